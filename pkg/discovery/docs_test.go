@@ -216,7 +216,7 @@ func TestSizes(t *testing.T) {
 		text       string
 		fixed, per int // characters
 	}{
-		"guidance":           {newView(testSite()).said("guidance.txt.tmpl"), 3320, 40},
+		"guidance":           {newView(testSite()).section("guidance.txt.tmpl"), 3320, 40},
 		catalog.PathLLMsFull: {string(body(t, rendered(), catalog.PathLLMsFull)), 0, 4 * 1550},
 	} {
 		n, most := utf8.RuneCountInString(c.text), c.fixed+c.per*len(catalog.All())

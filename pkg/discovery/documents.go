@@ -143,7 +143,7 @@ type Documents struct {
 func New(s Site) *Documents {
 	v := sync.OnceValue(func() *view { return newView(s) })
 	d := &Documents{missing: sync.OnceValue(func() Page { return v().page("missing") })}
-	said := func(name string) func() []byte { return func() []byte { return []byte(v().whole(name)) } }
+	said := func(name string) func() []byte { return func() []byte { return []byte(v().render(name)) } }
 	for _, name := range slices.Sorted(maps.Keys(s.Claims)) {
 		kind := typeText
 		if path.Ext(name) == ".json" {

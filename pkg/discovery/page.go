@@ -100,7 +100,7 @@ func (v *view) page(name string, scripts ...string) Page {
 	}
 	return Page{
 		Body: filled(pageOf(assets, name+".html.tmpl", template.FuncMap{
-			"said":  v.said,
+			"said":  v.section,
 			"lines": v.lines,
 			"table": v.table,
 		}), v),
@@ -122,21 +122,19 @@ func (d *Documents) Missing(meant string) Page {
 
 // Visit is what one request adds to the page that it gets in place of the JSON of a 402.
 type Visit struct {
-	// Asked are the parameters as the operation reads them, without those that
-	// were not sent: a name is in A-labels. Other words of the link
-	// are not among them.
-	Asked url.Values
+	// Query has the parameters as the operation understands them, without those that
+	// were not sent: a name is in A-labels. Nothing else of the link is in it.
+	Query url.Values
 	// Typed are the parameters as they were sent. Where the request would be refused,
 	// the form keeps them.
 	Typed url.Values
-	// Request is what the receipt of the answer will say was asked; empty when
-	// nothing is.
+	// Request names the request as the receipt of its answer will; empty when the link
+	// makes no request yet.
 	Request string
 	// Refused says why the request would be refused, in public words, or is
 	// empty. Nothing is offered for such a request.
 	Refused string
-	// Known is what can be told of the answer already, in public words; empty where
-	// that is nothing.
+	// Known is what can be told of the answer already, in public words; it may be empty.
 	Known string
 	// Offer is that of the 402 that the page stands for; the page signs it and nothing else.
 	Offer x402.PaymentRequired
@@ -155,17 +153,17 @@ type paywall struct {
 	// which an answer is owed.
 	Answers, Owed string
 
-	Asked               []askedValue // of the parameters that there is a choice of
-	Asks                bool         // one of them is required
-	Lacks               string       // a required parameter that is missing
-	Ready               bool         // there is something to pay for
-	Call                string       // the URL that snippets have: what was asked, or the example
-	Instead, InsteadURL string       // the host of what was typed, where that is a URL and not a name
+	Asked               []paramView // the parameters that a person can choose
+	Asks                bool        // one of them is required
+	Lacks               string      // a required parameter that is missing
+	Ready               bool        // there is something to pay for
+	Call                string      // the URL in snippets: that of this request, or the example
+	Instead, InsteadURL string      // the host of what was typed, where that is a URL and not a name
 }
 
-// askedValue is one parameter of the operation: as the service reads it, and as it was
+// paramView is one parameter of the operation: as the service understands it, and as it was
 // typed, for the form alone. Both are empty when it was not sent.
-type askedValue struct {
+type paramView struct {
 	catalog.Param
 	Shown, Typed string
 	Chosen       string // of its values
@@ -186,7 +184,7 @@ var paywallPage = sync.OnceValue(func() *template.Template { return pageOf(paywa
 // and is complete as text without one.
 func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 	p := &paywall{siteView: siteViewOf(s), opView: opViewOf(s, op), Visit: v}
-	p.read()
+	p.takeParams()
 	p.Data = p.data(string(encode(v.Offer)))
 	p.Answers = quoted(codesIn(p.Outcomes, fault.Answer))
 	p.Owed = quoted(codesIn(p.Outcomes, fault.Owed))
@@ -195,52 +193,66 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 		names = append(names, "`"+f.Name+"`")
 	}
 	p.FieldNames = listed(names)
-	action := "'none'"
-	if p.Asks {
-		action = "'self'"
-	}
-	// Wallets bring their icons as data.
-	return filled(paywallPage(), p), "default-src 'none'; script-src 'nonce-" + v.Nonce + "'; style-src " + inlineHash(generated(paywallAssets, "paywall.css")) +
-		"; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action " + action + "; frame-ancestors 'none'"
+	return filled(paywallPage(), p), p.policy()
 }
 
-// read takes the parameters of the operation and no others, which are the words of the
-// one who made the link.
-func (p *paywall) read() {
-	asked := url.Values{}
-	typed := url.Values{}
+// policy is the Content-Security-Policy of the page.
+func (p *paywall) policy() string {
+	formAction := "'none'"
+	if p.Asks {
+		formAction = "'self'"
+	}
+	directives := []string{
+		"default-src 'none'",
+		"script-src 'nonce-" + p.Visit.Nonce + "'",
+		"style-src " + inlineHash(generated(paywallAssets, "paywall.css")),
+		"img-src 'self' data:", // wallets bring their icons as data
+		"connect-src 'self'",
+		"base-uri 'none'",
+		"form-action " + formAction,
+		"frame-ancestors 'none'",
+	}
+	return strings.Join(directives, "; ")
+}
+
+// takeParams takes the parameters of the operation from the link, and nothing else: the rest
+// are words of the one who made the link.
+func (p *paywall) takeParams() {
+	understood := url.Values{}
+	instead := url.Values{}
 	for _, param := range p.Params {
-		a := p.value(param)
-		offered := a.Typed
+		shown := p.viewOf(param)
+		suggestion := shown.Typed
 		if param.Required {
 			p.Asks = true
-			p.Instead = hostOf(a.Typed)
-			offered = p.Instead
+			p.Instead = hostOf(shown.Typed)
+			suggestion = p.Instead
+			if shown.Shown == "" {
+				p.Lacks = param.Name
+			}
 		}
-		switch {
-		case a.Shown != "":
-			asked.Set(param.Name, a.Shown)
-		case param.Required:
-			p.Lacks = param.Name
+		if shown.Shown != "" {
+			understood.Set(param.Name, shown.Shown)
 		}
-		if offered != "" {
-			typed.Set(param.Name, offered)
+		if suggestion != "" {
+			instead.Set(param.Name, suggestion)
 		}
-		if !param.Required && len(param.Enum) < 2 {
-			continue // there is nothing to choose
+		hasChoice := param.Required || len(param.Enum) > 1
+		if hasChoice {
+			p.Asked = append(p.Asked, shown)
 		}
-		p.Asked = append(p.Asked, a)
 	}
 	p.Ready = p.Lacks == "" && p.Refused == ""
-	p.InsteadURL = p.Path + "?" + typed.Encode()
-	if p.Call = p.ExampleURL; p.Ready && len(asked) > 0 {
-		p.Call = p.URL + "?" + asked.Encode()
+	p.InsteadURL = p.Path + "?" + instead.Encode()
+	p.Call = p.ExampleURL
+	if p.Ready && len(understood) > 0 {
+		p.Call = p.URL + "?" + understood.Encode()
 	}
 }
 
-// value is a parameter of the question: as the page shows it, and as a form has it.
-func (p *paywall) value(param catalog.Param) askedValue {
-	a := askedValue{Param: param, Shown: p.Visit.Asked.Get(param.Name)}
+// viewOf returns a parameter as the page shows it, and as a form has it.
+func (p *paywall) viewOf(param catalog.Param) paramView {
+	a := paramView{Param: param, Shown: p.Visit.Query.Get(param.Name)}
 	if len(a.Shown) > maxShown || !untrusted.ASCII(a.Shown) {
 		a.Shown = "" // nothing that a lookup's parser returns
 	}
@@ -252,7 +264,7 @@ func (p *paywall) value(param catalog.Param) askedValue {
 	if !slices.Contains(param.Enum, a.Chosen) {
 		a.Chosen = param.Default
 	}
-	a.Short = strings.ReplaceAll(strings.ReplaceAll(param.Name, "_", " "), "dns", "DNS")
+	a.Short = strings.NewReplacer("_", " ", "dns", "DNS").Replace(param.Name)
 	a.Short = strings.ToUpper(a.Short[:1]) + a.Short[1:]
 	a.Label = a.Short
 	if param.Name == "type" {
@@ -275,18 +287,23 @@ func typedFor(text string) string {
 	return untrusted.Text(text)
 }
 
-// hostOf is the host name in a URL, with or without its scheme, or in an address of a
-// mailbox; empty where nothing is to be taken away, or what is left is not a name.
+// hostOf returns the host name in a URL, with or without its scheme, or in an address of a
+// mailbox. It is empty where the text is that name already, and where the host has no name.
 func hostOf(typed string) string {
 	_, rest, found := strings.Cut(typed, "://")
 	if !found {
 		rest = typed
 	}
 	u, err := url.Parse("https://" + rest)
-	if err != nil || u.Hostname() == typed || len(u.Hostname()) > maxShown || !strings.Contains(u.Hostname(), ".") || net.ParseIP(u.Hostname()) != nil {
+	if err != nil {
 		return ""
 	}
-	return u.Hostname()
+	host := u.Hostname()
+	isName := strings.Contains(host, ".") && len(host) <= maxShown && net.ParseIP(host) == nil
+	if host == typed || !isName {
+		return ""
+	}
+	return host
 }
 
 // data are the values that the script reads, as attributes.
@@ -303,15 +320,15 @@ func (p *paywall) data(offer string) template.HTMLAttr {
 	rules := map[string][][]string{"": rulesOf(p.Operation)}
 	hints := map[string]string{}
 	showing(p.Fields, "", rules, hints)
-	n := x402.Network(p.Site.Terms.Network)
+	network := x402.Network(p.Site.Terms.Network)
 	var b strings.Builder
 	for _, d := range []struct{ name, value string }{
 		{"slug", p.Slug},
 		{"ready", ready},
 		{"play", play},
-		{"chain", n.Name},
+		{"chain", network.Name},
 		{"explorer", p.Explorer},
-		{"rpc", n.PublicNode},
+		{"rpc", network.PublicNode},
 		{"owed", strings.Join(owed, " ")},
 		{"request", p.Request},
 		{"offer", offer},

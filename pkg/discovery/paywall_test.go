@@ -25,7 +25,7 @@ const maxPage = 50 << 10
 func visit(op catalog.Operation, domain string) Visit {
 	v := Visit{Offer: Offer(op, testSite()).WithToken(shownToken), Nonce: "LSMGZFDFLEZNLBAEXRB6CJCXYF"}
 	if domain != "" {
-		v.Asked = url.Values{"domain": {domain}}
+		v.Query = url.Values{"domain": {domain}}
 	}
 	return v
 }
@@ -115,7 +115,7 @@ func TestPaywallOfAVisit(t *testing.T) {
 			v := visit(c.op, "")
 			v.Typed, v.Refused, v.Known = must(url.ParseQuery(c.asked)), c.refused, "a <sure> thing"
 			if c.refused == "" {
-				v.Asked = v.Typed
+				v.Query = v.Typed
 			}
 			root, _ := mustVisit(t, c.op, v)
 			text := testbed.Text(root)

@@ -150,7 +150,7 @@ type endpoint struct {
 func manifestOf(v *view) manifest {
 	m := manifest{
 		Version:         catalog.ManifestVersion,
-		Instructions:    v.said("instructions.txt.tmpl"),
+		Instructions:    v.section("instructions.txt.tmpl"),
 		OwnershipProofs: append([]string{}, v.Site.OwnershipProofs...),
 	}
 	for _, op := range v.Ops {

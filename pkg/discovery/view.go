@@ -151,7 +151,7 @@ func newView(s Site) *view {
 	for _, op := range catalog.All() {
 		o := opViewOf(s, op)
 		o.ResponseJSON = laid([]byte(op.Response))
-		o.OwnRows = ownRows(op)
+		o.OwnRows = fieldRows(op)
 		o.Names = fieldNames(op.Fields)
 		o.Codes = answerableCodes(op)
 		o.Declared = declaredErrors(op)
@@ -181,15 +181,15 @@ func newView(s Site) *view {
 		"compact": func(text string) string { return string(layout.Ugly([]byte(text))) },
 		"json":    func(v any) string { return string(encode(v)) },
 		"param":   paramSchema,
-		"said":    v.said,
+		"said":    v.section,
 		"lines":   v.lines,
 		"table":   v.table,
 	}).ParseFS(assets, "assets/*.txt.tmpl", "assets/*.json.tmpl"))
 	return v
 }
 
-// whole is what a text template says.
-func (v *view) whole(name string) string {
+// render returns the text that a template makes.
+func (v *view) render(name string) string {
 	var b strings.Builder
 	if err := v.texts.ExecuteTemplate(&b, name, v); err != nil {
 		panic(err)
@@ -197,13 +197,13 @@ func (v *view) whole(name string) string {
 	return b.String()
 }
 
-// said is the same as a part of a document.
-func (v *view) said(name string) string { return strings.TrimSpace(v.whole(name)) }
+// section returns the text of a template that is a section of a document.
+func (v *view) section(name string) string { return strings.TrimSpace(v.render(name)) }
 
-// lines are the lines of that.
-func (v *view) lines(name string) []string { return strings.Split(v.said(name), "\n") }
+// lines returns the lines of a section.
+func (v *view) lines(name string) []string { return strings.Split(v.section(name), "\n") }
 
-// table are its lines as rows, whose cells have " | " between them.
+// table returns the lines of a section as rows. Between their cells stands " | ".
 func (v *view) table(name string) (rows []row) {
 	for _, line := range v.lines(name) {
 		cells := strings.SplitN(line, " | ", 3)
@@ -282,9 +282,9 @@ func opViewOf(s Site, op catalog.Operation) opView {
 	}
 }
 
-// ownRows are the lines of the fields that the operation does not share with
-// another; a field with another operation's result names it.
-func ownRows(op catalog.Operation) []row {
+// fieldRows returns the rows of an operation's fields. A field of a bundle that holds the
+// result of another operation has one row, which names that operation.
+func fieldRows(op catalog.Operation) []row {
 	if op.Kind != catalog.Bundle {
 		return rows(op.Fields)
 	}
@@ -294,7 +294,11 @@ func ownRows(op catalog.Operation) []row {
 			all = append(all, rows([]catalog.Field{f})...)
 			continue
 		}
-		all = append(all, row{f.Name, f.TypeText(), "The fields of " + resultOf(f).Title + ", or {error: {code, message}} if that lookup failed"})
+		all = append(all, row{
+			Name:        f.Name,
+			Type:        f.TypeText(),
+			Description: "The fields of " + resultOf(f).Title + ", or {error: {code, message}} if that lookup failed",
+		})
 	}
 	return all
 }

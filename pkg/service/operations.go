@@ -190,7 +190,7 @@ func (op Operation) asked(rawQuery string) discovery.Visit {
 		visit.Refused = fault.From(err).Public()
 		return visit
 	}
-	visit.Asked = normal
+	visit.Query = normal
 	visit.Request = op.entry.Request(normal)
 	if op.known != nil {
 		visit.Known = op.known(normal)

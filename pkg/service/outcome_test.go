@@ -171,7 +171,7 @@ func TestAsked(t *testing.T) {
 		t.Run(query, func(t *testing.T) {
 			v := c.op.asked(query)
 			part := func(got, want string) bool { return (got == "") == (want == "") && strings.Contains(got, want) }
-			if v.Asked.Encode() != c.asked || v.Request != c.request || !part(v.Refused, c.refused) || !part(v.Known, c.known) || len(query) > 0 && len(v.Typed) == 0 {
+			if v.Query.Encode() != c.asked || v.Request != c.request || !part(v.Refused, c.refused) || !part(v.Known, c.known) || len(query) > 0 && len(v.Typed) == 0 {
 				t.Errorf("%+v", v)
 			}
 		})
