@@ -46,7 +46,7 @@ func layers() []layer {
 		{"pkg/x402/chain", []string{"pkg/x402/fault", "pkg/untrusted", "pkg/x402", "pkg/x402/reconcile"}, "the client says what the chain says; what follows is the Gate's"},
 		{"pkg/x402/ledger/file", []string{"pkg/x402/ledger"}, "a store compares and swaps, and nothing else"},
 		{"pkg/x402/ledger/ledgertest", []string{"pkg/x402/ledger"}, "one suite for every store"},
-		{"pkg/x402/x402test", []string{"pkg/x402", "pkg/x402/reconcile", "pkg/x402/x402test/judge"}, "the other sides of a payment see the wire, and say what moved as a chain does"},
+		{"pkg/x402/x402test", []string{"pkg/x402", "pkg/x402/fault", "pkg/x402/reconcile", "pkg/x402/x402test/judge"}, "the other sides of a payment see the wire, and say what moved as a chain does"},
 		{"pkg/x402/x402test/judge", []string{"pkg/x402"}, "any seller is judged by the wire alone: wallets and play money are given to it"},
 		{"pkg/x402/storefront", []string{"pkg/x402/limit", "pkg/mcp", "pkg/untrusted", "pkg/x402", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/reconcile"}, "how everything that is sold is answered: what is sold is given to it"},
 		{"pkg/x402/x402http", []string{"pkg/x402/storefront", "pkg/x402/limit", "pkg/mcp", "pkg/untrusted", "pkg/x402", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/reconcile"}, "the seller knows how requests are answered, and not with what"},

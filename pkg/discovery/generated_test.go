@@ -11,7 +11,6 @@ import (
 	"flag"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -137,20 +136,6 @@ func TestPaywallScript(t *testing.T) {
 // smallest there is. Everybody has it, so nobody keeps money there.
 const publishedKey = "0x0000000000000000000000000000000000000000000000000000000000000001"
 
-// inProcess is the play-money facilitator without a network in between. Nothing else is
-// asked of it than to settle.
-type inProcess struct {
-	x402.Facilitator
-	http.Handler
-}
-
-func (p inProcess) Settle(_ context.Context, payload x402.Payload, r x402.Requirements) x402.Settlement {
-	body := must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payload, "paymentRequirements": r}))
-	w := httptest.NewRecorder()
-	p.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/settle", bytes.NewReader(body)))
-	return x402.Settlement{Class: x402.Moved, Transaction: decoded[x402.SettleResponse](w.Body.Bytes()).Transaction}
-}
-
 // recordHandshake signs the offer at the documented origin with the published key, and has
 // a Gate settle and answer it.
 func recordHandshake(t *testing.T) wireExample {
@@ -162,9 +147,10 @@ func recordHandshake(t *testing.T) wireExample {
 	nonce := sha256.Sum256([]byte("the nonce of the documented example"))
 	wallet := must(x402test.WalletFromHex(strings.TrimPrefix(publishedKey, "0x"), bytes.NewReader(nonce[:])))
 	signature := must(wallet.Pay(offer.WithToken(shownToken), time.Now()))
+	books := must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
 	gate := &x402.Gate{
 		Ledger:  ledger.New(&ledgertest.Memory{}, time.Now, func() string { return "write" }),
-		Settler: x402.One(inProcess{Handler: must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))}),
+		Settler: x402.One(books.InProcess()),
 		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	out := gate.Serve(t.Context(), x402.Request{

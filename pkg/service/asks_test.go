@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -100,25 +99,7 @@ func corrupted(w way) answer {
 
 // noted is a facilitator that says what it made of an extension.
 func noted(what string) func(*shop) {
-	return func(s *shop) {
-		s.front = func(w http.ResponseWriter, _ *http.Request) bool {
-			w.Header().Set("EXTENSION-RESPONSES", base64.StdEncoding.EncodeToString([]byte(what)))
-			return false
-		}
-	}
-}
-
-// reverted is a facilitator whose verdict leaves doubt, as after a payer has emptied the
-// wallet.
-func reverted(s *shop) {
-	s.front = func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path != "/settle" {
-			return false
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"success":false,"errorReason":"transaction_reverted","transaction":"","network":"eip155:8453"}`)
-		return true
-	}
+	return func(s *shop) { s.extensions = base64.StdEncoding.EncodeToString([]byte(what)) }
 }
 
 // altered signs a payment and changes something in it afterwards.

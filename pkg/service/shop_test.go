@@ -62,10 +62,10 @@ type shop struct {
 	broken   atomic.Bool // every write after a claim's fails
 	down     atomic.Bool // every call of the ledger's store fails
 	uncounts atomic.Bool // every count of a client's requests fails
-	// behave is how the settlements go; honestly when nil. front may answer the
-	// service in the facilitator's place.
+	// behave is how the settlements go; honestly when nil.
 	behave func(n int, key string) x402test.Behaviour
-	front  func(w http.ResponseWriter, r *http.Request) (answered bool)
+	// extensions is what the facilitator says about extensions, as its header has it.
+	extensions string
 }
 
 // Lookup is the service's DNS lookup.
@@ -107,9 +107,10 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	}
 	s.books = must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: behave}))
 	settler := testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.front == nil || !s.front(w, r) {
-			s.books.ServeHTTP(w, r)
+		if s.extensions != "" {
+			w.Header().Set("EXTENSION-RESPONSES", s.extensions)
 		}
+		s.books.ServeHTTP(w, r)
 	}))
 	var requests atomic.Int64
 	p := parts{

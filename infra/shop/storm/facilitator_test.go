@@ -7,7 +7,6 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,26 +18,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// deed is how a settlement goes.
-type deed string
-
-const (
-	honest      deed = "settles"
-	late        deed = "settles, answers some seconds later"
-	edge        deed = "settles about when the shop stops waiting"
-	failAfter   deed = "settles, answers 500"
-	dropAfter   deed = "settles, drops the connection"
-	refuseAfter deed = "settles, refuses"
-	pending     deed = "settles, says that it is pending"
-	silent      deed = "settles, never answers"
-	after       deed = "answers 504, settles some seconds later"
-	refuse      deed = "refuses"
-	failBefore  deed = "answers 500"
-	tooMany     deed = "answers 429"
-)
-
-func deeds() []deed {
-	return []deed{honest, honest, honest, late, edge, failAfter, dropAfter, refuseAfter, pending, silent, after, refuse, failBefore, tooMany}
+// behaviours are the ways in which settlements go during a storm, each as often as it is here.
+func behaviours() []x402test.Behaviour {
+	return []x402test.Behaviour{
+		x402test.Honest, x402test.Honest, x402test.Honest,
+		x402test.SlowAfter, x402test.SlowBefore, x402test.MoveLater,
+		x402test.FailAfter, x402test.DropAfter, x402test.RefuseAfter, x402test.Unconfirmed, x402test.HoldAfter,
+		x402test.Refuse, x402test.FailBefore, x402test.TooMany,
+	}
 }
 
 // bank is a facilitator of play money with faults, and the node of the chain that it settles
@@ -51,8 +38,7 @@ type bank struct {
 	rng   *mathrand.Rand
 	calm  bool
 	ahead time.Duration // how far the clock of the chain is
-	going int           // settlements that may still move money
-	done  map[deed]int
+	done  map[x402test.Behaviour]int
 	sent  map[string]send // by the key of a payment, the first time that it came
 }
 
@@ -71,11 +57,12 @@ const (
 func newBank(seed uint64) (*bank, error) {
 	terms := x402.USDC()
 	terms.PayTo = payTo
-	money, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now})
-	return &bank{
-		money: money, rng: mathrand.New(mathrand.NewPCG(seed, 1)),
-		done: map[deed]int{}, sent: map[string]send{},
-	}, err
+	b := &bank{
+		rng: mathrand.New(mathrand.NewPCG(seed, 1)), done: map[x402test.Behaviour]int{}, sent: map[string]send{},
+	}
+	var err error
+	b.money, err = x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: b.behave, Slow: b.slow})
+	return b, err
 }
 
 // quieten ends the faults, and waits for the settlements that go on.
@@ -83,7 +70,7 @@ func (b *bank) quieten() {
 	b.mu.Lock()
 	b.calm = true
 	b.mu.Unlock()
-	for b.settling(0) > 0 {
+	for b.money.Pending() > 0 {
 		time.Sleep(50 * time.Millisecond)
 	}
 }
@@ -95,27 +82,40 @@ func (b *bank) later(d time.Duration) {
 	b.ahead = d
 }
 
-// settling adds to the settlements that go on, and returns how many there are.
-func (b *bank) settling(more int) int {
+// behave draws how a settlement goes.
+func (b *bank) behave(int, string) x402test.Behaviour {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.going += more
-	return b.going
+	how := x402test.Honest
+	if !b.calm {
+		how = behaviours()[b.rng.IntN(len(behaviours()))]
+	}
+	b.done[how]++
+	return how
 }
 
-// draw says what happens to a settlement, and how long something takes that takes up to d.
-func (b *bank) draw(key string, shop int, d time.Duration) (deed, time.Duration) {
+// slow draws how long something takes that is slow. A settlement has 15 s, about which
+// SlowBefore ends.
+func (b *bank) slow(how x402test.Behaviour) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	pause := time.Duration(b.rng.Int64N(int64(4 * time.Second)))
+	switch how {
+	case x402test.SlowBefore:
+		return 13*time.Second + pause
+	case x402test.MoveLater:
+		return time.Second + 4*pause
+	}
+	return pause
+}
+
+// note remembers when a payment came first, and from which process.
+func (b *bank) note(key string, shop int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, again := b.sent[key]; !again {
 		b.sent[key] = send{at: time.Now(), shop: shop}
 	}
-	how := honest
-	if !b.calm {
-		how = deeds()[b.rng.IntN(len(deeds()))]
-	}
-	b.done[how]++
-	return how, time.Duration(b.rng.Int64N(int64(d)))
 }
 
 // firstSent is when a payment came first.
@@ -125,8 +125,8 @@ func (b *bank) firstSent(key string) send {
 	return b.sent[key]
 }
 
-// counts are how often which deed was done.
-func (b *bank) counts() map[deed]int {
+// counts are how often settlements went which way.
+func (b *bank) counts() map[x402test.Behaviour]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.done)
@@ -148,85 +148,21 @@ func (b *bank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.settle(w, r, shop)
 }
 
-// settle does what is drawn.
+// settle has the facilitator of play money settle.
 func (b *bank) settle(w http.ResponseWriter, r *http.Request, shop int) {
-	b.settling(1)
-	defer b.settling(-1)
 	var q struct {
-		PaymentPayload      x402.Payload      `json:"paymentPayload"`
-		PaymentRequirements x402.Requirements `json:"paymentRequirements"`
+		PaymentPayload x402.Payload `json:"paymentPayload"`
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<10))
 	if err != nil || json.Unmarshal(body, &q) != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	move := func() *httptest.ResponseRecorder {
-		moved := httptest.NewRecorder()
-		b.money.ServeHTTP(moved, httptest.NewRequest(http.MethodPost, "/settle", bytes.NewReader(body)))
-		return moved
-	}
-	failed := func(reason, transaction string) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(x402.SettleResponse{ // the shop may be gone
-			ErrorReason: reason, Transaction: transaction,
-			Network: q.PaymentRequirements.Network, Payer: q.PaymentPayload.Payload.Authorization.From,
-		})
-	}
-	const insufficient = "invalid_exact_evm_insufficient_balance"
-	how, pause := b.draw(keyOf(q.PaymentPayload.Payload.Authorization), shop, 4*time.Second)
-	switch how {
-	case honest:
-		pass(w, move())
-	case late:
-		moved := move()
-		time.Sleep(pause)
-		pass(w, moved)
-	case edge: // a settlement has 15 s
-		time.Sleep(13*time.Second + pause)
-		pass(w, move())
-	case failAfter:
-		move()
-		w.WriteHeader(http.StatusInternalServerError)
-	case dropAfter:
-		move()
-		panic(http.ErrAbortHandler)
-	case refuseAfter:
-		move()
-		failed(insufficient, "")
-	case pending:
-		moved := move()
-		var settled x402.SettleResponse
-		_ = json.Unmarshal(moved.Body.Bytes(), &settled) // of a repeat it has no transaction
-		failed("settlement_pending", settled.Transaction)
-	case silent:
-		move()
-		select {
-		case <-r.Context().Done():
-		case <-time.After(25 * time.Second):
-		}
-	case after:
-		b.settling(1)
-		go func() {
-			defer b.settling(-1)
-			time.Sleep(time.Second + 4*pause)
-			move()
-		}()
-		w.WriteHeader(http.StatusGatewayTimeout)
-	case refuse:
-		failed(insufficient, "")
-	case failBefore:
-		w.WriteHeader(http.StatusInternalServerError)
-	case tooMany:
-		w.WriteHeader(http.StatusTooManyRequests)
-	}
-}
-
-// pass answers as another handler did.
-func pass(w http.ResponseWriter, moved *httptest.ResponseRecorder) {
-	maps.Copy(w.Header(), moved.Header())
-	w.WriteHeader(moved.Code)
-	_, _ = w.Write(moved.Body.Bytes()) // the shop may be gone
+	b.note(keyOf(q.PaymentPayload.Payload.Authorization), shop)
+	toBooks := r.Clone(r.Context())
+	toBooks.URL.Path = "/settle"
+	toBooks.Body = io.NopCloser(bytes.NewReader(body))
+	b.money.ServeHTTP(w, toBooks)
 }
 
 // keyOf is the key of an authorization in the ledger and in the books of the play money.

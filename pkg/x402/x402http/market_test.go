@@ -3,10 +3,7 @@ package x402http_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/rand"
-	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -52,6 +49,9 @@ func trade(t *testing.T, test func(m *market)) {
 		}))
 		m.client = m.payer()
 		test(m)
+		if m.books.Verifies() > 0 {
+			t.Error("the facilitator was asked about a signature, and those of these tests need no facilitator")
+		}
 	})
 }
 
@@ -72,27 +72,6 @@ func (m *market) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// Settle implements x402.Facilitator by the books.
-func (m *market) Settle(_ context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
-	body := must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": p, "paymentRequirements": r}))
-	w := httptest.NewRecorder()
-	m.books.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/settle", bytes.NewReader(body)))
-	var said x402.SettleResponse
-	switch err := json.Unmarshal(w.Body.Bytes(), &said); {
-	case w.Code != http.StatusOK || err != nil:
-		return x402.Settlement{Class: x402.Unknown, Reason: fmt.Sprint("status ", w.Code)}
-	case said.Success:
-		return x402.Settlement{Class: x402.Moved, Transaction: said.Transaction}
-	}
-	return x402.Settlement{Class: x402.Refused, Reason: said.ErrorReason, NonceUsed: said.ErrorReason == x402.ReasonNonceUsed}
-}
-
-// Verify implements x402.Facilitator. The signatures of these tests need no facilitator.
-func (m *market) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
-	m.Error("the facilitator is asked about a signature")
-	return x402.Verification{}
-}
-
 // Write implements io.Writer for the log.
 func (m *market) Write(line []byte) (int, error) {
 	m.mu.Lock()
@@ -111,7 +90,7 @@ func (m *market) logged(text string) int {
 func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	m.Helper()
 	c := x402http.Config{
-		PayTo: payTo, Settler: x402.One(m), Ledger: &m.store, NoNode: true,
+		PayTo: payTo, Settler: x402.One(m.books.InProcess()), Ledger: &m.store, NoNode: true,
 		Origin:       "http://shop.example",
 		OtherOrigins: []string{"http://cheap.example", "http://dear.example", "http://answered.example", "http://owed.example"},
 		Log:          slog.New(slog.NewTextHandler(m, nil)),

@@ -2,7 +2,6 @@ package x402test
 
 import (
 	"math/big"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ func account(n byte) x402.Address { return x402.Address{19: n} }
 func moves(t *testing.T, f *Facilitator, nonce byte, payee x402.Address, how Behaviour) {
 	t.Helper()
 	p := &x402.Payment{From: account(1), To: payee, Nonce: [32]byte{nonce}, Value: big.NewInt(5000)}
-	f.perform(httptest.NewRecorder(), how, p, x402.Requirements{})
+	f.perform(how, p, x402.Requirements{})
 }
 
 // The verdicts of the books are those of package chain.

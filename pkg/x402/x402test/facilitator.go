@@ -19,22 +19,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Behaviour is how the facilitator answers one call of /settle.
-type Behaviour int
-
-// The ways a settle can go. Some do it and fail, some fail without doing it.
-const (
-	Honest       Behaviour = iota // the money moves, 200 success:true
-	Refuse                        // 200 success:false insufficient balance, nothing moves
-	RefuseAfter                   // the money moves, insufficient balance all the same
-	FailBefore                    // 500 without a body, nothing moves
-	FailAfter                     // the money moves, 500 without a body
-	DropAfter                     // the money moves, the connection closes
-	Unconfirmed                   // the money moves, settlement_pending now and on every resend
-	Unauthorized                  // 401, nothing moves
-	TooMany                       // 429, nothing moves
-)
-
 // Transfer is play money that moved.
 type Transfer struct {
 	Key         string    `json:"key"` // network|asset|payer|nonce
@@ -55,6 +39,7 @@ type Facilitator struct {
 	settles  map[string]int // calls to /settle by key
 	calls    int
 	verifies int
+	pending  int
 }
 
 // FacilitatorConfig has the parts of a Facilitator. Terms and Now are required.
@@ -66,11 +51,13 @@ type FacilitatorConfig struct {
 	Journal string
 	// Behave decides how the nth settle (from 0) goes; nil is Honest.
 	Behave func(n int, key string) Behaviour
+	// Slow decides how long something takes whose Behaviour is slow; nil is two seconds.
+	Slow func(how Behaviour) time.Duration
 }
 
 // NewFacilitator returns a Facilitator. It fails if the journal cannot be read or locked.
 func NewFacilitator(c FacilitatorConfig) (*Facilitator, error) {
-	f := &Facilitator{config: c, moved: map[string]Transfer{}, settles: map[string]int{}}
+	f := newBooks(c)
 	if c.Journal == "" {
 		return f, nil
 	}
@@ -87,6 +74,11 @@ func NewFacilitator(c FacilitatorConfig) (*Facilitator, error) {
 		return nil, errors.Join(fmt.Errorf("play-money journal %s: %w", c.Journal, err), f.Close())
 	}
 	return f, nil
+}
+
+// newBooks returns a Facilitator without a journal.
+func newBooks(c FacilitatorConfig) *Facilitator {
+	return &Facilitator{config: c, moved: map[string]Transfer{}, settles: map[string]int{}}
 }
 
 // load reads the journal. A last line that a crash has cut is taken away, because the
@@ -160,6 +152,14 @@ func (f *Facilitator) Verifies() int {
 	return f.verifies
 }
 
+// Pending is how many settlements go on: those without an answer yet, and those whose
+// money moves after their answer.
+func (f *Facilitator) Pending() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pending
+}
+
 // ServeHTTP implements http.Handler.
 func (f *Facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method + " " + r.URL.Path {
@@ -179,10 +179,15 @@ func (f *Facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (f *Facilitator) verify(w http.ResponseWriter, r *http.Request) {
+// countVerify counts a call of /verify.
+func (f *Facilitator) countVerify() {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.verifies++
-	f.mu.Unlock()
+}
+
+func (f *Facilitator) verify(w http.ResponseWriter, r *http.Request) {
+	f.countVerify()
 	p, _, err := f.read(r)
 	if err != nil {
 		reply(w, http.StatusOK, map[string]any{"isValid": false, "invalidReason": err.Error()})
@@ -197,66 +202,8 @@ func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 		return
 	}
-	key := f.keyOf(p.From, p.Nonce)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	how := Honest
-	if f.config.Behave != nil {
-		how = f.config.Behave(f.calls, key)
-	}
-	f.calls++
-	f.settles[key]++
-	if err != nil {
-		failed(w, requirements, p, err.Error(), "")
-		return
-	}
-	f.perform(w, how, p, requirements)
+	f.settlement(p, requirements, err).send(w, r)
 }
-
-// perform behaves in one of the ways. The lock is held: settlements are in order.
-func (f *Facilitator) perform(w http.ResponseWriter, how Behaviour, p *x402.Payment, q x402.Requirements) {
-	switch how {
-	case Refuse:
-		failed(w, q, p, insufficient, "")
-		return
-	case FailBefore:
-		w.WriteHeader(http.StatusInternalServerError)
-		return
-	case Unauthorized:
-		w.WriteHeader(http.StatusUnauthorized)
-		return
-	case TooMany:
-		w.WriteHeader(http.StatusTooManyRequests)
-		return
-	}
-	key := f.keyOf(p.From, p.Nonce)
-	t, used := f.moved[key]
-	if used && how != Unconfirmed {
-		failed(w, q, p, x402.ReasonNonceUsed, "")
-		return
-	}
-	if !used {
-		var err error
-		if t, err = f.move(key, p); err != nil {
-			failed(w, q, p, "unexpected_settle_error", "")
-			return
-		}
-	}
-	switch how {
-	case RefuseAfter:
-		failed(w, q, p, insufficient, "")
-	case FailAfter:
-		w.WriteHeader(http.StatusInternalServerError)
-	case DropAfter:
-		panic(http.ErrAbortHandler)
-	case Unconfirmed:
-		failed(w, q, p, "settlement_pending", t.Transaction)
-	default:
-		reply(w, http.StatusOK, x402.SettleResponse{Success: true, Transaction: t.Transaction, Network: q.Network, Payer: p.From.Checksum()})
-	}
-}
-
-const insufficient = "invalid_exact_evm_insufficient_balance"
 
 // move executes a transfer, and writes it to the journal before it is answered.
 func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
@@ -321,20 +268,16 @@ func (f *Facilitator) judge(p *x402.Payment, q x402.Requirements) error {
 		return errors.New("invalid_exact_evm_payload_authorization_value_mismatch")
 	}
 	if p.ValidBefore.IsInt64() && p.ValidBefore.Int64() < f.config.Now().Add(6*time.Second).Unix() {
-		return errors.New("invalid_exact_evm_payload_authorization_valid_before")
+		return errors.New(expired)
 	}
 	domain, err := x402.Terms{Network: q.Network, Asset: q.Asset, Name: q.Extra.Name, Version: q.Extra.Version}.TokenDomain()
 	if err != nil {
 		return errors.New("invalid_exact_evm_missing_eip712_domain")
 	}
 	if p.Check(p.Digest(domain)) != nil {
-		return errors.New("invalid_exact_evm_signature")
+		return errors.New(badSignature)
 	}
 	return nil
-}
-
-func failed(w http.ResponseWriter, q x402.Requirements, p *x402.Payment, reason, transaction string) {
-	reply(w, http.StatusOK, x402.SettleResponse{ErrorReason: reason, Transaction: transaction, Network: q.Network, Payer: p.From.Checksum()})
 }
 
 func reply(w http.ResponseWriter, status int, v any) {

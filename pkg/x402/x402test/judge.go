@@ -78,10 +78,10 @@ func World(network string) (judge.World, error) {
 	if terms.Asset == "" {
 		return judge.World{}, fmt.Errorf("x402test: nothing is known of the network %s", network)
 	}
-	books := &Facilitator{config: FacilitatorConfig{Terms: terms, Now: time.Now}, moved: map[string]Transfer{}, settles: map[string]int{}}
+	books := newBooks(FacilitatorConfig{Terms: terms, Now: time.Now})
 	return judge.World{
 		Network: network,
-		Money:   desk{books},
+		Money:   books.InProcess(),
 		Node:    Node{Moved: books.Transfers, ChainID: id, Now: time.Now},
 		NewPayer: func(key string, random io.Reader) (judge.Payer, error) {
 			return WalletFromHex(key, random)

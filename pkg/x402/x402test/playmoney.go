@@ -2,9 +2,12 @@ package x402test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // PlayMoney returns what settles payments to an account in play money, in this process, and
@@ -13,44 +16,83 @@ import (
 func PlayMoney(payTo string) (x402.Settler, x402.Evidence) {
 	terms := x402.USDC()
 	terms.PayTo = payTo
-	books := &Facilitator{config: FacilitatorConfig{Terms: terms, Now: time.Now}, moved: map[string]Transfer{}, settles: map[string]int{}}
-	return x402.One(desk{books}), books.Evidence()
+	books := newBooks(FacilitatorConfig{Terms: terms, Now: time.Now})
+	return x402.One(books.InProcess()), books.Evidence()
 }
 
-// desk is a Facilitator that is asked without a network.
-type desk struct{ books *Facilitator }
+// InProcess returns the facilitator as a seller in the same process calls it, without a
+// network. It behaves as it does over HTTP.
+func (f *Facilitator) InProcess() x402.Facilitator { return inProcess{f} }
 
-// Settle implements x402.Facilitator.
-func (d desk) Settle(_ context.Context, payload x402.Payload, q x402.Requirements) x402.Settlement {
-	p, err := d.read(payload, q)
+type inProcess struct{ books *Facilitator }
+
+// Settle implements x402.Facilitator. Where the caller stops waiting, the settlement goes on.
+func (i inProcess) Settle(ctx context.Context, payload x402.Payload, q x402.Requirements) x402.Settlement {
+	p, err := paymentOf(payload)
 	if err != nil {
 		return x402.Settlement{Class: x402.Refused, Reason: err.Error()}
 	}
-	d.books.mu.Lock()
-	defer d.books.mu.Unlock()
-	key := d.books.keyOf(p.From, p.Nonce)
-	if _, used := d.books.moved[key]; used {
-		return x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}
+	answered := make(chan answer, 1)
+	go func() { answered <- i.books.settlement(p, q, i.books.judge(p, q)) }()
+	select {
+	case a := <-answered:
+		return a.heard(ctx)
+	case <-ctx.Done():
+		return noVerdict("timeout")
 	}
-	moved, err := d.books.move(key, p)
-	if err != nil {
-		return x402.Settlement{Class: x402.Unknown, Reason: "the books cannot be written", Cause: err}
-	}
-	return x402.Settlement{Class: x402.Moved, Transaction: moved.Transaction}
 }
 
 // Verify implements x402.Facilitator.
-func (d desk) Verify(_ context.Context, payload x402.Payload, q x402.Requirements) x402.Verification {
-	if _, err := d.read(payload, q); err != nil {
+func (i inProcess) Verify(_ context.Context, payload x402.Payload, q x402.Requirements) x402.Verification {
+	i.books.countVerify()
+	p, err := paymentOf(payload)
+	if err == nil {
+		err = i.books.judge(p, q)
+	}
+	if err != nil {
 		return x402.Verification{Reason: err.Error()}
 	}
 	return x402.Verification{Valid: true}
 }
 
-func (d desk) read(payload x402.Payload, q x402.Requirements) (*x402.Payment, error) {
-	p, err := paymentOf(payload)
-	if err != nil {
-		return nil, err
+// heard is what a caller makes of an answer. It is what package facilitator makes of the same
+// answer over HTTP.
+func (a answer) heard(ctx context.Context) x402.Settlement {
+	switch {
+	case a.dropped:
+		return noVerdict("connection_lost")
+	case a.status == 0:
+		<-ctx.Done()
+		return noVerdict("timeout")
+	case a.status == http.StatusUnauthorized:
+		return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized, Reason: "http_401"}
+	case a.status == http.StatusTooManyRequests:
+		return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnavailable, Reason: "http_429"}
+	case a.status != http.StatusOK:
+		return noVerdict(fmt.Sprintf("http_%d", a.status))
 	}
-	return p, d.books.judge(p, q)
+	s := x402.Settlement{
+		Class:       x402.Refused,
+		Reason:      a.said.ErrorReason,
+		Transaction: a.said.Transaction,
+		Network:     a.said.Network,
+		Payer:       a.said.Payer,
+	}
+	switch {
+	case a.said.Success:
+		s.Class = x402.Moved
+	case s.Reason == pending, s.Reason == reverted, s.Reason == unexpected:
+		s.Class = x402.Unknown
+	case s.Reason == x402.ReasonNonceUsed:
+		s.NonceUsed = true
+	case s.Reason == badSignature:
+		s.BadSignature = true
+	case s.Reason == expired:
+		s.Expired = true
+	}
+	return s
+}
+
+func noVerdict(reason string) x402.Settlement {
+	return x402.Settlement{Class: x402.Unknown, Reason: reason, NoVerdict: true}
 }

@@ -1,0 +1,205 @@
+package x402test
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Behaviour is how the facilitator answers one call of /settle.
+type Behaviour int
+
+// The ways a settle can go. Some do it and fail, some fail without doing it. Where the money
+// has moved before, it does not move again: Honest says so, and the others answer as they did
+// the first time.
+const (
+	Honest       Behaviour = iota // the money moves, 200 success:true
+	Refuse                        // 200 success:false insufficient balance, nothing moves
+	RefuseAfter                   // the money moves, insufficient balance all the same
+	FailBefore                    // 500 without a body, nothing moves
+	FailAfter                     // the money moves, 500 without a body
+	DropAfter                     // the money moves, the connection closes
+	Unconfirmed                   // the money moves, settlement_pending now and on every resend
+	Unauthorized                  // 401, nothing moves
+	TooMany                       // 429, nothing moves
+	Revert                        // 200 success:false transaction_reverted, nothing moves
+	HoldAfter                     // the money moves, no answer comes while the seller waits
+	SlowAfter                     // the money moves, the answer is slow
+	SlowBefore                    // the money moves slowly, and then as Honest
+	MoveLater                     // 504 without a body, and the money moves slowly
+)
+
+// String says in words what happens.
+func (b Behaviour) String() string {
+	words := map[Behaviour]string{
+		Honest:       "settles",
+		Refuse:       "refuses",
+		RefuseAfter:  "settles, refuses",
+		FailBefore:   "answers 500",
+		FailAfter:    "settles, answers 500",
+		DropAfter:    "settles, drops the connection",
+		Unconfirmed:  "settles, says that it is pending",
+		Unauthorized: "answers 401",
+		TooMany:      "answers 429",
+		Revert:       "says that the transaction was reverted",
+		HoldAfter:    "settles, never answers",
+		SlowAfter:    "settles, answers late",
+		SlowBefore:   "settles late",
+		MoveLater:    "answers 504, settles later",
+	}
+	if text, known := words[b]; known {
+		return text
+	}
+	return fmt.Sprintf("Behaviour(%d)", int(b))
+}
+
+// Reasons that facilitators give, beside x402.ReasonNonceUsed.
+const (
+	insufficient = "invalid_exact_evm_insufficient_balance"
+	badSignature = "invalid_exact_evm_signature"
+	expired      = "invalid_exact_evm_payload_authorization_valid_before"
+	pending      = "settlement_pending"
+	reverted     = "transaction_reverted"
+	unexpected   = "unexpected_settle_error"
+)
+
+// answer is what the facilitator answers to one settle.
+type answer struct {
+	said    x402.SettleResponse // the body of a 200; the other statuses have none
+	status  int                 // 0 where no answer comes
+	dropped bool                // whether the connection closes where no answer comes; else it is held
+}
+
+// settlement carries out one settle. It returns when the answer is due.
+func (f *Facilitator) settlement(p *x402.Payment, q x402.Requirements, invalid error) answer {
+	how := f.begin(f.keyOf(p.From, p.Nonce))
+	defer f.end()
+	if invalid != nil {
+		return no(p, q, invalid.Error(), "")
+	}
+	if how == SlowBefore {
+		time.Sleep(f.slow(how))
+	}
+	a := f.perform(how, p, q)
+	if how == SlowAfter {
+		time.Sleep(f.slow(how))
+	}
+	return a
+}
+
+// begin counts a settlement, and decides how it goes.
+func (f *Facilitator) begin(key string) Behaviour {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	how := Honest
+	if f.config.Behave != nil {
+		how = f.config.Behave(f.calls, key)
+	}
+	f.calls++
+	f.settles[key]++
+	f.pending++
+	return how
+}
+
+func (f *Facilitator) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pending--
+}
+
+func (f *Facilitator) slow(how Behaviour) time.Duration {
+	if f.config.Slow == nil {
+		return 2 * time.Second
+	}
+	return f.config.Slow(how)
+}
+
+// perform behaves in one of the ways, and says what is answered.
+func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirements) answer {
+	switch how {
+	case Refuse:
+		return no(p, q, insufficient, "")
+	case Revert:
+		return no(p, q, reverted, "")
+	case FailBefore:
+		return answer{status: http.StatusInternalServerError}
+	case Unauthorized:
+		return answer{status: http.StatusUnauthorized}
+	case TooMany:
+		return answer{status: http.StatusTooManyRequests}
+	case MoveLater:
+		f.moveLater(p)
+		return answer{status: http.StatusGatewayTimeout}
+	}
+	t, used, err := f.execute(p)
+	if err != nil {
+		return no(p, q, unexpected, "")
+	}
+	switch how {
+	case RefuseAfter:
+		return no(p, q, insufficient, "")
+	case FailAfter:
+		return answer{status: http.StatusInternalServerError}
+	case DropAfter:
+		return answer{dropped: true}
+	case HoldAfter:
+		return answer{}
+	case Unconfirmed:
+		return no(p, q, pending, t.Transaction)
+	}
+	if used {
+		return no(p, q, x402.ReasonNonceUsed, "")
+	}
+	return answer{
+		status: http.StatusOK,
+		said:   x402.SettleResponse{Success: true, Transaction: t.Transaction, Network: q.Network, Payer: p.From.Checksum()},
+	}
+}
+
+// no is the answer that a payment was not settled.
+func no(p *x402.Payment, q x402.Requirements, reason, transaction string) answer {
+	return answer{
+		status: http.StatusOK,
+		said:   x402.SettleResponse{ErrorReason: reason, Transaction: transaction, Network: q.Network, Payer: p.From.Checksum()},
+	}
+}
+
+// execute moves the money of a payment, unless its authorization is used.
+func (f *Facilitator) execute(p *x402.Payment) (t Transfer, used bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := f.keyOf(p.From, p.Nonce)
+	if t, used = f.moved[key]; used {
+		return t, true, nil
+	}
+	t, err = f.move(key, p)
+	return t, false, err
+}
+
+// moveLater moves the money of a payment after its answer.
+func (f *Facilitator) moveLater(p *x402.Payment) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pending++
+	time.AfterFunc(f.slow(MoveLater), func() {
+		defer f.end()
+		_, _, _ = f.execute(p) // nobody waits for it
+	})
+}
+
+// send gives an answer to a seller over HTTP.
+func (a answer) send(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case a.status == http.StatusOK:
+		reply(w, a.status, a.said)
+	case a.status != 0:
+		w.WriteHeader(a.status)
+	case !a.dropped:
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	default:
+		panic(http.ErrAbortHandler)
+	}
+}

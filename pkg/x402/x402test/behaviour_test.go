@@ -1,0 +1,180 @@
+package x402test_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// books are a facilitator that always behaves in one way.
+func books(t *testing.T, how x402test.Behaviour) *x402test.Facilitator {
+	t.Helper()
+	terms := x402.USDC()
+	terms.PayTo = payee
+	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{
+		Terms:  terms,
+		Now:    time.Now,
+		Behave: func(int, string) x402test.Behaviour { return how },
+		Slow:   func(x402test.Behaviour) time.Duration { return 10 * time.Millisecond },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// payment signs a payment, changed before that, to the account of books.
+func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Requirements) {
+	t.Helper()
+	wallet, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := x402.USDC()
+	terms.PayTo = payee
+	offer := x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{terms.Requirements("5000")}}
+	draft, err := wallet.Draft(offer, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(&draft)
+	}
+	header, err := wallet.Seal(draft)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := base64.StdEncoding.DecodeString(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var payload x402.Payload
+	if err := json.Unmarshal(text, &payload); err != nil {
+		t.Fatal(err)
+	}
+	return payload, offer.Accepts[0]
+}
+
+// A seller hears the same of a settlement over HTTP and in its own process, the first time
+// and when it asks again, and as much money moves.
+func TestBehaviours(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		how          x402test.Behaviour
+		first, again x402.Class
+		moved        int
+	}{
+		{how: x402test.Honest, first: x402.Moved, again: x402.Refused, moved: 1},
+		{how: x402test.Refuse, first: x402.Refused, again: x402.Refused},
+		{how: x402test.RefuseAfter, first: x402.Refused, again: x402.Refused, moved: 1},
+		{how: x402test.FailBefore, first: x402.Unknown, again: x402.Unknown},
+		{how: x402test.FailAfter, first: x402.Unknown, again: x402.Unknown, moved: 1},
+		{how: x402test.DropAfter, first: x402.Unknown, again: x402.Unknown, moved: 1},
+		{how: x402test.Unconfirmed, first: x402.Unknown, again: x402.Unknown, moved: 1},
+		{how: x402test.Unauthorized, first: x402.TurnedAway, again: x402.TurnedAway},
+		{how: x402test.TooMany, first: x402.TurnedAway, again: x402.TurnedAway},
+		{how: x402test.Revert, first: x402.Unknown, again: x402.Unknown},
+		{how: x402test.HoldAfter, first: x402.Unknown, again: x402.Unknown, moved: 1},
+		{how: x402test.SlowAfter, first: x402.Moved, again: x402.Refused, moved: 1},
+		{how: x402test.SlowBefore, first: x402.Moved, again: x402.Refused, moved: 1},
+		{how: x402test.MoveLater, first: x402.Unknown, again: x402.Unknown, moved: 1},
+	} {
+		t.Run(c.how.String(), func(t *testing.T) {
+			t.Parallel()
+			near, far := books(t, c.how), books(t, c.how)
+			server := httptest.NewServer(far)
+			defer server.Close()
+			client := clientOf(t, server.URL)
+			payload, requirements := payment(t, nil)
+			for _, want := range []x402.Class{c.first, c.again} {
+				here := settle(t, near.InProcess(), payload, requirements)
+				there := settle(t, client, payload, requirements)
+				compare(t, here, there)
+				if here.Class != want {
+					t.Errorf("%+v, want %v", here, want)
+				}
+				for near.Pending()+far.Pending() > 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			if len(near.Transfers()) != c.moved || len(far.Transfers()) != c.moved {
+				t.Errorf("transfers %+v in this process, %+v over HTTP; want %d", near.Transfers(), far.Transfers(), c.moved)
+			}
+		})
+	}
+}
+
+// What is wrong with a payment is the same word in both, whatever the behaviour is.
+func TestInvalidPayments(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*x402test.Draft)
+		want   x402.Settlement
+	}{
+		"expired": {
+			change: func(d *x402test.Draft) { d.Payload.Payload.Authorization.ValidBefore = "1700000000" },
+			want:   x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true},
+		},
+		"signed for another token": {
+			change: func(d *x402test.Draft) { d.Terms.Name = "Euro Coin" },
+			want:   x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_signature", BadSignature: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			near, far := books(t, x402test.FailAfter), books(t, x402test.FailAfter)
+			server := httptest.NewServer(far)
+			defer server.Close()
+			client := clientOf(t, server.URL)
+			payload, requirements := payment(t, c.change)
+			here := settle(t, near.InProcess(), payload, requirements)
+			compare(t, here, settle(t, client, payload, requirements))
+			c.want.Payer, c.want.Network = here.Payer, x402.Base
+			compare(t, here, c.want)
+			if len(near.Transfers())+len(far.Transfers()) > 0 {
+				t.Error("money moved")
+			}
+		})
+	}
+}
+
+// clientOf is the client of package facilitator for a URL.
+func clientOf(t *testing.T, url string) *facilitator.Client {
+	t.Helper()
+	credentials, err := facilitator.Bearer("token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := facilitator.New(facilitator.Config{URL: url, Credentials: credentials})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// settle asks a facilitator, and waits for less time than would let the client ask again.
+func settle(t *testing.T, f x402.Facilitator, payload x402.Payload, q x402.Requirements) x402.Settlement {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	return f.Settle(ctx, payload, q)
+}
+
+// compare compares two settlements, but for what is for the log.
+func compare(t *testing.T, got, want x402.Settlement) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(x402.Settlement{}, "Cause")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
