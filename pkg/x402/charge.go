@@ -1,20 +1,36 @@
 package x402
 
 import (
+	"strings"
+
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // Charge is the set of values that "charged" can have in an answer with some code. It
 // says whether money has moved for the authorization that came with the request.
-type Charge struct{ No, Yes, Unknown bool }
+type Charge struct {
+	No      bool
+	Unknown bool
+	Yes     bool
+}
 
 // String is the charge as documents print it.
 func (c Charge) String() string {
-	return map[Charge]string{
-		{No: true}: "no", {Unknown: true}: "not known yet", {Yes: true}: "yes", {No: true, Unknown: true}: "no or not known yet",
-		{Unknown: true, Yes: true}: "not known yet or yes", {No: true, Yes: true}: "no or yes", {No: true, Unknown: true, Yes: true}: "see body",
-	}[c]
+	if c.No && c.Unknown && c.Yes {
+		return "see body"
+	}
+	var words []string
+	if c.No {
+		words = append(words, "no")
+	}
+	if c.Unknown {
+		words = append(words, "not known yet")
+	}
+	if c.Yes {
+		words = append(words, "yes")
+	}
+	return strings.Join(words, " or ")
 }
 
 // ChargeOf returns the values that "charged" can have in answers with a code: what the
@@ -43,7 +59,7 @@ func canBeAbout(info fault.Info, s ledger.Standing) bool {
 	switch info.Code { //nolint:exhaustive // all others are decided by their class
 	case fault.PaymentInProgress: // an attempt holds the payment, or holds the one that owns its purchase
 		return s == ledger.StandingInFlight || s == ledger.StandingRunning
-	case fault.SettlementUncertain: // a transfer that could not be recorded is answered so, too
+	case fault.SettlementUncertain: // also a transfer that could not be recorded
 		return s == ledger.StandingInDoubt || s == ledger.StandingOwed
 	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
 		return s == ledger.StandingMissing || s == ledger.StandingUnsent || s == ledger.StandingInDoubt

@@ -52,7 +52,8 @@ func NewForm(build func(token string) any) (Form, error) {
 		return Form{}, errors.New("form of a challenge: it must have the retry token once")
 	}
 	whole := len(head) - len(head)%3
-	shared := min((3-(len(head)+tokenLength)%3)%3, len(tail))
+	missing := (3 - (len(head)+tokenLength)%3) % 3 // to a whole group after the token
+	shared := min(missing, len(tail))
 	encode := base64.StdEncoding.EncodeToString
 	return Form{
 		head:   head,
@@ -71,11 +72,15 @@ func (f Form) JSON(token string) []byte {
 
 // Header returns the text with a token that NewToken made, encoded as a payment header.
 func (f Form) Header(token string) string {
-	var b strings.Builder
-	b.Grow(len(f.before) + base64.StdEncoding.EncodedLen(len(f.end)+len(token)+len(f.begin)) + len(f.after))
-	b.WriteString(f.before)
-	group := append(append(append(make([]byte, 0, 2*tokenLength), f.end...), token...), f.begin...)
-	b.Write(base64.StdEncoding.AppendEncode(make([]byte, 0, 2*tokenLength), group))
-	b.WriteString(f.after)
-	return b.String()
+	middle := make([]byte, 0, 2*tokenLength) // what is encoded for each token
+	middle = append(middle, f.end...)
+	middle = append(middle, token...)
+	middle = append(middle, f.begin...)
+	encoded := base64.StdEncoding.AppendEncode(make([]byte, 0, 2*tokenLength), middle)
+	var header strings.Builder
+	header.Grow(len(f.before) + len(encoded) + len(f.after))
+	header.WriteString(f.before)
+	header.Write(encoded)
+	header.WriteString(f.after)
+	return header.String()
 }

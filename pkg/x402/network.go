@@ -37,7 +37,8 @@ func Networks() []KnownNetwork {
 				Name:    "USD Coin",
 				Version: "2",
 			},
-			Explorer: "https://basescan.org", PublicNode: "https://mainnet.base.org",
+			Explorer:   "https://basescan.org",
+			PublicNode: "https://mainnet.base.org",
 		},
 		{
 			Name: "Base Sepolia",
@@ -47,8 +48,11 @@ func Networks() []KnownNetwork {
 				Name:    "USDC",
 				Version: "2",
 			},
-			Explorer: "https://sepolia.basescan.org", PublicNode: "https://sepolia.base.org",
-			Facilitator: "https://x402.org/facilitator", Test: true, Faucet: "https://faucet.circle.com",
+			Explorer:    "https://sepolia.basescan.org",
+			PublicNode:  "https://sepolia.base.org",
+			Facilitator: "https://x402.org/facilitator",
+			Test:        true,
+			Faucet:      "https://faucet.circle.com",
 		},
 	}
 }
@@ -85,13 +89,15 @@ func (t Terms) Completed() (Terms, error) {
 		t.Name = cmp.Or(t.Name, usdc.Name)
 		t.Version = cmp.Or(t.Version, usdc.Version)
 		if t.Name != usdc.Name || t.Version != usdc.Version {
-			return t, fmt.Errorf("contradict each other: the USDC of %s has the name %q and the version %q; leave all three empty for it", t.Network, usdc.Name, usdc.Version)
+			return t, fmt.Errorf("contradict each other: the USDC of %s has the name %q and the version %q; leave all three empty for it",
+				t.Network, usdc.Name, usdc.Version)
 		}
 		return t, nil
 	}
 	for _, n := range Networks() {
 		if strings.EqualFold(t.Asset, n.USDC.Asset) {
-			return t, fmt.Errorf("name the USDC of %s, and the network is %s; leave all three empty for its own USDC", n.USDC.Network, t.Network)
+			return t, fmt.Errorf("name the USDC of %s, and the network is %s; leave all three empty for its own USDC",
+				n.USDC.Network, t.Network)
 		}
 	}
 	if t.Asset != "" && t.Name != "" && t.Version != "" {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
-	"slices"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -63,11 +62,14 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 		return nil, fmt.Errorf("an offer has one way to pay, not %d", len(required.Accepts))
 	}
 	o := &Offer{required: required, infos: map[string][]object{}}
-	err := o.readTerms(required.Accepts[0])
-	for _, r := range append([]PaymentRequired{required}, siblings...) {
-		err = errors.Join(err, o.readExtensions(r.Extensions))
+	problems := []error{
+		o.parseTerms(required.Accepts[0]),
+		o.parseExtensions(required.Extensions),
 	}
-	if err != nil {
+	for _, sibling := range siblings {
+		problems = append(problems, o.parseExtensions(sibling.Extensions))
+	}
+	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
 	}
 	// The facilitator lists the operation by the offer's own bazaar extension.
@@ -78,38 +80,42 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 	return o, o.encode()
 }
 
-func (o *Offer) readTerms(r Requirements) error {
+func (o *Offer) parseTerms(r Requirements) error {
 	var err error
-	if o.terms, err = json.Marshal(r); err != nil {
+	o.terms, err = json.Marshal(r)
+	if err != nil {
 		return err
 	}
-	if o.accepted, err = parseObject(o.terms); err != nil {
+	o.accepted, err = parseObject(o.terms)
+	if err != nil {
 		return err
 	}
-	in := &reader{}
-	o.asset = read(in, o.accepted, "", "asset", ParseAddress)
-	o.payTo = read(in, o.accepted, "", "payTo", ParseAddress)
-	if o.amount = read(in, o.accepted, "", "amount", ParseUint256); in.err != nil {
-		return in.err
+	accepted := section{members: o.accepted, err: &err}
+	o.asset = parseMember(accepted, "asset", ParseAddress)
+	o.payTo = parseMember(accepted, "payTo", ParseAddress)
+	o.amount = parseMember(accepted, "amount", ParseUint256)
+	if err != nil {
+		return err
 	}
-	o.domain, err = Terms{
+	terms := Terms{
 		Network: r.Network,
 		Asset:   r.Asset,
 		Name:    r.Extra.Name,
 		Version: r.Extra.Version,
-	}.TokenDomain()
+	}
+	o.domain, err = terms.TokenDomain()
 	return err
 }
 
-func (o *Offer) readExtensions(extensions map[string]json.RawMessage) error {
+func (o *Offer) parseExtensions(extensions map[string]json.RawMessage) error {
 	for key, raw := range extensions {
 		tree, err := parseObject(raw)
-		info, ok := tree["info"].(object)
-		if err == nil && !ok {
-			err = errors.New("info must be an object")
-		}
 		if err != nil {
 			return fmt.Errorf("extension %s: %w", key, err)
+		}
+		info, ok := tree["info"].(object)
+		if !ok {
+			return fmt.Errorf("extension %s: info must be an object", key)
 		}
 		o.infos[key] = append(o.infos[key], info)
 	}
@@ -117,12 +123,17 @@ func (o *Offer) readExtensions(extensions map[string]json.RawMessage) error {
 }
 
 // encode prepares the header.
-func (o *Offer) encode() (err error) {
-	if o.form, err = NewForm(func(token string) any { return o.required.WithToken(token) }); err != nil {
-		return fmt.Errorf("offer for %s: %w", o.required.Resource.URL, err)
+func (o *Offer) encode() error {
+	url := o.required.Resource.URL
+	form, err := NewForm(func(token string) any { return o.required.WithToken(token) })
+	if err != nil {
+		return fmt.Errorf("offer for %s: %w", url, err)
 	}
-	if n := len(o.form.Header(placeholder)); n >= MaxOfferHeader && o.unsigned == nil {
-		return fmt.Errorf("offer for %s: %w, which would have %d bytes and must stay below %d", o.required.Resource.URL, ErrOfferSize, n, MaxOfferHeader)
+	o.form = form
+	size := len(form.Header(placeholder))
+	if size >= MaxOfferHeader && o.unsigned == nil {
+		return fmt.Errorf("offer for %s: %w, which would have %d bytes and must stay below %d",
+			url, ErrOfferSize, size, MaxOfferHeader)
 	}
 	return nil
 }
@@ -141,12 +152,13 @@ func (o *Offer) accepts(r Requirements, now time.Time) bool {
 	if now.Before(o.until) && o.former.accepts(r, now) {
 		return true
 	}
-	own := o.required.Accepts[0]
-	return r.Network == own.Network && r.Asset == own.Asset && r.Amount == own.Amount && r.PayTo == own.PayTo
+	offered := o.required.Accepts[0]
+	sameToken := r.Network == offered.Network && r.Asset == offered.Asset
+	return sameToken && r.Amount == offered.Amount && r.PayTo == offered.PayTo
 }
 
-// of is the offer that a payment is judged by: the former one for a payment that fits it,
-// while it is accepted. One that fits both may be judged by either.
+// of is the offer that a payment is compared with: the former one for a payment that fits it,
+// while it is accepted. For one that fits both either will do.
 func (o *Offer) of(p *Payment, now time.Time) *Offer {
 	if now.Before(o.until) && o.former.today(p, now) == nil {
 		return o.former
@@ -205,25 +217,25 @@ func offerExtension(jws string) json.RawMessage {
 // response has the first that there is room for, and its body says everything. An empty
 // reason is the offer's own.
 func (o *Offer) Challenges(reason, token string) ([]string, error) {
-	own := []string{o.form.Header(token)}
+	forms := []*Offer{o}
 	if o.unsigned != nil {
-		own = append(own, o.unsigned.form.Header(token))
-	}
-	if reason == "" || reason == o.required.Error {
-		return own, nil
+		forms = append(forms, o.unsigned)
 	}
 	var headers []string
-	for _, offer := range []*Offer{o, o.unsigned} {
-		if offer == nil {
-			continue
+	if reason == "" || reason == o.required.Error {
+		for _, form := range forms {
+			headers = append(headers, form.form.Header(token))
 		}
-		header, err := EncodeHeader(offer.Required(reason).WithToken(token))
+		return headers, nil
+	}
+	for _, form := range forms {
+		header, err := EncodeHeader(form.Required(reason).WithToken(token))
 		if err != nil {
 			return nil, err
 		}
 		headers = append(headers, header)
 	}
-	return append(headers, own[len(own)-1]), nil
+	return append(headers, o.Unsigned().form.Header(token)), nil
 }
 
 // Required returns the offer with a reason, and without a retry token. An empty reason
@@ -242,8 +254,9 @@ func (o *Offer) fixed(p *Payment) error {
 			return mismatch(key, o.accepted[key], p.accepted[key])
 		}
 	}
-	asset, _ := p.accepted["asset"].(string)
-	if at, err := ParseAddress(asset); err != nil || at != o.asset {
+	text, _ := p.accepted["asset"].(string)
+	asset, err := ParseAddress(text)
+	if err != nil || asset != o.asset {
 		return mismatch("asset", o.accepted["asset"], p.accepted["asset"])
 	}
 	return nil
@@ -274,11 +287,11 @@ func (o *Offer) today(p *Payment, now time.Time) error {
 }
 
 func mismatch(key string, want, got any) error {
-	g, ok := got.(string)
+	text, ok := got.(string)
 	if !ok {
 		return fmt.Errorf("accepted.%s does not match the offer", key)
 	}
-	return fmt.Errorf("accepted.%s is %s, the offer says %v", key, excerpt(g), want)
+	return fmt.Errorf("accepted.%s is %s, the offer says %v", key, excerpt(text), want)
 }
 
 // echo checks extensions: an echoed extension must contain everything that was
@@ -290,29 +303,46 @@ func (o *Offer) echo(p *Payment) error {
 			continue
 		}
 		tree, ok := echoed.(object)
-		if !ok || !slices.ContainsFunc(infos, func(info object) bool { return contains(info, tree["info"]) }) {
+		if !ok || !containsAny(infos, tree["info"]) {
 			return fmt.Errorf("extension_echo_mismatch: extensions.%s was altered", key)
 		}
 	}
 	return nil
 }
 
+// containsAny says whether an echo has everything that one of the infos has.
+func containsAny(infos []object, echo any) bool {
+	for _, info := range infos {
+		if contains(info, echo) {
+			return true
+		}
+	}
+	return false
+}
+
 // window checks when the authorization can execute.
 func window(p *Payment, now time.Time) error {
-	in := func(d time.Duration) *big.Int { return big.NewInt(now.Add(d).Unix()) }
-	wrong := ""
+	earliest := now.Add(leastWindow)
+	latest := now.Add(MaxWindow)
+	problem := ""
 	switch {
-	case p.ValidAfter.Cmp(in(0)) > 0:
-		wrong = "validAfter is in the future"
-	case p.ValidBefore.Cmp(in(leastWindow)) < 0:
-		wrong = fmt.Sprintf("validBefore is past or less than %d seconds away", leastWindow/time.Second)
-	case p.ValidBefore.Cmp(in(MaxWindow)) > 0:
-		wrong = fmt.Sprintf("validBefore is more than %d hours away", MaxWindow/time.Hour)
+	case isAfter(p.ValidAfter, now):
+		problem = "validAfter is in the future"
+	case isBefore(p.ValidBefore, earliest):
+		problem = fmt.Sprintf("validBefore is past or less than %d seconds away", leastWindow/time.Second)
+	case isAfter(p.ValidBefore, latest):
+		problem = fmt.Sprintf("validBefore is more than %d hours away", MaxWindow/time.Hour)
 	default:
 		return nil
 	}
-	return fmt.Errorf("authorization.%s by this server's clock, which says %d", wrong, now.Unix())
+	return fmt.Errorf("authorization.%s by this server's clock, which says %d", problem, now.Unix())
 }
+
+// isBefore compares a number of Unix seconds, which may be any uint256, with a point in time.
+func isBefore(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewInt(t.Unix())) < 0 }
+
+// isAfter is isBefore the other way round.
+func isAfter(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewInt(t.Unix())) > 0 }
 
 // payload is a payment as it is sent to the facilitator: the terms that it is judged
 // by, the offer's own description and extensions, and from the client only the

@@ -46,12 +46,12 @@ type Payment struct {
 	accepted, extensions    object
 }
 
-// payment reads what the request pays with, from whatever carries it.
+// payment is what the request pays with, from whatever carries it.
 func (r Request) payment() (*Payment, error) {
 	if r.Payload == nil {
 		return DecodePayment(r.Signature)
 	}
-	return readPayment("the payment", r.Payload)
+	return parsePayment("the payment", r.Payload)
 }
 
 // DecodePayment reads a PAYMENT-SIGNATURE header. Its error says what is wrong, in words
@@ -68,38 +68,40 @@ func DecodePayment(header string) (*Payment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PAYMENT-SIGNATURE is not acceptable JSON: %w", err)
 	}
-	return readPayment("PAYMENT-SIGNATURE", tree)
+	return parsePayment("PAYMENT-SIGNATURE", tree)
 }
 
-func readPayment(carrier string, tree object) (*Payment, error) {
-	r := &reader{}
-	switch version, ok := tree["x402Version"].(json.Number); {
-	case !ok:
-		r.err = errors.New("x402Version must be a number")
-	case version != "2":
-		r.err = fmt.Errorf("x402Version is %s, this server speaks 2", excerpt(version.String()))
+// parsePayment returns the payment in a tree of JSON. carrier is what the tree came in.
+func parsePayment(carrier string, tree object) (*Payment, error) {
+	var err error
+	root := section{members: tree, err: &err}
+	root.checkVersion()
+	p := &Payment{
+		accepted:   root.within("accepted").members,
+		extensions: object{},
 	}
-	p := &Payment{accepted: r.object(tree, "", "accepted"), extensions: object{}}
 	if tree["extensions"] != nil {
-		p.extensions = r.object(tree, "", "extensions")
+		p.extensions = root.within("extensions").members
 	}
-	payload := r.object(tree, "", "payload")
-	if _, other := payload["permit2Authorization"]; other {
-		r.err = errors.New("payload is a Permit2 one, this server takes EIP-3009")
+	payload := root.within("payload")
+	if _, other := payload.members["permit2Authorization"]; other {
+		err = errors.New("payload is a Permit2 one, this server takes EIP-3009")
 	}
-	p.Signature = read(r, payload, "payload.", "signature", func(s string) ([]byte, error) { return decodeHex(s, keySignature, MaxSignature) })
-	const in = "payload.authorization."
-	a := r.object(payload, "payload.", "authorization")
-	p.From = read(r, a, in, "from", ParseAddress)
-	p.To = read(r, a, in, "to", ParseAddress)
-	p.Value = read(r, a, in, "value", ParseUint256)
-	p.ValidAfter = read(r, a, in, "validAfter", ParseUint256)
-	p.ValidBefore = read(r, a, in, "validBefore", ParseUint256)
-	if p.Nonce = read(r, a, in, "nonce", parseNonce); r.err != nil {
-		return nil, fmt.Errorf("%s: %w", carrier, r.err)
+	p.Signature = parseMember(payload, "signature", parseSignature)
+	authorization := payload.within("authorization")
+	p.From = parseMember(authorization, "from", ParseAddress)
+	p.To = parseMember(authorization, "to", ParseAddress)
+	p.Value = parseMember(authorization, "value", ParseUint256)
+	p.ValidAfter = parseMember(authorization, "validAfter", ParseUint256)
+	p.ValidBefore = parseMember(authorization, "validBefore", ParseUint256)
+	p.Nonce = parseMember(authorization, "nonce", parseNonce)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", carrier, err)
 	}
 	return p, nil
 }
+
+func parseSignature(s string) ([]byte, error) { return decodeHex(s, keySignature, MaxSignature) }
 
 func parseNonce(s string) (nonce [32]byte, err error) {
 	b, err := decodeHex(s, len(nonce), len(nonce))
@@ -107,36 +109,58 @@ func parseNonce(s string) (nonce [32]byte, err error) {
 	return nonce, err
 }
 
-// reader reads members of objects up to the first error.
-type reader struct{ err error }
-
-// object reads a member that is an object; path is that of o.
-func (r *reader) object(o object, path, key string) object {
-	if r.err != nil {
-		return nil
-	}
-	v, ok := o[key].(object)
-	if !ok {
-		r.err = fmt.Errorf("%s%s must be an object", path, key)
-	}
-	return v
+// section is an object in what a client sent. All sections of one tree share an error, the
+// first one, after which nothing more is parsed.
+type section struct {
+	members object
+	path    string // of the members, with a dot at its end
+	err     *error
 }
 
-// read reads a member that is a string.
-func read[T any](r *reader, o object, path, key string, parse func(string) (T, error)) (v T) {
-	if r.err != nil {
-		return v
+// fail sets the error, which is about a member.
+func (s section) fail(key string, err error) { *s.err = fmt.Errorf("%s%s %w", s.path, key, err) }
+
+// checkVersion checks the version of the protocol.
+func (s section) checkVersion() {
+	version, ok := s.members["x402Version"].(json.Number)
+	switch {
+	case !ok:
+		s.fail("x402Version", errors.New("must be a number"))
+	case version != "2":
+		s.fail("x402Version", fmt.Errorf("is %s, this server speaks 2", excerpt(version.String())))
 	}
-	s, ok := o[key].(string)
+}
+
+// within returns a member that is an object. After an error it is empty.
+func (s section) within(key string) section {
+	inner := section{path: s.path + key + ".", err: s.err}
+	if *s.err != nil {
+		return inner
+	}
+	var ok bool
+	inner.members, ok = s.members[key].(object)
 	if !ok {
-		r.err = fmt.Errorf("%s%s must be a string", path, key)
-		return v
+		s.fail(key, errors.New("must be an object"))
 	}
-	var err error
-	if v, err = parse(s); err != nil {
-		r.err = fmt.Errorf("%s%s: %w", path, key, err)
+	return inner
+}
+
+// parseMember returns the value of a member that is a string, which parse makes of it.
+func parseMember[T any](s section, key string, parse func(string) (T, error)) T {
+	var none T
+	if *s.err != nil {
+		return none
 	}
-	return v
+	text, ok := s.members[key].(string)
+	if !ok {
+		s.fail(key, errors.New("must be a string"))
+		return none
+	}
+	value, err := parse(text)
+	if err != nil {
+		*s.err = fmt.Errorf("%s%s: %w", s.path, key, err)
+	}
+	return value
 }
 
 // identifierAlphabet has the characters of the extension payment-identifier.
@@ -155,19 +179,21 @@ func purchaseKey(headers []string, p *Payment) (string, error) {
 		return p.identifier()
 	}
 	key := headers[0]
-	if len(key) >= 2 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
+	quoted := strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`)
+	if quoted && len(key) >= 2 {
 		key = key[1 : len(key)-1]
 	}
 	if len(headers) > 1 || !ValidKey(key) {
-		return "", fault.New(fault.InvalidIdempotencyKey, errors.New("the header Idempotency-Key must have 1 to 255 visible ASCII characters, and be sent once"))
+		cause := errors.New("the header Idempotency-Key must have 1 to 255 visible ASCII characters, and be sent once")
+		return "", fault.New(fault.InvalidIdempotencyKey, cause)
 	}
 	return key, nil
 }
 
 // info returns the info of an extension, or nil.
 func (p *Payment) info(extension string) object {
-	e, _ := p.extensions[extension].(object)
-	info, _ := e["info"].(object)
+	content, _ := p.extensions[extension].(object)
+	info, _ := content["info"].(object)
 	return info
 }
 
@@ -179,7 +205,8 @@ func (p *Payment) identifier() (string, error) {
 	}
 	id, _ := info["id"].(string)
 	if len(id) < 16 || len(id) > 128 || strings.Trim(id, identifierAlphabet) != "" {
-		return "", fault.New(fault.InvalidIdempotencyKey, errors.New("payment-identifier: id must be 16 to 128 letters, digits, _ and -"))
+		cause := errors.New("payment-identifier: id must be 16 to 128 letters, digits, _ and -")
+		return "", fault.New(fault.InvalidIdempotencyKey, cause)
 	}
 	return id, nil
 }
@@ -237,7 +264,8 @@ func decodeHex(s string, least, most int) ([]byte, error) {
 	if !ok {
 		return nil, errors.New("must start with 0x")
 	}
-	if n := len(digits); n < 2*least || n > 2*most || n%2 != 0 {
+	length := len(digits) / 2
+	if length < least || length > most || len(digits)%2 != 0 {
 		if least == most {
 			return nil, fmt.Errorf("must be %d bytes of hex", least)
 		}
@@ -253,12 +281,18 @@ func decodeHex(s string, least, most int) ([]byte, error) {
 // ParseUint256 reads a decimal uint256 in its only canonical spelling.
 func ParseUint256(s string) (*big.Int, error) {
 	const mostDigits = 78 // of 2^256-1
-	if len(s) <= mostDigits {
-		if n, ok := new(big.Int).SetString(s, 10); ok && n.Sign() >= 0 && n.BitLen() <= 256 && n.String() == s {
-			return n, nil
-		}
+	wrong := errors.New("must be a decimal uint256 without leading zeros")
+	if len(s) > mostDigits {
+		return nil, wrong
 	}
-	return nil, errors.New("must be a decimal uint256 without leading zeros")
+	n, ok := new(big.Int).SetString(s, 10)
+	if !ok || n.String() != s {
+		return nil, wrong
+	}
+	if n.Sign() < 0 || n.BitLen() > 256 {
+		return nil, wrong
+	}
+	return n, nil
 }
 
 // excerpt quotes what a client sent, in at most 40 characters of ASCII, so that a
@@ -270,14 +304,19 @@ func excerpt(s string) string { return untrusted.Quote(s, 40) }
 // and accepted.extra). Numbers are compared as they are written: everything that this
 // server offers is an integer, and JavaScript and Go write those alike.
 func contains(want, got any) bool {
-	w, ok := want.(object)
+	wanted, ok := want.(object)
 	if !ok {
 		return reflect.DeepEqual(want, got)
 	}
-	g, ok := got.(object)
-	for k, v := range w {
-		have, there := g[k]
-		ok = ok && there && contains(v, have)
+	members, ok := got.(object)
+	if !ok {
+		return false
 	}
-	return ok
+	for key, value := range wanted {
+		member, there := members[key]
+		if !there || !contains(value, member) {
+			return false
+		}
+	}
+	return true
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +23,7 @@ const (
 // Address is an account on an EVM chain.
 type Address [20]byte
 
-// ParseAddress reads 0x and 40 hex digits. The letter case is not checked:
+// ParseAddress parses 0x and 40 hex digits. The letter case is not checked:
 // EIP-55 checksums are optional, and clients send both forms.
 func ParseAddress(s string) (Address, error) {
 	var a Address
@@ -99,8 +100,11 @@ func (t Terms) TokenDomain() (Domain, error) {
 		return Domain{}, fmt.Errorf("asset: %w", err)
 	}
 	return Domain(keccak(
-		keccak([]byte(domainType)), keccak([]byte(t.Name)), keccak([]byte(t.Version)),
-		word(new(big.Int).SetUint64(id)), pad(asset),
+		keccak([]byte(domainType)),
+		keccak([]byte(t.Name)),
+		keccak([]byte(t.Version)),
+		word(new(big.Int).SetUint64(id)),
+		pad(asset),
 	)), nil
 }
 
@@ -108,8 +112,13 @@ func (t Terms) TokenDomain() (Domain, error) {
 // the token's domain. It covers payer, payee, value, window and nonce.
 func (p *Payment) Digest(d Domain) [32]byte {
 	message := keccak(
-		keccak([]byte(transferType)), pad(p.From), pad(p.To),
-		word(p.Value), word(p.ValidAfter), word(p.ValidBefore), p.Nonce[:],
+		keccak([]byte(transferType)),
+		pad(p.From),
+		pad(p.To),
+		word(p.Value),
+		word(p.ValidAfter),
+		word(p.ValidBefore),
+		p.Nonce[:],
 	)
 	return [32]byte(keccak([]byte{0x19, 0x01}, d[:], message))
 }
@@ -153,8 +162,8 @@ func (p *Payment) Check(digest [32]byte) error {
 
 // signedAs says whether the payer's key made the signature with this v and s.
 func (p *Payment) signedAs(v byte, s secp256k1.ModNScalar, digest [32]byte) bool {
-	low := s.Bytes()
-	compact := append(append([]byte{v}, p.Signature[:32]...), low[:]...)
+	scalar := s.Bytes()
+	compact := slices.Concat([]byte{v}, p.Signature[:32], scalar[:])
 	key, _, err := ecdsa.RecoverCompact(compact, digest[:])
 	return err == nil && KeyAddress(key) == p.From
 }
@@ -167,15 +176,17 @@ func CheckOrigin(origin, proof, payTo string) error {
 	if err != nil {
 		return fmt.Errorf("payee: %w", err)
 	}
-	sig, err := decodeHex(proof, keySignature, keySignature)
+	signature, err := decodeHex(proof, keySignature, keySignature)
 	if err != nil {
 		return fmt.Errorf("proof: %w", err)
 	}
-	if v := sig[64]; v != 27 && v != 28 {
+	v := signature[64]
+	if v != 27 && v != 28 {
 		return fmt.Errorf("proof: v is %d, must be 27 or 28", v)
 	}
 	digest := OriginDigest(origin)
-	key, _, err := ecdsa.RecoverCompact(append([]byte{sig[64]}, sig[:64]...), digest[:])
+	compact := append([]byte{v}, signature[:64]...)
+	key, _, err := ecdsa.RecoverCompact(compact, digest[:])
 	if err != nil {
 		return errors.New("proof: no signer can be recovered")
 	}
@@ -187,7 +198,8 @@ func CheckOrigin(origin, proof, payTo string) error {
 
 // OriginDigest returns what a payee signs to prove that it owns an origin (EIP-191).
 func OriginDigest(origin string) [32]byte {
-	return [32]byte(keccak([]byte(fmt.Sprintf("\x19Ethereum Signed Message:\n%d%s", len(origin), origin))))
+	message := fmt.Sprintf("\x19Ethereum Signed Message:\n%d%s", len(origin), origin)
+	return [32]byte(keccak([]byte(message)))
 }
 
 // KeyAddress returns the account of a public key.
