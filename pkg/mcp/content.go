@@ -22,8 +22,8 @@ type resource struct {
 	Blob     []byte `json:"blob"`
 }
 
-// content is the body as a block: text where it is that, and otherwise what the protocol has
-// for its media type.
+// content returns the body as a block: as text where it is text, and otherwise in the form
+// that the protocol has for its media type.
 func (r Result) content() content {
 	mediaType, _, err := mime.ParseMediaType(r.MediaType)
 	if err != nil {
@@ -46,7 +46,13 @@ func (r Result) content() content {
 // isText says that a media type is read as text: also a vector image, which is XML.
 func isText(mediaType string) bool {
 	switch mediaType {
-	case "", "application/json", "application/xml", "application/yaml", "application/javascript", "application/x-ndjson", "application/x-www-form-urlencoded":
+	case "",
+		"application/json",
+		"application/xml",
+		"application/yaml",
+		"application/javascript",
+		"application/x-ndjson",
+		"application/x-www-form-urlencoded":
 		return true
 	}
 	return strings.HasPrefix(mediaType, "text/") || strings.HasSuffix(mediaType, "+json") || strings.HasSuffix(mediaType, "+xml")

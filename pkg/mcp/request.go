@@ -56,8 +56,8 @@ const (
 	MethodCall       = "tools/call"
 )
 
-// Request is a request or a notification, read and found to be one of its
-// revision. It is not yet known to ask for anything that exists.
+// Request is a request or a notification that is valid by its revision. Whether the method and
+// the tool that it names exist is not known yet.
 type Request struct {
 	// ID is a JSON string or number as it was sent; nil is a notification, which
 	// gets no answer.
@@ -68,30 +68,36 @@ type Request struct {
 	meta   untrusted.Object
 }
 
-// Notification says that the sender waits for no answer.
+// Notification reports whether the sender waits for no answer.
 func (q *Request) Notification() bool { return q.ID == nil }
 
-// Read reads the body of a POST and compares it with its headers. If either is wrong, bad is
-// the answer, and q is what could be read.
-func Read(h http.Header, body []byte) (q *Request, bad *Response) {
+// Parse parses the body of a POST and compares it with its headers. If either is wrong, bad is
+// the answer, and q is what could be understood.
+func Parse(h http.Header, body []byte) (q *Request, bad *Response) {
 	q = new(Request)
-	if bad = q.readMessage(h, body); bad == nil {
-		bad = q.readVersion(h)
+	if bad := q.parseMessage(h, body); bad != nil {
+		return q, bad
 	}
-	if bad == nil && q.Modern {
-		bad = q.readHeaders(h)
+	if bad := q.parseVersion(h); bad != nil {
+		return q, bad
 	}
-	return q, bad
+	if q.Modern {
+		return q, q.checkHeaders(h)
+	}
+	return q, nil
 }
 
-func (q *Request) readMessage(h http.Header, body []byte) *Response {
+// parseMessage fills in everything but Modern.
+func (q *Request) parseMessage(h http.Header, body []byte) *Response {
 	if t := h.Get("Content-Type"); t != "" {
-		if media, _, err := mime.ParseMediaType(t); err != nil || media != "application/json" {
+		media, _, err := mime.ParseMediaType(t)
+		if err != nil || media != "application/json" {
 			return q.Fail(http.StatusUnsupportedMediaType, codeInvalidRequest, "the body must be application/json", nil)
 		}
 	}
 	if len(body) > MaxBody {
-		return q.Fail(http.StatusRequestEntityTooLarge, codeInvalidRequest, fmt.Sprintf("the message is longer than %d bytes", MaxBody), nil)
+		tooLong := fmt.Sprintf("the message is longer than %d bytes", MaxBody)
+		return q.Fail(http.StatusRequestEntityTooLarge, codeInvalidRequest, tooLong, nil)
 	}
 	tree, err := untrusted.Parse(body, maxDepth)
 	switch {
@@ -110,58 +116,75 @@ func (q *Request) readMessage(h http.Header, body []byte) *Response {
 			return q.invalid(codeInvalidRequest, "id must be a string or a number")
 		}
 	}
-	var ok bool
-	if q.Method, _ = tree["method"].(string); q.Method == "" {
+	q.Method, _ = tree["method"].(string)
+	if q.Method == "" {
 		return q.invalid(codeInvalidRequest, "method must be a string: a server that asks for nothing takes no responses")
 	}
-	if q.Params, ok = member(tree, "params"); !ok {
+	var ok bool
+	q.Params, ok = member(tree, "params")
+	if !ok {
 		return q.invalid(codeInvalidParams, "params must be an object")
 	}
-	if q.meta, ok = member(q.Params, "_meta"); !ok {
+	q.meta, ok = member(q.Params, "_meta")
+	if !ok {
 		return q.invalid(codeInvalidParams, "params._meta must be an object")
 	}
 	return nil
 }
 
-// member is an object in another one; empty where there is nothing by that name.
+// member returns the object that another one has by a name. It is empty where there is
+// nothing by that name, and not ok where that is no object.
 func member(of untrusted.Object, name string) (o untrusted.Object, ok bool) {
 	v, there := of[name]
+	if !there {
+		return nil, true
+	}
 	o, ok = v.(untrusted.Object)
-	return o, ok || !there
+	return o, ok
 }
 
-// readVersion decides by which revision the request is judged. What it says in
-// _meta counts; only where that is silent does the header alone.
-func (q *Request) readVersion(h http.Header) *Response {
-	named, once := single(h, HeaderVersion)
-	said, there := q.meta[metaVersion]
-	version, text := said.(string)
-	switch {
-	case !once:
+// parseVersion finds the revision of the request. The one in _meta counts, and the header must
+// repeat it; without it the header counts.
+func (q *Request) parseVersion(h http.Header) *Response {
+	fromHeader, once := single(h, HeaderVersion)
+	if !once {
 		return q.invalid(codeHeaderMismatch, "the header MCP-Protocol-Version was sent more than once")
-	case there && !text:
-		return q.invalid(codeInvalidParams, "_meta[%q] must be a string", metaVersion)
-	case there && named != version:
-		return q.invalid(codeHeaderMismatch, "the header MCP-Protocol-Version must be what _meta[%q] says", metaVersion)
-	case !there:
-		version = cmp.Or(named, assumed)
+	}
+	version := cmp.Or(fromHeader, assumed)
+	fromMeta, inMeta := q.meta[metaVersion]
+	if inMeta {
+		text, ok := fromMeta.(string)
+		if !ok {
+			return q.invalid(codeInvalidParams, "_meta[%q] must be a string", metaVersion)
+		}
+		if text != fromHeader {
+			return q.invalid(codeHeaderMismatch, "the header MCP-Protocol-Version must be what _meta[%q] says", metaVersion)
+		}
+		version = text
 	}
 	if !slices.Contains(Versions(), version) {
-		says := "this server does not speak protocol version " + untrusted.Quote(version, 40)
-		return q.Fail(http.StatusBadRequest, codeVersion, says, struct {
-			Supported []string `json:"supported"`
-			Requested string   `json:"requested"`
-		}{Versions(), version})
+		return q.unknownVersion(version)
 	}
-	if q.Modern = version == Modern; q.Modern && !there {
+	q.Modern = version == Modern
+	if q.Modern && !inMeta {
 		return q.invalid(codeInvalidParams, "_meta[%q] is missing", metaVersion)
 	}
 	return nil
 }
 
-// readHeaders compares a request of revision 2026-07-28 with the headers that repeat
+// unknownVersion is the answer to a request of a revision that is not spoken.
+func (q *Request) unknownVersion(version string) *Response {
+	type versions struct {
+		Supported []string `json:"supported"`
+		Requested string   `json:"requested"`
+	}
+	message := "this server does not speak protocol version " + untrusted.Quote(version, 40)
+	return q.Fail(http.StatusBadRequest, codeVersion, message, versions{Supported: Versions(), Requested: version})
+}
+
+// checkHeaders compares a request of revision 2026-07-28 with the headers that repeat
 // it for what routes it (basic/transports/streamable-http).
-func (q *Request) readHeaders(h http.Header) *Response {
+func (q *Request) checkHeaders(h http.Header) *Response {
 	if _, ok := q.meta[metaCapabilities].(untrusted.Object); !ok {
 		return q.invalid(codeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
 	}
@@ -181,8 +204,10 @@ func (q *Request) readHeaders(h http.Header) *Response {
 	if !ok {
 		return q.invalid(codeInvalidParams, "params.%s must be a string", member)
 	}
-	named, once := single(h, HeaderName)
-	if plain, ok := decodeName(named); named == "" || !once || !ok || plain != name {
+	header, once := single(h, HeaderName)
+	decoded, ok := decodeName(header)
+	isName := header != "" && ok && decoded == name
+	if !once || !isName {
 		return q.invalid(codeHeaderMismatch, "the header Mcp-Name must be params.%s", member)
 	}
 	return nil
@@ -213,7 +238,7 @@ const (
 	KeyPurchase = "x402/idempotency-key"
 )
 
-// Call asks for a tool.
+// Call is the call of a tool.
 type Call struct {
 	Tool      string
 	Arguments untrusted.Object
@@ -227,25 +252,13 @@ type Call struct {
 	Keys []string
 }
 
-// Paid says that the call comes with a payment, valid or not.
+// Paid reports whether the call comes with a payment, valid or not.
 func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 
-// Call reads a tools/call of one of the tools that has knows. The payment is an object, or
-// the text of one, which some clients send.
+// Call parses a tools/call of one of the tools that has knows.
 func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
 	c := &Call{}
-	switch p := q.meta[KeyPayment].(type) {
-	case nil:
-	case untrusted.Object:
-		c.Payment = p
-	case string:
-		var err error
-		if c.Payment, err = untrusted.Parse([]byte(p), maxDepth); err != nil {
-			c.BadPayment = fmt.Errorf("%s is not acceptable JSON: %w", KeyPayment, err)
-		}
-	default:
-		c.BadPayment = errors.New(KeyPayment + " must be an object")
-	}
+	c.Payment, c.BadPayment = q.payment()
 	if key, there := q.meta[KeyPurchase]; there {
 		text, _ := key.(string)
 		c.Keys = []string{text}
@@ -254,13 +267,34 @@ func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
 	if !ok {
 		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "params.name must be a string")
 	}
-	if c.Tool = name; !has(name) {
+	if !has(name) {
 		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "unknown tool %s: tools/list has their names", untrusted.Quote(name, 40))
 	}
-	if sent := q.Params["arguments"]; sent != nil {
-		if c.Arguments, ok = sent.(untrusted.Object); !ok {
+	c.Tool = name
+	if arguments := q.Params["arguments"]; arguments != nil {
+		c.Arguments, ok = arguments.(untrusted.Object)
+		if !ok {
 			return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "params.arguments must be an object")
 		}
 	}
 	return c, nil
+}
+
+// payment is the payment of a call: an object, or the text of one, which some clients send;
+// nil where there is none.
+func (q *Request) payment() (untrusted.Object, error) {
+	switch p := q.meta[KeyPayment].(type) {
+	case nil:
+		return nil, nil
+	case untrusted.Object:
+		return p, nil
+	case string:
+		parsed, err := untrusted.Parse([]byte(p), maxDepth)
+		if err != nil {
+			return nil, fmt.Errorf("%s is not acceptable JSON: %w", KeyPayment, err)
+		}
+		return parsed, nil
+	default:
+		return nil, errors.New(KeyPayment + " must be an object")
+	}
 }

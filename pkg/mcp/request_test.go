@@ -36,7 +36,7 @@ func server() *mcp.Server {
 // ask is what the server answers to a message that is not a call, or to a call that
 // cannot be read; a call that can is answered with its tool.
 func ask(h http.Header, body string) *mcp.Response {
-	q, bad := mcp.Read(h, []byte(body))
+	q, bad := mcp.Parse(h, []byte(body))
 	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
 		var call *mcp.Call
 		if call, bad = q.Call(func(tool string) bool { return tool == "dns_lookup" }); bad == nil {
@@ -146,7 +146,7 @@ func TestCallCarries(t *testing.T) {
 		`{"x402/idempotency-key":"k-1"}`:         {false, "<nil>", `["k-1"]`},
 		`{"x402/idempotency-key":1}`:             {false, "<nil>", `[""]`},
 	} {
-		q, bad := mcp.Read(nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":`+meta+`}}`))
+		q, bad := mcp.Parse(nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":`+meta+`}}`))
 		call, none := q.Call(func(string) bool { return true })
 		if bad != nil || none != nil || call.Paid() != c.paid || !strings.Contains(fmt.Sprint(call.BadPayment), c.bad) || fmt.Sprintf("%q", call.Keys) != c.keys {
 			t.Errorf("%s: %v, %v, %+v", meta, bad, none, call)

@@ -1,11 +1,11 @@
 // Package mcp speaks the Model Context Protocol over HTTP, tools only: one JSON
 // message in, one JSON message out, without sessions and without streams.
 //
-// Two eras of the protocol are served on one path. Since revision 2026-07-28
-// every request carries its version in _meta, and headers repeat what stands in
-// the body; earlier revisions begin with initialize. Nothing is remembered
-// between two requests. Payments are in _meta, too (x402 specification, transports v2,
-// MCP: the tool-result binding).
+// It serves two kinds of clients on one path. Since revision 2026-07-28 of the protocol,
+// which is called modern here, every request carries its version in _meta, and headers repeat
+// what stands in the body. Clients of earlier revisions begin with initialize. The server
+// remembers nothing between two requests. Payments travel in _meta as well (x402
+// specification, transports v2, MCP: the tool-result binding).
 package mcp
 
 import (
@@ -32,7 +32,7 @@ type Server struct {
 	KeepFor time.Duration `json:"-"` // clients may keep what tools/list and server/discover answer
 }
 
-// Description is what a server says of its tools.
+// Description describes the tools of a server.
 type Description struct {
 	// Instructions tell a model how to use the tools.
 	Instructions string
@@ -40,9 +40,9 @@ type Description struct {
 	Tools json.RawMessage
 }
 
-// described is the result of what asks about the server, with the members that a request
+// serverResult is the result of a request about the server, with the members that a request
 // of its kind and revision gets.
-type described struct {
+type serverResult struct {
 	Type         string                    `json:"resultType,omitempty"`
 	TTL          int64                     `json:"ttlMs,omitempty"`
 	Scope        string                    `json:"cacheScope,omitempty"`
@@ -55,12 +55,12 @@ type described struct {
 	Tools        json.RawMessage           `json:"tools,omitempty"`
 }
 
-// Respond answers a request that does not call a tool, and takes note of a notification.
-// describe is asked where the answer has what is said of the tools.
+// Respond answers a request that does not call a tool, and acknowledges a notification.
+// describe is called where the answer describes the tools.
 func (s *Server) Respond(q *Request, describe func() *Description) *Response {
-	var r described
+	var r serverResult
 	if q.Modern {
-		r = described{
+		r = serverResult{
 			Type:  complete,
 			TTL:   s.KeepFor.Milliseconds(),
 			Scope: "public",
@@ -80,12 +80,7 @@ func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 		r.Capabilities = tools
 		r.Instructions = describe().Instructions
 	case q.Method == MethodInitialize && !q.Modern:
-		// The asked revision if it is one of those with a handshake, and else the newest of
-		// them, which a client may take or leave.
-		r.Version, _ = q.Params["protocolVersion"].(string)
-		if legacy := Versions()[1:]; !slices.Contains(legacy, r.Version) {
-			r.Version = legacy[0]
-		}
+		r.Version = q.legacyVersion()
 		r.Capabilities = tools
 		r.Server = s
 		r.Instructions = describe().Instructions
@@ -94,6 +89,17 @@ func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 		return q.refuse(http.StatusNotFound, codeMethodNotFound, "this server has no such method: it has tools/list and tools/call")
 	}
 	return q.result(r)
+}
+
+// legacyVersion is the revision that initialize names, if it is one of those with a handshake.
+// Otherwise it is the newest of them, which a client may take or leave.
+func (q *Request) legacyVersion() string {
+	legacy := Versions()[1:]
+	version, _ := q.Params["protocolVersion"].(string)
+	if slices.Contains(legacy, version) {
+		return version
+	}
+	return legacy[0]
 }
 
 // Response is the answer to a POST. One with an empty Body has no Content-Type.
@@ -117,7 +123,7 @@ type Result struct {
 	Meta map[string]any
 }
 
-// Answer is a result as the revision of its request has it.
+// Answer returns the result of a call in the form of its request's revision.
 func (s *Server) Answer(q *Request, r Result) *Response {
 	var out struct {
 		Type       string          `json:"resultType,omitempty"`
@@ -144,16 +150,18 @@ func (s *Server) Answer(q *Request, r Result) *Response {
 const complete = "complete"
 
 func (q *Request) result(v any) *Response {
-	return &Response{Status: http.StatusOK, Body: untrusted.Compact(struct {
+	type envelope struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
 		Result  any             `json:"result"`
-	}{rpcVersion, q.ID, v})}
+	}
+	body := untrusted.Compact(envelope{Version: rpcVersion, ID: q.ID, Result: v})
+	return &Response{Status: http.StatusOK, Body: body}
 }
 
-// Words puts a message that was written for HTTP into the words of this
+// Rephrase puts a message that was written for HTTP into the words of this
 // transport, in which members take the place of headers.
-func Words(message string) string {
+func Rephrase(message string) string {
 	return strings.NewReplacer(
 		"PAYMENT-SIGNATURE", KeyPayment,
 		"PAYMENT-RESPONSE", KeyResponse,
@@ -181,11 +189,17 @@ func (q *Request) Fail(status, code int, message string, data any) *Response {
 		Message string `json:"message"`
 		Data    any    `json:"data,omitempty"`
 	}
-	return &Response{Status: status, Body: untrusted.Compact(struct {
+	type envelope struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id,omitempty"` // none: the request could not be read
 		Error   detail          `json:"error"`
-	}{rpcVersion, q.ID, detail{code, message, data}})}
+	}
+	body := untrusted.Compact(envelope{
+		Version: rpcVersion,
+		ID:      q.ID,
+		Error:   detail{Code: code, Message: message, Data: data},
+	})
+	return &Response{Status: status, Body: body}
 }
 
 // invalid is the answer to a request that is not one of its revision.

@@ -122,11 +122,11 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store Read
 		h := http.Header{"Content-Type": {storefront.TypeJSON}, "Cache-Control": {"no-store"}}
 		return storefront.Response{Status: http.StatusOK, Header: h, Body: untrusted.Marshal(v)}
 	}
-	alive := p.front(false).Handler("health", nil, storefront.Reads, func(*http.Request) storefront.Response {
+	alive := p.front(false).Handler("health", nil, storefront.GetAndHead, func(*http.Request) storefront.Response {
 		return says(health{Status: statusOK, Service: catalog.Service, Deployment: p.Deployment})
 	})
 	asked := kept{store: store, now: p.Now, log: p.Log}
-	ready := p.front(false).Handler("health", rate, storefront.Reads, func(r *http.Request) storefront.Response {
+	ready := p.front(false).Handler("health", rate, storefront.GetAndHead, func(r *http.Request) storefront.Response {
 		ctx := context.WithoutCancel(r.Context())
 		checks := maps.Clone(asked.checks(ctx, func() map[string]check { return p.probe(ctx, probes) }))
 		for name, text := range warnings {
@@ -176,7 +176,7 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	}
 	return p.front(false).Handler("discovery", rate, func(r *http.Request) []string {
 		if _, ok := at(r).Find(r.URL.Path); ok {
-			return storefront.Reads(r)
+			return storefront.GetAndHead(r)
 		}
 		return nil
 	}, func(r *http.Request) storefront.Response {

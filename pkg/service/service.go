@@ -168,7 +168,7 @@ func All(s *Seller, operations []Operation, health, documents http.Handler) (htt
 // Handler answers an operation's path.
 func (s *Seller) Handler(op Operation) http.Handler {
 	terms := s.terms(op, discovery.Offer, discovery.ToolOffer)
-	terms.Product.Says = func(required x402.PaymentRequired, f *fault.Error) any {
+	terms.Product.ChallengeBody = func(required x402.PaymentRequired, f *fault.Error) any {
 		return discovery.ChallengeOf(op.entry, s.offering.Site, required, f)
 	}
 	terms.Product.Page = func(

@@ -16,18 +16,18 @@ import (
 )
 
 // sell sells an operation as every handler is sold.
-func (s *Seller) sell(op Operation, terms storefront.Terms) *x402http.Endpoint {
+func (s *Seller) sell(op Operation, terms storefront.Overrides) *x402http.Endpoint {
 	return s.seller.Sell(op.entry.PriceUSD(), sold{op, terms}, x402http.Named(op.entry.Slug), x402http.Normalized(op.normal))
 }
 
 // sold is an operation as a handler.
 type sold struct {
 	op    Operation
-	terms storefront.Terms
+	terms storefront.Overrides
 }
 
 // Special implements storefront.Special.
-func (s sold) Special() storefront.Terms { return s.terms }
+func (s sold) Special() storefront.Overrides { return s.terms }
 
 // ServeHTTP implements http.Handler: it answers the request's query.
 func (s sold) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +61,7 @@ func (op Operation) normal(w http.ResponseWriter, r *http.Request) string {
 
 // terms are how an operation is sold on one transport: by its own offer, beside its sibling
 // on the other, with the former one behind it.
-func (s *Seller) terms(op Operation, own, sibling func(catalog.Operation, discovery.Site) x402.PaymentRequired) storefront.Terms {
+func (s *Seller) terms(op Operation, own, sibling func(catalog.Operation, discovery.Site) x402.PaymentRequired) storefront.Overrides {
 	offer := func(entry catalog.Operation, site discovery.Site) (*x402.Offer, error) {
 		return x402.NewOffer(own(entry, site), sibling(entry, site))
 	}
@@ -73,7 +73,7 @@ func (s *Seller) terms(op Operation, own, sibling func(catalog.Operation, discov
 		most = s.limits.Bundle
 	case catalog.SmokeTest: // it looks nothing up
 	}
-	return storefront.Terms{
+	return storefront.Overrides{
 		Endpoint: op.entry.Slug,
 		Whole:    true,
 		Punctual: true,

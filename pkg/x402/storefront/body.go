@@ -30,29 +30,38 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limit sets until when the body can be read, where the connection can do that: behind an
-// adapter for functions the body is there already.
+// limit sets the time until which the body can be read, where the connection has such a time.
+// Behind an adapter for functions it has none, and the body is there already.
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
-// withTimedBody returns a request whose body may not be wanted, and what ends it after its
-// answer is written: it reads what is left of the body, up to so many bytes. A client that is
-// still sending would otherwise lose the answer with its connection. A stream of HTTP/2 ends
-// without that, and a client that waits to be told to go on sends nothing.
+// withTimedBody returns a copy of a request whose body may not be wanted, and a function to
+// call when its answer is written. That reads the rest of the body, most bytes of it: a client
+// that is still sending would otherwise lose the answer with its connection. A stream of HTTP/2
+// ends without that, and a client that waits to be told to go on sends nothing.
 //
-// The request is a copy. By the body of its own request net/http knows that a part of it was
-// not read, and ends the connection: otherwise it would take that part for the next request.
+// The request is a copy, so that net/http still sees the body of its own request. It ends the
+// connection where a rest of that was not read, and would take the rest for the next request if
+// it did not.
 func withTimedBody(w http.ResponseWriter, r *http.Request, most int64) (timed *http.Request, end func()) {
 	connection := http.NewResponseController(w)
 	body := &timedBody{ReadCloser: r.Body, connection: connection}
 	timed = r.WithContext(r.Context())
 	timed.Body = body
-	if r.ProtoMajor != 1 || r.Header.Get("Expect") != "" || connection.EnableFullDuplex() != nil {
-		return timed, func() {}
+	nothing := func() {}
+	if r.ProtoMajor != 1 || r.Header.Get("Expect") != "" {
+		return timed, nothing
 	}
-	return timed, func() {
-		if r.ContentLength > most || connection.Flush() != nil {
+	if err := connection.EnableFullDuplex(); err != nil {
+		return timed, nothing
+	}
+	readRest := func() {
+		if r.ContentLength > most {
+			return
+		}
+		if err := connection.Flush(); err != nil {
 			return
 		}
 		_, _ = io.CopyN(io.Discard, body, most+1)
 	}
+	return timed, readRest
 }

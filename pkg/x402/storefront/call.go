@@ -19,19 +19,21 @@ import (
 
 // toolCall is the call of a tool on its way through the router to the endpoint.
 type toolCall struct {
-	tool   *Tool
-	call   *mcp.Call
-	id     string
-	bad    error // what is wrong with the arguments
-	taken  atomic.Bool
-	result func(x *exchange, res Response) Response
-	answer chan Response // has room for one
+	box     *Toolbox
+	tool    *Tool
+	call    *mcp.Call
+	message *mcp.Request // which the call came in
+	id      string
+	bad     error // what is wrong with the arguments
+	taken   atomic.Bool
+	answer  chan Response // has room for one
 }
 
 type callKey struct{}
 
-// takeCall returns the call that a request stands for, to the first endpoint that asks; nil
-// where there is none. What a handler asks for with the context of its request is not a call.
+// takeCall returns the call that a request stands for to the first endpoint that takes it; nil
+// where there is none. A request that a handler sends with the context of its own request is
+// not a call.
 func takeCall(ctx context.Context) *toolCall {
 	c, _ := ctx.Value(callKey{}).(*toolCall)
 	if c == nil || !c.taken.CompareAndSwap(false, true) {
@@ -44,23 +46,14 @@ func takeCall(ctx context.Context) *toolCall {
 var errOtherEndpoint = errors.New("the router leads the path of the tool to another endpoint: correct the Path or the Endpoint of the tool")
 
 // serve answers the call as the request for an endpoint that it stands for, and returns when
-// the work for it has ended. What is wrong with the arguments of one without a payment comes
-// before the price: a model can correct it, and need not pay for that.
+// the work for it has ended.
 func (c *toolCall) serve(e *Endpoint, r *http.Request) {
 	front := &e.shop.Front
 	x := c.exchange(e, r)
-	res := front.metered(r, x.meter, func(f *fault.Error) Response { return c.result(x, Failed(f)) }, func() Response {
-		return c.result(x, front.guarded(r, c.id, func() Response {
-			if e != c.tool.Endpoint {
-				return Failed(fault.New(fault.InternalError, errOtherEndpoint))
-			}
-			if !c.call.Paid() {
-				if err := x.refusal(); err != nil {
-					return Failed(fault.From(err))
-				}
-			}
-			return x.sell()
-		}))
+	limited := func(overLimit *fault.Error) Response { return c.result(x, Failed(overLimit)) }
+	res := front.metered(r, x.meter, limited, func() Response {
+		sold := front.recovered(r, c.id, func() Response { return c.sell(x) })
+		return c.result(x, sold)
 	})
 	c.answer <- res
 	if res.finish != nil {
@@ -68,6 +61,21 @@ func (c *toolCall) serve(e *Endpoint, r *http.Request) {
 	}
 }
 
+// sell sells what the call asks for. What is wrong with the arguments of a call without a
+// payment comes before the price: a model can correct it, and need not pay for that.
+func (c *toolCall) sell(x *exchange) Response {
+	if x.Endpoint != c.tool.Endpoint {
+		return Failed(fault.New(fault.InternalError, errOtherEndpoint))
+	}
+	if !c.call.Paid() {
+		if err := x.refusal(); err != nil {
+			return Failed(fault.From(err))
+		}
+	}
+	return x.sell()
+}
+
+// exchange is the exchange of the call with an endpoint.
 func (c *toolCall) exchange(e *Endpoint, r *http.Request) *exchange {
 	x := e.exchange(r, c.id, c.call.Paid())
 	x.call = c.call
@@ -75,38 +83,53 @@ func (c *toolCall) exchange(e *Endpoint, r *http.Request) *exchange {
 	return x
 }
 
+// result is a response to the request as the result of the call.
+func (c *toolCall) result(x *exchange, res Response) Response {
+	return c.box.result(x, c.message, res)
+}
+
 // call answers the call of a tool by the request that it stands for.
-func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) Response {
-	tool := b.tools[c.Tool]
-	t := &toolCall{tool: tool, call: c, id: id, answer: make(chan Response, 1)}
-	t.result = func(x *exchange, res Response) Response { return b.result(x, q, res) }
-	target, body, bad := tool.Request(c.Arguments)
+func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *mcp.Call) Response {
+	tool := b.tools[call.Tool]
+	target, body, bad := tool.Request(call.Arguments)
 	router := b.server.Router
 	if bad != nil { // there is no path to lead
 		router = tool.Endpoint
 	}
-	t.bad = bad
-	asked := b.asked(r, tool, target, body)
-	asked = asked.WithContext(context.WithValue(unrouted{asked.Context()}, callKey{}, t))
+	c := &toolCall{
+		box:     b,
+		tool:    tool,
+		call:    call,
+		message: message,
+		id:      id,
+		bad:     bad,
+		answer:  make(chan Response, 1),
+	}
+	request := b.requestOf(r, tool, target, body)
+	request = request.WithContext(context.WithValue(unrouted{request.Context()}, callKey{}, c))
 	w := NewRecorder(r.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- route(router, w, asked) }()
+	returned := make(chan error, 1)
+	go func() { returned <- route(router, w, request) }()
+
+	var panicked error // of the router
 	select {
-	case res := <-t.answer:
-		leave := func() { b.left(asked, id, <-ended) }
+	case res := <-c.answer:
+		awaitRouter := func() { b.logPanic(request, id, <-returned) }
 		if res.finish == nil {
-			leave()
+			awaitRouter()
 			return res
 		}
-		res.finish = leave
+		res.finish = awaitRouter
 		return res
-	case err := <-ended:
-		select {
-		case res := <-t.answer:
-			return res
-		default:
-			return b.unsold(t, asked, w, err)
-		}
+	case panicked = <-returned:
+	}
+	select {
+	case res := <-c.answer: // the router has returned since
+		b.logPanic(request, id, panicked)
+		res.finish = nil // toolCall.serve calls it
+		return res
+	default:
+		return b.unsold(c, request, w, panicked)
 	}
 }
 
@@ -117,20 +140,21 @@ type unrouted struct{ context.Context }
 
 // Value implements context.Context.
 func (c unrouted) Value(key any) any {
-	value := c.Context.Value(key)
-	if _, routed := value.(interface {
+	type chiRoute interface {
 		RoutePattern() string
 		URLParam(name string) string
-	}); routed {
+	}
+	value := c.Context.Value(key)
+	if _, routed := value.(chiRoute); routed {
 		return nil
 	}
 	return value
 }
 
-// left logs a panic of a router on the way back from the endpoint, which has answered.
-func (b *Toolbox) left(asked *http.Request, id string, err error) {
+// logPanic logs a panic of a router on the way back from the endpoint, which has answered.
+func (b *Toolbox) logPanic(request *http.Request, id string, err error) {
 	if err != nil {
-		b.shop.Front.Log.ErrorContext(asked.Context(), "panic after a tool has answered", "request_id", id, "error", err)
+		b.shop.Front.Log.ErrorContext(request.Context(), "panic after a tool has answered", "request_id", id, "error", err)
 	}
 }
 
@@ -145,11 +169,11 @@ func route(router http.Handler, w http.ResponseWriter, r *http.Request) (err err
 	return nil
 }
 
-// unsold answers a call that the router did not lead to an endpoint, by what the router has
-// said, such as the 401 of a middleware.
-func (b *Toolbox) unsold(t *toolCall, asked *http.Request, w *Recorder, err error) Response {
+// unsold answers a call that the router did not lead to an endpoint, with what the router has
+// answered itself, such as the 401 of a middleware.
+func (b *Toolbox) unsold(c *toolCall, request *http.Request, w *Recorder, panicked error) Response {
 	front := &b.shop.Front
-	x := t.exchange(t.tool.Endpoint, asked)
+	x := c.exchange(c.tool.Endpoint, request)
 	res := Response{
 		Status: w.Status,
 		Header: w.header,
@@ -160,26 +184,43 @@ func (b *Toolbox) unsold(t *toolCall, asked *http.Request, w *Recorder, err erro
 		res.Body = []byte(http.StatusText(w.Status))
 	}
 	switch {
-	case err != nil:
-		res = Failed(fault.New(fault.InternalError, err))
+	case panicked != nil:
+		res = Failed(fault.New(fault.InternalError, panicked))
 	case w.Status < http.StatusBadRequest:
-		res = Failed(fault.New(fault.InternalError, fmt.Errorf("the router does not lead %s to the endpoint of the tool %s", asked.URL.Path, t.tool.Name)))
+		lost := fmt.Errorf("the router does not lead %s to the endpoint of the tool %s", request.URL.Path, c.tool.Name)
+		res = Failed(fault.New(fault.InternalError, lost))
 	}
-	return front.metered(asked, x.meter, func(f *fault.Error) Response { return t.result(x, Failed(f)) }, func() Response { return t.result(x, res) })
+	limited := func(overLimit *fault.Error) Response { return c.result(x, Failed(overLimit)) }
+	return front.metered(request, x.meter, limited, func() Response { return c.result(x, res) })
 }
 
-// ofTheMessage are headers of the message that a call came in, which say nothing about the
+// messageHeaders are headers of the message that a call came in, which say nothing about the
 // request that it stands for.
-func ofTheMessage() []string {
+func messageHeaders() []string {
 	return []string{
-		"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Last-Event-Id", "Te", "Trailer",
-		"Transfer-Encoding", "Upgrade", "Mcp-Session-Id", mcp.HeaderVersion, mcp.HeaderMethod, mcp.HeaderName, x402.HeaderSignature,
+		"Accept",
+		"Accept-Encoding",
+		"Connection",
+		"Content-Encoding",
+		"Content-Length",
+		"Content-Type",
+		"Expect",
+		"Last-Event-Id",
+		"Te",
+		"Trailer",
+		"Transfer-Encoding",
+		"Upgrade",
+		"Mcp-Session-Id",
+		mcp.HeaderVersion,
+		mcp.HeaderMethod,
+		mcp.HeaderName,
+		x402.HeaderSignature,
 	}
 }
 
-// asked is the request that a call stands for.
-func (b *Toolbox) asked(r *http.Request, t *Tool, target *url.URL, body []byte) *http.Request {
-	asked := &http.Request{
+// requestOf returns the request that a call stands for.
+func (b *Toolbox) requestOf(r *http.Request, t *Tool, target *url.URL, body []byte) *http.Request {
+	request := &http.Request{
 		Method:        t.Endpoint.product.Method,
 		URL:           target,
 		RequestURI:    target.RequestURI(),
@@ -193,37 +234,38 @@ func (b *Toolbox) asked(r *http.Request, t *Tool, target *url.URL, body []byte) 
 		Body:          http.NoBody,
 		ContentLength: int64(len(body)),
 	}
-	asked = asked.WithContext(r.Context())
-	for _, name := range ofTheMessage() {
-		asked.Header.Del(name)
+	request = request.WithContext(r.Context())
+	for _, name := range messageHeaders() {
+		request.Header.Del(name)
 	}
 	if len(body) > 0 {
-		asked.Body = io.NopCloser(bytes.NewReader(body))
-		asked.Header.Set("Content-Type", "application/json")
+		request.Body = io.NopCloser(bytes.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
 	}
-	return asked
+	return request
 }
 
 // result is a response to the request as the result of the call. Only a result of the tool
 // and an offer have structured content: clients would check that of an error against the
 // output schema, and look in it for a price.
-func (b *Toolbox) result(x *exchange, q *mcp.Request, res Response) Response {
+func (b *Toolbox) result(x *exchange, message *mcp.Request, res Response) Response {
 	if res.Status == 0 {
 		var charged *bool
 		if !x.call.Paid() {
-			charged = new(bool)
+			charged = new(false)
 		}
-		b.shop.Front.fail(&res, x.r, x.id, charged, true)
+		b.shop.Front.renderFault(&res, x.r, x.id, charged, true)
 	}
 	failed := res.Status >= http.StatusBadRequest
-	object := bytes.HasPrefix(res.Body, []byte("{")) && json.Valid(res.Body)
-	answer := rpc(b.server.Answer(q, mcp.Result{
+	isObject := bytes.HasPrefix(res.Body, []byte("{")) && json.Valid(res.Body)
+	isResult := isObject && !failed
+	answer := rpc(b.server.Answer(message, mcp.Result{
 		Body:       res.Body,
 		MediaType:  res.Header.Get("Content-Type"),
 		URI:        x.shop.Origin(x.r) + x.r.URL.RequestURI(),
 		IsError:    failed,
 		Meta:       b.meta(x, res),
-		Structured: res.asks || !failed && object,
+		Structured: res.isOffer || isResult,
 	}))
 	res.Header = answer.Header
 	res.Body = answer.Body
@@ -232,32 +274,32 @@ func (b *Toolbox) result(x *exchange, q *mcp.Request, res Response) Response {
 	return res
 }
 
-// meta is what HTTP says in headers.
+// meta is the _meta of a result: what HTTP says in headers.
 func (b *Toolbox) meta(x *exchange, res Response) map[string]any {
-	own := b.server.Name + "/"
-	meta := map[string]any{own + "request-id": x.id}
+	prefix := b.server.Name + "/"
+	meta := map[string]any{prefix + "request-id": x.id}
 	if res.Receipt != nil {
 		meta[mcp.KeyResponse] = res.Receipt
 	}
 	if res.Replayed {
-		meta[own+"replayed"] = true
+		meta[prefix+"replayed"] = true
 	}
 	if age := res.Header.Get(x402.HeaderAge); age != "" {
-		meta[own+"age"] = json.Number(age)
+		meta[prefix+"age"] = json.Number(age)
 	}
 	if owed := res.Header.Get(x402.HeaderOwed); owed != "" {
-		meta[own+"owed"] = strings.Split(owed, ", ")
+		meta[prefix+"owed"] = strings.Split(owed, ", ")
 	}
 	if res.charged != nil { // the body is the offer, which has no place for it
-		meta[own+"charged"] = *res.charged
+		meta[prefix+"charged"] = *res.charged
 	}
-	if res.Fault != nil && !res.asks && seconds(res.Fault) > 0 {
-		meta[own+"retry-after"] = seconds(res.Fault)
+	if res.Fault != nil && !res.isOffer && retryAfter(res.Fault) > 0 {
+		meta[prefix+"retry-after"] = retryAfter(res.Fault)
 	}
 	policy, state := x.meter.Headers()
 	if state != "" {
-		meta[own+"rate-limit"] = state
-		meta[own+"rate-limit-policy"] = policy
+		meta[prefix+"rate-limit"] = state
+		meta[prefix+"rate-limit-policy"] = policy
 	}
 	return meta
 }

@@ -62,17 +62,17 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 			for _, charged := range []*bool{nil, new(false), new(true)} {
 				s := x402.PaymentStatus{Charged: charged, Retryable: info.Retry}
 				out := x402.Outcome{Status: info.Status, Body: x.errorBody(f, s), Payment: s}
-				answers = append(answers, x.answer(out))
+				answers = append(answers, x.render(out))
 				out.Receipt = &x402.SettleResponse{Success: true, Transaction: "0x01", Network: "eip155:8453"}
 				out.Fault, out.Replayed, out.Answered = f, true, noon
-				answers = append(answers, x.answer(out))
+				answers = append(answers, x.render(out))
 			}
 			for _, a := range answers {
 				a = called(a)
 				shown := func(word string) bool { return strings.Contains(string(a.Body), word) }
 				absent := func(word string) bool { return !shown(word) }
-				if a.Wire() != http.StatusOK || slices.ContainsFunc(always, absent) || slices.ContainsFunc(never, shown) {
-					t.Errorf("%s: %d %s", info.Code, a.Wire(), a.Body)
+				if a.WireStatus() != http.StatusOK || slices.ContainsFunc(always, absent) || slices.ContainsFunc(never, shown) {
+					t.Errorf("%s: %d %s", info.Code, a.WireStatus(), a.Body)
 				}
 			}
 			f, s := info.New(nil), x402.PaymentStatus{Charged: new(bool)}
@@ -91,7 +91,7 @@ func TestRefusalSaysWhetherCharged(t *testing.T) {
 		says    string
 	}{{nil, ""}, {new(false), `"hostfacts/charged":false`}, {new(true), `"hostfacts/charged":true`}} {
 		_, called := aCall(true, true)
-		body := string(called(Response{Status: http.StatusPaymentRequired, Header: http.Header{}, Body: []byte(`{"accepts":[]}`), asks: true, charged: c.charged}).Body)
+		body := string(called(Response{Status: http.StatusPaymentRequired, Header: http.Header{}, Body: []byte(`{"accepts":[]}`), isOffer: true, charged: c.charged}).Body)
 		if !strings.Contains(body, c.says) || strings.Contains(body, "charged") != (c.says != "") {
 			t.Errorf("%s, want %s", body, c.says)
 		}
@@ -101,7 +101,7 @@ func TestRefusalSaysWhetherCharged(t *testing.T) {
 // busy is what a handler owes in its own words.
 func busy() *fault.Error {
 	owed := fault.Info{Code: "answer_owed", Status: 503, Class: fault.Owed, Retry: true, After: time.Second}
-	return owed.New(&Words{map[string][]string{"Retry-After": {"7"}}, []byte("busy")})
+	return owed.New(&HandlerAnswer{map[string][]string{"Retry-After": {"7"}}, []byte("busy")})
 }
 
 // A stored answer says how old it is, a bundle which of its parts are owed, and an
@@ -145,7 +145,7 @@ func TestHeadersOfAPurchase(t *testing.T) {
 	} {
 		x, called := aCall(true, false)
 		c.out.Body = []byte(`{"a":"<&>"}`)
-		res := x.answer(c.out)
+		res := x.render(c.out)
 		for header, want := range map[string]string{
 			x402.HeaderReplayed: c.replayed, "Age": c.age, x402.HeaderOwed: c.owed, "Retry-After": c.wait,
 		} {
@@ -221,8 +221,8 @@ func TestQuotes(t *testing.T) {
 	for i := range 6 * mostPlaces { // each is asked for twice, and can be signed the second time
 		at := fmt.Sprint("https://c.example/", i/2)
 		key.jws = []string{"", "signed"}[i%2]
-		if _, err := e.quote(at); err != nil || e.quotes.at[at] == nil || len(e.quotes.at) != min(i/2+3, mostPlaces) {
-			t.Fatalf("%s: %v, %d are kept", at, err, len(e.quotes.at))
+		if _, err := e.quote(at); err != nil || e.quotes.kept[at] == nil || len(e.quotes.kept) != min(i/2+3, mostPlaces) {
+			t.Fatalf("%s: %v, %d are kept", at, err, len(e.quotes.kept))
 		}
 	}
 }

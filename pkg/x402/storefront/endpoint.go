@@ -26,14 +26,14 @@ type Product struct {
 	Method string
 	// MaxBody is the most bytes of a body that a request may have; 0 where none is read.
 	MaxBody int64
-	// At returns the place of a request, such as its origin, and Offer the offer at a
-	// place, which is kept.
+	// At returns the place that a request is sold at, such as its origin, and Offer the offer
+	// for a place, which is kept.
 	At    func(*http.Request) string
 	Offer func(at string) (*x402.Offer, error)
-	// Says returns the body of a 402; nil means that the offer itself is the body.
-	Says func(x402.PaymentRequired, *fault.Error) any
-	// Ready says that a request can be sold, with a payment or without one. Its error is
-	// answered: internal_error unless it is a *fault.Error. Nil is always.
+	// ChallengeBody returns the body of a 402; nil means that the offer itself is the body.
+	ChallengeBody func(x402.PaymentRequired, *fault.Error) any
+	// Ready checks that a request can be sold, with a payment or without one. Its error is
+	// answered: as internal_error unless it is a *fault.Error. Nil means that every request can.
 	Ready func(*http.Request) error
 	// Job validates a request and returns its work. Its error is a *fault.Error, which is
 	// answered without a charge.
@@ -42,7 +42,7 @@ type Product struct {
 	// share Shop.Limits; 0 means any number.
 	Cap int
 	// Page may replace the response to a request without a payment by a page for people, which
-	// is told the offer. Nil leaves every response as it is.
+	// shows the offer. Nil leaves every response as it is.
 	Page func(*http.Request, Response, x402.PaymentRequired) (Response, error)
 	// Window is how long an answer stands for a purchase without a key.
 	Window time.Duration
@@ -75,8 +75,8 @@ func (s *Shop) Endpoint(p Product) *Endpoint {
 		shared := limit.NewSlots(p.Name, p.Cap, s.Limits, s.Front.Now)
 		gate.Slots = &localSlots{shared: shared, running: s.Running}
 	}
-	if p.Says == nil {
-		p.Says = func(required x402.PaymentRequired, _ *fault.Error) any { return required }
+	if p.ChallengeBody == nil {
+		p.ChallengeBody = func(required x402.PaymentRequired, _ *fault.Error) any { return required }
 	}
 	if p.Route == nil {
 		p.Route = func(*http.Request) string { return p.Name }
@@ -92,7 +92,7 @@ func (e *Endpoint) Method() string { return e.product.Method }
 // settles, because its answer has no body.
 func (e *Endpoint) methods(r *http.Request) []string {
 	if e.product.Method == http.MethodGet {
-		return Reads(r)
+		return GetAndHead(r)
 	}
 	return []string{e.product.Method}
 }
@@ -108,12 +108,16 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r, end = withTimedBody(w, r, e.product.MaxBody)
 		defer end()
 	}
-	e.shop.Front.serve(w, r, e.product.Route(r), e.methods, func(r *http.Request, id string) Response {
-		x := e.exchange(r, id, r.Method != http.MethodHead && len(r.Header.Values(x402.HeaderSignature)) > 0)
-		res := e.shop.Front.metered(r, x.meter, Failed, x.sell)
-		res.Header["Vary"] = []string{"Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey}
-		return res
-	})
+	e.shop.Front.serve(w, r, e.product.Route(r), e.methods, e.answer)
+}
+
+// answer answers a request over HTTP.
+func (e *Endpoint) answer(r *http.Request, id string) Response {
+	paid := r.Method != http.MethodHead && len(r.Header.Values(x402.HeaderSignature)) > 0
+	x := e.exchange(r, id, paid)
+	res := e.shop.Front.metered(r, x.meter, Failed, x.sell)
+	res.Header["Vary"] = []string{"Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey}
+	return res
 }
 
 // exchange is a request for what an endpoint sells, or the call of a tool, which stands for
@@ -143,8 +147,7 @@ func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
 // 30 s, and the functions time out after 29 s.
 const deadline = 27 * time.Second
 
-// sell answers the exchange. A payment goes through the Gate, and a request without one is
-// answered with the offer.
+// sell answers the exchange.
 func (x *exchange) sell() Response {
 	if x.product.Ready != nil {
 		if err := x.product.Ready(x.r); err != nil {
@@ -152,26 +155,31 @@ func (x *exchange) sell() Response {
 		}
 	}
 	at := x.product.At(x.r)
-	q, err := x.quote(at)
-	var res Response
-	switch {
-	case err != nil:
-	case x.meter.Paid:
-		out := x.settle(q.offer)
-		if out.Status != http.StatusPaymentRequired || out.Fault == nil {
-			return x.answer(out)
-		}
-		res, err = x.challenge(q, &out)
-	default:
-		res, err = x.challenge(q, nil)
+	res, err := x.sellAt(at)
+	if err == nil {
+		return res
 	}
-	switch {
-	case errors.Is(err, x402.ErrOfferSize) && len(at) > AnyPath: // not what the seller says, but the path
+	if errors.Is(err, x402.ErrOfferSize) && len(at) > AnyPath { // it is the path that is too long
 		return Failed(fault.Newf(fault.InvalidArguments, err, "The path is too long."))
-	case err != nil:
-		return Failed(fault.New(fault.InternalError, err))
 	}
-	return res
+	return Failed(fault.New(fault.InternalError, err))
+}
+
+// sellAt answers the exchange at a place. A payment goes through the Gate, and a request
+// without one is answered with the offer.
+func (x *exchange) sellAt(at string) (Response, error) {
+	q, err := x.quote(at)
+	if err != nil {
+		return Response{}, err
+	}
+	if !x.meter.Paid {
+		return x.challenge(q)
+	}
+	out := x.settle(q.offer)
+	if out.Status != http.StatusPaymentRequired || out.Fault == nil {
+		return x.render(out), nil
+	}
+	return x.refuse(q, out)
 }
 
 // settle passes the payment through the Gate, unless something is wrong with how it came.
@@ -188,8 +196,8 @@ func (x *exchange) settle(offer *x402.Offer) x402.Outcome {
 	}
 }
 
-// payment is the payment with its purchase key, as the Gate is asked about it. The error
-// says what is wrong with how it came.
+// payment returns the payment, with its purchase key, in the form that the Gate takes. The
+// error says what is wrong with how it came.
 func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
 	window := x.product.Window
 	if x.call != nil {
@@ -210,14 +218,16 @@ func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
 		q.Meter = x.meter
 	}
 	if x.call != nil {
-		if q.Payload = x.call.Payment; len(q.Keys) == 0 {
+		q.Payload = x.call.Payment
+		if len(q.Keys) == 0 {
 			q.Keys = x.call.Keys
 		}
 		return q, x.call.BadPayment
 	}
-	sent := x.r.Header.Values(x402.HeaderSignature)
-	if q.Signature = sent[0]; len(sent) > 1 {
-		return q, fmt.Errorf("%s was sent %d times", x402.HeaderSignature, len(sent))
+	signatures := x.r.Header.Values(x402.HeaderSignature)
+	q.Signature = signatures[0]
+	if len(signatures) > 1 {
+		return q, fmt.Errorf("%s was sent %d times", x402.HeaderSignature, len(signatures))
 	}
 	return q, nil
 }
@@ -239,64 +249,77 @@ func (x *exchange) refusal() error {
 	return job.Check(x.r.Context())
 }
 
-// challenge answers 402: the offer with a retry token, and why a payment was refused.
-// refused is nil when there was no payment.
-func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) {
+// challenge answers a request without a payment: 402, with the offer and a retry token.
+func (x *exchange) challenge(q *quote) (Response, error) {
 	token, err := x402.NewToken(x.shop.Random)
 	if err != nil {
 		return Response{}, err
 	}
-	res := Response{Status: http.StatusPaymentRequired, asks: true}
-	res.Header = http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
-	offer := q.offer
-	body := q.body
-	reason := ""
+	res := newChallenge(q.unpaid)
 	if x.call != nil { // a model reads what a signature is made of twice, and has no use for it
-		offer = q.offer.Unsigned()
-		body = q.unsigned
-	}
-	switch {
-	case refused != nil:
-		res.Fault = refused.Fault
-		res.Receipt = refused.Receipt
-		res.Trace = &refused.Trace
-		res.charged = refused.Payment.Charged
-		reason = res.Fault.Public()
-	case x.call != nil:
 		res.Reason = "the call has no payment"
-	case x.r.Method == http.MethodHead:
-		res.Reason = "HEAD returns the offer and is never charged"
-	default:
-		res.Reason = "the request has no " + x402.HeaderSignature
-	}
-	if x.call != nil {
-		reason = mcp.Words(reason)
-	} else {
-		if res.offers, err = q.offer.Challenges(reason, token); err != nil {
-			return Response{}, err
-		}
-		setReceipt(res.Header, res.Receipt)
-	}
-	if refused != nil {
-		res.Body = untrusted.Marshal(x.product.Says(offer.Required(reason).WithToken(token), res.Fault))
+		res.Body = q.unsigned.JSON(token)
 		return res, nil
 	}
-	res.Fault = q.unpaid
-	res.Body = body.JSON(token)
-	if x.call == nil && x.product.Page != nil {
-		return x.product.Page(x.r, res, offer.Required("").WithToken(token))
+	res.Reason = "the request has no " + x402.HeaderSignature
+	if x.r.Method == http.MethodHead {
+		res.Reason = "HEAD returns the offer and is never charged"
 	}
+	res.Body = q.body.JSON(token)
+	res.offers, err = q.offer.Challenges("", token)
+	if err != nil {
+		return Response{}, err
+	}
+	if x.product.Page == nil {
+		return res, nil
+	}
+	return x.product.Page(x.r, res, q.offer.Required("").WithToken(token))
+}
+
+// refuse answers a payment that is refused: 402, with the reason, the offer and a retry token.
+func (x *exchange) refuse(q *quote, out x402.Outcome) (Response, error) {
+	token, err := x402.NewToken(x.shop.Random)
+	if err != nil {
+		return Response{}, err
+	}
+	res := newChallenge(out.Fault)
+	res.Receipt = out.Receipt
+	res.Trace = &out.Trace
+	res.charged = out.Payment.Charged
+	reason := out.Fault.Public()
+	if x.call != nil {
+		required := q.offer.Unsigned().Required(mcp.Rephrase(reason)).WithToken(token)
+		res.Body = untrusted.Marshal(x.product.ChallengeBody(required, out.Fault))
+		return res, nil
+	}
+	required := q.offer.Required(reason).WithToken(token)
+	res.Body = untrusted.Marshal(x.product.ChallengeBody(required, out.Fault))
+	res.offers, err = q.offer.Challenges(reason, token)
+	if err != nil {
+		return Response{}, err
+	}
+	setReceipt(res.Header, out.Receipt)
 	return res, nil
 }
 
-// answer answers a payment with any outcome but a 402 of ours.
-func (x *exchange) answer(out x402.Outcome) Response {
+// newChallenge returns a 402 without its body.
+func newChallenge(f *fault.Error) Response {
+	return Response{
+		Status:  http.StatusPaymentRequired,
+		Header:  http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}},
+		Fault:   f,
+		isOffer: true,
+	}
+}
+
+// render returns the response to a payment with any outcome but a 402 of ours.
+func (x *exchange) render(out x402.Outcome) Response {
 	res := Response{Header: http.Header{"Content-Type": {TypeJSON}}}
-	own := out.Header
+	fromHandler := out.Header
 	if out.Fault != nil {
 		res = Failed(out.Fault)
-		if said := wordsOf(out.Fault, out.Payment); said != nil {
-			own = said.Header
+		if answer := handlerAnswer(out.Fault, out.Payment); answer != nil {
+			fromHandler = answer.Header
 		}
 	}
 	h := res.Header
@@ -304,16 +327,16 @@ func (x *exchange) answer(out x402.Outcome) Response {
 	if out.Status >= http.StatusBadRequest {
 		h.Set("Cache-Control", "no-store")
 	}
-	for name, values := range own {
-		if name != fault.HeaderRetryAfter || h[name] == nil { // when the next run is allowed
-			h[name] = values
+	for name, values := range fromHandler {
+		if name == fault.HeaderRetryAfter && h[name] != nil {
+			continue // ours says when the next run is allowed
 		}
+		h[name] = values
 	}
 	if out.Replayed {
 		h.Set(x402.HeaderReplayed, "true")
-		if !out.Answered.IsZero() { // in whole seconds (RFC 9111 §5.1); the clocks of two machines may differ
-			age := x.shop.Front.Now().Sub(out.Answered) / time.Second
-			h.Set(x402.HeaderAge, strconv.Itoa(max(int(age), 0)))
+		if !out.Answered.IsZero() {
+			h.Set(x402.HeaderAge, x.age(out.Answered))
 		}
 	}
 	if len(out.Owed) > 0 {
@@ -329,14 +352,24 @@ func (x *exchange) answer(out x402.Outcome) Response {
 	return res
 }
 
-// errorBody is the body of an error, or what a handler has said itself.
-func (x *exchange) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
-	if own := wordsOf(f, s); own != nil && x.call == nil {
-		return own.Body
-	}
-	return x.shop.Front.errorBody(x.r, x.id, f, s, x.call != nil)
+// age is the age of an answer in whole seconds (RFC 9111 §5.1). It is never below 0, although
+// the clocks of two machines may differ.
+func (x *exchange) age(answered time.Time) string {
+	seconds := x.shop.Front.Now().Sub(answered) / time.Second
+	return strconv.Itoa(max(int(seconds), 0))
 }
 
+// errorBody is the body of an error: what the handler answered or, where it answered nothing,
+// our JSON.
+func (x *exchange) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
+	overHTTP := x.call == nil
+	if answer := handlerAnswer(f, s); answer != nil && overHTTP {
+		return answer.Body
+	}
+	return x.shop.Front.errorBody(x.r, x.id, f, s, !overHTTP)
+}
+
+// setReceipt sets the header that carries a settlement; nil is none.
 func setReceipt(h http.Header, s *x402.SettleResponse) {
 	if s == nil {
 		return
@@ -344,38 +377,4 @@ func setReceipt(h http.Header, s *x402.SettleResponse) {
 	if v, err := x402.EncodeHeader(s); err == nil {
 		h.Set(x402.HeaderResponse, v)
 	}
-}
-
-// quote is an offer with the bodies that carry it, as it is and without a signature, encoded
-// once but for the retry token, and the fault of a request without a payment.
-type quote struct {
-	offer          *x402.Offer
-	body, unsigned x402.Form
-	unpaid         *fault.Error
-}
-
-// quote is the quote at a place, made again when its offer can be signed.
-func (e *Endpoint) quote(at string) (*quote, error) {
-	return e.quotes.Of(at, func(had *quote) (*quote, error) {
-		var offer *x402.Offer
-		var err error
-		if had != nil {
-			offer = had.offer
-		} else if offer, err = e.product.Offer(at); err != nil {
-			return nil, err
-		}
-		if offer, err = offer.Signed(e.shop.Receipts); err != nil || had != nil && offer == had.offer {
-			return had, err
-		}
-		unpaid := fault.New(fault.PaymentRequired, nil)
-		form := func(offer *x402.Offer) (x402.Form, error) {
-			return x402.NewForm(func(token string) any { return e.product.Says(offer.Required("").WithToken(token), unpaid) })
-		}
-		body, err := form(offer)
-		if err != nil {
-			return nil, err
-		}
-		unsigned, err := form(offer.Unsigned())
-		return &quote{offer, body, unsigned, unpaid}, err
-	})
 }

@@ -15,12 +15,12 @@ const maxHead = 4000
 // and what net/http adds, Date and Connection.
 const (
 	statusLine = len("HTTP/1.1 402 Payment Required\r\n\r\n")
-	added      = len("Date: Sat, 28 Nov 2026 12:00:00 GMT\r\nConnection: close\r\n")
+	netHeaders = len("Date: Sat, 28 Nov 2026 12:00:00 GMT\r\nConnection: close\r\n")
 )
 
 // headSize is the size in bytes of the head of a 402 with these headers, over HTTP/1.1.
 func headSize(h http.Header) int {
-	size := statusLine + added
+	size := statusLine + netHeaders
 	for name, values := range h {
 		for _, value := range values {
 			size += headerSize(name, value)

@@ -25,47 +25,69 @@ const maxHeader = 4 << 10
 // Kept are the headers of an answer that are stored and replayed with it: those that the
 // handler has set, but for what belongs to one connection or one client.
 func Kept(h http.Header, body []byte) map[string][]string {
-	own := map[string][]string{}
+	kept := map[string][]string{}
 	size := 0
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		switch http.CanonicalHeaderKey(name) {
-		case "Connection", "Content-Length", "Date", "Keep-Alive", "Set-Cookie", "Trailer", "Transfer-Encoding", "Upgrade", "Cache-Control", "Age", "Vary",
-			http.CanonicalHeaderKey(x402.HeaderRequired), http.CanonicalHeaderKey(x402.HeaderResponse), http.CanonicalHeaderKey(x402.HeaderReplayed), x402.HeaderOwed:
+		if !isKept(name) {
 			continue
 		}
 		size += len(name) + len(strings.Join(h[name], ""))
 		if size <= maxHeader {
-			own[name] = h[name]
+			kept[name] = h[name]
 		}
 	}
-	if len(own["Content-Type"]) == 0 {
-		own["Content-Type"] = []string{http.DetectContentType(body)}
+	if len(kept["Content-Type"]) == 0 {
+		kept["Content-Type"] = []string{http.DetectContentType(body)}
 	}
-	if len(own) == 1 && own["Content-Type"][0] == TypeJSON {
+	if len(kept) == 1 && kept["Content-Type"][0] == TypeJSON {
 		return nil // as every answer has it
 	}
-	return own
+	return kept
 }
 
-// Words is the answer of a handler or a check, which replaces the body of the fault whose
-// cause it is.
-type Words struct {
+// isKept reports whether a header is kept with an answer.
+func isKept(name string) bool {
+	switch http.CanonicalHeaderKey(name) {
+	case "Connection",
+		"Content-Length",
+		"Date",
+		"Keep-Alive",
+		"Set-Cookie",
+		"Trailer",
+		"Transfer-Encoding",
+		"Upgrade",
+		"Cache-Control",
+		"Age",
+		"Vary",
+		http.CanonicalHeaderKey(x402.HeaderRequired),
+		http.CanonicalHeaderKey(x402.HeaderResponse),
+		http.CanonicalHeaderKey(x402.HeaderReplayed),
+		x402.HeaderOwed:
+		return false
+	default:
+		return true
+	}
+}
+
+// HandlerAnswer is what a handler or a check has answered in place of an answer that is sold.
+// It is the cause of a fault, and replaces that fault's body.
+type HandlerAnswer struct {
 	Header map[string][]string
 	Body   []byte
 }
 
-// wordsOf is what a handler or a check has said in place of a fault's body; nil for a fault of
-// ours, and when no run is left for an answer that is owed, because a refund is due then.
-func wordsOf(f *fault.Error, s x402.PaymentStatus) *Words {
-	own, _ := errors.AsType[*Words](f)
+// handlerAnswer returns the answer that replaces a fault's body; nil where there is none. When
+// no run is left for an answer that is owed there is none, because a refund is due then.
+func handlerAnswer(f *fault.Error, s x402.PaymentStatus) *HandlerAnswer {
 	if f.Info().Class == fault.Owed && !s.Retryable {
 		return nil
 	}
-	return own
+	answer, _ := errors.AsType[*HandlerAnswer](f)
+	return answer
 }
 
 // Error is for logs.
-func (o *Words) Error() string { return "the handler's own answer" }
+func (o *HandlerAnswer) Error() string { return "the handler's own answer" }
 
 // Recorder is the http.ResponseWriter of a handler that is sold. Its answer is sent when
 // it is complete, with the payment's response before it. It is the handler's alone until
@@ -76,7 +98,7 @@ type Recorder struct {
 	TooLong bool         // more than MaxAnswer was written
 	Late    bool         // something was written after the context had ended
 	Fault   *fault.Error // what Fail was called with
-	// Prevented and Silent are as in x402.Reply; see Mark.
+	// Prevented and Silent are as in x402.Reply, and set by Mark.
 	Prevented, Silent bool
 
 	ctx    context.Context
@@ -93,9 +115,9 @@ func Respond(h http.Handler, r *http.Request) Response {
 	return Response{Status: cmp.Or(w.Status, http.StatusOK), Header: w.header, Body: w.Body.Bytes()}
 }
 
-// Words are what was written, in place of the body of a fault.
-func (w *Recorder) Words() *Words {
-	return &Words{Header: Kept(w.header, w.Body.Bytes()), Body: w.Body.Bytes()}
+// Answer returns what was written, as the answer that replaces a fault's body.
+func (w *Recorder) Answer() *HandlerAnswer {
+	return &HandlerAnswer{Header: Kept(w.header, w.Body.Bytes()), Body: w.Body.Bytes()}
 }
 
 // Header implements http.ResponseWriter.
@@ -107,14 +129,14 @@ func (w *Recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %d", status))
 	}
-	w.note()
+	w.noteTime()
 	if w.Status == 0 && status >= 200 {
 		w.Status = status
 	}
 }
 
-// note takes note of when something is written.
-func (w *Recorder) note() {
+// noteTime notes whether something is written after the handler's time.
+func (w *Recorder) noteTime() {
 	if w.ctx.Err() != nil {
 		w.Late = true
 	}
@@ -122,7 +144,7 @@ func (w *Recorder) note() {
 
 // Write implements http.ResponseWriter.
 func (w *Recorder) Write(b []byte) (int, error) {
-	w.note()
+	w.noteTime()
 	w.Status = cmp.Or(w.Status, http.StatusOK)
 	if w.Body.Len()+len(b) > MaxAnswer {
 		w.TooLong = true
@@ -131,21 +153,21 @@ func (w *Recorder) Write(b []byte) (int, error) {
 	return w.Body.Write(b)
 }
 
-// Fail has the handler that writes to w answer with a fault, in place of everything that it
-// has written. w is a Recorder.
+// Fail makes a fault the answer of the handler that writes to w, in place of everything that
+// it has written. w is a Recorder.
 func Fail(w http.ResponseWriter, f *fault.Error) { w.(*Recorder).Fault = f }
 
-// Mark says of an answer of which parts are owed that none of these was tried, or that one is
-// owed because its target was silent. w is a Recorder.
+// Mark marks an answer some parts of which are owed: prevented says that none of these was
+// tried, and silent that one is owed because its target was silent. w is a Recorder.
 func Mark(w http.ResponseWriter, prevented, silent bool) {
 	recorder := w.(*Recorder)
 	recorder.Prevented = prevented
 	recorder.Silent = silent
 }
 
-// OutOfTime says that the handler's time is over, and that it has not answered: it has written
-// nothing since, and what it wrote before may be a part of an answer.
+// OutOfTime reports whether the handler's time is over without an answer: it has written
+// nothing since, and what it wrote before may be half of an answer.
 func (w *Recorder) OutOfTime() bool { return w.ctx.Err() != nil && !w.Late }
 
-// Flush implements http.Flusher, and sends nothing yet.
+// Flush implements http.Flusher. Nothing is sent before the answer is complete.
 func (w *Recorder) Flush() {}

@@ -1,7 +1,8 @@
-// Package storefront is how everything that this module sells is answered: over HTTP and as
-// tools, with one log line, one limit and one form of every response. Package x402http sells
-// handlers with it, and package service the operations. It is for programs of this module
-// alone: it may change at any time, and a seller needs nothing but x402http.
+// Package storefront answers the requests for everything that this module sells, over HTTP
+// and as tools of the Model Context Protocol. Every request gets a log line, counts against one
+// limit, and is answered in one form. Package x402http sells handlers with it, and package
+// service the operations. It is for the programs of this module alone: it may change at any
+// time, and a seller needs only x402http.
 package storefront
 
 import (
@@ -21,7 +22,7 @@ import (
 type Shop struct {
 	Front    Front // filled
 	Ledger   *ledger.Ledger
-	Payees   *ledger.Payees // who is paid, as the ledger is told
+	Payees   *ledger.Payees // records in the ledger who is paid
 	Settler  x402.Settler
 	Evidence x402.Evidence
 	Receipts x402.Receipts
@@ -30,7 +31,8 @@ type Shop struct {
 	Random   io.Reader // where retry tokens come from
 	// Origin returns the public origin of a request.
 	Origin func(*http.Request) string
-	// Running has room for as many handlers as may run in this process; nil for any number.
+	// Running is a semaphore: it has room for as many handlers as may run in this process; nil
+	// for any number.
 	Running chan struct{}
 }
 
@@ -40,32 +42,33 @@ type Service struct {
 	Front Front
 	// Rate takes the place of the seller's own count of requests.
 	Rate *limit.Rate
-	// Describe describes the tools in place of what a seller says of them, and Compress
-	// compresses that.
+	// Describe takes the place of the seller's description of the tools, and Compress
+	// compresses it.
 	Describe func(origin string) mcp.Description
 	Compress func(*http.Request, Response) Response
 }
 
-// Special is what a handler of this module can say of itself when it is sold: how it differs
-// from any other.
+// Special is a handler of this module that is sold in another way than the handlers of other
+// sellers.
 type Special interface {
 	http.Handler
-	Special() Terms
+	Special() Overrides
 }
 
-// Terms are how a handler is sold that differs from any other. A zero value is what every
-// handler has.
-type Terms struct {
+// Overrides take the place of what holds for every handler that is sold. A zero value leaves
+// that as it is.
+type Overrides struct {
 	// Endpoint names where the handler is sold in the ledger.
 	Endpoint string
 	// Whole says that the handler's normalised name is the whole name of a purchase.
 	Whole bool
 	// Punctual says that the handler ends when its context does, so that it is waited for, and
-	// that what it says then counts.
+	// that the answer which it gives then counts.
 	Punctual bool
-	// Product has what its endpoint differs in: Name, Cap, Says and Page, and Offer with At.
+	// Product overrides parts of its endpoint's product: Name, Cap, ChallengeBody and Page, and
+	// Offer with At.
 	Product Product
-	// Job has what its runs differ in: Budget with Timeout, and NoImplicitRetry.
+	// Job overrides parts of its jobs: Budget with Timeout, and NoImplicitRetry.
 	Job x402.Job
 }
 

@@ -9,12 +9,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// localSlots are slots that several processes share, and of which each of them knows how many
-// it holds. A shared slot is free again when its time is over. A handler that runs on holds
-// its local one until it returns.
+// localSlots adds a limit of this process to slots that several processes share. A shared slot
+// is free again when its time is over. A handler that goes on running then still holds its
+// local slot, until it returns.
 type localSlots struct {
 	shared  x402.Slots
-	running chan struct{} // has room for as many as may run in this process; nil for any number
+	running chan struct{} // see Shop.Running
 }
 
 // Acquire implements x402.Slots.

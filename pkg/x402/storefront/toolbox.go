@@ -45,53 +45,69 @@ type Toolbox struct {
 
 // ServeHTTP implements http.Handler.
 func (b *Toolbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b.shop.Front.serve(w, r, "mcp", func(*http.Request) []string { return []string{http.MethodPost} }, b.answer)
+	methods := func(*http.Request) []string { return []string{http.MethodPost} }
+	b.shop.Front.serve(w, r, "mcp", methods, b.answer)
 }
 
 // answer reads a message and answers it.
 func (b *Toolbox) answer(r *http.Request, id string) Response {
-	front := &b.shop.Front
 	body, err := io.ReadAll(io.LimitReader(r.Body, mcp.MaxBody+1))
 	if err != nil {
 		return rpc(&mcp.Response{Status: http.StatusBadRequest}) // the client is gone
 	}
-	q, bad := mcp.Read(r.Header, body)
-	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
-		var c *mcp.Call
-		if c, bad = q.Call(func(tool string) bool { return b.tools[tool] != nil }); bad == nil {
-			return b.call(r, id, q, c)
+	message, bad := mcp.Parse(r.Header, body)
+	if bad == nil && message.Method == mcp.MethodCall && !message.Notification() {
+		call, malformed := message.Call(b.has)
+		if malformed == nil {
+			return b.call(r, id, message, call)
 		}
+		bad = malformed
 	}
-	return front.metered(r, front.meter(b.shop.Rate, r, id, false), func(f *fault.Error) Response {
-		// Only a call has a result that could say it.
-		res := rpc(q.Fail(f.Info().Status, mcp.CodeInternal, mcp.Words(f.Public()), map[string]any{"code": f.Code, "retry_after": seconds(f)}))
-		res.Header.Set(fault.HeaderRetryAfter, strconv.Itoa(seconds(f)))
-		res.Fault = f
-		return res
-	}, func() Response {
+	front := &b.shop.Front
+	meter := front.meter(b.shop.Rate, r, id, false)
+	limited := func(overLimit *fault.Error) Response { return limitedMessage(message, overLimit) }
+	return front.metered(r, meter, limited, func() Response {
 		if bad != nil {
 			return rpc(bad)
 		}
-		res := b.respond(r, q)
-		if b.server.Compress != nil {
-			res = b.server.Compress(r, res)
-		}
-		return res
+		return b.respond(r, message)
 	})
 }
 
+// has reports whether there is a tool of a name.
+func (b *Toolbox) has(tool string) bool { return b.tools[tool] != nil }
+
+// limitedMessage refuses a message that is not a call by an error of JSON-RPC: only a call has
+// a result that could say why.
+func limitedMessage(message *mcp.Request, overLimit *fault.Error) Response {
+	wait := retryAfter(overLimit)
+	data := map[string]any{"code": overLimit.Code, "retry_after": wait}
+	res := rpc(message.Fail(overLimit.Info().Status, mcp.CodeInternal, mcp.Rephrase(overLimit.Public()), data))
+	res.Header.Set(fault.HeaderRetryAfter, strconv.Itoa(wait))
+	res.Fault = overLimit
+	return res
+}
+
 // respond answers what costs nothing.
-func (b *Toolbox) respond(r *http.Request, q *mcp.Request) Response {
-	return rpc(b.server.Respond(q, func() *mcp.Description {
-		at := b.shop.Origin(r)
-		d, _ := b.described.Of(at, func(had *mcp.Description) (*mcp.Description, error) {
-			if had == nil {
-				had = new(b.server.Describe(at))
-			}
-			return had, nil
-		})
-		return d
+func (b *Toolbox) respond(r *http.Request, message *mcp.Request) Response {
+	res := rpc(b.server.Respond(message, func() *mcp.Description {
+		return b.description(b.shop.Origin(r))
 	}))
+	if b.server.Compress != nil {
+		res = b.server.Compress(r, res)
+	}
+	return res
+}
+
+// description returns the description of the tools for an origin.
+func (b *Toolbox) description(origin string) *mcp.Description {
+	d, _ := b.described.Of(origin, func(had *mcp.Description) (*mcp.Description, error) {
+		if had == nil {
+			had = new(b.server.Describe(origin))
+		}
+		return had, nil // and so Of does not fail either
+	})
+	return d
 }
 
 // rpc is a message as a response.

@@ -134,7 +134,7 @@ func (x *sale) refusal(ctx context.Context, s soldRequest, check http.HandlerFun
 		return fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.Status))
 	}
 	refused := fault.Info{Code: Refused, Status: w.Status, Class: fault.NoCharge}
-	return refused.Newf(w.Words(), "%s", untrusted.Text(w.Body.String()))
+	return refused.Newf(w.Answer(), "%s", untrusted.Text(w.Body.String()))
 }
 
 // answerOwed describes an answer that is owed with a status.
@@ -238,7 +238,7 @@ func failure(w *storefront.Recorder) *fault.Error {
 	if status < http.StatusBadRequest || status == http.StatusPaymentRequired {
 		status = http.StatusServiceUnavailable
 	}
-	f := answerOwed(status).New(w.Words())
+	f := answerOwed(status).New(w.Answer())
 	seconds, err := strconv.Atoi(w.Header().Get(fault.HeaderRetryAfter))
 	if err != nil || seconds < 1 {
 		return f

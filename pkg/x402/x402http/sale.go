@@ -30,7 +30,7 @@ type sale struct {
 	maxBody  int64 // above 0, POST is sold
 	name     string
 	normal   func(http.ResponseWriter, *http.Request) string // nil where the request itself is the name
-	special  storefront.Terms
+	special  storefront.Overrides
 	unnamed  sync.Once // logs that there is neither a name nor a pattern
 	resource x402.Resource
 }
