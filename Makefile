@@ -121,7 +121,7 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # infra/house, and make verify those of infra/cdk, infra/deploy, infra/paymcp and infra/shop. They are run
 # with -count=1: go test does not see that a file outside of its module has changed.
 MODULES := infra/cdk infra/deploy infra/house infra/paymcp infra/shop infra/clients/testdata/mcp/go
-QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet ./infra/testbed/npmproxy
+QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet ./infra/testbed/npmproxy ./infra/testbed/programs
 VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
 	./infra/bench ./infra/judge ./infra/demo ./infra/local ./infra/local/operate ./infra/testbed \
 	./pkg/boot ./pkg/x402/ledger/dynamo ./pkg/x402/chain/... ./pkg/x402/x402test/...

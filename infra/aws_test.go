@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -59,7 +60,7 @@ func TestUnprotectedTable(t *testing.T) {
 	if err == nil || len(commands) == 0 {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	testbed.Run(t, deployed.CLI(t, server.URL, strings.Join(commands, "\n")))
+	programs.Run(t, deployed.CLI(t, server.URL, strings.Join(commands, "\n")))
 	if said, err := owed(); err != nil || !strings.Contains(said, "nothing is owed") {
 		t.Errorf("after %q: %v\n%s", commands, err, said)
 	}

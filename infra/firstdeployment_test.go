@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
@@ -68,7 +68,7 @@ func emulateDeployments(t *testing.T) (endpoint string) {
 	t.Helper()
 	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
 	// Of this name the emulator knows that the bucket is in the path.
-	endpoint = strings.Replace(testbed.StartPeer(t, moto, " Running on ").URL, "127.0.0.1", "localhost", 1)
+	endpoint = strings.Replace(programs.StartPeer(t, moto, " Running on ").URL, "127.0.0.1", "localhost", 1)
 	const bucket = `{"Resources":{"Code":{"Type":"AWS::S3::Bucket","Properties":{"BucketName":"code-of-functions"}}},
 		"Outputs":{"SourceBucket":{"Value":"code-of-functions"},"Version":{"Value":"1"}}}`
 	form := url.Values{

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // TestGuided: sam deploy --guided takes no empty answer for a hidden parameter,
@@ -21,7 +21,7 @@ func TestGuided(t *testing.T) {
 		t.Errorf("an empty answer does, or something else is wrong: %v\n%s", err, out)
 	}
 	values := map[string]string{}
-	given := testbed.Run(t, deployed.Tool(t, "guided.py", templatePath, " ", payTo))
+	given := programs.Run(t, deployed.Tool(t, "guided.py", templatePath, " ", payTo))
 	if err := json.Unmarshal(given, &values); err != nil {
 		t.Fatalf("%v\n%s", err, given)
 	}

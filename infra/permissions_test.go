@@ -19,6 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -166,7 +167,7 @@ func newShopper(t *testing.T) *shopper {
 			_, _ = io.WriteString(w, `{"version":"1.0","publication":"2026-01-01T00:00:00Z","services":[[["test"],["https://rdap.test/"]]]}`)
 		}),
 	})
-	logs := new(testbed.Output)
+	logs := new(programs.Output)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the functions logged:\n%s", logs)

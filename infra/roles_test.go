@@ -23,6 +23,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -355,7 +356,7 @@ func TestRoleThatDeploys(t *testing.T) {
 	nodes := filepath.Join(t.TempDir(), "nodes")
 	check(t, os.WriteFile(nodes, []byte("https://node.example"), 0o600))
 	check(t, dynamo.Create(t.Context(), dynamo.NewClient(w.direct.Config()), rolesTable))
-	testbed.Run(t, deployed.CLI(t, w.direct.URL, `
+	programs.Run(t, deployed.CLI(t, w.direct.URL, `
 		topic=$(aws sns create-topic --name shop-Alarms --query TopicArn --output text)
 		aws sns subscribe --topic-arn $topic --protocol email --notification-endpoint you@example.com
 		for alarm in shop-errors shop-reconcile-failing; do

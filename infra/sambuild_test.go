@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // What is deployed has at most so many bytes. The functions that ask a registry link its
@@ -29,7 +29,7 @@ func TestBuild(t *testing.T) {
 	cmd := deployed.Python(t, "-m", "samcli", "build", "--build-dir", out)
 	cmd.Dir = ".."
 	cmd.Env = append(append(cmd.Env, goEnv(t)...), buildEnv(t)...)
-	testbed.Run(t, cmd)
+	programs.Run(t, cmd)
 	for _, slug := range functionSlugs() {
 		path := filepath.Join(out, sam.LogicalID(slug), "bootstrap")
 		info, err := os.Stat(path)
@@ -76,7 +76,7 @@ func TestBuildShop(t *testing.T) {
 	cmd.Dir = folder
 	// With the flags of TestBuild, so that nothing is compiled twice.
 	cmd.Env = append(append(cmd.Env, goEnv(t)...), buildEnv(t)...)
-	testbed.Run(t, cmd)
+	programs.Run(t, cmd)
 	binary, err := elf.Open(filepath.Join(out, "Shop", "bootstrap"))
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +103,6 @@ func buildEnv(t *testing.T) []string {
 // goEnv are variables of the Go tool that it would look for at HOME.
 func goEnv(t *testing.T) []string {
 	t.Helper()
-	values := strings.Fields(string(testbed.Run(t, exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "GOPATH"))))
+	values := strings.Fields(string(programs.Run(t, exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "GOPATH"))))
 	return []string{"GOCACHE=" + values[0], "GOMODCACHE=" + values[1], "GOPATH=" + values[2]}
 }

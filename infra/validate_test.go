@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // TestValidate: the SAM CLI reads template.yaml by samconfig.toml, which has it
@@ -15,7 +15,7 @@ func TestValidate(t *testing.T) {
 	t.Parallel()
 	cmd := deployed.Python(t, "-m", "samcli", "validate", "--lint")
 	cmd.Dir = ".."
-	if out := testbed.Run(t, cmd); !strings.Contains(string(out), "is a valid SAM Template") {
+	if out := programs.Run(t, cmd); !strings.Contains(string(out), "is a valid SAM Template") {
 		t.Errorf("sam validate --lint says:\n%s", out)
 	}
 }

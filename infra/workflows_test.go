@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // TestWorkflows: zizmor finds nothing in the workflows that would let a stranger run a program
@@ -16,7 +17,7 @@ func TestWorkflows(t *testing.T) {
 	python := testbed.Python(t, filepath.Join("testdata", "workflows", "requirements.txt"))
 	cmd := testbed.Command(t, filepath.Join(filepath.Dir(python), "zizmor"), "--offline", "--persona", "pedantic", ".github")
 	cmd.Dir = ".."
-	if out := testbed.Run(t, cmd); !strings.Contains(string(out), "No findings to report") {
+	if out := programs.Run(t, cmd); !strings.Contains(string(out), "No findings to report") {
 		t.Errorf("zizmor says:\n%s", out)
 	}
 }

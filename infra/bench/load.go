@@ -172,7 +172,7 @@ func challenges(s *server) target {
 
 // payments pays a server for its ping, each time for another purchase.
 func (b buyer) payments(s *server) target {
-	required := must(b.Challenge(context.Background(), s.origin+catalog.Ping().Path))
+	required := must(b.Challenge(context.Background(), s.URL+catalog.Ping().Path))
 	return target{"paid ping", s, func() []byte {
 		payment := must(b.Wallet.Pay(required, time.Now()))
 		return ping(s, fmt.Sprintf("%s: %s\r\n%s: %s\r\n", x402.HeaderSignature, payment, x402.HeaderKey, rand.Text()))
@@ -188,7 +188,7 @@ func calls(s *server) target {
 }
 
 func (b buyer) paidCalls(s *server) target {
-	offer := must(mcptest.Call(context.Background(), &b.Client, s.origin+catalog.PathMCP, catalog.Ping().Tool, map[string]any{}, "", ""))
+	offer := must(mcptest.Call(context.Background(), &b.Client, s.URL+catalog.PathMCP, catalog.Ping().Tool, map[string]any{}, "", ""))
 	required := must(offer.Required())
 	return target{"paid tools/call", s, func() []byte {
 		object := must(base64.StdEncoding.DecodeString(must(b.Wallet.Pay(required, time.Now()))))

@@ -118,7 +118,7 @@ func micros(d time.Duration) string { return fmt.Sprintf("%d µs", d.Microsecond
 
 // signed is the header of a new payment.
 func (b buyer) signed(s *server) string {
-	required := must(b.Challenge(context.Background(), s.origin+catalog.Ping().Path))
+	required := must(b.Challenge(context.Background(), s.URL+catalog.Ping().Path))
 	return must(b.Wallet.Pay(required, time.Now()))
 }
 

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,9 +11,9 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
@@ -27,35 +25,16 @@ const (
 	payTo   = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" // a public test account
 )
 
-type server struct {
-	origin string
-	cmd    *exec.Cmd
-}
+type server struct{ *programs.Process }
 
-func (s *server) host() string { return strings.TrimPrefix(s.origin, "http://") }
-
-// readyWithin is how long a server may take to start with a million payments.
-const readyWithin = 2 * time.Minute
+func (s *server) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
 // start runs a program until it prints its origin behind ready.
 func start(ready string, cmd *exec.Cmd) *server {
-	out := must(cmd.StdoutPipe())
 	cmd.Stderr = os.Stderr
-	check(cmd.Start())
-	s := &server{cmd: cmd}
-	slow := time.AfterFunc(readyWithin, func() { _ = cmd.Process.Kill() })
-	defer slow.Stop()
-	for lines := bufio.NewReader(out); ; {
-		line, err := lines.ReadString('\n')
-		if _, after, ok := strings.Cut(line, ready); ok {
-			s.origin = strings.TrimSpace(after)
-			go func() { _, _ = io.Copy(io.Discard, lines) }() // its log
-			return s
-		}
-		if err != nil {
-			check(errors.Join(fmt.Errorf("%s ended before it was ready: %w", cmd.Path, err), cmd.Wait()))
-		}
-	}
+	p := must(programs.StartWith(cmd, programs.Options{Mark: ready, Most: 64 << 10}))
+	check(p.Ready())
+	return &server{p}
 }
 
 // serve serves a handler on this machine, and says where, until the context ends.
@@ -90,15 +69,12 @@ func (s *site) express() *server {
 }
 
 func (s *server) stop() {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	killed := time.AfterFunc(readyWithin, func() { _ = s.cmd.Process.Kill() })
-	defer killed.Stop()
-	_ = s.cmd.Wait() // of a process that was told to end, the status says nothing
+	_ = s.Stop() // of a process that was told to end, the status says nothing
 }
 
 // processorTime is what the process has used so far, where the system says so.
 func (s *server) processorTime() time.Duration {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Cmd.Process.Pid))
 	// proc_pid_stat(5): fields 14 and 15, in hundredths of a second; the second
 	// field is the name in parentheses.
 	_, rest, _ := strings.Cut(string(b), ") ")

@@ -14,8 +14,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // deployment is a stack as CloudFormation makes it: a template after the transform, with the
@@ -227,7 +227,7 @@ func replacedBy(t *testing.T, kind string) [][]string {
 		for _, r := range section(transformed(t, saved(t, synthesized(t))), "Resources") {
 			kinds[r.(document)["Type"].(string)] = true
 		}
-		out := testbed.Run(t, deployed.Tool(t, "replaced.py", slices.Sorted(maps.Keys(kinds))...))
+		out := programs.Run(t, deployed.Tool(t, "replaced.py", slices.Sorted(maps.Keys(kinds))...))
 		check(t, json.Unmarshal(out, &schemas.types))
 	}
 	paths, ok := schemas.types[kind]

@@ -20,6 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // standing are the parameters of a stack before somebody changes one of them.
@@ -115,7 +116,7 @@ func deployEach(t *testing.T, inputs map[string]input) map[string]deployment {
 		}
 		arguments = append(arguments, inputs[name].path)
 	}
-	out := json.NewDecoder(bytes.NewReader(testbed.Run(t, deployed.Tool(t, "transform.py", arguments...))))
+	out := json.NewDecoder(bytes.NewReader(programs.Run(t, deployed.Tool(t, "transform.py", arguments...))))
 	all := map[string]deployment{}
 	for _, name := range names {
 		var d document

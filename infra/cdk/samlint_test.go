@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
@@ -51,7 +51,7 @@ func changed(t *testing.T, path, from, to string) string {
 // TestValidate of infra has it look at template.yaml as it is.
 func TestLint(t *testing.T) {
 	t.Parallel()
-	testbed.Run(t, cfnLint(t, "--non-zero-exit-code", "error", saved(t, synthesized(t))))
+	programs.Run(t, cfnLint(t, "--non-zero-exit-code", "error", saved(t, synthesized(t))))
 	broken := changed(t, templatePath, "RetentionInDays: 30", "RetentionInDays: 31")
 	if out, err := cfnLint(t, broken).CombinedOutput(); err == nil || !strings.Contains(string(out), "31 is not one of") {
 		t.Errorf("a retention that there is not is not found: %v\n%s", err, out)
@@ -62,7 +62,7 @@ func TestLint(t *testing.T) {
 func transformed(t *testing.T, path string, params ...string) document {
 	t.Helper()
 	var d document
-	out := testbed.Run(t, deployed.Tool(t, "transform.py", append(params, path)...))
+	out := programs.Run(t, deployed.Tool(t, "transform.py", append(params, path)...))
 	check(t, json.Unmarshal(out, &d))
 	return d
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -83,7 +84,7 @@ func (g generator) check(t *testing.T) {
 			Code    string
 			Charged bool
 		}
-	}](t, testbed.Run(t, w.shell(t, g.run+" "+s.url, "PRIVATE_KEY="+w.payer,
+	}](t, programs.Run(t, w.shell(t, g.run+" "+s.url, "PRIVATE_KEY="+w.payer,
 		"SIGNATURE="+signed(catalog.DNS().ExampleURL(s.url)), "SECOND_SIGNATURE="+signed(s.url+catalog.DNS().Path+"?domain=gone.example.com"))))
 	if diff := cmp.Diff(s.goods.answer, got.Result); diff != "" {
 		t.Errorf("the answer: %s", diff)

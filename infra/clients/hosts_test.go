@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -52,7 +53,7 @@ func mcpHosts() map[string]func(t *testing.T, tool, arguments string, server []s
 func inspect(t *testing.T, tool, arguments string, server []string) told {
 	ask := func(more ...string) []byte {
 		launcher := filepath.Join("node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
-		return testbed.Run(t, testbed.Command(t, bin(t, "node"), slices.Concat([]string{launcher, "--cli"}, server, more)...))
+		return programs.Run(t, testbed.Command(t, bin(t, "node"), slices.Concat([]string{launcher, "--cli"}, server, more)...))
 	}
 	list := decoded[struct {
 		Tools []struct {
@@ -129,7 +130,7 @@ func TestStockSeller(t *testing.T) {
 			_, port, err := net.SplitHostPort(addr)
 			testbed.Check(err)
 			cmd := exec.Command(testbed.Python(t, hostRequirements), filepath.Join("testdata", "hosts", "stock_server.py"), books.URL, testbed.Account(1), port)
-			p := testbed.Must(testbed.Launch(cmd, nil))
+			p := testbed.Must(programs.Start(cmd))
 			t.Cleanup(p.Kill)
 			testbed.Check(p.Listens(addr))
 			server, _ := payMCP(t, "http://"+addr+"/mcp")

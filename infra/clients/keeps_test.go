@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -29,7 +30,7 @@ func curlWorkshop(t *testing.T) workshop {
 
 // curled is the one answer that a command of the page has printed with curl -i.
 func curled(t *testing.T, w workshop, line string, env ...string) (*http.Response, []byte) {
-	printed := testbed.Run(t, w.shell(t, line, env...))
+	printed := programs.Run(t, w.shell(t, line, env...))
 	in := bufio.NewReader(bytes.NewReader(printed))
 	res, err := http.ReadResponse(in, nil)
 	if err != nil {

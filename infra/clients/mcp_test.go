@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
@@ -50,7 +51,7 @@ func bin(t *testing.T, name string) string {
 
 // printed decodes the first line of what a program prints that must succeed.
 func printed[T any](t *testing.T, cmd *exec.Cmd) T {
-	line, _, _ := strings.Cut(string(testbed.Run(t, cmd)), "\n")
+	line, _, _ := strings.Cut(string(programs.Run(t, cmd)), "\n")
 	return decoded[T](t, []byte(line))
 }
 
@@ -83,7 +84,7 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 			program := filepath.Join(t.TempDir(), "client")
 			build := testbed.Command(t, "go", "build", "-mod=readonly", "-o", program, ".")
 			build.Dir, build.Env = filepath.Join("testdata", "mcp", "go"), append(build.Env, "GOWORK=off")
-			testbed.Run(t, build)
+			programs.Run(t, build)
 			wallet := testbed.NewClient(t, &http.Client{Timeout: testbed.Patience})
 			header := testbed.Must(mcptest.SignCall(t.Context(), wallet, s.tools(), s.goods.tool, s.goods.arguments))
 			return mcpCommand(t, program, s.tools(), s.goods.tool, s.arguments(t), unwrapped(header))

@@ -12,6 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/modproxy"
 	"github.com/hostfacts/hostfacts/infra/testbed/npmproxy"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // Where a printed command installs from.
@@ -68,7 +69,7 @@ func (r registry) install(t *testing.T, w workshop, command string) {
 func npmPinned(t *testing.T) []string {
 	testbed.Node(t, ".") // which has put them into npm's cache
 	config := func(name string) string {
-		return strings.TrimSpace(string(testbed.Run(t, exec.Command("npm", "config", "get", name))))
+		return strings.TrimSpace(string(programs.Run(t, exec.Command("npm", "config", "get", name))))
 	}
 	registry := httptest.NewServer(testbed.Must(npmproxy.New(testbed.Must(os.ReadFile("package-lock.json")), config("registry"))))
 	t.Cleanup(registry.Close)
@@ -84,7 +85,7 @@ func pipPinned(t *testing.T) []string {
 // module cache of this machine.
 func goPinned(t *testing.T) []string {
 	w := goWorkshop(t)
-	testbed.Run(t, w.shell(t, "go mod download"))
-	caches := strings.Fields(string(testbed.Run(t, exec.Command("go", "env", "GOCACHE", "GOMODCACHE"))))
+	programs.Run(t, w.shell(t, "go mod download"))
+	caches := strings.Fields(string(programs.Run(t, exec.Command("go", "env", "GOCACHE", "GOMODCACHE"))))
 	return append(modproxy.Cached(caches[1]), "GOCACHE="+caches[0], "GOMODCACHE="+caches[1])
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -151,7 +152,7 @@ func (w world) tryStart(t *testing.T) (service, error) {
 	if w.goods.stranger {
 		cmd = testbed.Shop(t, w.dir, w.forShop())
 	}
-	p := testbed.Must(testbed.Launch(cmd, nil))
+	p := testbed.Must(programs.Start(cmd))
 	s := service{goods: w.goods, books: w.books, kill: p.Kill}
 	if w.goods.stranger { // it says nothing when it is ready, or stopped
 		t.Cleanup(p.Kill)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -44,7 +45,7 @@ type evening struct {
 	buyer   *buyer
 
 	mu      sync.Mutex
-	process *testbed.Process
+	process *programs.Process
 	settled int  // settlements that were asked for
 	lost    bool // the line has lost an answer
 	broken  error
@@ -144,7 +145,7 @@ func (e *evening) close() {
 
 // start starts the seller, and returns when it takes connections.
 func (e *evening) start() error {
-	process, err := testbed.Launch(testbed.Local(e.program, e.folder, e.env), nil)
+	process, err := programs.Start(testbed.Local(e.program, e.folder, e.env))
 	if err != nil {
 		return fmt.Errorf("%w (make demo builds what it starts)", err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // account plays an account of AWS. The emulator has S3, DynamoDB and the stack that the SAM CLI
@@ -68,7 +69,7 @@ type changeSet struct {
 func newAccount(t *testing.T) *account {
 	t.Helper()
 	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
-	emulator := testbed.StartPeer(t, moto, " Running on ").URL
+	emulator := programs.StartPeer(t, moto, " Running on ").URL
 	a := &account{t: t, emulator: cloud.Dynamo{URL: emulator}, stacks: map[string]*stack{}, sets: map[string]changeSet{}, asked: map[string]bool{}}
 	behind := testbed.Must(url.Parse(emulator))
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {

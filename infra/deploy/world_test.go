@@ -14,6 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // asDeploy has this binary be the program, which waits for nothing.
@@ -76,7 +77,7 @@ func (o *operator) tools(builds bool) {
 	o.env = append(o.env, "PATH="+bin+":"+os.Getenv("PATH"), asDeploy+"=1", "SAM_CLI_POLL_DELAY=0.2", "MAKEFLAGS=", "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_AUTHOR_NAME=o", "GIT_AUTHOR_EMAIL=o@hostfacts.example", "GIT_COMMITTER_NAME=o", "GIT_COMMITTER_EMAIL=o@hostfacts.example")
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOFLAGS"} {
-		o.env = append(o.env, name+"="+strings.TrimSpace(string(testbed.Run(o.t, exec.Command("go", "env", name)))))
+		o.env = append(o.env, name+"="+strings.TrimSpace(string(programs.Run(o.t, exec.Command("go", "env", name)))))
 	}
 }
 
@@ -85,7 +86,7 @@ func (o *operator) copyFiles() {
 	o.t.Helper()
 	list := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = testbed.Root()
-	for name := range strings.SplitSeq(strings.Trim(string(testbed.Run(o.t, list)), "\x00"), "\x00") {
+	for name := range strings.SplitSeq(strings.Trim(string(programs.Run(o.t, list)), "\x00"), "\x00") {
 		text, err := os.ReadFile(filepath.Join(testbed.Root(), name))
 		if err != nil {
 			continue // deleted and not committed yet
@@ -126,7 +127,7 @@ func (o *operator) git(arguments ...string) string {
 	o.t.Helper()
 	cmd := exec.Command("git", arguments...)
 	cmd.Dir, cmd.Env = o.root, o.env
-	return strings.TrimSpace(string(testbed.Run(o.t, cmd)))
+	return strings.TrimSpace(string(programs.Run(o.t, cmd)))
 }
 
 // commit makes a commit of everything, and returns its name.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -235,7 +236,7 @@ func (w *world) operate(into any, env []string, arguments ...string) {
 }
 
 func (w *world) logFaults() {
-	if crash := testbed.Crash(w.series.log()); crash != "" {
+	if crash := programs.Crash(w.series.log()); crash != "" {
 		w.Errorf("the functions' log says: %s", crash)
 	}
 	for _, err := range w.series.faults {

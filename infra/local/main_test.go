@@ -21,6 +21,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -29,7 +30,7 @@ import (
 
 // runner is run in this process, until it is stopped.
 type runner struct {
-	out   testbed.Output
+	out   programs.Output
 	stop  context.CancelFunc
 	ended chan error
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // What the modules of programs and tests begin with that no seller needs.
@@ -86,7 +87,7 @@ func dependenciesOf(t *testing.T, shop string) dependencies {
 		t.Helper()
 		cmd := exec.Command("go", arguments...)
 		cmd.Dir, cmd.Env = folder, goes(t, folder)
-		return string(testbed.Run(t, cmd))
+		return string(programs.Run(t, cmd))
 	}
 	run("mod", "init", "example.com/shop")
 	run("mod", "tidy")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // What the suite reads.
@@ -32,9 +33,9 @@ var localAddr = regexp.MustCompile(`^LOCAL_ADDR=(\S+) `)
 type reader struct {
 	home   string // the folder that the reader begins in
 	kept   string // a folder for what the reader's shell knows
-	server *testbed.Process
-	at     string          // where the program is asked
-	said   *testbed.Output // of the last command, to its standard error
+	server *programs.Process
+	at     string           // where the program is asked
+	said   *programs.Output // of the last command, to its standard error
 }
 
 // newReader is one who begins in a folder, and asks where the first command does that asks.
@@ -138,7 +139,7 @@ export -p > "$2"; pwd > "$2.folder"`
 	cmd.Dir = r.folder()
 	cmd.Env = goes(t, r.kept)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	p, err := testbed.Launch(cmd, nil)
+	p, err := programs.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}

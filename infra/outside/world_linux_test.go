@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/modproxy"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // module is what somebody imports.
@@ -60,6 +61,6 @@ func goes(t *testing.T, home string) []string {
 	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "GO") && !strings.HasPrefix(variable, "GOROOT=")
 	})
-	caches := strings.Fields(string(testbed.Run(t, exec.Command("go", "env", "GOCACHE", "GOMODCACHE"))))
+	caches := strings.Fields(string(programs.Run(t, exec.Command("go", "env", "GOCACHE", "GOMODCACHE"))))
 	return append(append(environment, packed(t).Environment()...), "HOME="+home, "GOCACHE="+caches[0], "GOMODCACHE="+caches[1])
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // terminal returns both ends of a terminal: that of a person, and that of a program.
@@ -96,11 +97,11 @@ func TestMake(t *testing.T) {
 	cmd.Stdin = program
 	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+t.TempDir())
 	binary := filepath.Join(testbed.Root(), "build", "pay-mcp")
-	if out := string(testbed.Run(t, cmd)); !strings.Contains(out, "claude mcp add --scope user stranger -- "+binary+" "+s.url+"\n") {
+	if out := string(programs.Run(t, cmd)); !strings.Contains(out, "claude mcp add --scope user stranger -- "+binary+" "+s.url+"\n") {
 		t.Errorf("it prints\n%s", out)
 	}
 	goEnv := func(name string) string {
-		return name + "=" + strings.TrimSpace(string(testbed.Run(t, testbed.Command(t, "go", "env", name))))
+		return name + "=" + strings.TrimSpace(string(programs.Run(t, testbed.Command(t, "go", "env", name))))
 	}
 	h := startHost(t, "env", goEnv("GOCACHE"), goEnv("GOMODCACHE"), "make", "-s", "-C", testbed.Root(), "pay-mcp", "URL="+s.url)
 	if r := h.call(t, "tool_0", map[string]any{}); !plain(r) {

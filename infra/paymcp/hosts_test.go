@@ -11,6 +11,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // entries reads what a host reads, by the name of the server in it.
@@ -22,7 +23,7 @@ func entries(t *testing.T, names, text string) map[string]server {
 	}
 	switch names {
 	case "Claude Code":
-		words := strings.Fields(string(testbed.Run(t, exec.Command("sh", "-c", `set -- `+text+`; printf '%s\n' "$@"`))))
+		words := strings.Fields(string(programs.Run(t, exec.Command("sh", "-c", `set -- `+text+`; printf '%s\n' "$@"`))))
 		dash := slices.Index(words, "--")
 		if dash < 2 || strings.Join(words[:5], " ") != "claude mcp add --scope user" {
 			t.Fatalf("%q", words)
@@ -43,7 +44,7 @@ func entries(t *testing.T, names, text string) map[string]server {
 func TestPrinted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	printed := string(testbed.Run(t, testbed.Command(t, testbed.PayMCP(t), "-dir", w.dir, "config", w.url)))
+	printed := string(programs.Run(t, testbed.Command(t, testbed.PayMCP(t), "-dir", w.dir, "config", w.url)))
 	for _, h := range hosts() {
 		_, after, found := strings.Cut(printed, "\n"+h.names+": "+h.where+"\n\n")
 		text, _, _ := strings.Cut(after, "\n\n")
@@ -70,7 +71,7 @@ func TestQuoting(t *testing.T) {
 	for _, h := range hosts() {
 		if h.names == "Claude Code" {
 			line := strings.TrimPrefix(h.text(s), "claude mcp add --scope user x -- ")
-			got := string(testbed.Run(t, exec.Command("sh", "-c", `set -- `+line+`; printf '%s\n' "$@"`)))
+			got := string(programs.Run(t, exec.Command("sh", "-c", `set -- `+line+`; printf '%s\n' "$@"`)))
 			if got != s.command+"\n"+s.args[0]+"\n" {
 				t.Errorf("a shell reads %q", got)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -190,7 +191,7 @@ func TestUnconfirmed(t *testing.T) {
 		}
 	}
 	w.charged(1)
-	out := string(testbed.Run(t, testbed.Command(t, testbed.PayMCP(t), "-dir", w.dir, "status", w.url)))
+	out := string(programs.Run(t, testbed.Command(t, testbed.PayMCP(t), "-dir", w.dir, "status", w.url)))
 	for _, want := range []string{"Signed in 24 hours: 0.001 USDC on Base", "No answer: payment_smoke_test {}", "forget " + w.url} {
 		if !strings.Contains(out, want) {
 			t.Errorf("status says %s\nwant %s", out, want)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	wire "github.com/hostfacts/hostfacts/pkg/mcp"
 	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the runner is made of: the cache of go test sees imports only
@@ -46,7 +47,7 @@ func newWorld(t *testing.T, plan ...func(*testbed.Relayed)) *world {
 	cmd := testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), map[string]string{
 		"FACILITATOR_URL": w.books.URL, "DNS_RESOLVERS": testbed.Resolver(t, zone), "BASE_URL": origin, "LOCAL_ADDR": addr,
 	})
-	p := testbed.Must(testbed.Launch(cmd, nil))
+	p := testbed.Must(programs.Start(cmd))
 	t.Cleanup(func() { p.End(t) })
 	testbed.Check(p.Ready())
 	w.url = origin + catalog.PathMCP
@@ -116,7 +117,7 @@ func lose(r *testbed.Relayed) {
 type guest struct {
 	*mcp.ClientSession
 	cmd *exec.Cmd
-	log *logged
+	log *programs.Output
 }
 
 // start starts pay-mcp as a host does.
@@ -129,7 +130,7 @@ func (w *world) start(args ...string) guest {
 
 func startHost(t *testing.T, command string, args ...string) guest {
 	t.Helper()
-	h := guest{cmd: exec.Command(command, args...), log: &logged{}}
+	h := guest{cmd: exec.Command(command, args...), log: new(programs.Output)}
 	// Nothing of a test is kept where a person's own is.
 	h.cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "XDG_CONFIG_HOME="+t.TempDir(), "HOME="+t.TempDir())
 	h.cmd.Stderr = h.log
@@ -171,23 +172,3 @@ func texts(r *mcp.CallToolResult) string {
 func plain(r *mcp.CallToolResult) bool { return !r.IsError && len(r.Content) == 1 }
 
 var example = map[string]any{"domain": "example.com"}
-
-// logged is what a program writes on stderr.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String is all of it.
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}

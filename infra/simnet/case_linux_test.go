@@ -15,6 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/clients"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -182,8 +183,8 @@ const patience = 60 * time.Second
 type runner struct {
 	url     string
 	far     far // where it runs
-	log     *testbed.Output
-	process *testbed.Process
+	log     *programs.Output
+	process *programs.Process
 	turns   chan struct{} // how many are served at once; nil is any number
 }
 
@@ -196,7 +197,7 @@ func startRunner(t *testing.T, n *internet, env ...string) *runner {
 		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "SSL_CERT_FILE=" + n.ca.File,
 		"RDAP_BOOTSTRAP_URL=" + bootstrapURL, "RATE_LIMIT_PER_MINUTE=0", "CONCURRENCY_SINGLE=0", "CONCURRENCY_BUNDLE=0",
 	}, env...)
-	p := testbed.Must(testbed.Launch(cmd, n.far.start))
+	p := testbed.Must(programs.StartWith(cmd, programs.Options{Begin: n.far.start}))
 	r := &runner{far: n.far, log: &p.Log, process: p}
 	t.Cleanup(func() {
 		p.End(t)
@@ -209,7 +210,7 @@ func startRunner(t *testing.T, n *internet, env ...string) *runner {
 
 // sound wants no crash in the log.
 func (r *runner) sound(t *testing.T) {
-	if crash := testbed.Crash(r.log.String()); crash != "" {
+	if crash := programs.Crash(r.log.String()); crash != "" {
 		t.Errorf("the log says %s", crash)
 	}
 }
@@ -241,7 +242,7 @@ const maxResident, maxPeak = 64 << 10, 128 << 10
 // deploy starts the built functions as the template deploys them, without limits and without a
 // chain. Every invocation must end by itself.
 func deploy(t *testing.T, n *internet) *runner {
-	r := &runner{log: new(testbed.Output), turns: make(chan struct{}, 12)} // each has a process
+	r := &runner{log: new(programs.Output), turns: make(chan struct{}, 12)} // each has a process
 	db := cloud.StartDynamo(t)
 	t.Cleanup(func() { r.sound(t) }) // when the host is closed
 	r.url = cloud.Deployment{
@@ -260,10 +261,10 @@ func deploy(t *testing.T, n *internet) *runner {
 func nothingLeft(t *testing.T, r *runner) {
 	pid := r.process.Cmd.Process.Pid
 	// What the hostile peers took is given back in the course of ordinary requests.
-	for limit := time.Now().Add(patience); testbed.Memory(t, pid, "VmRSS") > maxResident && time.Now().Before(limit); {
+	for limit := time.Now().Add(patience); programs.Memory(t, pid, "VmRSS") > maxResident && time.Now().Before(limit); {
 		_, _ = r.buy(t, catalog.Ping().Path)
 	}
-	resident, peak := testbed.Memory(t, pid, "VmRSS"), testbed.Memory(t, pid, "VmHWM")
+	resident, peak := programs.Memory(t, pid, "VmRSS"), programs.Memory(t, pid, "VmHWM")
 	if resident > maxResident || peak > maxPeak {
 		t.Errorf("the runner holds %d KiB and held %d, want %d and %d at most", resident, peak, maxResident, maxPeak)
 	}

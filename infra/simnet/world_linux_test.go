@@ -21,6 +21,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // resolverAddrs are the service's default resolvers.
@@ -311,7 +312,7 @@ func byOpenSSL(key string, args ...string) server {
 		request := append([]string{"req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=" + name, "-addext", "subjectAltName=DNS:" + name,
 			"-keyout", file, "-out", file, "-newkey"}, strings.Fields(key)...)
 		testbed.Must(exec.Command("openssl", request...).Output())
-		p := testbed.Must(testbed.Launch(exec.Command("openssl", append([]string{"s_server", "-accept", at, "-rev", "-cert", file}, args...)...), nil))
+		p := testbed.Must(programs.Start(exec.Command("openssl", append([]string{"s_server", "-accept", at, "-rev", "-cert", file}, args...)...)))
 		t.Cleanup(p.Kill)
 		testbed.Check(p.Listens(at))
 	}

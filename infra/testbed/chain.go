@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -163,7 +164,7 @@ const anvilPackage = "@foundry-rs/anvil-linux-amd64"
 // Chain is a running node. Its methods end the test when the node does not do
 // as it is told.
 type Chain struct {
-	*Process
+	*programs.Process
 	client   *http.Client
 	automine bool
 }
@@ -185,7 +186,7 @@ func StartChain(t testing.TB) *Chain {
 	cmd := exec.Command(anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(BaseChainID))
 	home := t.TempDir() // it keeps old states in files
 	cmd.Dir, cmd.Env = home, []string{"HOME=" + home}
-	n := &Chain{Process: StartPeer(t, cmd, "Listening on "), client: &http.Client{Timeout: time.Minute}, automine: true}
+	n := &Chain{Process: programs.StartPeer(t, cmd, "Listening on "), client: &http.Client{Timeout: time.Minute}, automine: true}
 	n.URL = "http://" + n.URL
 	n.plant(t)
 	return n

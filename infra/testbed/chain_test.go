@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"path/filepath"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // The committed code is what the committed sources compile to.
@@ -15,7 +17,7 @@ func TestContracts(t *testing.T) {
 	dir := PeerFolder("chain")
 	cmd := Command(t, Node(t, dir), filepath.Join("..", "contracts", "compile.cjs"))
 	cmd.Dir = dir
-	if out := Run(t, cmd); !bytes.Equal(contracts, out) {
+	if out := programs.Run(t, cmd); !bytes.Equal(contracts, out) {
 		t.Error("contracts.json is not up to date: cd testdata/chain && node ../contracts/compile.cjs > ../contracts/contracts.json")
 	}
 }

@@ -17,12 +17,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Patience is how long a test waits for another process: far longer than any
-// takes, on a machine that is busy with something else.
-const Patience = 10 * time.Minute
+// Patience is how long a test waits for another process.
+const Patience = programs.Patience
 
 // ours is how the go.mod of the module begins.
 const ours = "module github.com/hostfacts/hostfacts\n"

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // Install has put install what a list names, unless stamp is a copy of the list.
@@ -87,7 +89,7 @@ func installPackages(ctx context.Context, dir string) error {
 		if os.Getenv(isolatedVar) != "" {
 			return errors.New("they could not be installed before the tests began: run make node-packages")
 		}
-		return Succeed(exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund"), dir) // as make node-packages does
+		return programs.Succeed(exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund"), dir) // as make node-packages does
 	})
 }
 
@@ -98,7 +100,7 @@ func Wheels(tb testing.TB, requirements string) string {
 	wheels := filepath.Join(filepath.Dir(filepath.Dir(python)), "wheels")
 	err := Install(wheels, requirements, filepath.Join(wheels, "downloaded"), func() error {
 		const script = `rm -rf "$0" && "$1" -m pip download --quiet --disable-pip-version-check --only-binary=:all: -r "$2" -d "$0"`
-		return Succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, wheels, python, requirements), "")
+		return programs.Succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, wheels, python, requirements), "")
 	})
 	if err != nil {
 		tb.Skipf("needs packages of PyPI: %v", err)
@@ -119,7 +121,7 @@ func Python(tb testing.TB, requirements string) (interpreter string) {
 		// for a long list.
 		const script = `rm -rf "$0" && "$1" -m venv "$0" &&
 			"$0/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary=:all: -r "$2"`
-		return Succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, kept, system, requirements), "")
+		return programs.Succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, kept, system, requirements), "")
 	})
 	if err != nil {
 		tb.Skipf("needs a virtual environment (Debian: python3-venv) with packages of PyPI: %v", err)

@@ -55,6 +55,3 @@ func IP(batch string) error {
 	}
 	return nil
 }
-
-// DieWithUs has the kernel end a process when the thread that started it ends.
-func DieWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

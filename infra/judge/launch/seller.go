@@ -2,7 +2,6 @@
 package launch
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -12,9 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
@@ -48,22 +47,18 @@ func (p *Program) Start(ctx context.Context, s judge.Settings) (judge.Instance, 
 			return nil, err
 		}
 	}
-	r := &running{Program: p, gone: make(chan struct{})}
-	r.cmd = exec.Command("sh", "-c", fill(p.Command, s)) //nolint:noctx // it is killed as a group
-	r.cmd.Dir = p.Dir
-	r.cmd.Env = os.Environ()
+	cmd := exec.Command("sh", "-c", fill(p.Command, s)) //nolint:noctx // it is killed as a group
+	cmd.Dir = p.Dir
+	cmd.Env = os.Environ()
 	for _, one := range p.Env {
-		r.cmd.Env = append(r.cmd.Env, fill(one, s))
+		cmd.Env = append(cmd.Env, fill(one, s))
 	}
-	r.cmd.Stdout, r.cmd.Stderr = &r.printed, &r.printed
-	apart(r.cmd)
-	if err := r.cmd.Start(); err != nil {
+	apart(cmd)
+	process, err := programs.StartWith(cmd, programs.Options{Most: 64 << 10})
+	if err != nil {
 		return nil, err
 	}
-	go func() {
-		_ = r.cmd.Wait() // how it ended is said by what it printed
-		close(r.gone)
-	}()
+	r := &running{Program: p, process: process}
 	if err := r.untilReady(ctx); err != nil {
 		r.Kill()
 		return nil, err
@@ -109,9 +104,7 @@ func connects(ctx context.Context, address string) bool {
 // running is a process of the seller, with those that it has started.
 type running struct {
 	*Program
-	cmd     *exec.Cmd
-	gone    chan struct{} // closed when the shell has ended
-	printed tail
+	process *programs.Process // the shell
 }
 
 // Origin implements judge.Instance.
@@ -119,15 +112,15 @@ func (r *running) Origin() string { return r.Program.Origin }
 
 // Kill implements judge.Instance.
 func (r *running) Kill() {
-	kill(r.cmd)
-	<-r.gone
+	kill(r.process.Cmd)
+	<-r.process.Gone()
 	ctx, cancel := context.WithTimeout(context.Background(), r.Within)
 	defer cancel()
 	for connects(ctx, r.host()) && ctx.Err() == nil {
 		wait(ctx)
 	}
 	if r.Log != nil {
-		fmt.Fprintf(r.Log, "%s\n", r.printed.String())
+		fmt.Fprintf(r.Log, "%s\n", strings.TrimSpace(r.process.Log.String()))
 	}
 }
 
@@ -138,15 +131,15 @@ func (r *running) untilReady(ctx context.Context) error {
 	for {
 		answers := r.answers(ctx)
 		select {
-		case <-r.gone: // then it is another one who answers
-			return fmt.Errorf("the seller ended before it took requests at %s; it printed:\n%s", r.host(), &r.printed)
+		case <-r.process.Gone(): // then it is another one who answers
+			return fmt.Errorf("the seller ended before it took requests at %s; it printed:\n%s", r.host(), &r.process.Log)
 		default:
 		}
 		if answers {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("the seller did not take requests at %s within %v; it printed:\n%s", r.host(), r.Within, &r.printed)
+			return fmt.Errorf("the seller did not take requests at %s within %v; it printed:\n%s", r.host(), r.Within, &r.process.Log)
 		}
 		wait(ctx)
 	}
@@ -180,31 +173,4 @@ func wait(ctx context.Context) {
 	case <-ctx.Done():
 	case <-time.After(20 * time.Millisecond):
 	}
-}
-
-// tail is the end of what a program prints.
-type tail struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// mostTail is how much is kept, in bytes.
-const mostTail = 64 << 10
-
-// Write implements io.Writer.
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.text.Len()+len(p) > mostTail {
-		t.text.Next(min(t.text.Len(), t.text.Len()+len(p)-mostTail))
-	}
-	_, _ = t.text.Write(p[max(len(p)-mostTail, 0):]) // to memory
-	return len(p), nil
-}
-
-// String is what is kept.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(t.text.String())
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/operations"
@@ -123,6 +124,6 @@ func BenchmarkMemory(b *testing.B) {
 		batch.booked(requests, requests)
 		is(b, "processes", d.host.Started("DnsFunction"), 1)
 		b.ReportMetric(0, "ns/op") // it would count the suite's own work
-		b.ReportMetric(float64(testbed.Memory(b, pid, "VmRSS"))/1024, "MB/1000th")
+		b.ReportMetric(float64(programs.Memory(b, pid, "VmRSS"))/1024, "MB/1000th")
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -169,7 +170,7 @@ type payer struct {
 	*run
 	node        *testbed.Chain
 	nodeURL     string // what a facilitator calls the node by
-	facilitator *testbed.Process
+	facilitator *programs.Process
 	payee       x402.Address
 	confirm     time.Duration
 	earlier     int // transfers before this payment was signed
@@ -214,7 +215,7 @@ func (p *payer) startFacilitator(port string) {
 		"PATH=" + os.Getenv("PATH"), "RPC=" + p.nodeURL, "NETWORK=" + testbed.BaseNetwork, "PORT=" + port,
 		"CONFIRM_MS=" + strconv.FormatInt(p.confirm.Milliseconds(), 10),
 	}
-	p.facilitator = testbed.StartPeer(p, cmd, "")
+	p.facilitator = programs.StartPeer(p, cmd, "")
 }
 
 // settle passes what the service asks the facilitator on, and notes how settlements go.

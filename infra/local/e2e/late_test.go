@@ -13,6 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -22,7 +23,7 @@ type lateFunction struct {
 	*testing.T
 	env       map[string]string
 	folder    string
-	log       testbed.Output
+	log       programs.Output
 	client    *x402test.Client
 	signature string
 }

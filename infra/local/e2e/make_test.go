@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -203,7 +204,7 @@ func TestReadme(t *testing.T) {
 	again()
 	_ = signalGroup(first.Cmd, syscall.SIGINT) // it is there
 	<-first.Gone()
-	if crash := testbed.Crash(first.Log.String()); crash != "" {
+	if crash := programs.Crash(first.Log.String()); crash != "" {
 		t.Errorf("it did not end well:\n%s", crash)
 	}
 	if left := testbed.Must(filepath.Glob(ledgerFile + "-*")); len(left) > 0 {
@@ -219,10 +220,10 @@ func TestReadme(t *testing.T) {
 }
 
 // makeRun starts the service as a newcomer does.
-func makeRun(t *testing.T, env []string) *testbed.Process {
+func makeRun(t *testing.T, env []string) *programs.Process {
 	cmd := exec.Command("make", "-C", root, "run")
 	cmd.Env, cmd.SysProcAttr, cmd.WaitDelay = env, &syscall.SysProcAttr{Setpgid: true}, time.Minute
-	p := testbed.StartPeer(t, cmd, "")
+	p := programs.StartPeer(t, cmd, "")
 	t.Cleanup(func() { _ = signalGroup(cmd, syscall.SIGKILL) }) // it may be gone
 	return p
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -32,7 +33,7 @@ http { access_log off; %[2]s server { listen %[3]s; location / { proxy_pass %[4]
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := testbed.Must(testbed.Launch(exec.Command(program, "-p", dir, "-e", "stderr", "-c", config), nil))
+	p := testbed.Must(programs.Start(exec.Command(program, "-p", dir, "-e", "stderr", "-c", config)))
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {

@@ -12,6 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -29,7 +30,7 @@ func shopEnv(t *testing.T, db cloud.Dynamo, bank *testbed.Facilitator) map[strin
 // schedule reads the ledger to its end.
 func TestShopFunction(t *testing.T) {
 	t.Parallel()
-	db, bank, log := cloud.StartDynamoLocal(t), testbed.StartFacilitator(t), new(testbed.Output)
+	db, bank, log := cloud.StartDynamoLocal(t), testbed.StartFacilitator(t), new(programs.Output)
 	env := shopEnv(t, db, bank)
 	env["NODE"] = "http://127.0.0.1:1" // nobody is there
 	folder, slug := filepath.Split(testbed.ShopFunction(t))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -40,7 +41,7 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 	if tb.Failed() {
 		tb.Logf("the end of the log:\n%s", log[max(len(log)-50_000, 0):])
 	}
-	if crash := testbed.Crash(log); crash != "" {
+	if crash := programs.Crash(log); crash != "" {
 		tb.Error(testbed.Grave("the log says: " + crash))
 	}
 	if shown := l.secrets.Shown(log); shown != "" {
@@ -126,7 +127,7 @@ func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deplo
 		program = testbed.Program
 	}
 	settings := append([]map[string]string{s.env}, more...)
-	p := testbed.Must(testbed.Launch(testbed.Local(program(tb, testbed.LocalRunner), tb.TempDir(), settings...), nil))
+	p := testbed.Must(programs.Start(testbed.Local(program(tb, testbed.LocalRunner), tb.TempDir(), settings...)))
 	tb.Cleanup(func() {
 		p.End(tb)
 		l.checkLog(tb, p.Log.String())
@@ -140,7 +141,7 @@ func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deplo
 // openFunctions runs the built functions as the template deploys them, on the setup's table.
 // No invocation may fail. each, unless it is nil, is called with every event.
 func openFunctions(tb testing.TB, l *lab, s setup, each func(*cloud.Execution, []byte)) *deployment {
-	log, parameters := new(testbed.Output), testbed.Parameters(s.env)
+	log, parameters := new(programs.Output), testbed.Parameters(s.env)
 	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // when the host is closed
 	parameters["Ledger"] = s.table
 	host := cloud.Deployment{

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 var update = flag.Bool("update", false, "write into the script what is printed")
@@ -27,7 +28,7 @@ var update = flag.Bool("update", false, "write into the script what is printed")
 // is what event.json says.
 func TestScripts(t *testing.T) {
 	echo := filepath.Join(t.TempDir(), "bootstrap")
-	testbed.Run(t, exec.Command("go", "build", "-tags", "lambda.norpc", "-o", echo, "./testdata/echo"))
+	programs.Run(t, exec.Command("go", "build", "-tags", "lambda.norpc", "-o", echo, "./testdata/echo"))
 	testbed.Scripts(t, *update, func(t *testing.T) testbed.Script {
 		dir := t.TempDir()
 		built := filepath.Join(dir, "build", "echo")
@@ -78,7 +79,7 @@ func TestParameters(t *testing.T) {
 func TestTrial(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(filepath.Join("..", "..", ".."))
-	testbed.Run(t, exec.Command("go", "build", "-tags", "lambda.norpc", "-o", dir+"/",
+	programs.Run(t, exec.Command("go", "build", "-tags", "lambda.norpc", "-o", dir+"/",
 		"./infra/local/invoke", "./functions/ping", "./functions/mcp", "./functions/reconcile"))
 	sam := "#!/bin/sh\n" + `grep -q rawPath event.json && grep -q '"CodeUri":"'"$CODE"'"' template.json && echo '{"statusCode":200,"body":"'"$*"'"}'`
 	if err := os.WriteFile(filepath.Join(dir, "sam"), []byte(sam), 0o700); err != nil { //nolint:gosec // a program

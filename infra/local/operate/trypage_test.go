@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // cloudOf are the variables of a command whose AWS is at an address.
@@ -31,7 +32,7 @@ func TestTryPage(t *testing.T) {
 		t.Skip("make verify starts an emulator of AWS")
 	}
 	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
-	env := cloudOf(testbed.StartPeer(t, moto, " Running on ").URL)
+	env := cloudOf(programs.StartPeer(t, moto, " Running on ").URL)
 	a := testbed.Must(order{getenv: func(name string) string { return env[name] }, now: time.Now}.awsAccount())
 	topics := map[string]string{}
 	for _, name := range []string{"Alarms", "Tickets"} {

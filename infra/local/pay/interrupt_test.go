@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -14,6 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // asCommand makes this test binary the command.
@@ -33,24 +35,25 @@ func TestInterrupt(t *testing.T) {
 	s, dir := sell(t, func(w http.ResponseWriter, _ int) { answer{503, "59", failing("settlement_uncertain")}.write(w) }), t.TempDir()
 	self, err := os.Executable()
 	must(t, err)
-	cmd := exec.CommandContext(t.Context(), self, "-dir", dir, s.URL)
+	cmd := exec.Command(self, "-dir", dir, s.URL)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	stderr, err := cmd.StderrPipe()
-	must(t, err, cmd.Start())
-	var notes strings.Builder
-	for lines := bufio.NewScanner(stderr); lines.Scan(); {
-		fmt.Fprintln(&notes, lines.Text())
-		if strings.Contains(lines.Text(), "again in 59s") {
-			must(t, cmd.Process.Signal(os.Interrupt))
+	p, err := programs.Start(cmd)
+	must(t, err)
+	t.Cleanup(p.Kill)
+	testbed.Until(t, "it waits", func() error {
+		if !strings.Contains(p.Log.String(), "again in 59s") {
+			return errors.New(p.Log.String())
 		}
-	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || out.Len() > 0 {
+		return nil
+	})
+	must(t, cmd.Process.Signal(os.Interrupt))
+	if err := p.Wait(); cmd.ProcessState.ExitCode() != 1 || out.Len() > 0 {
 		t.Errorf("it ended with %v, want exit status 1; stdout %q", err, out.String())
 	}
-	if !strings.HasSuffix(notes.String(), "stopped before there was an answer\npay -again 1 goes on with this payment\n") {
-		t.Errorf("stderr:\n%s", &notes)
+	if !strings.HasSuffix(p.Log.String(), "stopped before there was an answer\npay -again 1 goes on with this payment\n") {
+		t.Errorf("stderr:\n%s", &p.Log)
 	}
 	path, err := folder(dir).last()
 	must(t, err)

@@ -117,7 +117,7 @@ func TestCheapForDear(t *testing.T) {
 					t.Parallel()
 					s := l.openShop(t, k, named)
 					s.trade(owed)
-					warned := s.log.count("x402http.Named names it")
+					warned := s.logged("x402http.Named names it")
 					if warns := !named && !k.pattern; warned > 0 != warns {
 						t.Errorf("%d warnings of a missing name, want some: %t", warned, warns)
 					}
@@ -179,8 +179,8 @@ func (s *shop) trySecond(first, second string) {
 	s.answered("the first", r, "cheap", false)
 	for i, signature := range []string{"", cent, must(s.client.Sign(s.Context(), first))} {
 		r := s.get(second, signature)
-		if r.Status != http.StatusInternalServerError || !strings.Contains(string(r.Body), `"internal_error"`) || s.log.count("x402http.Named") != i+1 {
-			s.Errorf("the second: %d %s, and the log asks %d times for a name", r.Status, r.Body, s.log.count("x402http.Named"))
+		if r.Status != http.StatusInternalServerError || !strings.Contains(string(r.Body), `"internal_error"`) || s.logged("x402http.Named") != i+1 {
+			s.Errorf("the second: %d %s, and the log asks %d times for a name", r.Status, r.Body, s.logged("x402http.Named"))
 		}
 	}
 	s.answered("the first, still", s.get(first, cent), "cheap", true)
@@ -203,7 +203,7 @@ func TestSamePrice(t *testing.T) {
 			s.serves(s.open(k, seller.Sell("0.01", &s.cheap), seller.Sell("0.01", &s.dear)))
 			r, cent := s.buy(s.cheapURL)
 			s.answered("the first", r, "cheap", false)
-			if r := s.get(s.dearURL, cent); r.Status != http.StatusInternalServerError || s.log.count("give each its own name with x402http.Named") != 1 {
+			if r := s.get(s.dearURL, cent); r.Status != http.StatusInternalServerError || s.logged("give each its own name with x402http.Named") != 1 {
 				t.Errorf("the other one: %d %s", r.Status, r.Body)
 			}
 			s.dear.ran(t, 0)

@@ -1,7 +1,6 @@
 package routers_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"io"
@@ -11,11 +10,11 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
@@ -32,7 +31,7 @@ type market struct {
 	books  *x402test.Facilitator
 	bank   *httptest.Server
 	client *x402test.Client
-	log    lines
+	log    programs.Output
 	ahead  atomic.Int64
 }
 
@@ -123,25 +122,8 @@ func (m *market) refused(what string, r x402test.Reply) {
 	}
 }
 
-// lines is a log that a test reads.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-// count is how often the log says something.
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
+// logged is how often the log says something.
+func (m *market) logged(text string) int { return strings.Count(m.log.String(), text) }
 
 // stock is a handler that counts its runs, and fails while it is empty.
 type stock struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
@@ -49,7 +50,7 @@ func StartDynamo(t testing.TB) Dynamo {
 	dir := testbed.PeerFolder("dynalite")
 	cmd := exec.Command(testbed.Node(t, dir), "serve.js")
 	cmd.Dir = dir
-	return Dynamo{URL: testbed.StartPeer(t, cmd, "").URL}
+	return Dynamo{URL: programs.StartPeer(t, cmd, "").URL}
 }
 
 // Config returns what dynamo.NewClient needs to talk to the server, with time-outs for a
@@ -137,7 +138,7 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 	cmd := exec.Command(java, "-Xmx256m", "-Djava.library.path=lib", "-cp", "lib/*",
 		"com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-disableTelemetry", "-port", port)
 	cmd.Dir = dir
-	testbed.StartPeer(t, cmd, "Started ServerConnector")
+	programs.StartPeer(t, cmd, "Started ServerConnector")
 	return Dynamo{URL: "http://" + addr}
 }
 
@@ -146,6 +147,6 @@ func fetchLocal(ctx context.Context, dir string) error {
 	lib := filepath.Join(dir, "lib")
 	return testbed.Install(dir, filepath.Join(dir, "pom.xml"), filepath.Join(lib, "installed.xml"), func() error {
 		err := os.RemoveAll(lib)
-		return errors.Join(err, testbed.Succeed(exec.CommandContext(ctx, "mvn", "-q", "-B", mavenPlugin, "-DoutputDirectory=lib"), dir))
+		return errors.Join(err, programs.Succeed(exec.CommandContext(ctx, "mvn", "-q", "-B", mavenPlugin, "-DoutputDirectory=lib"), dir))
 	})
 }

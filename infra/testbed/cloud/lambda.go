@@ -18,6 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/runtimeapi"
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // Deployment is built functions behind a gateway as AWS runs them: each event has a
@@ -176,7 +177,7 @@ func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
 			return p, false, nil
 		}
 	}
-	attr := cmp.Or(testbed.DieWithUs(), &syscall.SysProcAttr{})
+	attr := cmp.Or(programs.DieWithUs(), &syscall.SysProcAttr{})
 	attr.Setpgid = true
 	started, err := runtimeapi.Start(f, filepath.Join(h.d.Functions, f.Slug), attr, &wholeLines{host: h})
 	if err != nil {

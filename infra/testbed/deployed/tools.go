@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // Python is a command of the deployment's tools, which are Python's: the SAM CLI, its
@@ -27,7 +28,7 @@ func Python(tb testing.TB, arguments ...string) *exec.Cmd {
 
 // Emulator starts moto, an emulator of AWS, until the test ends: its URL.
 func Emulator(tb testing.TB) (url string) {
-	return testbed.StartPeer(tb, Python(tb, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"), " Running on ").URL
+	return programs.StartPeer(tb, Python(tb, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"), " Running on ").URL
 }
 
 // Tool is one of the programs that are beside the list of what they need.

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
 // Parallel has n tests of a suite run at once, unless the command line says how
@@ -149,7 +151,7 @@ func compile(kind, pkg string) (string, error) {
 	if kind == functions {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
-	if err := Succeed(cmd, in); err != nil || kind != functions {
+	if err := programs.Succeed(cmd, in); err != nil || kind != functions {
 		return filepath.Join(kept, filepath.Base(pkg)), err
 	}
 	return deployable(kept)

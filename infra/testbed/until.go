@@ -1,0 +1,21 @@
+package testbed
+
+import (
+	"testing"
+	"time"
+)
+
+// Until tries until there is no error, or the test has waited for as long as Patience.
+func Until(tb testing.TB, what string, try func() error) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(Patience); ; <-tick.C {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s: %v", what, err)
+		}
+	}
+}
