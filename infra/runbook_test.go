@@ -25,6 +25,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -209,9 +210,9 @@ func TestRunbookIsPlayed(t *testing.T) {
 	})
 	// deploys starts the service over a table.
 	deploys := func(table string) {
-		p := must(testbed.Launch(testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), o.env, map[string]string{
+		p := must(programs.Start(testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), o.env, map[string]string{
 			"LEDGER_TABLE": table, "AWS_REGION": cloud.DynamoRegion, "FACILITATOR_URL": facilitator.URL, "RPC_URL": node, "DNS_RESOLVERS": names,
-		}), nil))(t)
+		})))(t)
 		t.Cleanup(func() { p.End(t) })
 		check(t, p.Ready())
 		o.words["https://api.example.com"] = p.URL
