@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
@@ -51,7 +52,7 @@ type shop struct {
 	store  *ledgertest.Faulty
 	limits limittest.Watched
 	books  *x402test.Facilitator
-	log    testbed.Output
+	log    programs.Output
 	level  slog.LevelVar   // of the log
 	signed testbed.Secrets // every payment of the client
 	tokens []string        // of the offers that it signed
