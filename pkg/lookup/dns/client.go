@@ -103,11 +103,16 @@ func New(cfg Config) *Client {
 }
 
 // Lookup answers a query. Its errors are nxdomain, dns_timeout and upstream_unavailable, which
-// may be marked as silence, and, after a panic, internal_error. It ends before the deadline of ctx, at once when ctx is cancelled,
-// and leaves no goroutine or socket behind.
+// may be marked as silence, and, after a panic or for a type that it does not read, internal_error.
+// It ends before the deadline of ctx, at once when ctx is cancelled, and leaves no goroutine or
+// socket behind.
 func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error) {
 	defer catch(&err)
-	r, err := c.resolve(ctx, q.Domain, miekg.StringToType[q.Type])
+	qtype := miekg.StringToType[q.Type]
+	if _, ok := readers()[qtype]; !ok { // its records would all be left out
+		return Result{}, fault.New(fault.InternalError, fmt.Errorf("readers in pkg/lookup/dns/record.go has no row for the type %q", q.Type))
+	}
+	r, err := c.resolve(ctx, q.Domain, qtype)
 	if err != nil {
 		return Result{}, err
 	}

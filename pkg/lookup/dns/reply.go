@@ -1,12 +1,10 @@
 package dns
 
 import (
-	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	miekg "github.com/miekg/dns"
 
@@ -190,88 +188,6 @@ func ttl(rr miekg.RR) uint32 {
 	return 0
 }
 
-// record is a resource record in the result's shape, nil for one without proper data: the
-// parser takes empty or short data for absent fields. The shortest MX and SOA are
-// numbers, and one or two roots.
-func record(rr miekg.RR) Record {
-	shortest := map[uint16]uint16{miekg.TypeMX: 2 + 1, miekg.TypeSOA: 5*4 + 2}
-	if h := rr.Header(); h.Rdlength < max(1, shortest[h.Rrtype]) {
-		return nil
-	}
-	switch r := rr.(type) {
-	case *miekg.A:
-		return Address{Address: r.A.String()}
-	case *miekg.AAAA:
-		return Address{Address: netip.AddrFrom16([16]byte(r.AAAA)).String()} // also a mapped one
-	case *miekg.MX:
-		return MX{Preference: r.Preference, Exchange: host(r.Mx)}
-	case *miekg.TXT:
-		return text(r)
-	case *miekg.CNAME:
-		return Target{Target: host(r.Target)}
-	case *miekg.NS:
-		return Target{Target: host(r.Ns)}
-	case *miekg.SOA:
-		if r.Mbox != "" {
-			return SOA{
-				MName:   host(r.Ns),
-				RName:   host(r.Mbox),
-				Serial:  r.Serial,
-				Refresh: r.Refresh,
-				Retry:   r.Retry,
-				Expire:  r.Expire,
-				Minimum: r.Minttl,
-			}
-		}
-	}
-	return nil
-}
-
 // lower lowers a name in presentation form, which is ASCII whatever bytes it
 // stands for; so no escape changes. Two names are equal if this is equal.
 func lower(name string) string { return strings.ToLower(name) }
-
-// host is a name from the wire as results show it.
-func host(name string) string {
-	if name == "." {
-		return name
-	}
-	return strings.TrimSuffix(lower(name), ".")
-}
-
-// text reads the character-strings of a record off its wire form (RFC 1035 §3.3.14),
-// because the parser has them with escapes.
-func text(r *miekg.TXT) TXT {
-	var wire miekg.RFC3597
-	if err := wire.ToRFC3597(r); err != nil {
-		panic(fmt.Sprintf("pack what was parsed: %v", err))
-	}
-	rest, _ := hex.DecodeString(wire.Rdata)
-	var all []byte
-	var out TXT
-	for len(rest) > 0 {
-		end := 1 + int(rest[0])
-		out.Strings = append(out.Strings, readable(rest[1:end]))
-		all = append(all, rest[1:end]...)
-		rest = rest[end:]
-	}
-	out.Text = readable(all)
-	return out
-}
-
-// readable writes bytes as valid UTF-8 by the rule that TXT documents.
-func readable(b []byte) string {
-	var out strings.Builder
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		if r == utf8.RuneError && n == 1 || r == '\\' && threeDigits(string(b[1:min(4, len(b))])) {
-			fmt.Fprintf(&out, `\%03d`, b[0])
-		} else {
-			out.Write(b[:n])
-		}
-		b = b[n:]
-	}
-	return out.String()
-}
-
-func threeDigits(s string) bool { return len(s) >= 3 && strings.Trim(s[:3], "0123456789") == "" }

@@ -72,52 +72,6 @@ type Result struct {
 	Records []Record `json:"records" doc:"At most 1,000; their shape depends on type"`
 }
 
-// Record is one of Address, MX, TXT, Target and SOA. Names in records are in
-// lower case without the trailing dot, in the escapes of RFC 1035 §5.1; the
-// root is ".". Its size is that of its text, once.
-type Record interface{ size() int }
-
-// Address is a record of type A or AAAA, the latter as RFC 5952 writes it.
-type Address struct {
-	Address string `json:"address" doc:"IPv4 or IPv6 address"`
-}
-
-// MX is a mail exchanger.
-type MX struct {
-	Preference uint16 `json:"preference" doc:"Lower is tried first"`
-	Exchange   string `json:"exchange" doc:"Mail host; . is a null MX (RFC 7505)"`
-}
-
-// TXT is a text record. A byte that is not part of UTF-8 is written \DDD in decimal, and so is
-// a backslash that three digits follow in the record: reading each \DDD as a byte gives back
-// the record. Text is escaped after joining, so a character that two strings share is whole.
-type TXT struct {
-	Text    string   `json:"text" doc:"The strings joined without a separator; bytes that are not UTF-8 as \\DDD, a backslash before three digits as \\092"`
-	Strings []string `json:"strings" doc:"The strings as published" item:"One character-string, written like text"`
-}
-
-// Target is a record of type CNAME or NS.
-type Target struct {
-	Target string `json:"target" doc:"Host name, lower case, no trailing dot"`
-}
-
-// SOA is a start of authority (RFC 1035 §3.3.13).
-type SOA struct {
-	MName   string `json:"mname" doc:"Primary name server"`
-	RName   string `json:"rname" doc:"Mailbox of the zone, in name form"`
-	Serial  uint32 `json:"serial" doc:"Zone version"`
-	Refresh uint32 `json:"refresh" doc:"Seconds"`
-	Retry   uint32 `json:"retry" doc:"Seconds"`
-	Expire  uint32 `json:"expire" doc:"Seconds"`
-	Minimum uint32 `json:"minimum" doc:"Negative-caching TTL, seconds"`
-}
-
-func (r Address) size() int { return len(r.Address) }
-func (r MX) size() int      { return len(r.Exchange) }
-func (r Target) size() int  { return len(r.Target) }
-func (r SOA) size() int     { return len(r.MName) + len(r.RName) }
-func (r TXT) size() int     { return len(r.Text) }
-
 // Verdicts are the rules for the line that says in words what a Result found.
 func Verdicts() []lookup.Verdict {
 	return []lookup.Verdict{

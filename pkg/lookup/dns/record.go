@@ -1,0 +1,163 @@
+package dns
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	miekg "github.com/miekg/dns"
+)
+
+// Record is one of Address, MX, TXT, Target and SOA. Names in records are in
+// lower case without the trailing dot, in the escapes of RFC 1035 §5.1; the
+// root is ".". Its size is that of its text, once.
+type Record interface{ size() int }
+
+// Address is a record of type A or AAAA, the latter as RFC 5952 writes it.
+type Address struct {
+	Address string `json:"address" doc:"IPv4 or IPv6 address"`
+}
+
+// MX is a mail exchanger.
+type MX struct {
+	Preference uint16 `json:"preference" doc:"Lower is tried first"`
+	Exchange   string `json:"exchange" doc:"Mail host; . is a null MX (RFC 7505)"`
+}
+
+// TXT is a text record. A byte that is not part of UTF-8 is written \DDD in decimal, and so is
+// a backslash that three digits follow in the record: reading each \DDD as a byte gives back
+// the record. Text is escaped after joining, so a character that two strings share is whole.
+type TXT struct {
+	Text    string   `json:"text" doc:"The strings joined without a separator; bytes that are not UTF-8 as \\DDD, a backslash before three digits as \\092"`
+	Strings []string `json:"strings" doc:"The strings as published" item:"One character-string, written like text"`
+}
+
+// Target is a record of type CNAME or NS.
+type Target struct {
+	Target string `json:"target" doc:"Host name, lower case, no trailing dot"`
+}
+
+// SOA is a start of authority (RFC 1035 §3.3.13).
+type SOA struct {
+	MName   string `json:"mname" doc:"Primary name server"`
+	RName   string `json:"rname" doc:"Mailbox of the zone, in name form"`
+	Serial  uint32 `json:"serial" doc:"Zone version"`
+	Refresh uint32 `json:"refresh" doc:"Seconds"`
+	Retry   uint32 `json:"retry" doc:"Seconds"`
+	Expire  uint32 `json:"expire" doc:"Seconds"`
+	Minimum uint32 `json:"minimum" doc:"Negative-caching TTL, seconds"`
+}
+
+func (r Address) size() int { return len(r.Address) }
+func (r MX) size() int      { return len(r.Exchange) }
+func (r Target) size() int  { return len(r.Target) }
+func (r SOA) size() int     { return len(r.MName) + len(r.RName) }
+func (r TXT) size() int     { return len(r.Text) }
+
+// reader makes a Record of a resource record of one type.
+type reader struct {
+	shortest uint16 // the fewest bytes of proper data
+	read     func(miekg.RR) Record
+}
+
+func reads[R miekg.RR](shortest uint16, read func(R) Record) reader {
+	return reader{shortest, func(rr miekg.RR) Record {
+		if r, ok := rr.(R); ok {
+			return read(r)
+		}
+		return nil
+	}}
+}
+
+// readers has a row for each type that a Lookup may ask for; which of them the parameter takes
+// is in TypeParam. The shortest MX and SOA are numbers, and one or two roots.
+var readers = sync.OnceValue(func() map[uint16]reader {
+	return map[uint16]reader{
+		miekg.TypeA:     reads(1, func(r *miekg.A) Record { return Address{Address: r.A.String()} }),
+		miekg.TypeAAAA:  reads(1, mapped),
+		miekg.TypeMX:    reads(2+1, func(r *miekg.MX) Record { return MX{Preference: r.Preference, Exchange: host(r.Mx)} }),
+		miekg.TypeTXT:   reads(1, text),
+		miekg.TypeCNAME: reads(1, func(r *miekg.CNAME) Record { return Target{Target: host(r.Target)} }),
+		miekg.TypeNS:    reads(1, func(r *miekg.NS) Record { return Target{Target: host(r.Ns)} }),
+		miekg.TypeSOA:   reads(5*4+2, authority),
+	}
+})
+
+// record is a resource record in the result's shape, nil for one without proper data: the
+// parser takes empty or short data for absent fields.
+func record(rr miekg.RR) Record {
+	h := rr.Header()
+	r, ok := readers()[h.Rrtype]
+	if !ok || h.Rdlength < r.shortest {
+		return nil
+	}
+	return r.read(rr)
+}
+
+// mapped is an address of IPv6, also one that is IPv4-mapped.
+func mapped(r *miekg.AAAA) Record {
+	return Address{Address: netip.AddrFrom16([16]byte(r.AAAA)).String()}
+}
+
+func authority(r *miekg.SOA) Record {
+	if r.Mbox == "" {
+		return nil
+	}
+	return SOA{
+		MName:   host(r.Ns),
+		RName:   host(r.Mbox),
+		Serial:  r.Serial,
+		Refresh: r.Refresh,
+		Retry:   r.Retry,
+		Expire:  r.Expire,
+		Minimum: r.Minttl,
+	}
+}
+
+// host is a name from the wire as results show it.
+func host(name string) string {
+	if name == "." {
+		return name
+	}
+	return strings.TrimSuffix(lower(name), ".")
+}
+
+// text reads the character-strings of a record off its wire form (RFC 1035 §3.3.14),
+// because the parser has them with escapes.
+func text(r *miekg.TXT) Record {
+	var wire miekg.RFC3597
+	if err := wire.ToRFC3597(r); err != nil {
+		panic(fmt.Sprintf("pack what was parsed: %v", err))
+	}
+	rest, _ := hex.DecodeString(wire.Rdata)
+	var all []byte
+	var out TXT
+	for len(rest) > 0 {
+		end := 1 + int(rest[0])
+		out.Strings = append(out.Strings, readable(rest[1:end]))
+		all = append(all, rest[1:end]...)
+		rest = rest[end:]
+	}
+	out.Text = readable(all)
+	return out
+}
+
+// readable writes bytes as valid UTF-8 by the rule that TXT documents.
+func readable(b []byte) string {
+	var out strings.Builder
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 || r == '\\' && threeDigits(string(b[1:min(4, len(b))])) {
+			fmt.Fprintf(&out, `\%03d`, b[0])
+		} else {
+			out.Write(b[:n])
+		}
+		b = b[n:]
+	}
+	return out.String()
+}
+
+func threeDigits(s string) bool { return len(s) >= 3 && strings.Trim(s[:3], "0123456789") == "" }

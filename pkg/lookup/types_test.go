@@ -1,0 +1,84 @@
+package lookup_test
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/token"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// TestTypesAreRead: package dns reads every record type that a lookup names in a question to
+// it. The tests of the lookup may play the resolver with a stub, which does not tell.
+func TestTypesAreRead(t *testing.T) {
+	refuses := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }
+	client := dns.New(dns.Config{Resolvers: []string{"192.0.2.1:53"}, Dial: refuses})
+	n := 0
+	for _, file := range append(testbed.Must(filepath.Glob("*/*.go")), testbed.Must(filepath.Glob("*/*/*.go"))...) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, typ := range typesAsked(parse(t, file)) {
+			n++
+			if _, err := client.Lookup(testbed.Soon(t), dns.Query{Domain: "example.com", Type: typ}); testbed.Code(err) == fault.InternalError {
+				t.Errorf("pkg/lookup/%s asks package dns for %s, which it does not read: %v", file, typ, err)
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("no question was found, not even that of dns.Client.Probe")
+	}
+}
+
+// typesAsked are the record types that the questions to package dns in a file name.
+func typesAsked(tree *ast.File) (types []string) {
+	ast.Inspect(tree, func(n ast.Node) bool {
+		question, ok := n.(*ast.CompositeLit)
+		if !ok || !isQuestion(question.Type, tree.Name.Name) {
+			return true
+		}
+		for _, e := range question.Elts {
+			if typ, ok := typeIn(e); ok {
+				types = append(types, typ)
+			}
+		}
+		return true
+	})
+	return types
+}
+
+// isQuestion reports whether a type is dns.Query, as a package names it.
+func isQuestion(e ast.Expr, pkg string) bool {
+	if s, ok := e.(*ast.SelectorExpr); ok {
+		from, ok := s.X.(*ast.Ident)
+		return ok && from.Name == "dns" && s.Sel.Name == "Query"
+	}
+	name, ok := e.(*ast.Ident)
+	return ok && pkg == "dns" && name.Name == "Query"
+}
+
+// typeIn is the text that a part of a literal gives to the field Type.
+func typeIn(e ast.Expr) (typ string, ok bool) {
+	pair, ok := e.(*ast.KeyValueExpr)
+	if !ok {
+		return "", false
+	}
+	field, ok := pair.Key.(*ast.Ident)
+	if !ok || field.Name != "Type" {
+		return "", false
+	}
+	text, ok := pair.Value.(*ast.BasicLit)
+	if !ok || text.Kind != token.STRING {
+		return "", false
+	}
+	typ, err := strconv.Unquote(text.Value)
+	return typ, err == nil
+}
