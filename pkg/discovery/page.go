@@ -242,10 +242,14 @@ func (p *paywall) takeParams() {
 		if suggestion != "" {
 			instead.Set(param.Name, suggestion)
 		}
-		hasChoice := param.Required || len(param.Enum) > 1
-		if hasChoice {
-			p.Asked = append(p.Asked, shown)
+		hasChoice := len(param.Enum) != 1 && param.Code != ""
+		if !hasChoice {
+			continue
 		}
+		if shown.Typed == "" {
+			shown.Typed = param.Default // a form sends a field that is left empty
+		}
+		p.Asked = append(p.Asked, shown)
 	}
 	p.Ready = p.Lacks == "" && p.Refused == ""
 	p.InsteadURL = p.Path + "?" + instead.Encode()

@@ -1,0 +1,69 @@
+package discovery
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// anyPort is an operation that takes any port, and not one of a list.
+func anyPort() catalog.Operation {
+	op := catalog.SSLCheck()
+	op.Params = slices.Clone(op.Params)
+	op.Params[1].Enum = nil
+	return op
+}
+
+// TestFreeParameter: the page asks for a parameter that may be left out and has no list of values.
+// Its field begins with the default, because a form sends what is left empty, too.
+func TestFreeParameter(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked, refused, want string
+	}{
+		"left out": {"", "", "443"},
+		"asked":    {"25", "", "25"},
+		"refused":  {"all", "port must be a number.", "all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := visit(anyPort(), "www.example.org")
+			if c.asked != "" {
+				v.Asked.Set("port", c.asked)
+			}
+			if c.refused != "" {
+				v.Asked, v.Refused = nil, c.refused
+				v.Typed = url.Values{"domain": {"www.example.org"}, "port": {c.asked}}
+			}
+			root, _ := mustVisit(t, anyPort(), v)
+			var got []string
+			for _, n := range elements(root, "input") {
+				got = append(got, testbed.Attribute(n, "name")+"="+testbed.Attribute(n, "value"))
+			}
+			same(t, "the fields of the form", []string{"domain=www.example.org", "port=" + c.want}, got)
+		})
+	}
+}
+
+// TestParametersInText: llms.txt says of a parameter that it is ignored only where it is.
+func TestParametersInText(t *testing.T) {
+	optional := anyPort()
+	optional.Params[1].Default = ""
+	for _, c := range []struct {
+		op   catalog.Operation
+		want string
+	}{
+		{anyPort(), "domain, port (default 443)"},
+		{optional, "domain, port (optional)"},
+		{catalog.SSLCheck(), "domain, port (443)"},
+		{catalog.Ping(), "probe (ignored)"},
+	} {
+		var b strings.Builder
+		if err := newView(testSite()).texts.ExecuteTemplate(&b, "params", opViewOf(testSite(), c.op)); err != nil {
+			t.Error(err)
+		}
+		same(t, c.op.Slug, c.want, b.String())
+	}
+}
