@@ -107,7 +107,7 @@ func looks[Q interface{ Values() url.Values }, R any](
 		}
 	}
 	if op.timeout.Code == "" {
-		panic("service: the catalog lists no time-out of " + entry.Slug)
+		panic("service: " + inEntry(entry) + " lack a code with status 504, that of its time-out")
 	}
 	for _, p := range entry.Params {
 		lists(entry, []fault.Code{p.Code})
@@ -128,9 +128,14 @@ func looks[Q interface{ Values() url.Values }, R any](
 func lists(entry catalog.Operation, codes []fault.Code) {
 	for _, code := range codes {
 		if !entry.Can(code) {
-			panic(fmt.Sprintf("service: %s answers %s, which its entry in the catalog does not list", entry.Slug, code))
+			panic(fmt.Sprintf("service: %s lack %s, which its lookup or one of its parameters answers", inEntry(entry), code))
 		}
 	}
+}
+
+// inEntry is where an entry lists its codes.
+func inEntry(entry catalog.Operation) string {
+	return "in pkg/catalog/operations.go the Errors of " + entry.Slug
 }
 
 // Ping is /v1/tools/ping (spec §4.9). It takes no input and has no lookup that

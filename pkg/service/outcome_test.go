@@ -181,8 +181,9 @@ func TestAsked(t *testing.T) {
 // A program does not start with an operation that answers a code which its entry lacks.
 func TestCodesAreListedAtStart(t *testing.T) {
 	for says, code := range map[string]fault.Code{
-		"no time-out of dns": lookup.DNSTimeout, "dns answers invalid_domain": lookup.InvalidDomain, "dns answers invalid_type": lookup.InvalidType,
-		"dns answers nxdomain": lookup.NXDomain, "dns answers upstream_unavailable": lookup.UpstreamUnavailable,
+		"Errors of dns lack a code with status 504": lookup.DNSTimeout, "Errors of dns lack invalid_domain": lookup.InvalidDomain,
+		"Errors of dns lack invalid_type": lookup.InvalidType, "Errors of dns lack nxdomain": lookup.NXDomain,
+		"Errors of dns lack upstream_unavailable": lookup.UpstreamUnavailable,
 	} {
 		t.Run(says, func(t *testing.T) {
 			op := catalog.DNS()
