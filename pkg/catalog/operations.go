@@ -6,9 +6,8 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
-	"reflect"
+	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -245,123 +244,7 @@ func example(slug string) string {
 	text, err := examples.ReadFile("examples/" + slug + ".json")
 	var b bytes.Buffer
 	if err = errors.Join(err, json.Compact(&b, text)); err != nil {
-		panic(err)
+		panic(fmt.Errorf("catalog: the example answer of %s is pkg/catalog/examples/%[1]s.json: %w", slug, err))
 	}
 	return b.String()
-}
-
-// Field is a field of a JSON object, or a part of one.
-type Field struct {
-	Name        string
-	Type        string // JSON type: string, integer, boolean, array, object; empty: any
-	Nullable    bool   // may be null
-	Optional    bool   // may be left out
-	Description string
-	Enum        []string
-	Const       string
-	Format      string // as JSON Schema names it
-	Pattern     string
-	Minimum     string
-	// Schema is the name of the schema of an object or an enumeration; empty: it is
-	// part of its parent's.
-	Schema string
-	// Show is how the page for people shows the value: as a "time", as "expected", which
-	// marks it when it is null, or as text.
-	Show   string
-	Fields []Field // of an object
-	Items  []Field // of an array: the shapes an item can have, one or more
-}
-
-// TypeText is the type in the spec's words, such as "integer or null".
-func (f Field) TypeText() string {
-	t := f.Type
-	if t == "array" && len(f.Items) == 1 {
-		t = "array of " + f.Items[0].Type
-	}
-	if f.Nullable {
-		t += " or null"
-	}
-	return t
-}
-
-// FieldsOf returns the fields of a struct as encoding/json writes them, in its order.
-// Tags say the rest: doc describes the field and item the items of an array, enum lists
-// values with commas, const, format, pattern and minimum are those of JSON Schema, show is
-// that of Field, and schema names the schema of the value or of an array's items. A pointer can be null; a slice
-// is never nil in what is sent. What can be omitted is optional.
-func FieldsOf[T any]() []Field { return fieldOf(reflect.TypeFor[T](), "").Fields }
-
-func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
-	name, options, _ := strings.Cut(tag.Get("json"), ",")
-	f := Field{
-		Name:        name,
-		Type:        "object",
-		Optional:    options != "",
-		Description: tag.Get("doc"),
-		Const:       tag.Get("const"),
-		Format:      tag.Get("format"),
-		Pattern:     tag.Get("pattern"),
-		Minimum:     tag.Get("minimum"),
-		Schema:      tag.Get("schema"),
-		Show:        tag.Get("show"),
-	}
-	if values := tag.Get("enum"); values != "" {
-		f.Enum = strings.Split(values, ",")
-	}
-	if t.Kind() == reflect.Pointer {
-		f.Nullable = true
-		t = t.Elem()
-	}
-	switch kind := t.Kind(); {
-	case t == reflect.TypeFor[redirect.StopReason]():
-		f.Type = "string"
-		for _, r := range redirect.StopReasons() {
-			f.Enum = append(f.Enum, string(r))
-		}
-	case kind == reflect.String:
-		f.Type = "string"
-	case kind >= reflect.Int && kind <= reflect.Uint64:
-		f.Type = "integer"
-	case kind == reflect.Bool:
-		f.Type = "boolean"
-	case kind == reflect.Interface:
-		f.Type = ""
-	case t == reflect.TypeFor[[]dns.Record]():
-		f.Type = "array"
-		f.Items = recordShapes()
-	case strings.HasPrefix(t.Name(), "Child["):
-		result, _ := t.FieldByName("Result")
-		f.Items = []Field{
-			{Type: "object", Schema: f.Schema, Fields: fieldOf(result.Type, "").Fields},
-			{Type: "object", Schema: "ChildFailure", Fields: FieldsOf[bundle.Failure]()},
-		}
-		f.Schema = ""
-	case t.Implements(reflect.TypeFor[json.Marshaler]()): // an object that is JSON already
-	case kind == reflect.Slice:
-		item := fieldOf(t.Elem(), "")
-		item.Description = tag.Get("item")
-		item.Schema = f.Schema
-		item.Format = f.Format
-		f.Type = "array"
-		f.Items = []Field{item}
-		f.Schema = ""
-		f.Format = ""
-	case kind == reflect.Struct:
-		f.Fields = make([]Field, t.NumField())
-		for i := range f.Fields {
-			f.Fields[i] = fieldOf(t.Field(i).Type, t.Field(i).Tag)
-		}
-	}
-	return f
-}
-
-// recordShapes are the shapes of a DNS record, which depend on the type asked for.
-func recordShapes() []Field {
-	return []Field{
-		{Type: "object", Description: "A and AAAA", Schema: "AddressRecord", Fields: FieldsOf[dns.Address]()},
-		{Type: "object", Description: "MX", Schema: "MxRecord", Fields: FieldsOf[dns.MX]()},
-		{Type: "object", Description: "TXT", Schema: "TxtRecord", Fields: FieldsOf[dns.TXT]()},
-		{Type: "object", Description: "CNAME and NS", Schema: "TargetRecord", Fields: FieldsOf[dns.Target]()},
-		{Type: "object", Description: "SOA", Schema: "SoaRecord", Fields: FieldsOf[dns.SOA]()},
-	}
 }
