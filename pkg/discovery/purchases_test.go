@@ -21,6 +21,9 @@ func TestWindowOfOperations(t *testing.T) {
 	tools := decoded[[]struct {
 		Annotations struct{ ReadOnlyHint, IdempotentHint bool }
 	}](Tools(s))
+	if n := len(catalog.All()); len(listed) != n || len(tools) != n {
+		t.Fatalf("the tool catalog has %d operations, MCP %d, and the service %d: make update writes assets/generated/catalog.json", len(listed), len(tools), n)
+	}
 	for i, op := range catalog.All() {
 		want, smoke := 45, op.Kind == catalog.SmokeTest
 		if smoke {
