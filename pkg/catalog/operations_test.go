@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/json"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,6 +68,19 @@ func TestEntries(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestChangelog: the changelog names each operation, by its path or its slug.
+func TestChangelog(t *testing.T) {
+	log, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range All() {
+		if !strings.Contains(string(log), "`"+op.Path+"`") && !strings.Contains(string(log), "`"+op.Slug+"`") {
+			t.Errorf("CHANGELOG.md does not name `%s`: say below Unreleased, in Added, what it answers", op.Path)
+		}
 	}
 }
 
