@@ -40,6 +40,7 @@ func TestBrowser(t *testing.T) {
 			})
 		}
 	})
+	t.Run("play money", playMoney)
 	t.Run("screenshots", checkScreenshots)
 }
 

@@ -91,7 +91,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return err
 	}
 	defer closeStore()
-	closePlay, err := playMoney(ctx, &config, listener.Addr())
+	wallet, closePlay, err := playMoney(ctx, &config, listener.Addr())
 	if err != nil {
 		return err
 	}
@@ -108,6 +108,11 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	handler, err := operations.Handler(parts)
 	if err != nil {
 		return err
+	}
+	if wallet != nil {
+		if handler, err = wallet.beside(handler, config.BaseURL); err != nil {
+			return err
+		}
 	}
 	welcome(out, config, ledgerName)
 	ctx, cancel := context.WithCancel(ctx)
@@ -171,11 +176,11 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 	return c.Ledger.Stores(), "DynamoDB table " + c.Ledger.Name, func() {}, nil
 }
 
-// playMoney starts the play-money facilitator on the next port, unless a real
-// one is configured.
-func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(), err error) {
+// playMoney starts the play-money facilitator on the next port, with a wallet for those who have
+// none, unless a real one is configured: then both are left out, and wallet is nil.
+func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *playWallet, done func(), err error) {
 	if c.FacilitatorURL != "" || c.Paused {
-		return func() {}, nil
+		return nil, func() {}, nil
 	}
 	journal := ""
 	if c.Ledger.Name == "" {
@@ -183,7 +188,10 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(
 	}
 	addr, err := nextPort(reachable(service, c.Addr), c.Addr)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if wallet, err = newPlayWallet(c.Terms, time.Now); err != nil {
+		return nil, nil, err
 	}
 	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{
 		Terms:   c.Terms,
@@ -191,23 +199,24 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(
 		Journal: journal,
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		logClose("play-money journal", f.Close())
-		return nil, fmt.Errorf("the play-money facilitator, on the port after the service's: %w\n"+
+		return nil, nil, fmt.Errorf("the play-money facilitator, on the port after the service's: %w\n"+
 			"LOCAL_ADDR moves both, such as LOCAL_ADDR=127.0.0.1:9402; FACILITATOR_URL uses another facilitator", err)
 	}
 	c.FacilitatorURL = "http://" + l.Addr().String()
 	c.PlayMoney = true
+	c.PlayWallet = wallet.script()
 	server := newServer(f)
 	go func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			fmt.Fprintln(os.Stderr, "play-money facilitator:", err)
 		}
 	}()
-	return func() { server.Close(); logClose("play-money journal", f.Close()) }, nil
+	return wallet, func() { server.Close(); logClose("play-money journal", f.Close()) }, nil
 }
 
 // newLog writes lines for a person: without the level of what is usual, and without the
@@ -273,10 +282,12 @@ func welcome(out io.Writer, c boot.Local, ledgerName string) {
 	payee := c.Terms.PayTo
 	money := ""
 	wallet := "KEY_FILE=<a file with a private key> "
+	open := "Open in a browser with a wallet"
 	switch {
 	case c.PlayMoney:
 		money = " (play money)"
 		wallet = ""
+		open = "Open in a browser, and press Pay with play money"
 	case network.Test:
 		money = " (test money of " + network.Name + ", which " + network.Faucet + " gives away)"
 	}
@@ -291,6 +302,9 @@ func welcome(out io.Writer, c boot.Local, ledgerName string) {
   facilitator  %s
   resolvers    %v
   payee        %s
+
+%s:
+  %s
 
 Ask without paying:
   curl -i '%s'
@@ -307,5 +321,5 @@ Read:
 Ctrl-C stops it.
 
 `, catalog.Service, c.BaseURL, ledgerName, cmp.Or(network.Name, c.Terms.Network), cmp.Or(c.FacilitatorURL, "none: SELLING is no"), c.Resolvers, payee,
-		dns.ExampleURL(c.BaseURL), money, wallet, dns.ExampleURL(c.BaseURL), c.BaseURL, catalog.PathMCP, c.BaseURL)
+		open, dns.ExampleURL(c.BaseURL), dns.ExampleURL(c.BaseURL), money, wallet, dns.ExampleURL(c.BaseURL), c.BaseURL, catalog.PathMCP, c.BaseURL)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// atHome keeps pages of other sites away from the tools of a service that
+// atHome keeps pages of other sites away from the tools and the play wallet of a service that
 // listens on this machine only: a page can have its own name resolve to a
 // loopback address, and a browser then takes the service for the page's own
 // (Model Context Protocol, transports, security). Host and Origin must be names
@@ -26,7 +26,7 @@ func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler 
 	}
 	known := func(host string) bool { return loopback(host) || own != "" && strings.EqualFold(host, own) }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != catalog.PathMCP {
+		if r.URL.Path != catalog.PathMCP && r.URL.Path != playWalletPath {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -37,7 +37,7 @@ func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler 
 			home = home && err == nil && (u.Scheme == "http" || u.Scheme == "https") && known(u.Hostname())
 		}
 		if !home {
-			http.Error(w, "this service answers tools to this machine only", http.StatusForbidden)
+			http.Error(w, "this service answers tools, and its play wallet signs, for this machine only", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -153,6 +153,7 @@ type paywall struct {
 	opView
 	Visit
 	Data       template.HTMLAttr // the values that the script reads
+	PlayWallet template.JS       // the script of Site.PlayWallet
 	FieldNames string
 	// Answers and Owed are the operation's codes that use up a payment, and those after
 	// which an answer is owed.
@@ -191,6 +192,7 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 	p := &paywall{siteView: siteViewOf(s), opView: opViewOf(s, op), Visit: v}
 	p.takeParams()
 	p.Data = p.data(string(encode(v.Offer)))
+	p.PlayWallet = template.JS(s.PlayWallet) // #nosec G203 -- the runner's, and no word of a request
 	p.Answers = quoted(codesIn(p.Outcomes, fault.Answer))
 	p.Owed = quoted(codesIn(p.Outcomes, fault.Owed))
 	var names []string

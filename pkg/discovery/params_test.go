@@ -31,10 +31,10 @@ func TestFreeParameter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := visit(anyPort(), "www.example.org")
 			if c.asked != "" {
-				v.Asked.Set("port", c.asked)
+				v.Query.Set("port", c.asked)
 			}
 			if c.refused != "" {
-				v.Asked, v.Refused = nil, c.refused
+				v.Query, v.Refused = nil, c.refused
 				v.Typed = url.Values{"domain": {"www.example.org"}, "port": {c.asked}}
 			}
 			root, _ := mustVisit(t, anyPort(), v)

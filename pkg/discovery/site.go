@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"cmp"
 	"crypto/ed25519"
 	"net"
 	"net/url"
@@ -33,6 +32,9 @@ type Site struct {
 	ReceiptKeys []ed25519.PublicKey
 	// PlayMoney says that the facilitator moves no real money.
 	PlayMoney bool
+	// PlayWallet is a script that announces a wallet to the page of an operation, which signs
+	// in the visitor's place. It is empty but where the local runner takes PlayMoney.
+	PlayWallet string
 	// Caps are the numbers of the limits.
 	Caps Caps
 	// Contact is an https or mailto URL at which the operator can be reached. Without
@@ -69,14 +71,20 @@ func (s Site) networkName() string {
 // other.
 func (s Site) shortNetworkName() string {
 	switch n := x402.Network(s.Terms.Network); {
-	case s.PlayMoney:
-		return cmp.Or(n.Name, s.Terms.Network) + ", as play money"
 	case n.Test:
 		return n.Name + ", a test network"
 	case n.Name != "":
 		return n.Name
 	}
 	return s.Terms.Network
+}
+
+// playNote says that the money is play money, or nothing where it is not.
+func (s Site) playNote() string {
+	if !s.PlayMoney {
+		return ""
+	}
+	return "This server takes play money: any account can pay, and no real money moves."
 }
 
 // Caps are the numbers of a deployment's limits. 0 turns a limit off.

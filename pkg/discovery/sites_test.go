@@ -27,11 +27,13 @@ import (
 func TestSites(t *testing.T) {
 	const docs, llms, full, api, manifest = catalog.PathDocs, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathOpenAPI, catalog.PathManifest
 	const paywall, missing, challenge, tool, script = "paywall", "missing", "challenge", "tool", "script" // which are not documents
-	type parts = map[string][]string                                                                      // of the text of each
+	const banner = `<aside class="play">This server takes play money. No real money moves.</aside>`
+	const note = "This server takes play money: any account can pay, and no real money moves."
+	type parts = map[string][]string // of the text of each
 	contact := func(contact string) func(*Site) { return func(s *Site) { s.Contact = contact } }
 	caps := func(c Caps) func(*Site) { return func(s *Site) { s.Caps = c } }
 	network := func(name string) func(*Site) { return func(s *Site) { s.Terms.Network = name } }
-	play := func(s *Site) { s.PlayMoney = true }
+	play := func(s *Site) { s.PlayMoney, s.PlayWallet = true, "/* play */ " }
 	for name, c := range map[string]struct {
 		change    func(*Site)
 		says, not parts
@@ -54,10 +56,11 @@ func TestSites(t *testing.T) {
 			api: {`"ownershipProofs":["0xabc"]`}, manifest: {`"ownershipProofs":["0xabc"]`},
 		}, nil},
 		"play money": {play, parts{
-			paywall: {"<title>Pay $0.005 of play money", "on Base, as play money", "data-play='yes'", "data-explorer=''"},
-			script:  {"if (!page.play) checkBalance("}, docs: {"This service takes play money: any account can pay"},
-			missing: {"this service takes play money only"},
+			paywall: {"<title>Pay $0.005 of play money", banner, "in <abbr title=\"USD Coin\">USDC</abbr> on Base<", "data-play='yes'", "data-explorer=''", ">/* play */ "},
+			script:  {"if (!page.play) checkBalance("}, docs: {banner, "Any account can pay", "USDC</abbr> on Base (eip155:8453) and", "and here without one"},
+			missing: {banner}, llms: {note}, full: {note}, api: {note}, tool: {"USDC per call on Base (eip155:8453), x402"},
 		}, parts{paywall: {"basescan"}, docs: {"basescan"}}},
+		"real money": {func(*Site) {}, nil, parts{paywall: {"play money", "play */"}, docs: {"takes play money", "here without"}, llms: {"play money"}, full: {"takes play money"}, missing: {"play money"}}},
 		"a test network": {network("eip155:84532"), parts{
 			paywall: {
 				"data-chain='Base Sepolia' data-explorer='https://sepolia.basescan.org' data-rpc='https://sepolia.base.org'",

@@ -246,11 +246,15 @@ func ToolInstructions(s Site) string {
 	if w := seconds(s.DuplicateWindow); w > 0 {
 		window = fmt.Sprintf(" Without a key, a call with the same arguments is charged again from %d seconds after an answer over HTTP, %d after one over MCP; the smoke test always.", w, 2*w)
 	}
-	return fmt.Sprintf("%s Each call of a tool costs money: USDC on %s through x402 version 2. "+
+	play := ""
+	if note := s.playNote(); note != "" {
+		play = note + " "
+	}
+	return fmt.Sprintf("%s Each call of a tool costs money: USDC on %s through x402 version 2. %s"+
 		"A call without a payment is answered with the price and costs nothing. Sign its accepts[0], put the PaymentPayload into params._meta[%q] and call again with the same arguments. "+
 		"After a lost reply, and when an error says retryable, send the same payment again, with the same key if it had one; an error that is not retryable says what to do. "+
 		"Send _meta[%q] with every attempt: give each purchase its own key. One is charged once in %s, and a new key asks again.%s %s Documentation: %s#mcp",
-		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), window, caveat, s.Origin+catalog.PathDocs)
+		catalog.Tagline, s.networkName(), play, mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), window, caveat, s.Origin+catalog.PathDocs)
 }
 
 // ToolOffer returns the answer to a call of a tool without a payment: the

@@ -36,6 +36,7 @@ type siteView struct {
 	Chain                 string // the number of the network
 	Explorer              string // empty where there is none
 	Untrusted             string
+	PlayNote              string // that the money is play money; empty where it is not
 	Documents             []link
 }
 
@@ -108,6 +109,7 @@ func siteViewOf(s Site) siteView {
 		Network:      s.networkName(),
 		ShortNetwork: s.shortNetworkName(),
 		Untrusted:    caveat,
+		PlayNote:     s.playNote(),
 		Documents:    links(),
 	}
 	_, v.Chain, _ = strings.Cut(s.Terms.Network, ":")

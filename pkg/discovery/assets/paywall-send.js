@@ -336,7 +336,7 @@ function receipt(answer, bytes, name) {
     ? el("a", { href: `${page.explorer}/tx/${hash}`, rel: "noopener noreferrer", target: "_blank" }, el("code", {}, hash), el("span", { class: "unseen" }, " (opens the explorer in a new tab)"))
     : el("code", {}, hash || "none was sent");
   part("receipt").replaceChildren(...rows([
-    ["Signature", verdict], ["Transaction", link], ["Payer", facts.payer], ["Payee", facts.payee], ["Amount", new Text(usdc(BigInt(terms.amount)) + " USDC"), terms.amount + " atomic units"], ["Network", new Text(chainName + (page.play && ", as play money")), terms.network],
+    ["Signature", verdict], ["Transaction", link], ["Payer", facts.payer], ["Payee", facts.payee], ["Amount", new Text(usdc(BigInt(terms.amount)) + " USDC"), terms.amount + " atomic units"], ["Network", new Text(chainName), terms.network],
   ]));
   const json = JSON.stringify(facts, null, 2);
   part("receipt-tools").replaceChildren(copyButton("Copy receipt", json), downloadButton("Download receipt", name + "-receipt.json", json));

@@ -3,22 +3,24 @@
 const chainID = BigInt(/^eip155:([1-9]\d{0,15})$/.exec(terms.network)[1]);
 const refused = 4001, unknownChain = 4902, pending = -32002; // EIP-1193, EIP-3085, EIP-1474
 
-const announced = []; // {id, name, icon, provider}
+const announced = []; // {id, name, icon, provider, plays}; plays: the server signs, with play money
 let wallet = null, account = ""; // connected, or null and empty
 let draft = null; // the authorization that is on show, not signed yet
 let choosing = false; // wallets that come late still join the choice
 let skew = 0; // seconds that this clock is behind the service's
 
 function announce({ detail }) {
-  const { info, provider } = detail ?? {};
+  const { info, provider, plays } = detail ?? {};
   if (typeof provider?.request !== "function" || announced.some((w) => w.id === info?.uuid || w.provider === provider)) return;
   const icon = typeof info?.icon === "string" && info.icon.startsWith("data:image/") ? info.icon : "";
-  announced.push({ id: info?.uuid, name: words(info?.name, 40) || "Wallet", icon, provider });
+  announced.push({ id: info?.uuid, name: words(info?.name, 40) || "Wallet", icon, provider, plays: page.play && plays });
   if (choosing) choose();
 }
 
+/** The wallets of the browser. */
 function wallets() {
-  if (announced.length > 0) return announced;
+  const theirs = announced.filter((w) => !w.plays);
+  if (theirs.length > 0) return theirs;
   const provider = window.ethereum;
   return typeof provider?.request === "function" ? [{ name: "Browser wallet", icon: "", provider }] : [];
 }
@@ -29,7 +31,7 @@ function look() {
   show({ stage: 1, status: "Looking for a wallet in this browser." });
   window.dispatchEvent(new Event("eip6963:requestProvider"));
   const mine = turn;
-  setTimeout(() => { if (turn === mine) choose(); }, wallets().length > 0 ? 0 : 500);
+  setTimeout(() => { if (turn === mine) choose(); }, announced.length + wallets().length > 0 ? 0 : 500);
 }
 
 function choose(problem = null) {
@@ -37,8 +39,9 @@ function choose(problem = null) {
   wallet = null;
   account = "";
   draw(null);
+  const play = announced.find((w) => w.plays);
   const found = wallets();
-  if (found.length === 0) {
+  if (!play && found.length === 0) {
     show({
       stage: 1, actions: [button("Look again", look)],
       problem: {
@@ -49,10 +52,14 @@ function choose(problem = null) {
     return;
   }
   const list = el("ul", { class: "wallets" }, ...found.map((w) => {
-    const node = button("", () => connect(w), found.length > 1 ? "quiet" : "");
+    const node = button("", () => connect(w), play || found.length > 1 ? "quiet" : "");
     node.append(w.icon ? el("img", { src: w.icon, alt: "", width: "24", height: "24" }) : el("span", { class: "no-icon" }), el("bdi", {}, "Connect " + w.name));
     return el("li", {}, node);
   }));
+  if (play) {
+    show({ stage: 2, problem, body: others(), actions: [button(play.name, () => connect(play)), list] });
+    return;
+  }
   show({ stage: 1, problem, body: [list, ...others()], status: found.length > 1 ? `${found.length} wallets found. Choose the one to pay with.` : "Connecting shows this page your address, and nothing more." });
 }
 
@@ -81,6 +88,10 @@ async function connect(chosen) {
     return;
   }
   [wallet, account] = [chosen, accounts[0]];
+  if (wallet.plays) {
+    draw(authorization());
+    return sign();
+  }
   follow(chosen);
   await checkChain();
 }
@@ -242,11 +253,12 @@ async function sign() {
     return;
   }
   const message = draft;
-  busy(`Waiting for ${wallet.name}: sign the transfer of ${usdc(BigInt(message.value))} USDC.`);
+  busy(wallet.plays ? "Paying." : `Waiting for ${wallet.name}: sign the transfer of ${usdc(BigInt(message.value))} USDC.`);
   let signature;
   try {
     signature = await wallet.provider.request({ method: "eth_signTypedData_v4", params: [account, JSON.stringify(typed(message))] });
   } catch (error) {
+    if (wallet.plays) return choose({ title: "Nothing was signed or charged", text: words(error?.message, 400) });
     await checkChain(null, complaint(error, "You did not sign", "The request was rejected in the wallet. Nothing was charged."));
     return;
   }

@@ -10,11 +10,12 @@ import * as docs from "./docs.mjs";
 import * as faults from "./faults.mjs";
 import * as money from "./money.mjs";
 import * as pages from "./pages.mjs";
+import * as play from "./play.mjs";
 import * as receipts from "./receipts.mjs";
 import * as tabs from "./tabs.mjs";
 import * as wallets from "./wallets.mjs";
 
-const scenarios = { ...docs, ...faults, ...money, ...pages, ...receipts, ...tabs, ...wallets };
+const scenarios = { ...docs, ...faults, ...money, ...pages, ...play, ...receipts, ...tabs, ...wallets };
 const [executablePath, screenshots] = process.argv.slice(2);
 if (screenshots) mkdirSync(screenshots, { recursive: true });
 
