@@ -82,6 +82,7 @@ func pageVisits(*testing.T) []visit {
 		{name: "names that are refused", script: "refusedNames", path: dnsPath, args: args{
 			"names": []string{"localhost", "127.0.0.1", "printer.local", "db.internal", "[::1]", "0x7f.1", "example.com:8080", strings.Repeat("a", 300)},
 		}},
+		{name: "a form keeps what was typed", script: "keepsWhatWasTyped", path: dnsPath},
 		{name: "policy", script: "policy", path: wwwPath},
 		pays("with the keyboard alone", "keyboard", dnsPath, 1),
 		bare,

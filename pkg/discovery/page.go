@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
 
 	// A copy of html/template whose templates call no methods. The standard library's look
 	// methods up by name, so that the linker keeps every exported method of a program. With
@@ -130,8 +129,8 @@ type Visit struct {
 	// Query has the parameters as the operation understands them, without those that
 	// were not sent: a name is in A-labels. Nothing else of the link is in it.
 	Query url.Values
-	// Typed are the parameters as they were sent. Where the request would be refused,
-	// the form keeps them.
+	// Typed are the parameters as they were sent, also where their names were mistyped. While
+	// Query is empty, the form keeps them, whatever was wrong.
 	Typed url.Values
 	// Request names the request as the receipt of its answer will; empty when the link
 	// makes no request yet.
@@ -268,8 +267,8 @@ func (p *paywall) viewOf(param catalog.Param) paramView {
 		a.Shown = "" // nothing that a lookup's parser returns
 	}
 	a.Typed = a.Shown
-	if p.Refused != "" {
-		a.Typed = typedFor(strings.TrimSpace(p.Visit.Typed.Get(param.Name)))
+	if len(p.Visit.Query) == 0 {
+		a.Typed = untrusted.Clip(strings.TrimSpace(p.Visit.Typed.Get(param.Name)), maxTyped)
 	}
 	a.Chosen = strings.ToUpper(a.Typed)
 	if !slices.Contains(param.Enum, a.Chosen) {
@@ -288,15 +287,9 @@ func (p *paywall) viewOf(param catalog.Param) paramView {
 // longer (RFC 1035 §2.3.4).
 const maxShown = 253
 
-// typedFor is what a form keeps of what was typed. A link can be made by a stranger, so
-// that sentences, and what is longer than a URL with a name in it, are left out.
-func typedFor(text string) string {
-	const most = 300
-	if len(text) > most || strings.ContainsFunc(text, unicode.IsSpace) {
-		return ""
-	}
-	return untrusted.Text(text)
-}
+// maxTyped bounds what a form keeps of each parameter that was typed: a URL with a name in it is
+// not longer, mostly. The input takes as much.
+const maxTyped = 300
 
 // hostOf returns the host name in a URL, with or without its scheme, or in an address of a
 // mailbox. It is empty where the text is that name already, and where the host has no name.

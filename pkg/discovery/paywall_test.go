@@ -108,13 +108,16 @@ func TestPaywallOfAVisit(t *testing.T) {
 		"an address":            {op: dns, asked: "domain=me%40a.example", refused: refused, call: dns.ExampleURL(""), shown: []string{"a.example"}, says: "a.example?"},
 		"an IP URL":             {op: dns, asked: "domain=http%3A%2F%2F192.0.2.1%2F", refused: refused, call: dns.ExampleURL(""), says: refused},
 		"a sentence":            {op: dns, asked: "domain=send+money+to+a.example", refused: refused, call: dns.ExampleURL(""), says: refused},
+		"a slip of the hand":    {op: dns, asked: "domain=exa+mple.com&type=MX", refused: refused, call: dns.ExampleURL(""), says: refused},
+		"a type alone":          {op: dns, asked: "type=txt", call: dns.ExampleURL(""), says: "No domain yet"},
+		"markup":                {op: dns, asked: "domain=" + url.QueryEscape(`"><img src=x onerror=owned=1>`), refused: refused, call: dns.ExampleURL(""), says: refused},
 		"refused without input": {op: ping, refused: refused, call: ping.ExampleURL(""), says: "This cannot be asked" + refused},
 		"nothing":               {op: ping, asked: "domain=" + url.QueryEscape(stranger), call: ping.ExampleURL("")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visit(c.op, "")
 			v.Typed, v.Refused, v.Known = must(url.ParseQuery(c.asked)), c.refused, "a <sure> thing"
-			if c.refused == "" {
+			if c.refused == "" && !strings.HasPrefix(c.asked, "type=txt") {
 				v.Query = v.Typed
 			}
 			root, _ := mustVisit(t, c.op, v)
@@ -131,7 +134,7 @@ func TestPaywallOfAVisit(t *testing.T) {
 			if ready := testbed.Attribute(mainOf(root), "data-ready"); (ready == "yes") != (c.says == "") {
 				t.Errorf("ready to be paid for: %s", ready)
 			}
-			keepsDomain(t, root, v.Typed.Get("domain"), name == "a sentence")
+			keepsDomain(t, root, v.Typed.Get("domain"))
 			if c.op.Slug == dns.Slug {
 				same(t, "selected", []string{strings.ToUpper(max(v.Typed.Get("type"), "A"))}, selected(root))
 			}
@@ -139,15 +142,26 @@ func TestPaywallOfAVisit(t *testing.T) {
 	}
 }
 
-// keepsDomain compares the form with the domain that was typed. One that is a sentence may be
-// left out.
-func keepsDomain(t *testing.T, root *html.Node, typed string, sentence bool) {
+// keepsDomain compares the form with the domain that was typed.
+func keepsDomain(t *testing.T, root *html.Node, typed string) {
 	t.Helper()
 	for _, n := range elements(root, "input") {
-		value := testbed.Attribute(n, "value")
-		if !sentence || value != "" {
-			same(t, "the form's domain", typed, value)
-		}
+		same(t, "the form's domain", typed, testbed.Attribute(n, "value"))
+	}
+}
+
+// A form keeps a bounded part of what was typed, on one line, with nothing that reorders it.
+func TestPaywallFormIsBounded(t *testing.T) {
+	for typed, want := range map[string]string{
+		strings.Repeat("a", 299) + " b c": strings.Repeat("a", 297) + "…",
+		" a\tb\n\u202ec ":                 "a b ?c",
+		"\xffa":                           "�a",
+	} {
+		v := visit(catalog.DNS(), "")
+		v.Refused = "no"
+		v.Typed = url.Values{"domain": {typed}}
+		root, _ := mustVisit(t, catalog.DNS(), v)
+		keepsDomain(t, root, want)
 	}
 }
 

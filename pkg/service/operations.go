@@ -193,6 +193,9 @@ func (op Operation) asked(rawQuery string) discovery.Visit {
 	}
 	if err != nil {
 		visit.Refused = fault.From(err).Public()
+		if op.fillIn(visit.Typed) {
+			visit.Refused += " The form below has the value that you sent."
+		}
 		return visit
 	}
 	visit.Query = normal
@@ -206,6 +209,20 @@ func (op Operation) asked(rawQuery string) discovery.Visit {
 		}
 	}
 	return visit
+}
+
+// fillIn gives parameters that were not sent the values that came under a slip in their names,
+// and reports whether there was one.
+func (op Operation) fillIn(typed url.Values) bool {
+	filled := false
+	for _, name := range slices.Sorted(maps.Keys(typed)) {
+		meant, ok := op.entry.Slip(name)
+		if ok && typed.Get(meant.Name) == "" {
+			typed[meant.Name] = typed[name]
+			filled = true
+		}
+	}
+	return filled
 }
 
 // parameters reads a query string pair by pair, so that a malformed pair does not

@@ -153,6 +153,7 @@ func TestAsked(t *testing.T) {
 	for query, c := range map[string]struct {
 		op                             Operation
 		asked, request, refused, known string // the last two are parts
+		typed                          string // the domain; empty is any
 	}{
 		"domain=WWW.Example.COM.":                     {op: dnsOp, asked: "domain=www.example.com", request: "GET /v1/tools/dns?domain=www.example.com&type=A"},
 		"domain=%D0%B0pple.com":                       {op: dnsOp, asked: "domain=xn--pple-43d.com", request: "GET /v1/tools/dns?domain=xn--pple-43d.com&type=A"},
@@ -160,7 +161,10 @@ func TestAsked(t *testing.T) {
 		"domain=send+money":                           {op: dnsOp, refused: "which no domain name has"},
 		"domain=a.example.com&type=send+money":        {op: dnsOp, refused: "The record type must be one of"},
 		"domain=a.example.com&domain=b.example.com":   {op: dnsOp, refused: "domain is repeated"},
-		"domian=a.example.com":                        {op: dnsOp, refused: "it is called domain"},
+		"domian=a.example.com":                        {op: dnsOp, refused: "it is called domain. The form below has the value that you sent.", typed: "a.example.com"},
+		"DOMAIN=a.example.com&tpye=MX":                {op: dnsOp, refused: "The form below has", typed: "a.example.com"},
+		"domain=b.example.com&domian=a.example.com":   {op: dnsOp, refused: "it is called domain.", typed: "b.example.com"},
+		"domain=exa+mple.com":                         {op: dnsOp, refused: "which no domain name has", typed: "exa mple.com"},
 		"domain=a.com&x=" + strings.Repeat("x", 2048): {op: dnsOp, refused: "longer than"},
 		"":                    {op: dnsOp},
 		"domain=&type=nope":   {op: dnsOp},
@@ -173,6 +177,9 @@ func TestAsked(t *testing.T) {
 			part := func(got, want string) bool { return (got == "") == (want == "") && strings.Contains(got, want) }
 			if v.Query.Encode() != c.asked || v.Request != c.request || !part(v.Refused, c.refused) || !part(v.Known, c.known) || len(query) > 0 && len(v.Typed) == 0 {
 				t.Errorf("%+v", v)
+			}
+			if typed := v.Typed.Get("domain"); c.typed != "" && typed != c.typed {
+				t.Errorf("the form has %q, want %q", typed, c.typed)
 			}
 		})
 	}

@@ -221,6 +221,21 @@ export async function internationalised(stage) {
   await stage.look("");
 }
 
+/** The form keeps what was typed, whatever was wrong with it, and has what came under a slip in a name. */
+export async function keepsWhatWasTyped(stage) {
+  const page = await stage.open({ path: stage.path + "?domain=exa+mple.com&type=MX", wallets: [new Wallet()] });
+  const typed = () => Promise.all([page.getByLabel("Domain").inputValue(), page.getByLabel("Record type").inputValue()]);
+  await page.locator(".box.warn").filter({ hasText: "which no domain name has" }).waitFor();
+  assert.deepEqual(await typed(), ["exa mple.com", "MX"]);
+  await stage.look("what-was-typed");
+  await page.goto(stage.origin + stage.path + "?domian=www.example.com&tpye=AAAA", { waitUntil: "load" });
+  await page.locator(".box.warn").filter({ hasText: "it is called domain. The form below has the value that you sent." }).waitFor();
+  assert.deepEqual(await typed(), ["www.example.com", "AAAA"]);
+  await page.locator("form.ask").getByRole("button").click();
+  await page.waitForURL((url) => url.searchParams.get("domain") === "www.example.com" && url.searchParams.get("type") === "AAAA");
+  await page.getByRole("button", { name: /^Connect / }).waitFor();
+}
+
 /** Names that the guard refuses: no wallet, the reason, and a way to ask for another. */
 export async function refusedNames(stage, { names }) {
   for (const name of names) {
