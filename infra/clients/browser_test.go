@@ -204,7 +204,7 @@ const maxScreenshots = 512 << 10
 // checkScreenshots: those that README.md shows are committed, and no others; readable, and small.
 func checkScreenshots(t *testing.T) {
 	readme := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "README.md"))))
-	shown := []string{"screenshots/docs-dark.png", "screenshots/docs-light.png", "screenshots/paywall-dark.png", "screenshots/paywall-light.png"}
+	shown := []string{"screenshots/answer-dark.png", "screenshots/answer-light.png", "screenshots/docs-dark.png", "screenshots/docs-light.png"}
 	total := 0
 	for _, path := range shown {
 		if *updateScreenshots {

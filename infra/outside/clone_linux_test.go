@@ -11,20 +11,22 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// firstSections are those of README for somebody who has a clone.
-func firstSections() []string { return []string{"Run it", "Pay for a first answer"} }
+// firstSections are those of README that a reader types from the top: they begin with the clone.
+func firstSections() []string { return []string{"Try it in a minute", "Pay from a program"} }
 
 // resolversByDefault are asked by a service of which no others are named.
 func resolversByDefault() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
 
-// TestReadmeOfAClone types the first commands of README in a clone as they are printed: the
-// service starts where it says, and is paid. The resolvers that it asks are of the suite.
+// TestReadmeOfAClone types the first commands of README as they are printed, in an empty folder:
+// git clones a repository of this tree, the service starts where it says, and is paid. The
+// resolvers that it asks belong to the suite.
 func TestReadmeOfAClone(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
 	var todo, said []step
@@ -32,7 +34,8 @@ func TestReadmeOfAClone(t *testing.T) {
 		todo = append(todo, steps(text, section)...)
 		said = append(said, saidCommands(text, section)...)
 	}
-	r := newReader(t, cloned(t), todo)
+	r := newReader(t, t.TempDir(), todo)
+	r.environment = insteadOfGitHub(t)
 	zone := testbed.ReadZone(t, "example.com. 300 A 192.0.2.77\nexample.com. 300 MX 10 mx1.example.com.\n")
 	for _, addr := range resolversByDefault() {
 		testbed.Check(testbed.IP("addr add " + addr + "/32 dev lo"))
@@ -42,8 +45,7 @@ func TestReadmeOfAClone(t *testing.T) {
 	paid := 0
 	seen := map[string]bool{}
 	for _, s := range append(todo, said...) {
-		command, _, _ := strings.Cut(s.command, "#")
-		command = strings.TrimSpace(command)
+		command := commandOf(s)
 		if command == "make test" || seen[command] {
 			continue // .ci/run types it, which TestContinuousIntegration holds
 		}
@@ -55,6 +57,36 @@ func TestReadmeOfAClone(t *testing.T) {
 	r.still(t)
 	if r.server == nil || paid < 2 {
 		t.Errorf("one that listened: %v, %d commands that asked it", r.server != nil, paid)
+	}
+	if _, err := os.Stat(filepath.Join(r.home, "hostfacts", ".git")); err != nil {
+		t.Errorf("the reader has no clone: %v", err)
+	}
+}
+
+// commandOf is what a step has typed, without a comment behind it.
+func commandOf(s step) string {
+	command, _, _ := strings.Cut(s.command, " #")
+	return strings.TrimSpace(command)
+}
+
+// insteadOfGitHub is what git needs in its environment to clone a repository of this tree, as
+// it is now, where a command names the one on GitHub.
+func insteadOfGitHub(t *testing.T) []string {
+	t.Helper()
+	repository := filepath.Join(t.TempDir(), "hostfacts.git")
+	git := func(arguments ...string) {
+		t.Helper()
+		cmd := exec.Command("git", arguments...)
+		cmd.Env = append(os.Environ(), "GIT_DIR="+repository, "GIT_WORK_TREE="+testbed.Root())
+		programs.Run(t, cmd)
+	}
+	git("init", "--quiet", "--initial-branch=main")
+	git("add", "--all")
+	git("-c", "user.name=Suite", "-c", "user.email=suite@example.com", "commit", "--quiet", "--message=The tree")
+	return []string{
+		"GIT_CONFIG_COUNT=1",
+		"GIT_CONFIG_KEY_0=url." + repository + ".insteadOf",
+		"GIT_CONFIG_VALUE_0=" + catalog.Homepage,
 	}
 }
 

@@ -24,6 +24,7 @@ func heldElsewhere() map[string][2]string {
 		"make rollback STACK=<name>": {"infra/deploy", "TestRollback"},
 		"make bench":                 {"infra/local/e2e", "TestMakeTargets"},
 		"make test":                  {"infra/outside", "TestContinuousIntegration"},
+		"make help":                  {"infra/local/e2e", "TestMakeTargets"},
 		"make pay":                   {"infra/outside", "TestReadmeOfAClone"},
 		"make run":                   {"infra/outside", "TestReadmeOfAClone"},
 		"make pay-mcp URL=http://127.0.0.1:8402/mcp": {"infra/paymcp", "TestMake"},
@@ -36,6 +37,15 @@ func TestEveryCommandOfReadme(t *testing.T) {
 	t.Parallel()
 	text := string(testbed.Must(os.ReadFile(readme)))
 	held := heldElsewhere()
+	var first []step
+	for _, section := range firstSections() {
+		first = append(first, steps(text, section)...)
+	}
+	for _, s := range steps(text, head) {
+		if !slices.ContainsFunc(first, func(typed step) bool { return commandOf(typed) == commandOf(s) }) {
+			t.Errorf("nobody types %q above the first section", s.command)
+		}
+	}
 	for _, name := range sectionName.FindAllStringSubmatch(text, -1) {
 		if slices.Contains(append(firstSections(), section, moneySection, judgeSection), name[1]) {
 			continue // typed

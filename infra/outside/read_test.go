@@ -15,7 +15,7 @@ type step struct {
 
 // typed is how a line begins that is typed into a shell: perhaps variables, and one of the
 // programs that README has its readers run.
-var typed = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ +)*(go (mod|get|run|build|install|env|doc)|make|sam|mkdir|cd|curl|export) `)
+var typed = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ +)*(go (mod|get|run|build|install|env|doc)|git|make|sam|mkdir|cd|curl|export) `)
 
 // span is code within a sentence.
 var span = regexp.MustCompile("`([^`]+)`")
@@ -40,8 +40,15 @@ func steps(markdown, section string) []step {
 	return all
 }
 
+// head is the section before the first one that has a name.
+const head = ""
+
 // textOf is the text of a section.
 func textOf(markdown, section string) string {
+	if section == head {
+		text, _, _ := strings.Cut(markdown, "\n## ")
+		return text
+	}
 	_, rest, _ := strings.Cut(markdown, "\n## "+section+"\n")
 	text, _, _ := strings.Cut(rest, "\n## ")
 	return text
@@ -99,11 +106,16 @@ func blocks(text string) []string {
 	return all
 }
 
-// commandsOf are the commands of a block of shell.
+// commandsOf are the commands of a block of shell. In a block that begins with a prompt they have
+// one each, and the other lines are what the commands print.
 func commandsOf(block string) []step {
 	var all []step
+	prompted := strings.HasPrefix(block, "$ ")
 	for line := range strings.Lines(goesOn.ReplaceAllString(block, " ")) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "$ ")
+		line, prompt := strings.CutPrefix(strings.TrimSpace(line), "$ ")
+		if prompted && !prompt {
+			continue
+		}
 		if line != "" && !strings.HasPrefix(line, "#") {
 			all = append(all, step{command: line})
 		}
@@ -116,6 +128,8 @@ func TestSteps(t *testing.T) {
 	const markdown = `# Title
 
     go run ./before
+
+` + "```console\n$ make answer\nprice: 1\n{\n```\n" + `
 
 ## Sell
 
@@ -148,6 +162,9 @@ Text with ` + "`go doc x` and `go vet`, `A=1 make\nrun`, and again `go doc x`" +
 	said := []step{{command: "go doc x"}, {command: "A=1 make run"}}
 	if got := saidCommands(markdown, "Sell"); !slices.Equal(got, said) {
 		t.Errorf("in sentences: %q, want %q", got, said)
+	}
+	if got, want := steps(markdown, head), []step{{command: "go run ./before"}, {command: "make answer"}}; !slices.Equal(got, want) {
+		t.Errorf("before the first section: %q, want %q", got, want)
 	}
 	if got := steps(markdown, "Sel"); len(got) != 0 {
 		t.Errorf("of no section: %q", got)

@@ -31,11 +31,12 @@ var localAddr = regexp.MustCompile(`^LOCAL_ADDR=(\S+) `)
 // reader is somebody who does what is printed in a folder. A command that begins to listen
 // where others ask is the program: it runs on, and the reader goes on in another terminal.
 type reader struct {
-	home   string // the folder that the reader begins in
-	kept   string // a folder for what the reader's shell knows
-	server *programs.Process
-	at     string           // where the program is asked
-	said   *programs.Output // of the last command, to its standard error
+	home        string   // the folder that the reader begins in
+	kept        string   // a folder for what the reader's shell knows
+	environment []string // besides that of goes
+	server      *programs.Process
+	at          string           // where the program is asked
+	said        *programs.Output // of the last command, to its standard error
 }
 
 // newReader is one who begins in a folder, and asks where the first command does that asks.
@@ -137,7 +138,7 @@ export -p > "$2"; pwd > "$2.folder"`
 	stdout := filepath.Join(t.TempDir(), "stdout")
 	cmd := exec.Command("sh", "-c", script, "sh", line, r.state(), stdout)
 	cmd.Dir = r.folder()
-	cmd.Env = goes(t, r.kept)
+	cmd.Env = append(goes(t, r.kept), r.environment...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p, err := programs.Start(cmd)
 	if err != nil {

@@ -1,6 +1,7 @@
 package sam_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -154,15 +155,12 @@ type seller struct {
 func TestCatalogDecides(t *testing.T) {
 	var sellers []seller
 	var slugs, slots []string
-	prices := ""
 	for _, o := range catalog.All() {
 		s := seller{Slug: o.Slug, Description: o.Title + ", priced", Path: o.Path, Priced: true}
-		note := " (not a product)"
 		if o.Kind != catalog.SmokeTest {
-			s.Slots, note = []string{o.Slug}, ""
+			s.Slots = []string{o.Slug}
 		}
 		sellers, slugs, slots = append(sellers, s), append(slugs, o.Slug), append(slots, s.Slots...)
-		prices += fmt.Sprintf("| %s%s | `%s` | %s |\n", o.Title, note, o.Path, o.Price())
 		writeEvent(t, o)
 	}
 	writeMains(t)
@@ -170,8 +168,7 @@ func TestCatalogDecides(t *testing.T) {
 	for i := range sellers {
 		sellers[i].Registries = slices.Contains([]string{"whois", "host-intel", sam.MCP}, sellers[i].Slug)
 	}
-	readme := string(must(os.ReadFile("../../README.md"))(t))
-	written(t, "README.md", part(t, readme, "| Operation | Path | Price |\n|---|---|---|\n", "\n\n", strings.TrimSpace(prices)))
+	writeReadme(t)
 
 	all := guards(guard{
 		Entry: "release-crashes",
@@ -205,6 +202,27 @@ func TestCatalogDecides(t *testing.T) {
 	), releaseJudge(), service.MemberRelease, strings.Join(versions, ", "), sellers}))
 	written(t, "template.yaml", part(t, whole, "  # Written by go test ./infra/sam -update, of infra/sam/testdata/operations.tmpl:\n",
 		"  # Here ends what is written.\n", text.String()))
+}
+
+// writeReadme holds the README's example answer to the catalog, and the paths and prices of its
+// table. The questions are the README's: a new operation has its title until somebody asks one.
+func writeReadme(t *testing.T) {
+	t.Helper()
+	readme := string(must(os.ReadFile("../../README.md"))(t))
+	prices := ""
+	for _, o := range catalog.All() {
+		question := o.Title
+		row := regexp.MustCompile("(?m)^\\| (.+) \\| `" + regexp.QuoteMeta(o.Path) + "` \\|")
+		if found := row.FindStringSubmatch(readme); found != nil {
+			question = found[1]
+		}
+		prices += fmt.Sprintf("| %s | `%s` | %s |\n", question, o.Path, o.Price())
+	}
+	readme = part(t, readme, "| You want to know | Ask | Price |\n|---|---|---|\n", "\n\n", strings.TrimSpace(prices))
+	var answer bytes.Buffer
+	check(t, json.Indent(&answer, []byte(catalog.DNS().Response), "", "  "))
+	readme = part(t, readme, "\nreceipt: holds: signed by did:web:127.0.0.1%3A8402 …\n", "\n```\n", answer.String())
+	written(t, "README.md", readme)
 }
 
 // writeEvent holds the event of a priced function to the one of dns, with its own path
