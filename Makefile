@@ -58,7 +58,7 @@ demo: ## Watch a minute of lost payments, here and at a seller without a ledger;
 	@exec build/demo
 
 .PHONY: pay
-pay: ## Pay for an answer, with a throw-away key and play money unless KEY_FILE is given
+pay: ## Pay for an answer, with a throwaway key and play money unless KEY_FILE is given
 ##   URL=...           what to pay for (default: the ping of make run)
 ##   KEY=...           name of the purchase: one name, one charge (default: drawn at random)
 ##   V=1               show the decoded handshake

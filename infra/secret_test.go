@@ -108,8 +108,8 @@ func TestSecretIsMerged(t *testing.T) {
 		{"an-id-of-a-key not-the-secret-of-a-key", "-yes -set key", "facilitator key secret is"},
 		{"one two", "-yes -set token", "visible ASCII"},
 		{"", "-yes -set token", "UNSET"},
-		{"third-token-of-a-shop", "-set token", "YES=1 writes it without a question"},
-		{"third-token-of-a-shop", "-yes -set token third-token-of-a-shop", "never typed behind a command"},
+		{"third-token-of-a-shop", "-set token", "YES=1 writes it without asking"},
+		{"third-token-of-a-shop", "-yes -set token third-token-of-a-shop", "Never type a value on the command line"},
 		{"", "-yes -set token -unset key", "usage: make secret NAME="},
 		{"", "-yes -set tokens", "usage: make secret NAME="},
 	} {
@@ -185,7 +185,7 @@ func TestSecretOfACDPKey(t *testing.T) {
 	if _, notes, ok := k.types("", "-yes -name shop -set key -file "+file); ok || !strings.Contains(notes, "chmod 600") {
 		t.Errorf("a file that others may read: %s", notes)
 	}
-	for value, says := range map[string]string{"id " + half: "neither the base64", "{" + half: "not the JSON of a CDP key", half: "the key's id, a blank"} {
+	for value, says := range map[string]string{"id " + half: "neither the base64", "{" + half: "not the JSON of a CDP key", half: "the key's id, a space"} {
 		if _, notes, ok := k.types(value, "-yes -name shop -set key"); ok || !strings.Contains(notes, says) || strings.Contains(notes, half) {
 			t.Errorf("%s: %s", value, notes)
 		}
@@ -223,7 +223,7 @@ func TestSecretOfTwoPeople(t *testing.T) {
 	direct := k.env["AWS_ENDPOINT_URL_SECRETS_MANAGER"]
 	k.env["AWS_ENDPOINT_URL_SECRETS_MANAGER"] = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, direct), Do: between.pass})
 	_, notes, ok := k.types("https://node.example", "-yes -name shop -set rpc_urls")
-	if ok || !strings.Contains(notes, "nothing was changed: somebody else has changed the secret since it was read here. Send the same command again") {
+	if ok || !strings.Contains(notes, "nothing was changed: somebody else has changed the secret meanwhile. Run the same command again") {
 		t.Errorf("changed: %t, %s", ok, notes)
 	}
 	if got, _ := k.holds("shop"); !cmp.Equal(got, map[string]any{"token": "of-somebody-else"}) {

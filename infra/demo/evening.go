@@ -239,7 +239,7 @@ func (e *evening) toSeller() http.Handler {
 // and then the seller is started again.
 func (e *evening) carry(r *testbed.Relayed) {
 	if e.gone() {
-		e.tell(bad, "nobody is there")
+		e.tell(bad, "seller is down")
 		e.restart()
 		r.Drop()
 		return
@@ -247,7 +247,7 @@ func (e *evening) carry(r *testbed.Relayed) {
 	answer := r.Answer()
 	if e.loses(r.Request, answer.Code) {
 		e.tell(plain, "seller answers")
-		e.tell(bad, "line loses the answer")
+		e.tell(bad, "network loses the answer")
 		r.Drop()
 		return
 	}

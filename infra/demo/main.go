@@ -71,7 +71,7 @@ func play(ctx context.Context, out io.Writer, colours bool, service, thirty stri
 	}
 	page.last(with.sums(), without.sums())
 	if s := with.sums(); s != (sums{transfers: 1, answers: 1}) {
-		return fmt.Errorf("transfers to the service: %d, answers of it: %d. Each should be 1: this is a fault of it, please report it", s.transfers, s.answers)
+		return fmt.Errorf("transfers to the service: %d, answers from it: %d. Each should be 1: please report this bug", s.transfers, s.answers)
 	}
 	return nil
 }

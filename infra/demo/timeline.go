@@ -54,9 +54,9 @@ type timeline struct {
 // begin prints what is to be seen.
 func (p *timeline) begin() {
 	fmt.Fprint(p.out, `One answer costs 0.005 in play money. The client signs another payment whenever
-it has no answer. At both sellers the facilitator fails once after it settled,
-the seller is killed once while it waits for it, and the line loses one answer.
-Processes, signatures and the ledger are real. infra/demo has the source.
+it gets no answer. For each seller, the facilitator fails once after settling,
+the seller is killed once while it waits, and the network loses one answer.
+Processes, signatures and the ledger are real; the source is in infra/demo.
 
 `)
 	p.row(cell{bold, "this service, with its ledger file"}, cell{bold, "thirty lines without a ledger"})

@@ -45,7 +45,7 @@ func main() {
 	boot.RelaxCollector(40 << 20) // many requests at once hold more than a function's one
 	context.AfterFunc(ctx, func() {
 		stop() // the next one ends the process
-		fmt.Fprintln(os.Stderr, "Stopping when the open requests are answered. Ctrl-C again stops at once; the same signature is then the way to the answer.")
+		fmt.Fprintln(os.Stderr, "Finishing open requests. Press Ctrl-C again to stop now.")
 	})
 	if err := run(ctx, os.Getenv, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -55,11 +55,11 @@ func main() {
 
 // errPlayInAWS keeps play money out of a deployment's ledger, where it would be sold
 // and owed like any other.
-var errPlayInAWS = errors.New("LEDGER_TABLE is a table in AWS, and without FACILITATOR_URL this service is paid with play money: " +
-	"unset LEDGER_TABLE for a ledger file, or set FACILITATOR_URL, or AWS_ENDPOINT_URL_DYNAMODB for a local DynamoDB")
+var errPlayInAWS = errors.New("LEDGER_TABLE is a table in AWS, and without FACILITATOR_URL this service takes play money: " +
+	"set FACILITATOR_URL, unset LEDGER_TABLE to use a ledger file, or set AWS_ENDPOINT_URL_DYNAMODB to use a local DynamoDB")
 
 // errGivesAway keeps real money from an address whose key anybody has.
-var errGivesAway = errors.New("FACILITATOR_URL moves real money, and PAY_TO is not set: name the address that is paid, PAY_TO=0x... " +
+var errGivesAway = errors.New("FACILITATOR_URL moves real money, but PAY_TO is not set: set it to the address that receives the money, PAY_TO=0x... " +
 	"(NETWORK=" + x402.BaseSepolia + " is a test network, whose money is worth nothing)")
 
 // run serves until ctx ends.
@@ -78,9 +78,9 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	var wrong *net.AddrError
 	switch {
 	case errors.As(err, &wrong):
-		return fmt.Errorf("LOCAL_ADDR=%s is not an address to listen on: it is a host and a port from 1 to 65535, such as %s (%s)", config.Addr, boot.LocalAddr, wrong.Err)
+		return fmt.Errorf("LOCAL_ADDR=%s is not an address to listen on: use a host and a port from 1 to 65535, such as %s (%s)", config.Addr, boot.LocalAddr, wrong.Err)
 	case err != nil:
-		return fmt.Errorf("listen on %s: %w (is it running already? LOCAL_ADDR sets another port)", config.Addr, err)
+		return fmt.Errorf("listen on %s: %w. Is Hostfacts running already? LOCAL_ADDR sets another port", config.Addr, err)
 	}
 	defer listener.Close()
 	if getenv("BASE_URL") == "" {
@@ -163,7 +163,7 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 			_, err = s.Sweep(ctx, time.Now())
 		}
 		if err != nil {
-			return stores, "", nil, fmt.Errorf("%w (LEDGER_FILE sets another one)", err)
+			return stores, "", nil, fmt.Errorf("%w (LEDGER_FILE names another file)", err)
 		}
 		return boot.Stores{Ledger: s, Limits: &limit.Memory{}}, c.LedgerFile, func() { logClose("ledger", s.Close()) }, nil
 	}
@@ -204,8 +204,8 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *pl
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		logClose("play-money journal", f.Close())
-		return nil, nil, fmt.Errorf("the play-money facilitator, on the port after the service's: %w\n"+
-			"LOCAL_ADDR moves both, such as LOCAL_ADDR=127.0.0.1:9402; FACILITATOR_URL uses another facilitator", err)
+		return nil, nil, fmt.Errorf("start the play-money facilitator on the port after the service's: %w\n"+
+			"LOCAL_ADDR moves both, such as LOCAL_ADDR=127.0.0.1:9402; FACILITATOR_URL names another facilitator", err)
 	}
 	c.FacilitatorURL = "http://" + l.Addr().String()
 	c.PlayMoney = true
@@ -260,8 +260,8 @@ func nextPort(service, configured string) (string, error) {
 	case asked == "0":
 		return netip.AddrPortFrom(addr.Addr(), 0).String(), nil
 	case next == 0:
-		return "", errors.New("LOCAL_ADDR has the last port, 65535, and the play-money facilitator takes the next one: " +
-			"set a lower port, or FACILITATOR_URL to use another facilitator")
+		return "", errors.New("LOCAL_ADDR has the last port, 65535, and the play-money facilitator needs the next one: " +
+			"set a lower port, or set FACILITATOR_URL to another facilitator")
 	default:
 		return netip.AddrPortFrom(addr.Addr(), next).String(), nil
 	}
@@ -272,8 +272,8 @@ func warnUnresolved(ctx context.Context, out io.Writer, probe func(context.Conte
 	probing, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := probe(probing); err != nil && ctx.Err() == nil {
-		fmt.Fprintf(out, "WARNING: nothing resolves, so that every lookup will fail: %v.\n"+
-			"Many networks block UDP port 53 to the outside. Stop this and name resolvers that can be reached: DNS_RESOLVERS=192.0.2.53 make run\n\n", err)
+		fmt.Fprintf(out, "WARNING: DNS does not work from here, so every lookup will fail. The ping still works.\nThe cause: %v.\n"+
+			"Many networks block UDP port 53 to the outside. Stop the service and start it with a resolver you can reach: DNS_RESOLVERS=192.0.2.53 make run\n\n", err)
 	}
 }
 
@@ -292,7 +292,7 @@ func welcome(out io.Writer, c boot.Local, ledgerName string) {
 		money = " (test money of " + network.Name + ", which " + network.Faucet + " gives away)"
 	}
 	if !c.OwnPayee {
-		payee += " (a published test address; PAY_TO names yours)"
+		payee += " (a published test address; set PAY_TO to use yours)"
 	}
 	dns := catalog.DNS()
 	fmt.Fprintf(out, `%s is ready on %s
@@ -306,7 +306,7 @@ func welcome(out io.Writer, c boot.Local, ledgerName string) {
 %s:
   %s
 
-Ask without paying:
+See the price without paying:
   curl -i '%s'
 
 Pay for an answer%s, in another terminal:
@@ -315,7 +315,7 @@ Pay for an answer%s, in another terminal:
 Give an agent the tools (Model Context Protocol):
   %s%s
 
-Read:
+Read the documentation:
   %s/docs
 
 Ctrl-C stops it.

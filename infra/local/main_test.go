@@ -144,7 +144,7 @@ func TestRunOnATestNetwork(t *testing.T) {
 	r := start(t, map[string]string{"NETWORK": x402.BaseSepolia, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
 	known := x402.Network(x402.BaseSepolia)
 	for what, want := range map[string]string{
-		"network": "Base Sepolia", "facilitator": known.Facilitator, "payee": boot.LocalPayTo + " (a published test address; PAY_TO names yours)",
+		"network": "Base Sepolia", "facilitator": known.Facilitator, "payee": boot.LocalPayTo + " (a published test address; set PAY_TO to use yours)",
 		"Pay for an answer": "(test money of Base Sepolia, which https://faucet.circle.com gives away), in another terminal:",
 		"make pay":          "KEY_FILE=<a file with a private key> URL='" + catalog.DNS().ExampleURL(r.line(t, "is ready on")) + "'",
 	} {
@@ -268,7 +268,7 @@ func TestRunFacilitatorPortTaken(t *testing.T) {
 		addr := fmt.Sprintf("127.0.0.1:%d", taken.Addr().(*net.TCPAddr).Port-1)
 		err := run(t.Context(), quiet(map[string]string{"LOCAL_ADDR": addr, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), "running already") { // somebody has that port, too
-			says(t, err, "the play-money facilitator, on the port after the service's", "address already in use", "LOCAL_ADDR", "FACILITATOR_URL")
+			says(t, err, "the play-money facilitator on the port after the service's", "address already in use", "LOCAL_ADDR", "FACILITATOR_URL")
 			return
 		}
 	}
@@ -287,7 +287,7 @@ func TestWarnUnresolved(t *testing.T) {
 	}{{t.Context(), down, true}, {t.Context(), nil, false}, {ended, down, false}} {
 		var out bytes.Buffer
 		warnUnresolved(c.ctx, &out, func(context.Context) error { return c.err })
-		if said := strings.Contains(out.String(), "nothing resolves") && strings.Contains(out.String(), "DNS_RESOLVERS"); said != c.says {
+		if said := strings.Contains(out.String(), "DNS does not work") && strings.Contains(out.String(), "DNS_RESOLVERS"); said != c.says {
 			t.Errorf("%v: %q", c.err, out.String())
 		}
 	}

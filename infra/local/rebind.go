@@ -37,7 +37,7 @@ func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler 
 			home = home && err == nil && (u.Scheme == "http" || u.Scheme == "https") && known(u.Hostname())
 		}
 		if !home {
-			http.Error(w, "this service answers tools, and its play wallet signs, for this machine only", http.StatusForbidden)
+			http.Error(w, "this service answers tool calls and signs with its play wallet from this machine only", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -29,11 +29,11 @@ func receiptKey(dir string) (ed25519.PrivateKey, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the receipt key: %w. If somebody else may have put it there, or read it, move it away for a new one", err)
+		return nil, fmt.Errorf("the receipt key: %w. If somebody else could have read or replaced it, move it away to get a new one", err)
 	}
 	key, err := receipt.ParseKey(strings.TrimSpace(string(text)))
 	if err != nil {
-		return nil, fmt.Errorf("the receipt key in %s %w; move the file away for a new key", path, err)
+		return nil, fmt.Errorf("the receipt key in %s %w; move the file away to get a new key", path, err)
 	}
 	return key, nil
 }

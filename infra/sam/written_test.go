@@ -221,7 +221,7 @@ func writeReadme(t *testing.T) {
 	readme = part(t, readme, "| You want to know | Ask | Price |\n|---|---|---|\n", "\n\n", strings.TrimSpace(prices))
 	var answer bytes.Buffer
 	check(t, json.Indent(&answer, []byte(catalog.DNS().Response), "", "  "))
-	readme = part(t, readme, "\nreceipt: holds: signed by did:web:127.0.0.1%3A8402 …\n", "\n```\n", answer.String())
+	readme = part(t, readme, "\nreceipt: valid: signed by did:web:127.0.0.1%3A8402 …\n", "\n```\n", answer.String())
 	written(t, "README.md", readme)
 }
 

@@ -20,7 +20,7 @@ func ReadKey(path string) (*x402test.Wallet, error) {
 	defer clear(text)
 	wallet, err := x402test.WalletFromHex(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("%q has to hold a private key: 32 bytes of hex, with 0x or without, and nothing else", path)
+		return nil, fmt.Errorf("%q must hold a private key and nothing else: 32 bytes of hex, with or without 0x", path)
 	}
 	return wallet, nil
 }

@@ -74,7 +74,7 @@ func (o Offer) Ways() ([]Way, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("the offer has no way to pay that this client knows, which is the scheme exact with EIP-3009: %s", untrusted.Text(none.Error()))
+		return nil, fmt.Errorf("the offer has no payment method that this client supports (scheme exact with EIP-3009): %s", untrusted.Text(none.Error()))
 	}
 	return all, nil
 }

@@ -56,15 +56,15 @@ func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, st
 	case err != nil:
 		return s, kid, err
 	case !receipt.Authorizes(kid, s):
-		return s, kid, fmt.Errorf("the key %q may not speak for %q", kid, s.ResourceURL)
+		return s, kid, fmt.Errorf("the key %q is not allowed to sign for %q", kid, s.ResourceURL)
 	case !d.isFor(asked, s.ResourceURL):
 		return s, kid, fmt.Errorf("it is for %q, which was not asked", s.ResourceURL)
 	case s.Request != "" && !d.Unsaid && s.Request != Question(&asked):
-		return s, kid, fmt.Errorf("it is for the question %q, and this was asked: %s", s.Request, Question(&asked))
+		return s, kid, fmt.Errorf("it is for the question %q, but the question was %s", s.Request, Question(&asked))
 	case s.Transaction != "" && !strings.EqualFold(s.Transaction, d.Settled.Transaction):
-		return s, kid, fmt.Errorf("it is for the transaction %q, and the answer names %q", s.Transaction, d.Settled.Transaction)
+		return s, kid, fmt.Errorf("it is for the transaction %q, but the answer names %q", s.Transaction, d.Settled.Transaction)
 	case !strings.EqualFold(s.Payer, d.Settled.Payer) || s.Network != d.Settled.Network:
-		return s, kid, fmt.Errorf("it is for the payer %q on %q, and the answer names %q on %q", s.Payer, s.Network, d.Settled.Payer, d.Settled.Network)
+		return s, kid, fmt.Errorf("it is for the payer %q on %q, but the answer names %q on %q", s.Payer, s.Network, d.Settled.Payer, d.Settled.Network)
 	case s.ResponseHash != "" && !s.Covers(d.Body):
 		return s, kid, fmt.Errorf("it is for another answer: these %d bytes have the SHA-256 %s", len(d.Body), receipt.HashOf(d.Body))
 	}
@@ -125,7 +125,7 @@ func (d Delivery) keyOf(ctx context.Context, asked *url.URL, kid string) (ed2551
 		return nil, fmt.Errorf("it is signed by %q, and %q was asked", kid, asked.Host)
 	}
 	if asked.Scheme != "https" && !Loopback(asked) {
-		return nil, fmt.Errorf("%w: over http anybody on the way could give others", ErrUnchecked)
+		return nil, fmt.Errorf("%w: over http, anybody on the path could substitute others", ErrUnchecked)
 	}
 	ctx, cancel := context.WithTimeout(ctx, keysLimit)
 	defer cancel()

@@ -187,7 +187,7 @@ func TestReadme(t *testing.T) {
 	}
 	t.Cleanup(func() { os.Remove(filepath.Join(root, file[1])) })
 	is(t, "lines on stderr", strings.Count(notes, "\n"), 5)
-	mentions(t, "stderr", notes, "status:  200 OK, transaction 0x", "\nreceipt: holds: signed by did:web:127.0.0.1%3A")
+	mentions(t, "stderr", notes, "status:  200 OK, transaction 0x", "\nreceipt: valid: signed by did:web:127.0.0.1%3A")
 	mentions(t, "stdout", out, `"exchange": "mx1.example.com"`)
 
 	again := func(typed ...string) {
@@ -198,7 +198,7 @@ func TestReadme(t *testing.T) {
 	}
 	operator := func() {
 		owed, _, _ := runMake(t, env, "owed")
-		mentions(t, "stdout", owed, "nothing is owed, and nothing in doubt")
+		mentions(t, "stdout", owed, "nothing is owed and nothing is in doubt")
 	}
 	operator()
 	again()

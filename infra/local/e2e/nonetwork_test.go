@@ -40,7 +40,7 @@ func TestPayWithoutANetwork(t *testing.T) {
 		t.Fatalf("exit status %d, stdout %s, stderr:\n%s", code, out, notes)
 	}
 	t.Cleanup(func() { testbed.Check(os.Remove(filepath.Join(root, file[1]))) })
-	mentions(t, "stderr", notes, "DNS_RESOLVERS=192.0.2.53 make run\n", "Not an answer yet; the payment is kept. Not before ", ": make pay AGAIN=1\n")
+	mentions(t, "stderr", notes, "DNS_RESOLVERS=192.0.2.53 make run\n", "No answer yet; the payment is kept. From ", ": make pay AGAIN=1\n")
 	if strings.Contains(notes, "again in 1m") {
 		t.Errorf("it waits for a minute:\n%s", notes)
 	}
@@ -49,5 +49,5 @@ func TestPayWithoutANetwork(t *testing.T) {
 	out, notes, code = runMake(t, newcomer(), "pay", "AGAIN="+file[1])
 	is(t, "exit status", code, 0)
 	mentions(t, "stdout", out, `"exchange": "mx1.example.com"`)
-	mentions(t, "stderr", notes, "status:  200 OK, ", "transaction "+paid[1], "\nreceipt: holds: ")
+	mentions(t, "stderr", notes, "status:  200 OK, ", "transaction "+paid[1], "\nreceipt: valid: ")
 }

@@ -109,7 +109,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 func invoke(ctx context.Context, o options, lookup func(string) (string, bool), notes io.Writer) ([]byte, error) {
 	event, err := os.ReadFile(o.event)
 	if err != nil {
-		return nil, fmt.Errorf("%w (a function has its example in events)", err)
+		return nil, fmt.Errorf("%w (the folder events has an example for each function)", err)
 	}
 	f, err := described(o.slug)
 	if err != nil {
@@ -148,7 +148,7 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 	if err != nil || event == nil {
 		return payload, err
 	}
-	said += "invoke: it costs play money: the event was sent again, signed with a key that was made for it\n"
+	said += "invoke: this costs play money: the event was sent again, paid with a throwaway key\n"
 	return call(event)
 }
 

@@ -92,8 +92,8 @@ func TestTrial(t *testing.T) {
 		slug, flag string
 		says       []string
 	}{
-		{"ping", "", []string{"200\n", "payment-response: ", `"ok": true`, "signed with a key"}},
-		{"mcp", "", []string{"200\n", `"x402/payment-response"`, `"transaction": "0x`, "signed with a key"}},
+		{"ping", "", []string{"200\n", "payment-response: ", `"ok": true`, "paid with a throwaway key"}},
+		{"mcp", "", []string{"200\n", `"x402/payment-response"`, `"transaction": "0x`, "paid with a throwaway key"}},
 		{"reconcile", "", []string{"null\n", `"msg":"reconcile"`, `"owed":0`}},
 		{"ping", "-sam", []string{"200\n", "local invoke PingFunction --template template.json --event event.json"}},
 	} {

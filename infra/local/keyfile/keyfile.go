@@ -39,9 +39,9 @@ func ReadUpTo(path string, most int64) ([]byte, error) {
 	case !os.SameFile(named, opened):
 		return nil, fmt.Errorf("%q was replaced while it was opened", path)
 	case openToOthers(opened):
-		return nil, fmt.Errorf("others than its owner may use %q (mode %04o): chmod 600 makes it private", path, opened.Mode().Perm())
+		return nil, fmt.Errorf("others than its owner can access %q (mode %04o): chmod 600 makes it private", path, opened.Mode().Perm())
 	case ofAnother(opened):
-		return nil, fmt.Errorf("%q belongs to another user, who knows the key: chown it if that is you", path)
+		return nil, fmt.Errorf("%q belongs to another user, who can read the key: chown it if that is you", path)
 	}
 	return io.ReadAll(io.LimitReader(f, most))
 }

@@ -39,7 +39,7 @@ func run(args []string, getenv func(string) string, out, notes io.Writer) int {
 	flags.SetOutput(notes)
 	origin := flags.String("origin", "", "origin of the deployment, such as https://api.example.com")
 	payTo := flags.String("pay-to", "", "PAY_TO of the deployment, to compare the key's account with")
-	file := flags.String("key-file", "", "file with the private key; default: the terminal, or standard input")
+	file := flags.String("key-file", "", "file with the private key; default: ask at the terminal, or read standard input")
 	flags.Usage = func() {
 		fmt.Fprintln(notes, "usage: make receipt-key [RECEIPT_PUBLIC_KEYS=…]\n       make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x…] [KEY_FILE=…]")
 	}
@@ -82,7 +82,7 @@ func makeReceiptKey(published string, out, notes io.Writer) error {
 	fmt.Fprintln(notes, `RECEIPT_KEY signs receipts: keep it as receipt_key in the secret of the facilitator's
 credentials, or as the parameter ReceiptKey. RECEIPT_PUBLIC_KEYS is published in
 /.well-known/did.json: the parameter ReceiptPublicKeys, a set. With RECEIPT_PUBLIC_KEYS
-set to the keys so far, the new one is added to them: what they have signed holds on.`)
+set to the keys so far, the new one is added to them, so that what they have signed stays valid.`)
 	_, err = fmt.Fprintf(out, "RECEIPT_KEY=%s\nRECEIPT_PUBLIC_KEYS=%s\n", receipt.FormatKey(private), all)
 	return err
 }

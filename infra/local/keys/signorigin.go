@@ -40,7 +40,7 @@ func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.
 	defer clear(text)
 	wallet, err := x402test.WalletFromHex(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"), rand.Reader)
 	if err != nil { // which says nothing about what was read: it may be most of a key
-		return errors.New("the private key must be 32 bytes of hex in the range of the curve, with 0x or without, and nothing else")
+		return errors.New("the private key must be 32 bytes of hex in the range of the curve, with or without 0x, and nothing else")
 	}
 	account := wallet.Address()
 	proof := fmt.Sprintf("0x%x", wallet.Sign(x402.OriginDigest(normal)))
@@ -50,7 +50,7 @@ func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.
 	}
 	fmt.Fprintf(notes, "origin     %s\nsigned by  %s\n", normal, account.Checksum())
 	if payTo != "" && x402.CheckOrigin(normal, proof, payTo) != nil {
-		fmt.Fprintf(notes, "WARNING    PAY_TO is %s, another account: the service leaves this proof out. Sign with the key of PAY_TO.\n", payTo)
+		fmt.Fprintf(notes, "WARNING    PAY_TO is %s, another account: the service will not publish this proof. Sign with the key of PAY_TO.\n", payTo)
 	}
 	fmt.Fprintf(notes, "\nSet both for the deployment:\n\nBASE_URL=%s\n", normal)
 	_, err = fmt.Fprintf(out, "OWNERSHIP_PROOFS=%s\n", proof)

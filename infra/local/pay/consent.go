@@ -37,7 +37,7 @@ func parseLimit(s string) (limit, error) {
 	}
 	most, ok := new(big.Rat).SetString(digits)
 	if !ok || !regexp.MustCompile(form).MatchString(digits) {
-		return limit{}, typed("MAX=%.40q is not an amount: write 0.10 for so much of the token, or 5000atomic for so many of its atomic units", s)
+		return limit{}, typed("MAX=%.40q is not an amount: write it in units of the token (0.10) or in atomic units (5000atomic)", s)
 	}
 	return limit{s, most, atomic}, nil
 }
@@ -47,15 +47,15 @@ func (l limit) allows(w bill.Way) error {
 	most := l.most
 	if !l.atomic {
 		if !w.USDC {
-			return explain("how many decimals the token %s on %s has is not known here, so that MAX=%s cannot be compared with the price; "+
-				"MAX=%satomic allows this many atomic units", w.Asset, w.Network, l.text, w.Value.String())
+			return explain("the decimals of the token %s on %s are unknown, so MAX=%s cannot be compared with the price; "+
+				"MAX=%satomic allows the price in atomic units", w.Asset, w.Network, l.text, w.Value.String())
 		}
 		if most = new(big.Rat).Mul(most, big.NewRat(bill.Unit, 1)); !most.IsInt() {
 			return typed("MAX=%s has more than the %d decimals of USDC", l.text, bill.Decimals)
 		}
 	}
 	if new(big.Rat).SetInt(w.Value).Cmp(most) > 0 {
-		return explain("the price of %s is above MAX=%s. A higher MAX allows it", w.Price(), l.text)
+		return explain("the price, %s, is above MAX=%s. Set a higher MAX to pay it", w.Price(), l.text)
 	}
 	return nil
 }
@@ -75,8 +75,8 @@ func (p *payer) agree(ctx context.Context, w bill.Way) error {
 		return nil
 	}
 	if f, is := p.in.(*os.File); is && !term.IsTerminal(int(f.Fd())) {
-		return errors.New("standard input is not a terminal, so that nobody can be asked whether to pay. " +
-			p.as.Text(called.Word{Name: "YES", Flag: "-yes"}) + " pays without a question")
+		return errors.New("standard input is not a terminal, so nobody can confirm the payment. " +
+			p.as.Text(called.Word{Name: "YES", Flag: "-yes"}) + " pays without asking")
 	}
 	p.say("Sign this payment? [y/N] ")
 	reply := make(chan string, 1)
@@ -87,13 +87,13 @@ func (p *payer) agree(ctx context.Context, w bill.Way) error {
 	select {
 	case <-ctx.Done():
 		p.say("\n")
-		return errors.New("stopped before it was decided")
+		return errors.New("stopped before you confirmed")
 	case line := <-reply:
 		switch strings.ToLower(strings.TrimSpace(line)) {
 		case "y", "yes":
 			return nil
 		}
-		return errors.New("not agreed to")
+		return errors.New("cancelled")
 	}
 }
 

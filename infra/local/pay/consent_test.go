@@ -47,20 +47,20 @@ func TestLimit(t *testing.T) {
 		says   string // "" is allowed
 	}{
 		"the default":       {defaultMax, amountOf("100000"), ""},
-		"one unit more":     {defaultMax, amountOf("100001"), "the price of 0.100001 USDC on Base is above MAX=0.10"},
+		"one unit more":     {defaultMax, amountOf("100001"), "the price, 0.100001 USDC on Base, is above MAX=0.10"},
 		"the largest":       {defaultMax, amountOf(largest), "is above MAX=0.10"},
 		"nothing":           {"0", amountOf("0"), ""},
-		"more than nothing": {"0", amountOf("1"), "the price of 0.000001 USDC on Base is above MAX=0"},
+		"more than nothing": {"0", amountOf("1"), "the price, 0.000001 USDC on Base, is above MAX=0"},
 		"the smallest":      {"0.000001", amountOf("1"), ""},
 		"zeros at the end":  {"0.005000000000000000", amountOf("5000"), ""},
 		"too many decimals": {"0.0000001", amountOf("0"), "more than the 6 decimals of USDC"},
 		"whole":             {"12", amountOf("12000000"), ""},
 		"atomic":            {"5000atomic", amountOf("5000"), ""},
 		"above atomic":      {"5000atomic", amountOf("5001"), "is above MAX=5000atomic"},
-		"another token":     {"1000", foreign, "MAX=5000atomic allows this many atomic units"},
+		"another token":     {"1000", foreign, "MAX=5000atomic allows the price in atomic units"},
 		"another token's":   {"5000atomic", foreign, ""},
-		"above another's":   {"4999atomic", foreign, "the price of 5000 atomic units of the token 0x0000000000000000000000000000000000000bad on Base is above"},
-		"elsewhere":         {"1000", elsewhere, "on eip155:1 has is not known here"},
+		"above another's":   {"4999atomic", foreign, "the price, 5000 atomic units of the token 0x0000000000000000000000000000000000000bad on Base, is above"},
+		"elsewhere":         {"1000", elsewhere, "on eip155:1 are unknown"},
 		"the test network": {"0.005", func(o *x402.PaymentRequired) {
 			o.Accepts[0].Network, o.Accepts[0].Asset = "eip155:84532", "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
 		}, ""},

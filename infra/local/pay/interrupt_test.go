@@ -52,7 +52,7 @@ func TestInterrupt(t *testing.T) {
 	if err := p.Wait(); cmd.ProcessState.ExitCode() != 1 || out.Len() > 0 {
 		t.Errorf("it ended with %v, want exit status 1; stdout %q", err, out.String())
 	}
-	if !strings.HasSuffix(p.Log.String(), "stopped before there was an answer\npay -again 1 goes on with this payment\n") {
+	if !strings.HasSuffix(p.Log.String(), "stopped before there was an answer\npay -again 1 continues with this payment\n") {
 		t.Errorf("stderr:\n%s", &p.Log)
 	}
 	path, err := folder(dir).last()
@@ -84,14 +84,14 @@ func TestReadKey(t *testing.T) {
 		{file(key1, 0o640), "chmod 600"},
 		{file(key1, 0o604), "chmod 600"},
 		{file(key1, 0o620), "mode 0620"},
-		{file("", 0o600), "has to hold a private key"},
-		{file(key1[:64], 0o600), "has to hold"},
-		{file(key1+"00", 0o600), "has to hold"},
-		{file(key1+"\n"+key1, 0o600), "has to hold"},
-		{file("0X"+key1[2:], 0o600), "has to hold"},
-		{file(strings.Replace(key1, "1", "g", 1), 0o600), "has to hold"},
-		{file("0x"+strings.Repeat("0", 64), 0o600), "has to hold"},
-		{file("0x"+strings.Repeat("f", 64), 0o600), "has to hold"},
+		{file("", 0o600), "must hold a private key"},
+		{file(key1[:64], 0o600), "must hold"},
+		{file(key1+"00", 0o600), "must hold"},
+		{file(key1+"\n"+key1, 0o600), "must hold"},
+		{file("0X"+key1[2:], 0o600), "must hold"},
+		{file(strings.Replace(key1, "1", "g", 1), 0o600), "must hold"},
+		{file("0x"+strings.Repeat("0", 64), 0o600), "must hold"},
+		{file("0x"+strings.Repeat("f", 64), 0o600), "must hold"},
 		{file(key1+strings.Repeat(" ", 1<<20)+"x", 0o600), ""},
 		{dir, "not a regular file"},
 		{pipe, "not a regular file"}, // and nobody waits for its writer

@@ -48,7 +48,7 @@ func (f folder) keep(p payment, now time.Time) (path string, err error) {
 func (f folder) last() (string, error) {
 	all, err := filepath.Glob(filepath.Join(string(f), "*.json"))
 	if err == nil && len(all) == 0 {
-		err = explain("there is no payment in %s to send again. Pay for something first", string(f))
+		err = explain("%s has no payment to send again. Pay for something first", string(f))
 	}
 	if err != nil {
 		return "", err
@@ -66,7 +66,7 @@ func readPayment(path string) (p payment, err error) {
 	}
 	switch {
 	case err != nil:
-		return p, typed("AGAIN: %v. AGAIN=1 sends the last payment, AGAIN=<file> another one", err)
+		return p, typed("AGAIN: %v. AGAIN=1 resends the last payment, AGAIN=<file> another one", err)
 	case json.Unmarshal(text, &p) != nil || p.Signature == "" || !untrusted.ASCII(p.Signature) || !untrusted.ASCII(p.Key):
 		return p, typed("AGAIN: %s is not a kept payment", path)
 	}

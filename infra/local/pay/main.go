@@ -2,7 +2,7 @@
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/pay@latest URL
 //
-// It pays with a throw-away key, or with
+// It pays with a throwaway key, or with
 // the key in KEY_FILE after it asked. On stderr it says in five lines what is
 // paid, by whom, where the signature is kept, what was answered and whether the
 // receipt holds; on stdout is the JSON answer alone. It exits with 0 only for
@@ -81,10 +81,10 @@ func main() {
 // parse reads the command line, and ends the process when it cannot be read.
 func parse(args []string, as called.As) (o options) {
 	flags := flag.NewFlagSet("pay", flag.ExitOnError)
-	flags.StringVar(&o.key, "key", "", "send this Idempotency-Key; a new signature without one gets a random one")
-	flags.StringVar(&o.keyFile, "key-file", "", "pay with the private key in this file, 32 bytes of hex; default: a throw-away key")
-	flags.StringVar(&o.max, "max", "", "sign no more than this, in units of the token, or 5000atomic in atomic units; default "+defaultMax+" with -key-file")
-	flags.StringVar(&o.again, "again", "", "send a kept signature again: 1 for the last one, or its file")
+	flags.StringVar(&o.key, "key", "", "the Idempotency-Key to send; default: random")
+	flags.StringVar(&o.keyFile, "key-file", "", "pay with the private key in this file, 32 bytes of hex; default: a throwaway key")
+	flags.StringVar(&o.max, "max", "", "never pay more than this, in units of the token (0.10) or in atomic units (5000atomic); default "+defaultMax+" with -key-file")
+	flags.StringVar(&o.again, "again", "", "resend a kept signature: 1 for the last one, or its file")
 	flags.StringVar(&o.dir, "dir", filepath.Join(".local", "payments"), "keep signatures in this folder")
 	flags.BoolVar(&o.verbose, "v", false, "show the decoded handshake")
 	flags.BoolVar(&o.yes, "yes", false, "pay with the key in -key-file without asking")
@@ -116,7 +116,7 @@ func typed(format string, args ...any) error {
 
 func (p *payer) run(ctx context.Context, o options) (err error) {
 	if regexp.MustCompile(`^\s*(0x)?[0-9a-fA-F]{64}\s*$`).MatchString(o.key) {
-		return typed("KEY is the name of a purchase, which goes to the service; this one looks like a private key.\nA private key is read from a file: KEY_FILE=...")
+		return typed("KEY is the Idempotency-Key, which is sent to the service, and this one looks like a private key.\nTo pay with a private key, put it in a file: KEY_FILE=...")
 	}
 	if o.key != "" && !x402.ValidKey(o.key) {
 		return typed("KEY must be at most 255 visible ASCII characters, without spaces")
@@ -148,7 +148,7 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 // the service, but no other question: the signature pays for one.
 func (p *payer) again(ctx context.Context, o options) (err error) {
 	if o.keyFile != "" {
-		return typed("AGAIN sends what is signed already and needs no KEY_FILE")
+		return typed("AGAIN resends a payment that is signed already: leave out KEY_FILE")
 	}
 	path := o.again
 	if path == "1" {
@@ -169,7 +169,7 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 			return err
 		}
 		if !sameQuestion(signed, *p.url) {
-			return typed("AGAIN sends what was signed for %s, and URL asks for something else: leave out URL, or AGAIN to pay for that", signed.String())
+			return typed("AGAIN resends the payment for %s, but URL asks for something else. Leave out URL to resend it, or AGAIN to pay for that URL", signed.String())
 		}
 	}
 	p.key = cmp.Or(p.key, kept.Key)
@@ -185,14 +185,14 @@ func sameQuestion(a, b url.URL) bool {
 
 // wallet is the one to pay with. It also sets what has to be so before it signs.
 func (p *payer) wallet(o options) (*x402test.Wallet, error) {
-	p.whose = "a throw-away key"
+	p.whose = "a throwaway key"
 	p.real = o.keyFile != ""
 	p.ask = !o.yes && o.keyFile != ""
 	if p.real {
 		p.whose = "the key in " + o.keyFile
 		o.max = cmp.Or(o.max, defaultMax)
 		if p.url.Scheme != "https" && !bill.Loopback(p.url) {
-			return nil, typed("with a real key the service has to be asked over https: over http anybody on the way could name another payee")
+			return nil, typed("a real key pays over https only: over http, anybody on the path could name another payee")
 		}
 	}
 	if o.max != "" {

@@ -24,7 +24,7 @@ func (p *payer) offered(ctx context.Context) (bill.Offer, bill.Way, error) {
 	}
 	header := r.Header.Get(x402.HeaderRequired)
 	if header == "" {
-		return bill.Offer{}, bill.Way{}, explain("%s asks for a payment, but not by x402 version %d: its 402 has no %s header", p.url, x402.Version, x402.HeaderRequired)
+		return bill.Offer{}, bill.Way{}, explain("%s wants a payment, but not by x402 version %d: its 402 has no %s header", p.url, x402.Version, x402.HeaderRequired)
 	}
 	o, err := readOffer(header)
 	if err != nil {

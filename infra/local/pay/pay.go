@@ -80,7 +80,7 @@ func (p *payer) pay(ctx context.Context) error {
 		Payer:     from,
 	}, p.now())
 	if err != nil {
-		return fmt.Errorf("keep the signature: %w\nNothing was paid: a signature that is lost could not be sent again", err)
+		return fmt.Errorf("save the signature: %w\nNothing was paid: without the saved signature, the payment could not be repeated", err)
 	}
 	p.say("kept:    %s (%s sends it again; it is never charged twice)\n", path, p.howAgain())
 	return p.send(ctx, signature)
@@ -116,16 +116,16 @@ func (p *payer) send(ctx context.Context, signature string) error {
 		}
 		switch {
 		case pause > left:
-			p.say("         Not an answer yet; the payment is kept. Not before %s, which is in %s: %s\n", p.now().Add(pause).Format("15:04:05"), pause, p.howAgain())
+			p.say("         No answer yet; the payment is kept. From %s on (in %s): %s\n", p.now().Add(pause).Format("15:04:05"), pause, p.howAgain())
 			return p.finish(r)
 		case try == maxTries:
-			p.say("         Not an answer yet, after %d tries; the payment is kept. Later: %s\n", try, p.howAgain())
+			p.say("         No answer yet after %d tries; the payment is kept. Later: %s\n", try, p.howAgain())
 			return p.finish(r)
 		}
-		p.say("         not an answer yet; the same signature again in %s\n", pause)
+		p.say("         no answer yet; sending sending the same signature again in %s\n", pause)
 		select {
 		case <-ctx.Done():
-			return errors.New("stopped before there was an answer\n" + p.howAgain() + " goes on with this payment")
+			return errors.New("stopped before there was an answer\n" + p.howAgain() + " continues with this payment")
 		case <-p.after(pause):
 		}
 	}
@@ -141,11 +141,11 @@ func moving(r x402test.Reply) bool {
 func (p *payer) unsent(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
-		return errors.New("stopped before there was an answer\nThe payment may have been made. " + p.howAgain() + " goes on with it")
+		return errors.New("stopped before there was an answer\nThe payment may have been made. " + p.howAgain() + " continues with it")
 	case unconnected(err):
-		return fmt.Errorf("%w\nNothing was sent this time, and the payment is kept. When the service can be reached: %s", unreachable(p.url, err), p.howAgain())
+		return fmt.Errorf("%w\nNothing was sent this time, and the payment is kept. When the service can be reached again: %s", unreachable(p.url, err), p.howAgain())
 	}
-	return explain("%s\nThere was no answer, and the payment may have been made. %s goes on with it", err, p.howAgain())
+	return explain("%s\nNo answer came, and the payment may have been made. %s continues with it", err, p.howAgain())
 }
 
 // finish prints the answer.
@@ -165,12 +165,12 @@ func (p *payer) hint(r x402test.Reply) {
 	case p.hinted:
 		return
 	case code == "dns_timeout", code == "upstream_unavailable":
-		p.say("         The service's DNS resolvers do not answer it; many networks block UDP port 53 to the outside.\n" +
-			"         Start it with a resolver that it can reach: DNS_RESOLVERS=192.0.2.53 make run\n")
+		p.say("         The service gets no answer from its DNS resolvers; many networks block UDP port 53 to the outside.\n" +
+			"         Start it with a resolver it can reach: DNS_RESOLVERS=192.0.2.53 make run\n")
 	case code == "bootstrap_unavailable", code == "facilitator_unavailable", r.Status == http.StatusGatewayTimeout:
-		p.say("         The service did not reach what it has to ask. Is there a network where it runs?\n")
+		p.say("         The service could not reach the servers it needs. Does its machine have a network?\n")
 	case r.Status == http.StatusPaymentRequired && p.client.Wallet != nil && !p.real:
-		p.say("         A throw-away key has no money; make run takes it, as play money. %s pays with a real key.\n",
+		p.say("         A throwaway key holds no money, so only play money (make run) accepts it. %s pays with a real key.\n",
 			p.as.Text(called.Word{Name: "KEY_FILE", Flag: "-key-file", Value: "..."}))
 	default:
 		return

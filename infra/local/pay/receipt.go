@@ -16,7 +16,7 @@ import (
 func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
 	settled, err := r.Receipt()
 	if err != nil && r.Header.Get(x402.HeaderResponse) != "" {
-		p.say("receipt: none that can be read came with this answer\n")
+		p.say("receipt: the one that came with this answer cannot be read\n")
 		return
 	}
 	signed := settled.Extensions.OfferReceipt.Info.Receipt
@@ -24,7 +24,7 @@ func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
 	case !settled.Success && r.Status != http.StatusOK:
 		return // nothing was paid, so there is nothing to confirm
 	case signed == x402.SignedReceipt{}:
-		p.say("receipt: none came with this answer\n")
+		p.say("receipt: this answer came without one\n")
 		return
 	case signed.Format != x402.FormatJWS:
 		p.say("receipt: not checked: its format is not %s\n", x402.FormatJWS)
@@ -36,12 +36,12 @@ func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
 	case errors.Is(err, bill.ErrUnchecked):
 		p.say("receipt: NOT CHECKED: %s\n", err)
 	case err != nil:
-		p.say("receipt: DOES NOT HOLD: %s\n", err)
+		p.say("receipt: INVALID: %s\n", err)
 	case s.ResponseHash == "":
-		p.say("receipt: holds for the payment, signed by %s; it does not say what was answered\n", kid)
+		p.say("receipt: valid for the payment, signed by %s; it does not cover the answer\n", kid)
 	case s.Request == "":
-		p.say("receipt: holds for these %d bytes, signed by %s; it does not say what was asked\n", len(r.Body), kid)
+		p.say("receipt: valid for these %d bytes, signed by %s; it does not name the question\n", len(r.Body), kid)
 	default:
-		p.say("receipt: holds: signed by %s at %s for these %d bytes\n", kid, time.Unix(s.IssuedAt, 0).UTC().Format(time.RFC3339), len(r.Body))
+		p.say("receipt: valid: signed by %s at %s for these %d bytes\n", kid, time.Unix(s.IssuedAt, 0).UTC().Format(time.RFC3339), len(r.Body))
 	}
 }

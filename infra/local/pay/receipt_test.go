@@ -88,7 +88,7 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 // receipt is.
 func TestReceipt(t *testing.T) {
 	t.Parallel()
-	const not, unchecked = "receipt: DOES NOT HOLD: ", "receipt: NOT CHECKED: the keys of the service cannot be read: "
+	const not, unchecked = "receipt: INVALID: ", "receipt: NOT CHECKED: the keys of the service cannot be read: "
 	_, name, _ := strings.Cut(receipt.KeyID("", publicOf(sellerKey(1))), "#")
 	keys := func(status int, body string) func(*sold) {
 		return func(a *sold) {
@@ -99,22 +99,22 @@ func TestReceipt(t *testing.T) {
 		change func(*sold)
 		says   string
 	}{
-		"it holds":              {func(*sold) {}, "receipt: holds: signed by KEY at 2026-11-21T00:05:00Z for these 12 bytes\n"},
-		"none":                  {func(a *sold) { a.jws = func(string) string { return "" } }, "receipt: none came with this answer\n"},
+		"it holds":              {func(*sold) {}, "receipt: valid: signed by KEY at 2026-11-21T00:05:00Z for these 12 bytes\n"},
+		"none":                  {func(a *sold) { a.jws = func(string) string { return "" } }, "receipt: this answer came without one\n"},
 		"another format":        {func(a *sold) { a.format = "eip712" }, "receipt: not checked: its format is not jws\n"},
-		"version 1 alone":       {func(a *sold) { a.delivery.ResponseHash = "" }, "receipt: holds for the payment, signed by KEY; it does not say what was answered\n"},
+		"version 1 alone":       {func(a *sold) { a.delivery.ResponseHash = "" }, "receipt: valid for the payment, signed by KEY; it does not cover the answer\n"},
 		"a changed byte":        {func(a *sold) { a.body = `{"ok":true}  ` }, not + "it is for another answer: these 13 bytes have the SHA-256 0x"},
 		"one byte less":         {func(a *sold) { a.body = `{"ok":true}` }, not + "it is for another answer: these 11 bytes"},
-		"another transaction":   {func(a *sold) { a.settled.Transaction = "0x1" }, not + `it is for the transaction "` + hashOf + `", and the answer names "0x1"`},
+		"another transaction":   {func(a *sold) { a.settled.Transaction = "0x1" }, not + `it is for the transaction "` + hashOf + `", but the answer names "0x1"`},
 		"another payer":         {func(a *sold) { a.settled.Payer = "0x2" }, not + `it is for the payer "` + payerOf + `"`},
-		"another network":       {func(a *sold) { a.settled.Network = "eip155:1" }, not + `it is for the payer "` + payerOf + `" on "eip155:8453", and`},
-		"another question":      {func(a *sold) { a.delivery.Request = "GET " + soldPath + "?domain=mail.example.com&type=A" }, not + `it is for the question "GET /v1/tools/dns?domain=mail.example.com&type=A", and this was asked: GET /v1/tools/dns?domain=example.com&type=A`},
+		"another network":       {func(a *sold) { a.settled.Network = "eip155:1" }, not + `it is for the payer "` + payerOf + `" on "eip155:8453", but`},
+		"another question":      {func(a *sold) { a.delivery.Request = "GET " + soldPath + "?domain=mail.example.com&type=A" }, not + `it is for the question "GET /v1/tools/dns?domain=mail.example.com&type=A", but the question was GET /v1/tools/dns?domain=example.com&type=A`},
 		"another type":          {func(a *sold) { a.delivery.Request = "GET " + soldPath + "?domain=example.com&type=MX" }, not + "it is for the question"},
 		"another operation":     {func(a *sold) { a.delivery.Request = "GET /v1/tools/whois?domain=example.com" }, not + "it is for the question"},
-		"no question":           {func(a *sold) { a.delivery.Request = "" }, "receipt: holds for these 12 bytes, signed by KEY; it does not say what was asked\n"},
+		"no question":           {func(a *sold) { a.delivery.Request = "" }, "receipt: valid for these 12 bytes, signed by KEY; it does not name the question\n"},
 		"another path":          {func(a *sold) { a.delivery.ResourceURL += "/more" }, not + `it is for "http://HOST/v1/tools/dns/more", which was not asked`},
 		"another query":         {func(a *sold) { a.delivery.ResourceURL += "?domain=other.example" }, not + `it is for "http://HOST/v1/tools/dns?domain=other.example", which`},
-		"the same query":        {func(a *sold) { a.delivery.ResourceURL += "?domain=example.com" }, "receipt: holds: "},
+		"the same query":        {func(a *sold) { a.delivery.ResourceURL += "?domain=example.com" }, "receipt: valid: "},
 		"another host":          {func(a *sold) { a.delivery.ResourceURL = "https://other.example/" }, not + `it is signed by "did:web:other.example#` + name + `", and "127.0.0.1:`},
 		"a forged signature":    {func(a *sold) { a.jws = func(jws string) string { return jws[:len(jws)-4] + "___w" } }, not + "receipt: invalid: the signature is not that of did:web:"},
 		"no JWS":                {func(a *sold) { a.jws = func(string) string { return "x" } }, not + "receipt: invalid: not a compact JWS"},
@@ -128,7 +128,7 @@ func TestReceipt(t *testing.T) {
 		}, unchecked + "/.well-known/did.json answers 302"},
 		"another name of this machine": {func(a *sold) {
 			a.delivery.ResourceURL = strings.Replace(a.delivery.ResourceURL, "127.0.0.1", "localhost", 1)
-		}, "receipt: holds: signed by did:web:localhost%3A"},
+		}, "receipt: valid: signed by did:web:localhost%3A"},
 		"nobody there": {func(a *sold) { a.keys = func(http.ResponseWriter, []byte) { panic(http.ErrAbortHandler) } }, unchecked},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -182,5 +182,5 @@ func TestReceiptOverHTTP(t *testing.T) {
 	jws, err := signer.Sign(receipt.Statement{ResourceURL: u.String()})
 	must(t, err)
 	_, _, err = bill.Delivery{Asked: u}.Verify(t.Context(), jws)
-	fails(t, err, "over http anybody on the way could give others")
+	fails(t, err, "over http, anybody on the path could substitute others")
 }

@@ -30,7 +30,7 @@ const (
 func localPing(configured string) (string, error) {
 	host, port, err := net.SplitHostPort(cmp.Or(configured, localAddr))
 	if err != nil || port == "0" {
-		return "", typed("LOCAL_ADDR=%q does not say where the service is. Its first line does: URL=http://...%s", configured, pingPath)
+		return "", typed("LOCAL_ADDR=%q is not where the service is. Its first line says where: URL=http://...%s", configured, pingPath)
 	}
 	switch host {
 	case "", "0.0.0.0":
@@ -101,13 +101,13 @@ func unreachable(u *url.URL, err error) error {
 		if u.Host != localAddr {
 			where = "LOCAL_ADDR=" + u.Host + " "
 		}
-		return explain("nobody answers on %s. Is the service running? Its first line says where it is. This starts it there:\n  %smake run", u.Host, where)
+		return explain("nothing is listening on %s. Start the service there with:\n  %smake run", u.Host, where)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return explain("nobody answers on %s: is the port right?", u.Host)
+		return explain("nothing is listening on %s: is the port right?", u.Host)
 	case unnamed && name.IsNotFound:
 		return explain("there is no host %s: is the name in URL right?", u.Hostname())
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return explain("%s speaks http and not https: is it URL=http://... ?", u.Host)
+		return explain("%s speaks http, not https: try URL=http://...", u.Host)
 	case isNetwork && network.Timeout(), errors.Is(err, context.DeadlineExceeded):
 		return explain("%s does not answer within %s: is the address right, and is there a network?", u.Host, firstAnswer)
 	case unnamed, unconnected(err):
@@ -137,7 +137,7 @@ func notForSale(u *url.URL, r x402test.Reply) error {
 	case f.Code == "unknown_path":
 		said += text("\nWhat is sold there, and for how much: %s://%s/v1/catalog", u.Scheme, u.Host)
 	case missing && bill.Loopback(u) && u.Scheme == "http":
-		said += "\nIs the port in URL right? make run says which it is; the one after it is play money's."
+		said += "\nIs the port in URL right? make run prints it; the port after it is the play-money facilitator's."
 		if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil && port > 1 {
 			before := *u
 			before.Host = net.JoinHostPort(u.Hostname(), strconv.FormatUint(port-1, 10))
@@ -146,7 +146,7 @@ func notForSale(u *url.URL, r x402test.Reply) error {
 	case missing:
 		said += "\nIs the path in URL right?"
 	case r.RetryAfter() > 0:
-		said += text("\nNothing was signed. Again in %s.", r.RetryAfter())
+		said += text("\nNothing was signed. Trying again in %s.", r.RetryAfter())
 	}
 	return errors.New(said)
 }

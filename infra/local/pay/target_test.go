@@ -47,7 +47,7 @@ func TestAgainWithoutANetwork(t *testing.T) {
 		begun := time.Now()
 		err = b.run(t.Context(), options{again: "1", dir: string(b.store)})
 		fails(t, err, "silent.example does not answer within 15s: is the address right, and is there a network?\n"+
-			"Nothing was sent this time, and the payment is kept. When the service can be reached: make pay AGAIN=1")
+			"Nothing was sent this time, and the payment is kept. When the service can be reached again: make pay AGAIN=1")
 		if took := time.Since(begun); took != firstAnswer {
 			t.Errorf("given up after %s, want %s", took, firstAnswer)
 		}
@@ -82,7 +82,7 @@ func TestServiceWithoutANetwork(t *testing.T) {
 				if took := time.Since(begun); !errors.Is(err, errAnswered) || s.tries != c.tries || took != c.ends {
 					t.Errorf("%v after %d tries and %s, want %d and %s", err, s.tries, took, c.tries, c.ends)
 				}
-				if last := b.notes.String(); !strings.Contains(last, "         Not an answer yet; the payment is kept. Not before ") || !strings.HasSuffix(last, ": make pay AGAIN=1\n") {
+				if last := b.notes.String(); !strings.Contains(last, "         No answer yet; the payment is kept. From ") || !strings.HasSuffix(last, ": make pay AGAIN=1\n") {
 					t.Error(last)
 				}
 			})
@@ -152,7 +152,7 @@ func TestUnreachable(t *testing.T) {
 		err  error
 		ends string
 	}{
-		{"127.0.0.1:8402", syscall.ECONNREFUSED, "This starts it there:\n  make run"},
+		{"127.0.0.1:8402", syscall.ECONNREFUSED, "Start the service there with:\n  make run"},
 		{"example.com", syscall.ECONNREFUSED, "is the port right?"},
 		{"example.com", &net.DNSError{IsNotFound: true}, "there is no host example.com: is the name in URL right?"},
 		{"example.com", &net.DNSError{Err: "no\x1b[31m"}, "no?[31m\nexample.com cannot be reached: is there a network?"},
@@ -174,7 +174,7 @@ func TestLost(t *testing.T) {
 	s := sell(t, func(http.ResponseWriter, int) { panic(http.ErrAbortHandler) })
 	b := newBuyer(t, s.URL+"/it's", "")
 	err := b.does(t, b.pay)
-	if err == nil || !strings.HasSuffix(err.Error(), "the payment may have been made. make pay AGAIN=1 goes on with it") || s.sent() == 0 || b.out.Len() > 0 {
+	if err == nil || !strings.HasSuffix(err.Error(), "the payment may have been made. make pay AGAIN=1 continues with it") || s.sent() == 0 || b.out.Len() > 0 {
 		t.Errorf("%v, %d signatures, %s", err, s.sent(), &b.out)
 	}
 }

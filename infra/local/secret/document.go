@@ -32,7 +32,7 @@ func members() map[string]member {
 	key := []string{boot.SecretKeyID, boot.SecretKey}
 	token := []string{boot.SecretToken}
 	return map[string]member{
-		"key":                 {"CDP key: its id, a blank, and its secret", key, token, readKey},
+		"key":                 {"CDP key: its id, a space, and its secret", key, token, readKey},
 		boot.SecretToken:      {"Bearer token of the facilitator", token, key, one(boot.SecretToken)},
 		boot.SecretNodes:      {"URLs of nodes, separated by commas", []string{boot.SecretNodes}, nil, readNodes},
 		boot.SecretReceiptKey: {"RECEIPT_KEY, as make receipt-key prints it", []string{boot.SecretReceiptKey}, nil, readReceiptKey},
@@ -42,7 +42,7 @@ func members() map[string]member {
 // parts are the names of members.
 func parts() string { return strings.Join(slices.Sorted(maps.Keys(members())), ", ") }
 
-var errNoValue = errors.New("there is no value. To take a part out there is UNSET")
+var errNoValue = errors.New("the value is empty. To remove a part, use UNSET")
 
 func text(s string) value {
 	doc, _ := json.Marshal(s) // which never fails for a string
@@ -93,7 +93,7 @@ func readKey(s string) (map[string]value, error) {
 			Secret string `json:"privateKey"`
 		}
 		if json.Unmarshal([]byte(s), &file) != nil { // its text would quote the key
-			return nil, errors.New("what begins with { is not the JSON of a CDP key")
+			return nil, errors.New("the value begins with { but is not the JSON of a CDP key")
 		}
 		id = cmp.Or(file.ID, file.Name)
 		secret = file.Secret
@@ -101,7 +101,7 @@ func readKey(s string) (map[string]value, error) {
 	id = strings.TrimSpace(id)
 	secret = strings.TrimSpace(secret)
 	if id == "" || secret == "" {
-		return nil, errors.New("there must be the key's id, a blank or a line break, and its secret; or the JSON file that CDP gives, with id and privateKey")
+		return nil, errors.New("give the key's id, a space or line break, and its secret; or the JSON file from CDP, with id and privateKey")
 	}
 	return map[string]value{boot.SecretKeyID: text(id), boot.SecretKey: text(secret)}, nil
 }
@@ -114,7 +114,7 @@ func (c current) members() (map[string]value, error) {
 	const depth = 8
 	had, err := untrusted.Split(c.doc, depth)
 	if err != nil { // its text may quote the secret
-		return nil, errors.New("what the secret holds is not a JSON object, so that nothing can be changed in it. Make another one, under another NAME")
+		return nil, errors.New("the secret does not hold a JSON object, so no part of it can be changed. Create another secret under another NAME")
 	}
 	return had, nil
 }
@@ -154,9 +154,9 @@ func differences(had, then map[string]value) (all []change) {
 		case !was:
 			all = append(all, change{name, fmt.Sprintf("+ %s %s", shown(name), fingerprint(after))})
 		case !is:
-			all = append(all, change{name, fmt.Sprintf("- %s %s is taken out", shown(name), fingerprint(before))})
+			all = append(all, change{name, fmt.Sprintf("- %s %s is removed", shown(name), fingerprint(before))})
 		case fingerprint(before) != fingerprint(after):
-			all = append(all, change{name, fmt.Sprintf("~ %s %s in the place of %s", shown(name), fingerprint(after), fingerprint(before))})
+			all = append(all, change{name, fmt.Sprintf("~ %s %s replaces %s", shown(name), fingerprint(after), fingerprint(before))})
 		}
 	}
 	return all

@@ -67,9 +67,9 @@ func run(ctx context.Context, args []string, o order) int {
 	flags.SetOutput(o.notes)
 	flags.StringVar(&o.name, "name", "", "name or ARN of the secret")
 	flags.StringVar(&o.set, "set", "", "the part to change: "+parts())
-	flags.StringVar(&o.unset, "unset", "", "the part to take out")
-	flags.StringVar(&o.file, "file", "", "file with the value, which nobody else may read")
-	flags.BoolVar(&o.yes, "yes", false, "write without a question")
+	flags.StringVar(&o.unset, "unset", "", "the part to remove")
+	flags.StringVar(&o.file, "file", "", "file with the value, which nobody else can read")
+	flags.BoolVar(&o.yes, "yes", false, "write without asking")
 	flags.Usage = func() {
 		usage := o.as.Program("") + " -name NAME [-set PART] [-unset PART] [-file FILE] [-yes]"
 		if o.as.ByMake() {
@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string, o order) int {
 		return exitUsage
 	case flags.NArg() > 0:
 		// It is not shown: it may be a value.
-		fmt.Fprintln(o.notes, "there is an argument too many. A value is never typed behind a command, where the shell and other processes keep it")
+		fmt.Fprintln(o.notes, "too many arguments. Never type a value on the command line, where the shell and other processes can see it")
 		return exitUsage
 	case o.name == "" || o.set != "" && o.unset != "" || !known(o.set) || !known(o.unset):
 		flags.Usage()
@@ -129,7 +129,7 @@ func (o order) do(ctx context.Context) error {
 	changes := differences(had, then)
 	switch {
 	case len(changes) == 0:
-		fmt.Fprintln(o.notes, "nothing changes: the secret says that already")
+		fmt.Fprintln(o.notes, "nothing changes: the secret has that already")
 		return nil
 	case len(then) == 0:
 		return errors.New("the secret would be empty, which the functions refuse: nothing was written")
@@ -169,7 +169,7 @@ func (o order) values(ctx context.Context) (map[string]value, error) {
 // show prints what the secret has, and what is wrong with it.
 func (o order) show(now current) error {
 	if !now.there {
-		return fmt.Errorf("there is no secret %q in %s. %s makes it, with what it is to hold first", o.name, now.region,
+		return fmt.Errorf("there is no secret %q in %s. %s creates it with its first part", o.name, now.region,
 			o.as.Of("secret", called.Word{
 				Name:  "NAME",
 				Flag:  "-name",
@@ -207,7 +207,7 @@ func (o order) agree(ctx context.Context, now current, then map[string]value, ch
 	agreed, err := o.person.yes(ctx, "Write this? [y/N] ")
 	switch {
 	case err != nil:
-		return fmt.Errorf("nothing was written: %w. %s writes it without a question", err, o.as.Text(called.Word{Name: "YES", Flag: "-yes"}))
+		return fmt.Errorf("nothing was written: %w. %s writes it without asking", err, o.as.Text(called.Word{Name: "YES", Flag: "-yes"}))
 	case !agreed:
 		return errors.New("nothing was written")
 	}
@@ -218,9 +218,9 @@ func (o order) agree(ctx context.Context, now current, then map[string]value, ch
 func (o order) written(before current, then map[string]value, doc []byte, arn string) error {
 	list(o.notes, then, doc)
 	if before.there {
-		fmt.Fprintln(o.notes, "Running functions read it again when what they have of it fails, within a minute. Revoke what it replaces then.")
+		fmt.Fprintln(o.notes, "Running functions read the secret again within a minute of the old value failing: revoke the old value now.")
 	} else {
-		fmt.Fprintln(o.notes, "The stack's parameter is the whole ARN:")
+		fmt.Fprintln(o.notes, "Set the stack's parameter to the complete ARN:")
 	}
 	_, err := fmt.Fprintf(o.out, "FacilitatorSecretArn=%s\n", arn)
 	return err

@@ -63,7 +63,7 @@ func (t terminal) hidden(ctx context.Context, question string) ([]byte, error) {
 
 func (t terminal) yes(ctx context.Context, question string) (bool, error) {
 	if !t.is() {
-		return false, errors.New("standard input is not a terminal, so that nobody can be asked")
+		return false, errors.New("standard input is not a terminal, so nobody can be asked")
 	}
 	fmt.Fprint(t.out, question)
 	line, err := within(ctx, func() ([]byte, error) {

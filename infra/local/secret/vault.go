@@ -86,19 +86,19 @@ func (v vault) write(ctx context.Context, was current, doc []byte) (arn string, 
 func (v vault) create(ctx context.Context, doc []byte) (arn string, err error) {
 	switch {
 	case strings.Contains(v.name, ":"):
-		return "", errors.New("there is no secret with that ARN. To make one, NAME is a name")
+		return "", errors.New("there is no secret with that ARN. To create one, set NAME to a name")
 	case !regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,500}$`).MatchString(v.name):
 		return "", errors.New("NAME must be at most 500 letters, digits and /_+=.@-")
 	case regexp.MustCompile(`-[A-Za-z0-9]{6}$`).MatchString(v.name):
-		return "", errors.New("NAME must not end in a hyphen and six characters: AWS puts such an end behind it, and would take one for the other")
+		return "", errors.New("NAME must not end in a hyphen and six characters: AWS appends such a suffix, and would confuse the two")
 	}
 	out, err := v.api.CreateSecret(ctx, &secretsmanager.CreateSecretInput{
 		Name:         &v.name,
 		SecretString: aws.String(string(doc)),
-		Description:  aws.String("A facilitator's credentials, nodes of the chain and the key of receipts; make secret changes it"),
+		Description:  aws.String("Facilitator credentials, chain nodes and the receipt key; changed by make secret"),
 	})
 	if _, there := errors.AsType[*types.ResourceExistsException](err); there {
-		return "", errors.New("there is a secret of that name: somebody else has made it meanwhile, and the same command, sent again, adds to it; or it has no value, so that another NAME is needed")
+		return "", errors.New("a secret with that name exists. If somebody has just created it, run the same command again to add to it; if it has no value, choose another NAME")
 	}
 	if err != nil {
 		return "", v.failed("make", err)
@@ -139,7 +139,7 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 		RemoveFromVersionId: &token,
 	})
 	if err == nil && unmarked != nil {
-		return fmt.Errorf("the secret was changed. Its version is also called %s, which does no harm: %w", stage, v.failed("take that off", unmarked))
+		return fmt.Errorf("the secret was changed. Its version still has the label %s, which does no harm: %w", stage, v.failed("remove that label", unmarked))
 	}
 	return err
 }
@@ -150,11 +150,11 @@ func (v vault) refused(ctx context.Context, was, mine string, cause error) error
 	now, err := v.read(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("it is not known whether the secret was changed: look at it. %w", v.failed("change", cause))
+		return fmt.Errorf("the secret may or may not have been changed: check it. %w", v.failed("change", cause))
 	case now.version == mine:
 		return nil
 	case now.version != was:
-		return errors.New("nothing was changed: somebody else has changed the secret since it was read here. Send the same command again")
+		return errors.New("nothing was changed: somebody else has changed the secret meanwhile. Run the same command again")
 	}
 	return v.failed("change", cause)
 }
@@ -175,7 +175,7 @@ func (v vault) failed(what string, err error) error {
 	case named:
 		return fmt.Errorf("%s the secret: Secrets Manager says %s", what, untrusted.Text(said.ErrorCode()))
 	case status != 0:
-		return fmt.Errorf("%s the secret: Secrets Manager answers %d, and what cannot be read", what, status)
+		return fmt.Errorf("%s the secret: Secrets Manager answered %d with a body that cannot be read", what, status)
 	}
-	return fmt.Errorf("%s the secret: Secrets Manager cannot be asked: %w", what, err)
+	return fmt.Errorf("%s the secret: Secrets Manager cannot be reached: %w", what, err)
 }
