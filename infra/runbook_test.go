@@ -253,7 +253,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 		"Payments that are owed": {
 			{"make owed", nil, true, []string{"table ledger has no point-in-time recovery and no protection from deletion", "aws dynamodb update-continuous-backups --table-name ledger"}},
 			{"make owed", func() { protects(t, emulator, "ledger") }, false, []string{"1 owed in DynamoDB table ledger, for more than an hour: 1, refunds due: 1, in doubt: 1", "make refund KEY='" + owed + "'"}},
-			{"make refund KEY='eip155", nil, false, []string{"a refund is begun: the payer gets no answer any more\namount   0.005 USDC"}},
+			{"make refund KEY='eip155", nil, false, []string{"a refund has begun: the payer can no longer get the answer\namount   0.005 USDC"}},
 			{"TRANSACTION=0x…", back(owed), false, []string{"closed: $0.005 went back to"}},
 		},
 		"In doubt for hours":       {{"make reconcile", nil, false, []string{"1 found paid"}}},
@@ -271,7 +271,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 		}, false, []string{"no differences"}}},
 		"Restoring the table": {
 			{"DRILL=1", nil, false, []string{"ledger-drill is deleted: the drill is over"}},
-			{"AT=2026", func() { expired.Store(1) }, true, []string{"ExpiredTokenException", "The same command goes on where this one stopped"}},
+			{"AT=2026", func() { expired.Store(1) }, true, []string{"ExpiredTokenException", "The same command continues where this one stopped"}},
 			{"AT=2026", func() {
 				o.env["LEDGER_TABLE"] = "ledger-copy"
 				out, err := o.play(t, "make owed")
@@ -285,7 +285,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 				answered, answeredIn = w.paid(recent)
 				unanswered, _ = w.paid(recent)
 				w.safe.Store(int64(time.Second))
-			}, false, []string{"2 that nobody here asked an answer for: a refund is due"}},
+			}, false, []string{"2 without a request: a refund is due"}},
 			{"make smoke", func() { deploys("ledger-copy") }, false, []string{"ledger           ok", `"ok": true`}},
 			{"make owed", func() {
 				maps.Copy(o.words, map[string]string{"<answered>": answered, "<its payment>": answeredIn, "<unanswered>": unanswered, "<that day>": now.Add(-30 * time.Minute).UTC().Format(time.DateOnly)})
@@ -307,7 +307,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 				back(doubt)()
 				o.plays(t, "make refund KEY='"+doubt+"' TRANSACTION="+backFor[doubt])
 				o.plays(t, "aws cloudformation create-stack --stack-name hostfacts-production --template-body '"+aStack+"'")
-			}, false, []string{"nothing is owed, and nothing in doubt"}},
+			}, false, []string{"nothing is owed and nothing is in doubt"}},
 			{"make books", nil, false, []string{"no differences"}},
 			{"curl ", nil, false, nil},
 			{"aws cloudformation delete-stack", func() { o.plays(t, "grep did:web: <did.json>") }, false, nil},

@@ -39,7 +39,7 @@ type movement struct {
 
 func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
 	if l.Chain == nil {
-		return nil, errors.New("RPC_URL names no node, and the books compare the ledger with the chain")
+		return nil, errors.New("RPC_URL names no node: the books need one, because they compare the ledger with the chain")
 	}
 	t := l.Terms
 	payee, _ := x402.ParseAddress(t.PayTo) // both are addresses, or there would be no configuration
@@ -99,11 +99,11 @@ func (a *audit) readChain(ctx context.Context) error {
 		switch {
 		case batch.Next >= end || batch.Done():
 			if !a.Until.After(a.From) {
-				return fmt.Errorf("no block of this day is safe yet: the newest is of %s", minute(a.Until))
+				return fmt.Errorf("the chain has no safe block of this day yet; the newest is of %s", minute(a.Until))
 			}
 			return nil
 		case len(a.moved) > maxTransfers:
-			return fmt.Errorf("there are more than %d transfers on this day, which this tool does not keep", maxTransfers)
+			return fmt.Errorf("this day has more than %d transfers, the most this command can hold", maxTransfers)
 		}
 		next = batch.Next
 		said("block %d of %d to %d read, %d transfers", next, from, end, len(a.moved))

@@ -13,7 +13,7 @@ import (
 )
 
 // errBackupOfTable says who keeps the backups of a table.
-var errBackupOfTable = errors.New("the ledger is a DynamoDB table, of which AWS keeps the backups: make restore makes a copy of it, and without LEDGER_TABLE this is about LEDGER_FILE")
+var errBackupOfTable = errors.New("the ledger is a DynamoDB table, which AWS backs up: make restore copies it. To back up LEDGER_FILE, unset LEDGER_TABLE")
 
 // backup writes a copy of the ledger's file, also while a service has it open, and says what it
 // wrote.
@@ -39,7 +39,7 @@ func backup(ctx context.Context, o order) error {
 			return err
 		}
 		facts(o.out, "ledger", l.name, "copy", to)
-		fmt.Fprintf(o.out, "has        %d records, in %d bytes, and is a ledger: LEDGER_FILE=%s make owed looks at it\n", records, info.Size(), to)
+		fmt.Fprintf(o.out, "has        %d records in %d bytes; to inspect it: LEDGER_FILE=%s make owed\n", records, info.Size(), to)
 		return nil
 	})
 }

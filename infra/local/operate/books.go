@@ -141,9 +141,9 @@ func readDay(s string, now time.Time) (time.Time, error) {
 	case err != nil:
 		return day, fmt.Errorf("DAY %.40q is not a day: write 2026-11-20, in UTC", s)
 	case day.After(now):
-		return day, fmt.Errorf("DAY %s has not begun: days are UTC, and it is %s", day.Format(time.DateOnly), minute(now))
+		return day, fmt.Errorf("DAY %s has not begun: days are UTC, and it is now %s", day.Format(time.DateOnly), minute(now))
 	case now.Sub(day) > oldestDay:
-		return day, fmt.Errorf("DAY %s is too long ago: answered payments are deleted after 35 days, so that the books of a day can be made for 34", day.Format(time.DateOnly))
+		return day, fmt.Errorf("DAY %s is too long ago: answered payments are deleted after 35 days, so the books of a day can be made for 34", day.Format(time.DateOnly))
 	}
 	return day, nil
 }
@@ -226,10 +226,10 @@ func (l opened) printBooks(b *books) {
 	row("in doubt", &b.InDoubt)
 	table(l.out, "\n\tPAYMENTS\tAMOUNT\t(ATOMIC UNITS)", rows)
 	fmt.Fprintln(l.out)
-	counts(l.out, count{b.Elsewhere, "recorded on this day moved at another time: in the books of that day"},
+	counts(l.out, count{b.Elsewhere, "recorded on this day but paid on another: in the books of that day"},
 		count{b.Foreign, "recorded on this day under another network, token or payee: not compared"},
-		count{b.Unreadable, "of the whole ledger cannot be read"},
-		count{b.Unchecked, "could not be compared: the chain could not be asked about them"})
+		count{b.Unreadable, "in the whole ledger cannot be read"},
+		count{b.Unchecked, "could not be compared: the chain did not answer"})
 	rows = nil
 	for _, d := range b.Differences {
 		rows = append(rows, []string{words(d.Kind), minute(d.At), dollars(d.Received), dollars(d.Recorded),

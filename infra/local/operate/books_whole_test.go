@@ -70,7 +70,7 @@ func TestBooksUnreadable(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	prints(t, notes.String(), keyOf(4)+": ask the chain")
-	prints(t, out.String(), " 2 of the whole ledger cannot be read\n", " 1 could not be compared", "record unreadable", "; 1 difference\n")
+	prints(t, out.String(), " 2 in the whole ledger cannot be read\n", " 1 could not be compared", "record unreadable", "; 1 difference\n")
 }
 
 // twice gives every record two times, as when it is written while it is read.

@@ -59,7 +59,7 @@ func markLedger(ctx context.Context, o order) error {
 		facts(o.out, "before", "no mark of this stack")
 	}
 	if errors.Is(err, boot.ErrMarked) {
-		return fmt.Errorf("%w, and nothing is written. If the stack's payee was changed to %s: %s",
+		return fmt.Errorf("%w; nothing was written. If the stack's payee was changed to %s: %s",
 			err, mark.Payee, o.as.Command("mark-ledger", called.Word{Name: "FORCE", Flag: "-force"}))
 	}
 	if err != nil {

@@ -30,7 +30,7 @@ func nameOf(ctx context.Context, principal func(context.Context) (string, error)
 	}
 	who, err := principal(ctx)
 	if err != nil {
-		return "", fmt.Errorf("AWS does not say who you are, which %s has to name, so that nothing was written: %s", record, untrusted.Text(err.Error()))
+		return "", fmt.Errorf("nothing was written, because AWS does not say who you are, and %s must name you: %s", record, untrusted.Text(err.Error()))
 	}
 	return untrusted.Text(who), nil
 }

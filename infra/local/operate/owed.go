@@ -33,10 +33,10 @@ func listOwed(ctx context.Context, o order) error {
 		all := slices.Concat(found.owed.payments, found.unasked.payments, found.doubt.payments, found.unproven.newest)
 		more := found.owed.n + found.doubt.n + found.unasked.n - len(all)
 		if found.missed > 0 {
-			fmt.Fprintf(o.notes, "%d records could not be read: the list is not whole\n", found.missed)
+			fmt.Fprintf(o.notes, "%d records could not be read: the list is incomplete\n", found.missed)
 		}
 		if more > 0 {
-			fmt.Fprintf(o.notes, "%d more are not listed, those that were written last\n", more)
+			fmt.Fprintf(o.notes, "%d more, the newest, are not listed\n", more)
 		}
 		switch {
 		case err != nil:
@@ -44,18 +44,18 @@ func listOwed(ctx context.Context, o order) error {
 		case o.json:
 			return printJSON(o.out, append([]payment{}, all...))
 		case len(all) == 0: // the newest of what is unproven would be there
-			fmt.Fprintf(o.out, "nothing is owed, and nothing in doubt, in %s\n", l.name)
+			fmt.Fprintf(o.out, "nothing is owed and nothing is in doubt in %s\n", l.name)
 			return nil
 		}
 		printPayments(o.out, all)
 		fmt.Fprintf(o.out, "\n%d owed in %s, for more than an hour: %d, refunds due: %d, in doubt: %d",
 			found.owed.n, l.name, found.long, found.refunds, found.doubt.n)
 		if found.unasked.n > 0 {
-			fmt.Fprintf(o.out, ", and without a request: %d, which are refunds too", found.unasked.n)
+			fmt.Fprintf(o.out, ", paid without a request, also to be refunded: %d", found.unasked.n)
 		}
 		fmt.Fprintln(o.out)
 		if u := found.unproven; u.n > 0 {
-			fmt.Fprintf(o.out, "%s refused by the facilitator, %s in all: no node was there to confirm that nothing was paid; the newest %d are listed\n",
+			fmt.Fprintf(o.out, "%s refused by the facilitator, %s in all, with no node to confirm that nothing was paid; the newest %d are listed\n",
 				counted(u.n, "payment"), dollars(u.sum.String()), len(u.newest))
 		}
 		o.printRefunds(all)

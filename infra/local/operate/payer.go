@@ -38,7 +38,7 @@ type account struct {
 func listPayer(ctx context.Context, o order) error {
 	wallet, err := x402.ParseAddress(strings.ToLower(strings.TrimSpace(o.args[0])))
 	if err != nil {
-		return fmt.Errorf("WALLET %.60q is not an address: that is 0x and 40 hexadecimal digits", o.args[0])
+		return fmt.Errorf("WALLET %.60q is not an address: give 0x and 40 hexadecimal digits", o.args[0])
 	}
 	return o.within(false, func(l opened) error {
 		a, err := l.account(ctx, wallet)

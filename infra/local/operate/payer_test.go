@@ -32,7 +32,7 @@ func TestVerdict(t *testing.T) {
 	}{
 		{account{Payments: []payment{with("404 not_found"), with("200"), with("404 not_found"), pay(answered, "5000")}},
 			"W has paid 4 times ($0.02), got 4 answers (1 with 200, 2 with 404 not_found), and is owed nothing."},
-		{account{Payments: []payment{lost}}, "W has paid 1 time ($0.005) and is owed 1: a transfer without a request that is known; a refund of $0.005 is due."},
+		{account{Payments: []payment{lost}}, "W has paid 1 time ($0.005) and is owed 1: a transfer without a known request; a refund of $0.005 is due."},
 		{account{Payments: []payment{pay(refunded, "9007199254740993000001")}}, "W has paid 1 time ($9007199254740993.000001), was refunded 1 time ($9007199254740993.000001), and is owed nothing."},
 		{account{Payments: []payment{pay(refused, "5000"), pay(refused, "5000"), pay(notCharged, "5000"), pay(superseded, "5000")}},
 			"W has no payment that is known to have been made; 2 payments ($0.01) were refused by the facilitator, not proven; 1 payment was not charged; " +
@@ -41,7 +41,7 @@ func TestVerdict(t *testing.T) {
 			"W has no payment that is known to have been made; 1 payment in doubt ($0.005) was made, as the chain shows; " +
 				"1 payment in doubt ($0.005) was not made, as the chain shows, and cannot be made any more; " +
 				"1 payment in doubt ($0.005) was not made so far and can still be made; " +
-				"it is not known whether 2 payments in doubt ($0.005001) were made; 1 payment is under way just now."},
+				"it is not known whether 2 payments in doubt ($0.005001) were made; 1 payment is under way."},
 		{account{Payments: []payment{pay(answered, "-5"), pay(answered, "1")}}, "W has paid 2 times ($0.000001 and 1 amount that cannot be read), got 2 answers, and is owed nothing."},
 		{account{Payments: []payment{pay(unknown, "1")}, Missed: 2},
 			"W has no payment that is known to have been made; 1 payment is in a state that this version does not know; 2 records could not be read, so this may not be all."},

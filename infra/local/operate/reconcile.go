@@ -29,21 +29,21 @@ func (o order) printSummary(s reconcile.Summary, scanned bool) {
 		count{s.Skipped, "decided or held meanwhile"}, count{s.Failed, "failed"}, count{s.Left, "not reached"})
 	if scanned {
 		fmt.Fprintf(out, "received   %d transfers since the last run\n", s.Received)
-		counts(out, count{s.Deposits, "no payment: not signed for, or of less than anything costs"},
-			count{s.Found, "for a payment thought to be unpaid: the answer is owed now"},
-			count{s.Unasked, "that nobody here asked an answer for: a refund is due"},
+		counts(out, count{s.Deposits, "not a payment: without a signed authorization, or below the cheapest price"},
+			count{s.Found, "for a payment that was recorded as unpaid: the answer is owed now"},
+			count{s.Unasked, "without a request: a refund is due"},
 			count{s.Unmatched, "too old to be recorded, or with a broken record: look for the answer by hand"})
 		if s.Unread {
-			fmt.Fprintln(out, "           the chain could not be read to its end: the next run reads on")
+			fmt.Fprintln(out, "           the chain could not be read to its end: the next run continues")
 		}
 	}
 	fmt.Fprintf(out, "owed       %d, for more than an hour: %d, refunds due: %d (%s lists them)\n", s.Owed, s.OwedLong, s.RefundsDue, o.as.Command("owed"))
 	counts(out, count{s.Silent, "closed: the target's silence is the answer"},
-		count{s.Unproven, "refused, and no node is there to confirm that nothing was paid"}, count{s.Uncounted, "not counted"})
+		count{s.Unproven, "refused, with no node to confirm that nothing was paid"}, count{s.Uncounted, "not counted"})
 	if s.Swept > 0 {
 		fmt.Fprintf(out, "swept      %d expired records\n", s.Swept)
 	}
 	if s.Unfinished {
-		fmt.Fprintln(out, "           the index was not read to its end: there is more of everything")
+		fmt.Fprintln(out, "           the index was not read to its end: all these counts are too low")
 	}
 }

@@ -19,11 +19,11 @@ func TestPrintSummary(t *testing.T) {
 	order{out: &out}.printSummary(reconcile.Summary{Received: 15, Deposits: 1, Found: 2, Unasked: 3, Unmatched: 4, Unread: true}, true)
 	if diff := cmp.Diff(`in doubt   0 of 0 listed
 received   15 transfers since the last run
-           1 no payment: not signed for, or of less than anything costs
-           2 for a payment thought to be unpaid: the answer is owed now
-           3 that nobody here asked an answer for: a refund is due
+           1 not a payment: without a signed authorization, or below the cheapest price
+           2 for a payment that was recorded as unpaid: the answer is owed now
+           3 without a request: a refund is due
            4 too old to be recorded, or with a broken record: look for the answer by hand
-           the chain could not be read to its end: the next run reads on
+           the chain could not be read to its end: the next run continues
 owed       0, for more than an hour: 0, refunds due: 0 (make owed lists them)
 `, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

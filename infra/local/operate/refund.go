@@ -65,12 +65,12 @@ type due struct {
 func refund(ctx context.Context, o order, answered bool) error {
 	key, ok := readKey(strings.ToLower(strings.Trim(o.args[0], " \t\n'\"")))
 	if !ok {
-		return fmt.Errorf("KEY %.300q is not the key of a payment: that is network|asset|payer|nonce, in quotes, as %s and %s print it", o.args[0], o.as.Command("owed"), o.as.Command("payer"))
+		return fmt.Errorf("KEY %.300q is not the key of a payment: give network|asset|payer|nonce, in quotes, as %s and %s print it", o.args[0], o.as.Command("owed"), o.as.Command("payer"))
 	}
 	d := due{debtKey: key, answered: answered, force: o.force}
 	if len(o.args) > 1 {
 		if d.transaction = strings.ToLower(strings.TrimSpace(o.args[1])); !x402.IsHash(d.transaction) {
-			return fmt.Errorf("TRANSACTION %.80q is not a transaction: that is 0x and 64 hexadecimal digits", o.args[1])
+			return fmt.Errorf("TRANSACTION %.80q is not a transaction: give 0x and 64 hexadecimal digits", o.args[1])
 		}
 	}
 	return o.within(false, func(l opened) error { return l.repay(ctx, d) })
@@ -83,10 +83,10 @@ func (l opened) repay(ctx context.Context, d due) error {
 	case err != nil:
 		return fmt.Errorf("read the record: %w", err)
 	case r == nil:
-		return fmt.Errorf("there is no such record in %s.\n%s lists what there is of that payer", l.name,
+		return fmt.Errorf("there is no such record in %s.\n%s lists the records of that payer", l.name,
 			l.as.Command("payer", called.Word{Name: "WALLET", Value: d.payer.Checksum()}))
 	case d.transaction != "" && (r.State == ledger.Refunded && r.Refund == d.transaction || r.Attested() && made):
-		fmt.Fprintf(l.out, "This record is closed on that transaction: there is nothing left to do.\n")
+		fmt.Fprintf(l.out, "This record is closed with that transaction already: nothing is left to do.\n")
 		return nil
 	}
 	if err := l.refusal(ctx, *r); err != nil {
@@ -94,7 +94,7 @@ func (l opened) repay(ctx context.Context, d due) error {
 	}
 	d.record = *r
 	if err := d.read(); err != nil {
-		return fmt.Errorf("the record contradicts itself (%w): look at it before anything is paid", err)
+		return fmt.Errorf("the record contradicts itself (%w): inspect it before you pay anything", err)
 	}
 	switch {
 	case d.transaction == "" && d.force && r.SendingBack != nil:
@@ -134,7 +134,7 @@ func (l opened) closeAnswered(ctx context.Context, d due) error {
 }
 
 // mayBeClosed is for a failure that leaves open whether a record was closed.
-const mayBeClosed = "it may be closed or not: send the same command again"
+const mayBeClosed = "the record may or may not be closed: run the same command again"
 
 // write applies an event to the record, and puts into words why that could not be done;
 // otherwise is for a failure that leaves it open.
@@ -157,7 +157,7 @@ func (l opened) begin(ctx context.Context, d due) error {
 	} else if err := l.sendBack(ctx, d); err != nil {
 		return err
 	}
-	fmt.Fprintln(l.out, "a refund is begun: the payer gets no answer any more")
+	fmt.Fprintln(l.out, "a refund has begun: the payer can no longer get the answer")
 	facts(l.out, "amount", fmt.Sprintf("%s USDC (%s atomic units)", strings.TrimPrefix(dollars(d.amount.String()), "$"), d.amount),
 		"token", d.asset.Checksum(), "network", d.network, "to", d.payer.Checksum(),
 		"paid", minute(d.record.SettledAt)+", transaction "+plain(d.record.Receipt.Transaction),
@@ -176,18 +176,18 @@ func (l opened) sendBack(ctx context.Context, d due) error {
 		return err
 	}
 	return l.write(ctx, d, ledger.EventSendBack, ledger.Change{Operator: who},
-		"it could not be written that you begin this refund: send the same command again before you transfer anything")
+		"could not record that you begin this refund: run the same command again before you transfer anything")
 }
 
 // withdraw takes back that a refund is begun.
 func (l opened) withdraw(ctx context.Context, d due) error {
 	b := d.record.SendingBack
-	err := l.write(ctx, d, ledger.EventWithdraw, ledger.Change{}, "the refund may be withdrawn or not: send the same command again")
+	err := l.write(ctx, d, ledger.EventWithdraw, ledger.Change{}, "the refund may or may not be withdrawn: run the same command again")
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(l.out, "the refund that was begun at %s, by %s, is withdrawn: the payer can get the answer again.\n"+
-		"If it is on its way all the same, begin it again at once: %s\n", minute(b.At), plain(b.By), l.as.Command("refund", keyWord(d.key)))
+		"If the money is on its way after all, begin the refund again at once: %s\n", minute(b.At), plain(b.By), l.as.Command("refund", keyWord(d.key)))
 	return nil
 }
 
@@ -195,7 +195,7 @@ func (l opened) withdraw(ctx context.Context, d due) error {
 func why(r ledger.Payment) string {
 	switch f := r.LastFault; {
 	case r.DueBack == ledger.DueUnasked:
-		return "it came without a request that is known"
+		return "it came without a known request"
 	case r.DueBack == ledger.DueElsewhere:
 		return "its purchase was answered with another payment"
 	case r.DueBack == ledger.DueLate:
@@ -223,7 +223,7 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 		if l.Ledger.Unclaimed(r) {
 			return nil // an operator may begin before it is due
 		}
-		return fmt.Errorf("a lookup for this payment runs just now, until %s at the latest: look again then", minute(r.LeaseUntil))
+		return fmt.Errorf("a lookup for this payment is running, until %s at the latest: look again then", minute(r.LeaseUntil))
 	case inDoubt:
 		return fmt.Errorf("it is not known whether this was paid, so nothing can be paid back yet.\n"+
 			"%s with RPC_URL set asks the chain; if it was paid, the answer is owed first", l.as.Command("reconcile"))
@@ -231,10 +231,10 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 		if l.Ledger.Sleeping(r) {
 			return fmt.Errorf("the attempt to make this payment has ended, and it is too early to tell whether it was made: look again after %s", minute(decidedAfter(r)))
 		}
-		return fmt.Errorf("this payment is being made just now, until %s at the latest: look again then", minute(r.LeaseUntil))
+		return fmt.Errorf("this payment is being made right now, until %s at the latest: look again then", minute(r.LeaseUntil))
 	case refused:
 		return fmt.Errorf("nothing is known to be due: the facilitator refused this (%s), which is not proven.\n"+
-			"If the payer shows a transfer to us all the same, %s with RPC_URL set finds it", plain(r.Reason), l.as.Command("reconcile"))
+			"If the payer nevertheless shows a transfer to us, %s with RPC_URL set finds it", plain(r.Reason), l.as.Command("reconcile"))
 	case notCharged:
 		return fmt.Errorf("nothing is due: this was not charged (%s)", plain(r.Reason))
 	case superseded:
@@ -267,7 +267,7 @@ func (d *due) read() error {
 }
 
 // errUnchecked says that the chain could not be asked.
-var errUnchecked = errors.New("it could not be checked that the transaction is the refund")
+var errUnchecked = errors.New("could not check that the transaction is the refund")
 
 // closeDebt closes a record, once the transaction is known to have paid it back.
 func (l opened) closeDebt(ctx context.Context, d due) error {
@@ -337,7 +337,7 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 	case i < 0:
 		return 0, "", fmt.Errorf("%w: the payment's transaction has not moved its money", errUnchecked)
 	case !list[0].Time.After(payments[i].Time):
-		return 0, "", fmt.Errorf("that transaction is of %s, and the payment of %s: a refund comes after it", list[0].Time.UTC(), payments[i].Time.UTC())
+		return 0, "", fmt.Errorf("that transaction was made at %s, and the payment at %s: a refund must come after the payment", list[0].Time.UTC(), payments[i].Time.UTC())
 	}
 	return transfers, fmt.Sprintf("checked on the chain, block %d", list[0].Block), nil
 }

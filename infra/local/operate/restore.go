@@ -107,13 +107,13 @@ func (o tableCopy) make(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("restore %s: %w", o.from, err)
 	default:
-		fmt.Fprintf(o.out, "%s is being restored as %s; this can take long\n", o.from, o.to)
+		fmt.Fprintf(o.out, "%s is being restored as %s; this can take a long time\n", o.from, o.to)
 		if !o.drill {
 			fmt.Fprintln(o.out, "what is sold from now on is not in the copy: if you have not stopped selling, deploy with Selling=no now")
 		}
 	}
 	if err := o.finish(ctx); err != nil {
-		return fmt.Errorf("%w\n%s is not finished: do not use it. The same command goes on where this one stopped, with new credentials if these have expired", err, o.to)
+		return fmt.Errorf("%w\n%s is not finished: do not use it. The same command continues where this one stopped, with new credentials if these have expired", err, o.to)
 	}
 	if !o.drill {
 		fmt.Fprintf(o.out, "deploy with LedgerTableName=%s and Selling=no, and sell again when reconcile has read the chain for it\n", o.to)
@@ -145,7 +145,7 @@ func (o tableCopy) resume(ctx context.Context) error {
 	case known == nil:
 		fmt.Fprintf(o.out, "%s is there already, and DynamoDB does not say whose copy it is: compare what both hold before you use it\n", o.to)
 	default:
-		fmt.Fprintf(o.out, "%s is there already: this goes on with it\n", o.to)
+		fmt.Fprintf(o.out, "%s is there already: this continues with it\n", o.to)
 	}
 	return nil
 }

@@ -70,8 +70,8 @@ func TestLedgerOfAnotherShop(t *testing.T) {
 		{"payer " + who, 0, []string{who + " has paid 2 times ($0.0008), got 1 answer (1 with 200), and is owed 1: GET http://127.0.0.1:8080/weather?city=Atlantis;"}},
 		{"reconcile", 0, []string{"received   2 transfers since the last run\nowed       1"}}, // its first run looks at known payments only
 		{books, exitDiffers, []string{"/weather", "transfer without record", "received                           3", "; 1 difference\n"}},
-		{"reconcile", 0, []string{"1 that nobody here asked an answer for: a refund is due"}},
-		{"refund " + stray, 0, []string{"a refund is begun: the payer gets no answer any more\namount   0.0004 USDC (400 atomic units)"}},
+		{"reconcile", 0, []string{"1 without a request: a refund is due"}},
+		{"refund " + stray, 0, []string{"a refund has begun: the payer can no longer get the answer\namount   0.0004 USDC (400 atomic units)"}},
 		{books, 0, []string{"1 answer sold for $0.0004, $0.0012 received in 3 payments; no differences\n"}},
 	} {
 		out, notes := operateAt(t, clock, c.code, env, strings.Fields(c.line)...)

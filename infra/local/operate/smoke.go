@@ -64,7 +64,7 @@ func smoke(ctx context.Context, o order) error {
 	case c.Ledger.Name != "":
 		return o.checkTable(ctx, c.Ledger)
 	}
-	fmt.Fprintln(o.notes, "The ledger's table was not looked at: LEDGER_TABLE names none.")
+	fmt.Fprintln(o.notes, "The ledger's table was not checked: LEDGER_TABLE is not set.")
 	return nil
 }
 

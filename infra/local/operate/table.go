@@ -98,7 +98,7 @@ func (o order) checkTable(ctx context.Context, t boot.Table) error {
 		case errors.As(err, &said) && said.ErrorCode() == "UnknownOperationException":
 			return nil
 		case err != nil:
-			return fmt.Errorf("it cannot be seen whether table %s has its %s: %w\n"+
+			return fmt.Errorf("cannot check whether table %s has its %s: %w\n"+
 				"The credentials need dynamodb:DescribeTable, DescribeTimeToLive and DescribeContinuousBackups on it", t.Name, p.what, err)
 		case !on:
 			missing = append(missing, "no "+p.what)

@@ -84,7 +84,7 @@ func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 	case len(said.Alarms) != 1:
 		return fmt.Errorf("there is no alarm %s in %s: the CDK app makes the alarms, and template.yaml alone has none that tell anybody", d.alarm, a.region)
 	case said.Alarms[0].State == "ALARM":
-		return fmt.Errorf("%s is on, so that it cannot be set off: see to that first", d.alarm)
+		return fmt.Errorf("%s is in alarm already, so it cannot be tried: deal with that first", d.alarm)
 	case !said.Alarms[0].Enabled:
 		return fmt.Errorf("the actions of %s are turned off: aws cloudwatch enable-alarm-actions --alarm-names %[1]s", d.alarm)
 	}
@@ -97,7 +97,7 @@ func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 		confirmed += n
 	}
 	if confirmed == 0 {
-		return fmt.Errorf("nobody hears of a %s: confirm the mail that AWS has sent, or name somebody and deploy", d.what)
+		return fmt.Errorf("nobody is notified of a %s: confirm the mail from AWS, or set a recipient and deploy", d.what)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (a awsAccount) listening(ctx context.Context, o order, topic, what string) 
 			case l.Arn == pending:
 				state = "has not confirmed"
 			case !strings.HasPrefix(l.Arn, "arn:"):
-				state = "is no more told (" + plain(l.Arn) + ")"
+				state = "is no longer notified (" + plain(l.Arn) + ")"
 			default:
 				confirmed++
 			}

@@ -69,7 +69,7 @@ func TestTryPage(t *testing.T) {
 	subscribe(topics["Alarms"], "email", "oncall@example.com")
 	out, notes := operate(t, exitFailed, env, "try-page")
 	prints(t, out, "page    email oncall@example.com is told\n")
-	prints(t, notes, "nobody hears of a ticket: confirm the mail that AWS has sent, or name somebody and deploy")
+	prints(t, notes, "nobody is notified of a ticket: confirm the mail from AWS, or set a recipient and deploy")
 	if got := reason(triedPage); strings.HasPrefix(got, "ALARM") {
 		t.Errorf("nobody hears of tickets, and the page was tried: %s", got)
 	}
@@ -89,7 +89,7 @@ func TestTryPage(t *testing.T) {
 		t.Errorf("another alarm is %s", got)
 	}
 	_, notes = operate(t, exitFailed, env, "try-page")
-	prints(t, notes, "shop-errors is on, so that it cannot be set off: see to that first")
+	prints(t, notes, "shop-errors is in alarm already, so it cannot be tried: deal with that first")
 }
 
 // TestTryPageConfirmed: a mail that nobody has confirmed is told, over all pages of a list,
@@ -114,8 +114,8 @@ func TestTryPageConfirmed(t *testing.T) {
 	}{
 		"nobody confirmed": {
 			answers{"ListSubscriptionsByTopic": page(waiting)},
-			[]string{"page    email a@example.com has not confirmed\n", "page    email b@example.com is no more told (Deleted)\n", "ticket  email a@example.com has not confirmed\n"},
-			[]string{"nobody hears of a page", "nobody hears of a ticket"}, exitFailed,
+			[]string{"page    email a@example.com has not confirmed\n", "page    email b@example.com is no longer notified (Deleted)\n", "ticket  email a@example.com has not confirmed\n"},
+			[]string{"nobody is notified of a page", "nobody is notified of a ticket"}, exitFailed,
 		},
 		"somebody on the second page": {
 			answers{"ListSubscriptionsByTopic": page(waiting + "<NextToken>2</NextToken>"), "ListSubscriptionsByTopic2": page(told), "SetAlarmState": "<SetAlarmStateResponse/>"},

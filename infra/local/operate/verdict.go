@@ -78,7 +78,7 @@ func (a account) verdict() string {
 		{a.by(doubt(x402.NeverPaid)), "%[1]s in doubt (%[2]s) %[4]s not made, as the chain shows, and cannot be made any more"},
 		{a.by(doubt(x402.StillOpen)), "%[1]s in doubt (%[2]s) %[4]s not made so far and can still be made"},
 		{a.by(doubt(x402.CannotTell)), "it is not known whether %[1]s in doubt (%[2]s) %[4]s made"},
-		{a.by(underWay), "%[1]s %[3]s under way just now"},
+		{a.by(underWay), "%[1]s %[3]s under way"},
 		{a.by(refused), "%[1]s (%[2]s) %[4]s refused by the facilitator, not proven"},
 		{a.by(notCharged), "%[1]s %[4]s not charged"},
 		{a.by(superseded), "%[1]s %[4]s not charged, because another payment answers the same purchase"},
@@ -140,7 +140,7 @@ func (a account) summary() string {
 
 func (p payment) request() string {
 	if p.Request == "" {
-		return "a transfer without a request that is known"
+		return "a transfer without a known request"
 	}
 	return plain(p.Request)
 }
