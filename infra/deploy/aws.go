@@ -130,10 +130,10 @@ func settled(name string, s types.Stack) error {
 	status := string(s.StackStatus)
 	switch {
 	case strings.HasSuffix(status, "_IN_PROGRESS"):
-		return fmt.Errorf("the stack %s is being changed (%s): wait until that has ended, or end it with\n  aws cloudformation cancel-update-stack --stack-name %s --region %s",
+		return fmt.Errorf("the stack %s is being changed (%s): wait until that ends, or cancel it with\n  aws cloudformation cancel-update-stack --stack-name %s --region %s",
 			name, status, name, regionOf(aws.ToString(s.StackId)))
 	case s.StackStatus == types.StackStatusRollbackComplete, s.StackStatus == types.StackStatusRollbackFailed, s.StackStatus == types.StackStatusCreateFailed:
-		return fmt.Errorf("the stack %s was never made completely (%s): delete it, and deploy again", name, status)
+		return fmt.Errorf("the stack %s was never fully created (%s): delete it, and deploy again", name, status)
 	case strings.HasSuffix(status, "_FAILED"):
 		return fmt.Errorf("the stack %s is between two states (%s): its events say why, and\n  aws cloudformation continue-update-rollback --stack-name %s --region %s\nends that",
 			name, status, name, regionOf(aws.ToString(s.StackId)))

@@ -27,7 +27,7 @@ func TestByCDK(t *testing.T) {
 	o.file("budgetUsd", "budgetUSD")
 	o.cannot(deployIt, "[hostfacts.cdk] has what is no setting of the CDK app: budgetUSD")
 	o.file("budgetUSD", "budgetUsd")
-	o.does(deployIt, "There is no stack shop-stack in us-east-1: this makes it.", "selling: yes, 8 prices")
+	o.does(deployIt, "The stack shop-stack does not exist in us-east-1: this creates it.", "selling: yes, 8 prices")
 	if is := o.now(outputCommit); is != first {
 		t.Errorf("the commit on record is %s, want %s", is, first)
 	}

@@ -26,7 +26,7 @@ func (d desk) head(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("a deployment is made from a git clone, so that it can be rolled back: %w", err)
 	}
 	if changed != "" {
-		return "", fmt.Errorf("what would be deployed is in no commit, so that nothing could be rolled back to it: commit it, or take it away\n%s", changed)
+		return "", fmt.Errorf("these files are in no commit, so a later rollback could not restore them: commit them, or remove them\n%s", changed)
 	}
 	return d.git(ctx, "rev-parse", "HEAD")
 }

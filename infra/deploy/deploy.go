@@ -51,7 +51,7 @@ func (d desk) checkFile(ctx context.Context, name string) error {
 	if err := (job{desk: d, root: d.root, file: f}).tried(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.notes, "%s/%s.toml is right\n", stackfile.Folder, name)
+	fmt.Fprintf(d.notes, "%s/%s.toml is valid\n", stackfile.Folder, name)
 	return nil
 }
 
@@ -112,13 +112,13 @@ func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) erro
 	}
 	now, err := d.ask(ctx, j.file, t)
 	if err != nil {
-		return fmt.Errorf("it was deployed, and AWS cannot be asked about it: %w", err)
+		return fmt.Errorf("it was deployed, but AWS does not answer questions about it: %w", err)
 	}
 	if is := now.outputs[outputCommit]; is != j.record.commit {
-		return fmt.Errorf("it was deployed, and AWS says that the code is of %s, not of %s", shown(is), j.record.commit)
+		return fmt.Errorf("it was deployed, but AWS says that the code is of %s, not of %s", shown(is), j.record.commit)
 	}
 	if err := d.mark(ctx, p, now); err != nil {
-		return fmt.Errorf("it was deployed, and the ledger could not be marked: %w", err)
+		return fmt.Errorf("it was deployed, but the ledger could not be marked: %w", err)
 	}
 	return d.isWhatItShouldBe(ctx, j.file, now, p.code)
 }
@@ -160,7 +160,7 @@ func (d desk) agreed() error {
 	}
 	if err != nil {
 		fmt.Fprintln(d.notes)
-		return errors.New("nobody answers, and nothing is deployed: YES=1 does not ask")
+		return errors.New("nobody confirmed, and nothing is deployed: set YES=1 to deploy without asking")
 	}
 	return errors.New("nothing is deployed")
 }
@@ -172,7 +172,7 @@ func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now runnin
 	var last error
 	for i := range askings {
 		if i > 0 {
-			fmt.Fprintf(d.notes, "%s is not what the file says yet; asking again\n", origin)
+			fmt.Fprintf(d.notes, "%s does not match the file yet; checking again\n", origin)
 			if err := d.pause(ctx, askingWait); err != nil {
 				return err
 			}

@@ -17,14 +17,14 @@ func TestDeploy(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, playsBuild)
 	first := o.git("rev-parse", "HEAD")
-	o.does(deployIt, "There is no stack shop-stack in us-east-1: this makes it.",
+	o.does(deployIt, "The stack shop-stack does not exist in us-east-1: this creates it.",
 		" is what infra/stacks/shop.toml says: payee "+testbed.Account(1)+" on eip155:8453, selling: yes, 8 prices, version 0.1.0, ledger shop-stack-Ledger-")
 	if is := o.now(outputCommit); is != first || o.now(outputFormer) != "" {
 		t.Errorf("on record are %s and %s, want %s", is, o.now(outputFormer), first)
 	}
 	o.marked("shop-stack-Ledger-1A2B3C4D5E6F7", testbed.Account(1))
 	o.file(`LogLevel = "info"`, `LogLevel = "debug"`) // which is in no commit yet
-	o.cannot([]string{"deploy", "shop"}, "LogLevel   info   debug\n", "Deploy this? [y/N]", "nobody answers, and nothing is deployed: YES=1 does not ask")
+	o.cannot([]string{"deploy", "shop"}, "LogLevel   info   debug\n", "Deploy this? [y/N]", "nobody confirmed, and nothing is deployed: set YES=1 to deploy without asking")
 	if notes := o.does(deployIt, "LogLevel   info   debug\n"); strings.Contains(notes, "\ncode ") {
 		t.Errorf("the code is the same:\n%s", notes)
 	}
@@ -32,7 +32,7 @@ func TestDeploy(t *testing.T) {
 		t.Errorf("LogLevel is %s, and the code of %s", is, o.now(outputCommit))
 	}
 	o.write("pkg/more.txt", "more")
-	o.cannot(deployIt, "what would be deployed is in no commit", "?? pkg/more.txt")
+	o.cannot(deployIt, "these files are in no commit", "?? pkg/more.txt")
 	second := o.commit("more")
 	o.does(deployIt, "code   "+short(first)+"   "+short(second)+"\n")
 	if o.now(outputCommit) != second || o.now(outputFormer) != first {
@@ -86,7 +86,7 @@ func TestRefused(t *testing.T) {
 	o.marked("shop-stack-Ledger-1A2B3C4D5E6F7", testbed.Account(2))
 	o.account.lag(false)
 	o.file(`LogLevel = "info"`, `LogLevel = "warn"`)
-	o.does(deployIt, `note: allow has "payee=`+testbed.Account(1), "which nothing needs any more: take it out", "payee "+testbed.Account(2))
+	o.does(deployIt, `note: allow has "payee=`+testbed.Account(1), "which is no longer needed: remove it", "payee "+testbed.Account(2))
 
 	// A stop needs no leave. To sell again needs it each time.
 	o.file(`Selling = "yes"`, `Selling = "no"`)
@@ -166,7 +166,7 @@ func TestRollback(t *testing.T) {
 	o.file(`Motto = "never twice"`, `Motto = ""`)
 	o.change("pkg/catalog/operations.go", `Amount:  "1000"`, `Amount:  "2000"`)
 	dear := o.commit("another price")
-	o.cannot([]string{"rollback", "-yes", "-to", dear, "shop"}, "another price would be asked for: from ping:1000 to 2000", `allow = ["price=ping:1000->2000"]`)
+	o.cannot([]string{"rollback", "-yes", "-to", dear, "shop"}, "the price would change: from ping:1000 to 2000", `allow = ["price=ping:1000->2000"]`)
 	o.cannot([]string{"rollback", "-yes", "-to", "nothing", "shop"}, "the commit nothing is not in this clone")
 	o.cannot([]string{"rollback", "-yes", "-to", "--help", "shop"}, "is not in this clone")
 }
@@ -191,7 +191,7 @@ func TestMake(t *testing.T) {
 	makes(true, "usage: make smoke STACK=name", "smoke")
 	makes(true, "there is no infra/stacks/staging.toml", "deploy", "STACK=staging")
 	makes(true, "a stack's name has letters", "check-stack", "STACK=--help")
-	makes(false, "infra/stacks/shop.toml is right", "check-stack", "STACK=shop")
+	makes(false, "infra/stacks/shop.toml is valid", "check-stack", "STACK=shop")
 	makes(true, "there is no stack shop-stack in us-east-1: make deploy STACK=shop", "smoke", "STACK=shop")
 	makes(false, "Successfully created/updated stack", "deploy", "STACK=shop", "YES=1")
 	makes(false, `"ok": true`, "smoke", "STACK=shop")

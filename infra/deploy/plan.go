@@ -103,7 +103,7 @@ func short(commit string) string {
 // print writes the differences as a table.
 func (p plan) print(to io.Writer) {
 	if !p.now.exists {
-		fmt.Fprintf(to, "There is no stack %s in %s: this makes it.\n", p.file.Stack, p.file.Region)
+		fmt.Fprintf(to, "The stack %s does not exist in %s: this creates it.\n", p.file.Stack, p.file.Region)
 		fmt.Fprintf(to, "  payee %s on %s, selling: %s\n", p.file.Parameters[parameterPayee], p.file.Parameters[parameterNetwork], p.file.Parameters[parameterSelling])
 		return
 	}
@@ -112,7 +112,7 @@ func (p plan) print(to io.Writer) {
 		fmt.Fprintf(to, "The stack %s in %s is what its file says, and its code is this one.\n", p.file.Stack, p.file.Region)
 		return
 	}
-	fmt.Fprintf(to, "What this changes of the stack %s in %s:\n\n", p.file.Stack, p.file.Region)
+	fmt.Fprintf(to, "Changes to the stack %s in %s:\n\n", p.file.Stack, p.file.Region)
 	w := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "\tnow\tthen")
 	for _, r := range rows {
@@ -161,7 +161,7 @@ func (p plan) termsThatChange() (all []change) {
 	}
 	for _, op := range p.code.Operations {
 		if is := p.price(op); is != notKnown && is != "" && is != op.Amount {
-			all = append(all, change{"price", op.Slug + ":" + is, op.Amount, "another price would be asked for"})
+			all = append(all, change{"price", op.Slug + ":" + is, op.Amount, "the price would change"})
 		}
 	}
 	return all
@@ -187,7 +187,7 @@ func (p plan) refused() error {
 	}
 	said := errors.Join(faults...)
 	if len(entries) > 0 {
-		return fmt.Errorf("refused, and nothing is deployed:\n%w\nIf that is meant, say so in %s/%s.toml:\n  allow = [%s]", said, stackfile.Folder, p.file.Name, strings.Join(entries, ", "))
+		return fmt.Errorf("refused, and nothing is deployed:\n%w\nIf you mean it, say so in %s/%s.toml:\n  allow = [%s]", said, stackfile.Folder, p.file.Name, strings.Join(entries, ", "))
 	}
 	return fmt.Errorf("refused, and nothing is deployed:\n%w", said)
 }
@@ -202,11 +202,11 @@ func (p plan) notes() (all []string) {
 	}
 	for _, entry := range p.file.Allow {
 		if !slices.Contains(needed, entry) {
-			all = append(all, fmt.Sprintf("allow has %q, which nothing needs any more: take it out", entry))
+			all = append(all, fmt.Sprintf("allow has %q, which is no longer needed: remove it", entry))
 		}
 	}
 	if terms && p.file.Parameters[parameterFormer] == "" {
-		all = append(all, "FormerTerms is empty: who has signed for the former payee or price is refused (402)")
+		all = append(all, "FormerTerms is empty: payments signed for the former payee or price will be refused (402)")
 	}
 	if p.now.exists && p.before == nil {
 		all = append(all, "the running deployment did not answer, so its prices are not compared")

@@ -30,7 +30,7 @@ func TestSettled(t *testing.T) {
 		types.StackStatusCreateComplete: "", types.StackStatusUpdateComplete: "", types.StackStatusUpdateRollbackComplete: "",
 		types.StackStatusUpdateInProgress:                                "aws cloudformation cancel-update-stack --stack-name shop-stack --region us-east-1",
 		types.StackStatusUpdateRollbackFailed:                            "aws cloudformation continue-update-rollback --stack-name shop-stack --region us-east-1",
-		types.StackStatusRollbackComplete:                                "was never made completely (ROLLBACK_COMPLETE): delete it",
+		types.StackStatusRollbackComplete:                                "was never fully created (ROLLBACK_COMPLETE): delete it",
 		types.StackStatusDeleteFailed:                                    "is between two states (DELETE_FAILED)",
 		types.StackStatusRollbackInProgress:                              "is being changed (ROLLBACK_IN_PROGRESS)",
 		types.StackStatusUpdateRollbackComplete + "_CLEANUP_IN_PROGRESS": "is being changed",

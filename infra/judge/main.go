@@ -81,12 +81,12 @@ const example = `
 Example: the weather for a cent, sold by a program that reads FACILITATOR_URL.
   make judge SELLER='FACILITATOR_URL={facilitator} node server.js' URL=http://127.0.0.1:4021/weather PRICE=0.01
 
-In SELLER {facilitator} stands for the URL of the facilitator, {node} for that of a node of the
-chain, {upstream} for one of something that the seller may depend on, and {price} for the price.
-Where {facilitator} is not there, the URL is in FACILITATOR_URL. PROMISES=same,new,key says what the seller
-promises: that a purchase is charged once and answered when the same payment is sent again, when
-the payer soon signs again, or when an Idempotency-Key names it. payment-identifier is read from
-the offer. ROW=name V=1 plays one row and tells what happens; the rows are:
+In SELLER, {facilitator} stands for the URL of the facilitator, {node} for the URL of a chain node,
+{upstream} for the URL of a server that the seller may depend on, and {price} for the price. Without
+{facilitator} in the command, the seller finds the URL in FACILITATOR_URL. PROMISES=same,new,key
+lists what the seller promises: a purchase is charged once and answered when the same payment is
+sent again, when the payer soon signs again, or when an Idempotency-Key names it. payment-identifier
+is read from the offer. ROW=name V=1 plays one row and shows each step. The rows are:
 %s
 `
 
@@ -95,7 +95,7 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 	flags := flag.NewFlagSet("judge", flag.ContinueOnError)
 	flags.SetOutput(notes)
 	flags.StringVar(&o.url, "url", "", "what is sold: an http URL of this machine")
-	flags.StringVar(&o.price, "price", "", "its price in units of the token; default: whatever is asked")
+	flags.StringVar(&o.price, "price", "", "its price in units of the token; default: the one it asks for")
 	flags.StringVar(&o.otherPrice, "other-price", "", "another price that the seller can be started with, by {price}")
 	flags.StringVar(&o.otherURL, "other", "", "something else at the same price; default: -url with another query")
 	flags.StringVar(&o.goods.Method, "method", "", "the method; default: GET, or POST with -body")
@@ -106,23 +106,23 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 	flags.StringVar(&o.goods.Tool, "tool", "", "the tool to call there")
 	flags.StringVar(&o.goods.Args, "args", "", "its arguments, a JSON object")
 	flags.StringVar(&o.goods.OtherArgs, "other-args", "", "arguments that ask for something else")
-	flags.StringVar(&o.promises, "promises", "", "what the seller promises: same, new, key; with commas between them")
-	flags.StringVar(&o.rows, "row", "", "play these rows only, with commas between them")
+	flags.StringVar(&o.promises, "promises", "", "what the seller promises: same, new, key; separated by commas")
+	flags.StringVar(&o.rows, "row", "", "play these rows only, separated by commas")
 	flags.StringVar(&o.ways, "way", "", "play these ways only: same, new, key, identifier, tool, new-tool")
-	flags.Uint64Var(&o.seed, "seed", 1, "of the wallets; two runs with one seed say the same")
+	flags.Uint64Var(&o.seed, "seed", 1, "seed of the wallets; the same seed gives the same report")
 	flags.StringVar(&o.format, "format", "text", "text, markdown or json")
-	flags.BoolVar(&o.verbose, "v", false, "tell what happens in each row")
+	flags.BoolVar(&o.verbose, "v", false, "show each step of each row")
 	flags.StringVar(&o.network, "network", x402.Base, "where payments are made")
 	flags.Var(&o.env, "env", "NAME=value for the seller, with {facilitator}, {node}, {upstream}, {price}; can be repeated")
 	flags.Var(&o.files, "file", "TEMPLATE=TARGET: a file that the seller reads is written from a template with the same; can be repeated")
-	flags.StringVar(&o.clients, "clients", "", "have the unmodified clients of others buy as well, by the programs in this folder (infra/clients)")
+	flags.StringVar(&o.clients, "clients", "", "also buy with unmodified third-party clients, run by the programs in this folder (infra/clients)")
 	flags.StringVar(&o.python, "python", "python3", "the Python that has the clients of -clients")
 	flags.StringVar(&o.dir, "dir", "", "start the seller in this folder")
 	flags.StringVar(&o.log, "log", "", "write what the seller prints to this file")
 	flags.DurationVar(&o.ready, "ready", time.Minute, "how long the seller may take to start")
 	flags.DurationVar(&o.hold, "hold", 20*time.Second, "how long a facilitator without an answer holds its connection")
 	flags.DurationVar(&o.slow, "slow", 5*time.Second, "how long a slow facilitator takes")
-	flags.DurationVar(&o.patience, "patience", 90*time.Second, "how long a payer asks again")
+	flags.DurationVar(&o.patience, "patience", 90*time.Second, "how long a payer keeps retrying")
 	flags.Usage = func() {
 		if as.ByMake() {
 			fmt.Fprintln(notes, "usage: make judge SELLER='command' URL=http://127.0.0.1:port/path [PRICE=0.01] [PROMISES=same,new,key] [ROW=name] [V=1] [FORMAT=markdown]; make help has all")

@@ -33,7 +33,7 @@ type payee struct{ payTo, network, asset string }
 // allow asks a person whom this program may pay, and how much, and writes it down.
 func (t *till) allow(ctx context.Context) error {
 	if !t.terminal {
-		return errors.New("allow is for a person at a terminal, and standard input is not one: what is allowed decides whom this program pays real money")
+		return errors.New("allow needs a person at a terminal, and standard input is not a terminal: it decides to whom this program pays real money")
 	}
 	_, tools, err := t.paid.tools(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (t *till) allow(ctx context.Context) error {
 		}
 	}
 	if len(order) == 0 {
-		return errors.New("no tool says whom to pay in a way that this program knows; nothing is allowed")
+		return errors.New("no tool asks for a payment in a way that this program supports; nothing is allowed")
 	}
 	dialog := dialog{bufio.NewReader(io.LimitReader(t.in, 16<<10)), t.out}
 	chosen := order[0]
@@ -75,11 +75,11 @@ func (t *till) allow(ctx context.Context) error {
 
 // agree asks for the limits and the key, and writes the allowance.
 func (t *till) agree(d dialog, w bill.Way) error {
-	perCall, err := amount(d.ask("The most for one call, "+unitOf(w)+"?", usualFor(w, usualPerCall)), w)
+	perCall, err := amount(d.ask("Maximum for one call, "+unitOf(w)+"?", usualFor(w, usualPerCall)), w)
 	if err != nil {
 		return err
 	}
-	perDay, err := amount(d.ask("The most in any 24 hours, "+unitOf(w)+"?", usualFor(w, usualPerDay)), w)
+	perDay, err := amount(d.ask("Maximum in any 24 hours, "+unitOf(w)+"?", usualFor(w, usualPerDay)), w)
 	if err != nil {
 		return err
 	}
@@ -92,10 +92,10 @@ func (t *till) agree(d dialog, w bill.Way) error {
 		return fmt.Errorf("the key cannot be used: %w", err)
 	}
 	terms := buyer.Terms{PayTo: w.PayTo, Network: w.Network, Asset: w.Asset}
-	fmt.Fprintf(t.out, "%s pays %s on %s: at most %s a call and %s in any 24 hours, without asking again.\n",
+	fmt.Fprintf(t.out, "%s pays %s on %s: at most %s per call and %s in any 24 hours, without asking again.\n",
 		wallet.Address().Checksum(), w.PayTo, w.On(), terms.Amount(perCall), terms.Amount(perDay))
 	if answer := strings.ToLower(d.ask("Allow this? [yes/no]", "no")); answer != "yes" && answer != "y" {
-		return errors.New("not agreed to; nothing is allowed")
+		return errors.New("cancelled; nothing is allowed")
 	}
 	err = t.purse.Allow(purse.Allowance{
 		Server:  t.at.String(),
@@ -110,7 +110,7 @@ func (t *till) agree(d dialog, w bill.Way) error {
 	if err != nil {
 		return fmt.Errorf("write it down: %w; nothing is allowed", err)
 	}
-	fmt.Fprintf(t.out, "Allowed. It is written in %s; removing that file takes it back. What to paste into a host: %s\n", t.purse.AllowanceFile(), t.line("config"))
+	fmt.Fprintf(t.out, "Allowed, as recorded in %s; delete that file to revoke it. To see what to paste into a host: %s\n", t.purse.AllowanceFile(), t.line("config"))
 	return nil
 }
 

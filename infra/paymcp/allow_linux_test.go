@@ -53,8 +53,8 @@ func TestAllow(t *testing.T) {
 		lines []string
 		says  string
 	}{
-		"no":                  {[]string{"0.02", "0.05", key, "no"}, "not agreed to; nothing is allowed"},
-		"nothing typed":       {[]string{"", "", key, ""}, "not agreed to; nothing is allowed"},
+		"no":                  {[]string{"0.02", "0.05", key, "no"}, "cancelled; nothing is allowed"},
+		"nothing typed":       {[]string{"", "", key, ""}, "cancelled; nothing is allowed"},
 		"no amount":           {[]string{"1e3", "0.05", key, "yes"}, "is not an amount"},
 		"too many decimals":   {[]string{"0.0000001", "0.05", key, "yes"}, "more decimals than the token"},
 		"no key":              {[]string{"0.02", "0.05", dir + "/none", "yes"}, "the key cannot be used"},
@@ -69,7 +69,7 @@ func TestAllow(t *testing.T) {
 	out, err := typed(t, args, "0.02", "", key, "yes")
 	for _, want := range []string{
 		"tool_0                       0.02 USDC on Base", "1. to " + strangerPayee + ", the token 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 on Base",
-		"pays " + strangerPayee + " on Base: at most 0.02 USDC a call and 1 USDC in any 24 hours, without asking again.", "Allowed. It is written in " + p.AllowanceFile(),
+		"pays " + strangerPayee + " on Base: at most 0.02 USDC per call and 1 USDC in any 24 hours, without asking again.", "Allowed, as recorded in " + p.AllowanceFile(),
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%v: it prints\n%s\nwant %s", err, out, want)

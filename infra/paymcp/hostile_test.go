@@ -91,7 +91,7 @@ func TestHostileAnswers(t *testing.T) {
 	for name, c := range map[string]struct{ answer, says string }{
 		"a flood":              {strings.Repeat(" ", maxBody+1), "has more than 4194304 bytes"},
 		"no JSON":              {"<html>", "nothing was signed or charged"},
-		"an endless list":      {quote("[" + strings.Repeat("{},", 5000) + "{}]"), "no way to pay that this client knows"},
+		"an endless list":      {quote("[" + strings.Repeat("{},", 5000) + "{}]"), "no payment method that this client supports"},
 		"an empty list":        {quote("[]"), `"accepts":[]`},
 		"another version":      {strings.Replace(quote("[{}]"), `\"x402Version\":2`, `\"x402Version\":1`, 1), "x402Version"},
 		"a price that is none": {quote(`[{"scheme":"exact","network":"eip155:8453","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","amount":"-1","payTo":"` + strangerPayee + `","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]`), "it is not complete"},

@@ -4,7 +4,7 @@
 //
 //	pay-mcp URL           started by a host: serve; on a terminal: print what to paste into hosts
 //	pay-mcp config URL    print what to paste into hosts
-//	pay-mcp allow URL     on a terminal: let it pay real money there, and how much
+//	pay-mcp allow URL     on a terminal: allow real money for URL, and set the limits
 //	pay-mcp status URL    what was spent, and what has no answer
 //	pay-mcp forget URL ID say that a purchase was not charged, so that it may be paid again
 //
@@ -41,14 +41,14 @@ import (
 
 const version = "1.0.0"
 
-const usage = `usage: pay-mcp URL              a host starts it: serve the tools of the paid MCP server at URL
+const usage = `usage: pay-mcp URL              for hosts: serve the tools of the paid MCP server at URL
                                 on a terminal: print what to paste into hosts
        pay-mcp config URL       print what to paste into hosts
-       pay-mcp allow URL        on a terminal: let it pay real money there, and how much
-       pay-mcp status URL       what was spent in 24 hours, and what has no answer
+       pay-mcp allow URL        on a terminal: allow real money for URL, and set the limits
+       pay-mcp status URL       show what was spent in 24 hours, and what has no answer
        pay-mcp forget URL ID    say that a purchase was not charged, so that it may be paid again
-       -dir FOLDER before them  keep everything there
-       -wait 50s before them    how long a call may take; a host gives up later than that
+       -dir FOLDER before them  keep all files in this folder
+       -wait 50s before them    how long a call may take; choose less than the host's timeout
 With make: make pay-mcp URL=http://127.0.0.1:8402/mcp [DO=allow]`
 
 // program is one run of the command.
@@ -257,9 +257,9 @@ func (t *till) config(ctx context.Context) error {
 		if terms.Play {
 			kind = "play money"
 		}
-		fmt.Fprintf(t.notes, "%d tools at %s, paid by %s: at most %s a call and %s in any 24 hours.\n", len(tools), t.at, kind, terms.Amount(terms.PerCall), terms.Amount(terms.PerDay))
+		fmt.Fprintf(t.notes, "%d tools at %s, paid by %s: at most %s per call and %s in any 24 hours.\n", len(tools), t.at, kind, terms.Amount(terms.PerCall), terms.Amount(terms.PerDay))
 	}
-	fmt.Fprintln(t.out, "Paste one of these, for the host that you use. It starts the program by itself.")
+	fmt.Fprintln(t.out, "Paste the one for your host, which then starts the program by itself.")
 	printHosts(t.out, start{
 		name:    name,
 		command: t.self,
@@ -281,7 +281,7 @@ func target(s string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, errors.New("the URL has a user name or a password in it, which every host would show")
 	case u.Scheme != "https" && !bill.Loopback(u):
-		return nil, errors.New("a server elsewhere has to be asked over https: over http anybody on the way could name another payee")
+		return nil, errors.New("a server on another machine must use https: over http, anybody on the path could name another payee")
 	}
 	return u, nil
 }

@@ -40,7 +40,7 @@ func folderFor(at *url.URL) string {
 }
 
 // errNotAllowed says that nobody has allowed to pay the server.
-var errNotAllowed = errors.New("nobody has allowed to pay real money to this server")
+var errNotAllowed = errors.New("nobody has allowed this program to pay real money to this server")
 
 // terms are what may be paid now.
 func (t *till) terms() (buyer.Terms, error) {
@@ -146,7 +146,7 @@ func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 	case errors.Is(err, bill.ErrUnchecked):
 		return fmt.Sprintf("the signed receipt of this answer could not be checked: %s.", plainly(err))
 	case err != nil:
-		return fmt.Sprintf("the signed receipt of this answer does not hold: %s. The answer is shown all the same; a person should know.", plainly(err))
+		return fmt.Sprintf("the signed receipt of this answer does not hold: %s. The answer is shown anyway; tell a person.", plainly(err))
 	}
 	return ""
 }

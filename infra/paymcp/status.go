@@ -38,7 +38,7 @@ func (t *till) status() error {
 			continue
 		}
 		open++
-		fmt.Fprintf(t.out, "\nNo answer: %s %s\n  %s, signed %s, may be executed until %s\n  %s\n  The same call goes on with it. If it is known that it was not charged: %s\n",
+		fmt.Fprintf(t.out, "\nNo answer: %s %s\n  %s, signed %s, may be executed until %s\n  %s\n  The same call continues it. If you know that it was not charged: %s\n",
 			untrusted.Text(c.Tool), untrusted.Text(string(c.Arguments)), c.Payment.Price, c.Payment.Signed.UTC().Format("2006-01-02 15:04:05"),
 			c.Payment.ValidBefore.UTC().Format("2006-01-02 15:04:05 UTC"), untrusted.Text(c.Payment.Said), t.line("forget", c.ID()))
 	}
@@ -63,7 +63,7 @@ func (t *till) forget(ctx context.Context, id string) error {
 		if held.Answer != nil {
 			break
 		}
-		fmt.Fprintf(t.out, "Forgotten: the next call of %s with these arguments is paid again. The signature counts in the budget until 24 hours are over.\n", untrusted.Text(c.Tool))
+		fmt.Fprintf(t.out, "Forgotten: the next call of %s with these arguments is paid again. The signature still counts toward the budget for 24 hours.\n", untrusted.Text(c.Tool))
 		return t.purse.Drop(held)
 	}
 	if err != nil {

@@ -216,7 +216,7 @@ func TestChangedTerms(t *testing.T) {
 	s.charged(t, 0)
 	s.change(func(s *stranger) { s.refuses = "no \x1b[2J funds" })
 	r := h.call(t, "tool_0", map[string]any{})
-	if !r.IsError || strings.Contains(texts(r), "\x1b") || !strings.Contains(texts(r), "Its words: \"no ") || !strings.Contains(texts(r), "could still be charged") {
+	if !r.IsError || strings.Contains(texts(r), "\x1b") || !strings.Contains(texts(r), "Its reason: \"no ") || !strings.Contains(texts(r), "could still be charged") {
 		t.Errorf("refused: %q", texts(r))
 	}
 }
@@ -254,7 +254,7 @@ func TestChainDecides(t *testing.T) {
 func TestNotAllowed(t *testing.T) {
 	t.Parallel()
 	for url, says := range map[string]string{
-		"http://api.example.com/mcp":     "over https",
+		"http://api.example.com/mcp":     "must use https",
 		"https://me:pw@api.example.com/": "user name",
 		"ftp://127.0.0.1/mcp":            "not the URL of an MCP server",
 		"127.0.0.1:8402/mcp":             "not the URL of an MCP server",

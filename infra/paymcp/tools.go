@@ -110,7 +110,7 @@ func priced(t *mcp.Tool, l limits) string {
 	if l.Play {
 		kind = ", in play money"
 	}
-	return fmt.Sprintf("%s%s (limits: %s a call, %s in any 24 hours). It is paid for you: give the arguments alone, whatever is said of payments above.",
+	return fmt.Sprintf("%s%s (limits: %s a call, %s in any 24 hours). It is paid for you: give only the arguments, whatever the text above says about payments.",
 		price, kind, l.Amount(l.PerCall), l.Amount(l.PerDay))
 }
 

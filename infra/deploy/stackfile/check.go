@@ -61,7 +61,7 @@ func (f File) parameters(t *sam.Template) (faults []error) {
 	for _, name := range slices.Sorted(maps.Keys(t.Parameters)) {
 		p := t.Parameters[name]
 		if _, misplaced := f.Settings[name]; misplaced {
-			faults = append(faults, fmt.Errorf("%s is a parameter of the template: it belongs into [default.deploy.parameters.parameter_overrides]", name))
+			faults = append(faults, fmt.Errorf("%s is a parameter of the template: it belongs in [default.deploy.parameters.parameter_overrides]", name))
 		}
 		if _, given := f.Parameters[name]; given || p.NoEcho {
 			continue
@@ -70,7 +70,7 @@ func (f File) parameters(t *sam.Template) (faults []error) {
 		if p.Default != nil {
 			usual = fmt.Sprintf("whose default is %q", *p.Default)
 		}
-		faults = append(faults, fmt.Errorf("%s is missing, %s: a stack keeps what it had of a parameter that is not given, so the file has each of them", name, usual))
+		faults = append(faults, fmt.Errorf("%s is missing, %s: a stack keeps the old value of a parameter that is not given, so the file must have every parameter", name, usual))
 	}
 	return faults
 }
@@ -91,7 +91,7 @@ func hidden(name string) error {
 	if strings.HasPrefix(name, "FacilitatorFallback") {
 		secret = "FacilitatorFallbackSecretArn"
 	}
-	return fmt.Errorf("%s is hidden (NoEcho), and everybody who can read this file would have it: take it out, and put it into the secret that %s names (make secret)", name, secret)
+	return fmt.Errorf("%s is hidden (NoEcho), but everybody who can read this file would see it: remove it here, and put it in the secret that %s names (make secret)", name, secret)
 }
 
 // together is what is wrong with parameters that are right alone.

@@ -40,7 +40,7 @@ func fill(text string, s judge.Settings) string {
 // Start implements judge.Seller.
 func (p *Program) Start(ctx context.Context, s judge.Settings) (judge.Instance, error) {
 	if connects(ctx, p.host()) {
-		return nil, fmt.Errorf("something listens at %s already: stop it, or let the seller listen elsewhere", p.host())
+		return nil, fmt.Errorf("another program listens at %s already: stop it, or have the seller listen elsewhere", p.host())
 	}
 	for _, file := range p.Files {
 		if err := render(file, s); err != nil {

@@ -89,7 +89,7 @@ func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result 
 	c, release, err := b.Purse.Hold(ctx, b.Server, tool, canonical)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return words("The same question is being asked by another call, which has not ended. Call %s again with the same arguments: it is one purchase, and charged once.", tool)
+		return words("Another call is asking the same question and has not ended. Call %s again with the same arguments: it is one purchase, and charged once.", tool)
 	case err != nil:
 		return words("Nothing was bought: %s.", err)
 	}
@@ -112,9 +112,9 @@ func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result 
 func (b *Buyer) kept(c *purse.Purchase) Result {
 	reply := &Reply{}
 	if err := json.Unmarshal(c.Answer.Reply, reply); err != nil {
-		return words("The answer of a moment ago cannot be read. It was paid for; call again after %s for a new one.", clock(c.Answer.At.Add(Window)))
+		return words("The stored answer cannot be read. It was paid for; call again after %s for a new one.", clock(c.Answer.At.Add(Window)))
 	}
-	return Result{reply, []string{fmt.Sprintf("This is the answer of %d seconds ago: the same question within %d seconds is one purchase, and was charged once.",
+	return Result{reply, []string{fmt.Sprintf("This answer is %d seconds old: the same question within %d seconds is one purchase, and was charged once.",
 		int(b.Now().Sub(c.Answer.At).Seconds()), int(Window.Seconds()))}}
 }
 
@@ -209,7 +209,7 @@ func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
 		until = fmt.Sprintf(" There is room for it at %s.", clock(over.Free))
 	}
 	return words("Not bought: this costs %s, and %s of the budget of %s for any 24 hours is signed for already. Nothing was charged.%s "+
-		"Do not try again before that. Only a person can raise the budget, in a terminal: %s",
+		"Do not try again before then. Only a person can raise the budget, in a terminal: %s",
 		w.Price(), terms.money(over.Spent, w), terms.money(terms.PerDay, w), until, b.HowToAllow)
 }
 
@@ -230,7 +230,7 @@ func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result 
 		}
 		c.Payment.Sending = true
 		if err := b.Purse.Keep(c); err != nil {
-			return words("Nothing was sent this time: %s. A signature that is lost could not be sent again.", err)
+			return words("Nothing was sent this time: %s. Without the saved signature, the payment could not be repeated.", err)
 		}
 		reply, err := b.attempt(ctx, c)
 		c.Payment.Sending = false
@@ -254,7 +254,7 @@ func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result 
 			c.Payment.NotBefore = b.Now().Add(step.wait)
 		}
 		if err := b.Purse.Keep(c); err != nil {
-			return words("There is no answer yet, and the payment was sent: %s. Call %s again with the same arguments.", err, c.Tool)
+			return words("The payment was sent, and there is no answer yet: %s. Call %s again with the same arguments.", err, c.Tool)
 		}
 		if step.wait == 0 && !b.pause(ctx, backoff(try)) {
 			return b.pending(c)

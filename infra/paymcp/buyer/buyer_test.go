@@ -42,7 +42,7 @@ func (p *place) takes(b *buyer.Buyer, i int, s step) {
 
 // What a host is told, call by call, and how much has moved.
 func TestCalls(t *testing.T) {
-	const repeated = "This is the answer of"
+	const repeated = "This answer is "
 	for name, c := range map[string]struct {
 		keeps, chain bool
 		steps        []step
@@ -83,7 +83,7 @@ func TestCalls(t *testing.T) {
 			{restart: true, after: time.Hour, moved: 1, signed: 2},
 		}},
 		"refused": {keeps: true, steps: []step{
-			{deeds: []deed{refusal}, says: "it was not charged. Its words: \"insufficient_funds\"", signed: 1},
+			{deeds: []deed{refusal}, says: "it was not charged. Its reason: \"insufficient_funds\"", signed: 1},
 			{moved: 1, signed: 2},
 		}},
 		"refused by a server without records": {steps: []step{
@@ -292,7 +292,7 @@ func TestBudget(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		p.seller.play(refusal)
-		if got := ask(2); !strings.Contains(got, "counts in the budget") {
+		if got := ask(2); !strings.Contains(got, "counts toward the budget") {
 			t.Error(got)
 		}
 		got := ask(3)

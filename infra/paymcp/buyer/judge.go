@@ -156,7 +156,7 @@ func (b *Buyer) pending(c *purse.Purchase) Result {
 	case p.Charged != nil:
 		charged = "The server says that it is not charged so far"
 	}
-	return words("There is no answer yet. A payment of %s was signed. %s. The last thing heard is: %s. Call %s %s with exactly the same arguments: the same payment is sent again, and nothing more is charged. Other arguments would be another purchase.",
+	return words("There is no answer yet. A payment of %s was signed. %s. The last reply was: %s. Call %s %s with exactly the same arguments: the same payment is sent again, and nothing more is charged. Other arguments would be another purchase.",
 		c.Payment.Price, charged, c.Payment.Said, c.Tool, when)
 }
 
@@ -176,8 +176,8 @@ func (b *Buyer) refused(ctx context.Context, c *purse.Purchase, o bill.Offer, fr
 		c.Payment = nil
 		return b.buy(ctx, c, o)
 	}
-	return words("Not bought: the server refused the payment of %s, and it was not charged. Its words: %s. The signature counts in the budget for 24 hours all the same. "+
-		"Often the wallet %s has too little of the token; a person has to look at that.", p.Price, p.Said, p.Payer)
+	return words("Not bought: the server refused the payment of %s, and it was not charged. Its reason: %s. The signature still counts toward the budget for 24 hours. "+
+		"Often the wallet %s holds too little of the token; a person must check it.", p.Price, p.Said, p.Payer)
 }
 
 // doubtful says that a refused payment may still be charged, or was.
@@ -186,12 +186,12 @@ func (b *Buyer) doubtful(c *purse.Purchase, f fate) Result {
 	if err := b.Purse.Keep(c); err != nil {
 		return words("The server refused the payment of %s, and it could not be written down: %s.", p.Price, err)
 	}
-	said := fmt.Sprintf("Its words: %s. ", p.Said)
-	const same = "A call with the same arguments sends the same payment again, and charges nothing more."
+	said := fmt.Sprintf("Its reason: %s. ", p.Said)
+	const same = "Another call with the same arguments resends the same payment and charges nothing more."
 	switch f.kind {
 	case moved:
 		return words("Charged, and not answered: the payment of %s was made%s, and the server refuses it now. %s"+
-			"It owes the answer, or the money back; a person has to ask its operator. Nothing else is signed for this question, unless a person says so in a terminal: %s",
+			"It owes the answer or a refund; a person must ask its operator. Nothing else is signed for this question unless a person allows it in a terminal: %s",
 			p.Price, f.by, said, b.HowToForget(c.ID()))
 	case stuck:
 		return words("Not bought again: a payment of %s for this question was sent, and may have been charged; the server refuses it now. %s"+

@@ -85,7 +85,7 @@ func (p *Purse) Signed() ([]Entry, error) {
 		err = fmt.Errorf("it is of version %d, and this program knows %d", b.Version, bookVersion)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what was spent, in %s: %w; nothing is paid until a person has mended it, or moved it away, which begins the budget again", p.bookFile(), err)
+		return nil, fmt.Errorf("read what was spent, in %s: %w; nothing is paid until a person repairs it, or moves it away, which restarts the budget", p.bookFile(), err)
 	}
 	var recent []Entry
 	for _, e := range b.Signed {

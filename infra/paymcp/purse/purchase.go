@@ -97,7 +97,7 @@ func (p *Purse) Hold(ctx context.Context, server, tool string, arguments []byte)
 		}, release, nil
 	case err != nil:
 		release()
-		return nil, nil, fmt.Errorf("%w; nothing is paid for this question until a person has looked at it", err)
+		return nil, nil, fmt.Errorf("%w; nothing is paid for this question until a person has inspected it", err)
 	}
 	return c, release, nil
 }

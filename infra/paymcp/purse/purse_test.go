@@ -95,7 +95,7 @@ func TestBrokenBook(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "book.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Reserve(t.Context(), entry(1, time.Now()), big.NewInt(1e9)); err == nil || !strings.Contains(err.Error(), "nothing is paid until a person has mended it") {
+		if err := p.Reserve(t.Context(), entry(1, time.Now()), big.NewInt(1e9)); err == nil || !strings.Contains(err.Error(), "nothing is paid until a person repairs it") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -164,7 +164,7 @@ func (b *bank) call(w http.ResponseWriter, r *http.Request, s step) {
 		PaymentRequirements x402.Requirements `json:"paymentRequirements"`
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCall)).Decode(&asked); err != nil {
-		answerJSON(w, http.StatusBadRequest, map[string]string{"error": "this is no payment"})
+		answerJSON(w, http.StatusBadRequest, map[string]string{"error": "this is not a payment"})
 		return
 	}
 	c := &call{w: w, ctx: r.Context(), bank: b, step: s, payload: asked.PaymentPayload, requirements: asked.PaymentRequirements}

@@ -165,7 +165,7 @@ func decodeHeader(text string) ([]byte, error) {
 	}
 	raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
 	if err == nil && !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
-		err = errors.New("it is no object of JSON")
+		err = errors.New("it is not a JSON object")
 	}
 	return raw, err
 }

@@ -125,8 +125,8 @@ func facilitatorRows() []row {
 			facilitator: movesAnd("does not answer", func(p *purchase, c *call, _ string) { c.hold(p.stage.court.config.Hold) }),
 		},
 		{
-			name: "settle-refused", what: "the facilitator settles, and says that the payer has not enough", ways: allWays(),
-			facilitator: movesAnd("says that the payer has not enough", func(_ *purchase, c *call, _ string) {
+			name: "settle-refused", what: "the facilitator settles, and says that the payer lacks the funds", ways: allWays(),
+			facilitator: movesAnd("says that the payer lacks the funds", func(_ *purchase, c *call, _ string) {
 				c.refuse(http.StatusOK, insufficient, "")
 			}),
 		},
@@ -305,7 +305,7 @@ func sellerRows() []row {
 			},
 		},
 		{
-			name: "price-changes", what: "the reply is lost, and the price is another when the payer comes again", needsPrice: true,
+			name: "price-changes", what: "the reply is lost, and the price has changed when the payer comes again", needsPrice: true,
 			ways: allWays(),
 			reply: func(p *purchase, n int, r reply) int {
 				if n > 1 {
