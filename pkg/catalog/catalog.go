@@ -239,7 +239,7 @@ func NoSuchPath() fault.Info {
 		Status:  http.StatusNotFound,
 		Class:   fault.NoCharge,
 		Message: "No such path. The catalog is at " + PathCatalog + " and the documentation at " + PathDocs + ".",
-		Remedy:  "Take a path that is listed there, spelt exactly so.",
+		Remedy:  "Use one of the paths listed there, spelled exactly.",
 	}
 }
 

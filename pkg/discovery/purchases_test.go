@@ -42,7 +42,7 @@ func TestWindowOfOperations(t *testing.T) {
 func TestAdviceOnPurchases(t *testing.T) {
 	llms, instructions := string(body(t, rendered(), catalog.PathLLMs)), ToolInstructions(testSite())
 	says(t, catalog.PathLLMs, llms, "Give each purchase its own key", "after an error that is `retryable`",
-		"learns only whether it was charged; sign again under the same key for the answer, which charges nothing more")
+		"repeating a payment tells only whether it was charged; for the answer, sign again under the same key, which is free")
 	says(t, "instructions", instructions, "each purchase its own key", "when an error says retryable")
 	for _, part := range []string{"each question", "error without `accepts`", "never asks for a new one"} {
 		if strings.Contains(llms+instructions, part) {

@@ -49,8 +49,8 @@ func TestSites(t *testing.T) {
 			llms: {"https://example.com/contact"}, docs: {`<a href="https://example.com/contact">`},
 		}, nil},
 		"no contact": {contact(""), parts{
-			api: {`"contact":{"name":"Hostfacts","url":"` + catalog.Homepage + `"}`}, full: {"The operator of this deployment gave no"},
-			docs: {"The operator of this deployment gave no"},
+			api: {`"contact":{"name":"Hostfacts","url":"` + catalog.Homepage + `"}`}, full: {"This deployment lists no contact"},
+			docs: {"This deployment lists no contact"},
 		}, nil},
 		"a proof": {func(s *Site) { s.OwnershipProofs = []string{"0xabc"} }, parts{
 			api: {`"ownershipProofs":["0xabc"]`}, manifest: {`"ownershipProofs":["0xabc"]`},
@@ -70,11 +70,11 @@ func TestSites(t *testing.T) {
 		"an unknown network": {network("eip155:31337"), parts{
 			paywall: {"data-chain='' data-explorer='' data-rpc=''"}, docs: {"eip155:31337"},
 		}, parts{paywall: {"/address/", "/token/"}, docs: {"(eip155:31337)"}}},
-		"a window": {func(*Site) {}, parts{full: {"for 45 seconds after an answer given over HTTP, 90 after one given over MCP"}}, nil},
+		"a window": {func(*Site) {}, parts{full: {"for 45 seconds after an answer over HTTP, 90 after one over MCP"}}, nil},
 		"no window": {func(s *Site) { s.DuplicateWindow = 0 }, parts{
-			full: {"while their first payment is undecided"}, challenge: {`"duplicate_window_seconds":0`, `"replay_seconds":86400`},
+			full: {"while the first payment is undecided"}, challenge: {`"duplicate_window_seconds":0`, `"replay_seconds":86400`},
 		}, parts{
-			full: {" seconds after an", "given over MCP", "a repeat within"}, docs: {" seconds after an", "a repeat within"}, tool: {" seconds after an", "over MCP"},
+			full: {" seconds after an", "after one over MCP", "a repeat within"}, docs: {" seconds after an", "a repeat within"}, tool: {" seconds after an", "over MCP"},
 		}},
 		"limits": {caps(Caps{PerMinute: 301, Undecided: 6, Refused: 21, Single: 51, Bundle: 19}), parts{full: {
 			"- Request rate: 301 units", "- Concurrency: 51 paid lookups at once of each tool and 19 of each",

@@ -22,7 +22,7 @@ type toolCatalog struct {
 	X402Version int         `json:"x402Version" const:"2"`
 	Idempotency Idempotency `json:"idempotency" schema:"PurchaseTerms" doc:"How a purchase is named, and for how long its answer is replayed."`
 	Tools       []tool      `json:"tools" schema:"Tool" item:"One operation."`
-	Playbooks   []playbook  `json:"playbooks" schema:"Playbook" item:"Calls in turn, and the bundle in their stead."`
+	Playbooks   []playbook  `json:"playbooks" schema:"Playbook" item:"A sequence of calls, and the bundle that replaces it."`
 }
 
 type tool struct {
@@ -42,7 +42,7 @@ type tool struct {
 	Errors          []toolError     `json:"errors" schema:"ToolError" item:"One error code."`
 	DocsURL         string          `json:"docs_url" format:"uri"`
 	// DuplicateWindow is there where the window of the whole catalog does not hold.
-	DuplicateWindow *int `json:"duplicate_window_seconds,omitempty" minimum:"0" doc:"In the stead of that of idempotency."`
+	DuplicateWindow *int `json:"duplicate_window_seconds,omitempty" minimum:"0" doc:"Overrides that of idempotency."`
 }
 
 type parameter struct {
@@ -252,8 +252,8 @@ func ToolInstructions(s Site) string {
 	}
 	return fmt.Sprintf("%s Each call of a tool costs money: USDC on %s through x402 version 2. %s"+
 		"A call without a payment is answered with the price and costs nothing. Sign its accepts[0], put the PaymentPayload into params._meta[%q] and call again with the same arguments. "+
-		"After a lost reply, and when an error says retryable, send the same payment again, with the same key if it had one; an error that is not retryable says what to do. "+
-		"Send _meta[%q] with every attempt: give each purchase its own key. One is charged once in %s, and a new key asks again.%s %s Documentation: %s#mcp",
+		"After a lost reply, and when an error says retryable, send the same payment again, with the same key if it had one; any other error says what to do. "+
+		"Send _meta[%q] with every attempt: give each purchase its own key. Each is charged once in %s, and a new key buys again.%s %s Documentation: %s#mcp",
 		catalog.Tagline, s.networkName(), play, mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), window, caveat, s.Origin+catalog.PathDocs)
 }
 

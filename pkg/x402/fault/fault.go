@@ -83,22 +83,22 @@ type Info struct {
 var table = sync.OnceValue(func() []Info {
 	const soon = time.Second
 	return []Info{
-		{PaymentRequired, http.StatusPaymentRequired, "Payment required: sign one of accepts and repeat.", NoCharge, false, 0, "Sign one of the offers in accepts and repeat the request with the signature; a client of x402 does so by itself."},
-		{PaymentInProgress, http.StatusConflict, "This payment is being settled; retry.", NoCharge, true, 2 * soon, "Wait and send the same again; the answer of the first request is stored for you."},
-		{RateLimited, http.StatusTooManyRequests, "Too many requests.", NoCharge, true, 60 * soon, "Wait as long as Retry-After says, and ask less often."},
-		{SettlementUncertain, http.StatusServiceUnavailable, "Settlement is not confirmed; retry.", NoCharge, true, 5 * soon, "Wait and send the same again until it is decided; do not sign again under another key."},
-		{FacilitatorUnavailable, http.StatusServiceUnavailable, "The facilitator is unavailable; retry.", NoCharge, true, 5 * soon, "Wait and send the same again; the service that settles payments could not be reached."},
-		{FacilitatorMisconfigured, http.StatusServiceUnavailable, "The facilitator is not configured.", NoCharge, true, 60 * soon, "Only the operator can mend it: tell them, try again later, and do not sign again meanwhile."},
-		{FacilitatorUnauthorized, http.StatusServiceUnavailable, "The facilitator rejected our credentials.", NoCharge, true, 60 * soon, "Only the operator can mend it, by new credentials: tell them, and try again later."},
-		{LedgerUnavailable, http.StatusServiceUnavailable, "The payment ledger is unavailable; retry.", NoCharge, true, 2 * soon, "Wait and send the same again; nothing is settled while payments cannot be recorded."},
-		{PaymentUnavailable, http.StatusServiceUnavailable, "Payments are unavailable; retry.", NoCharge, true, 30 * soon, "Wait and send the same again; if it keeps failing, tell the operator."},
-		{Overloaded, http.StatusServiceUnavailable, "The concurrency cap is reached; retry.", NoCharge, true, soon, "Wait and send the same again; a bundle asks several things with one request."},
+		{PaymentRequired, http.StatusPaymentRequired, "Payment required: sign one of accepts and repeat.", NoCharge, false, 0, "Sign one of the offers in accepts and repeat the request with the signature; x402 clients do this for you."},
+		{PaymentInProgress, http.StatusConflict, "This payment is being settled; retry.", NoCharge, true, 2 * soon, "Wait and send the same request again; the answer to the first one is stored for you."},
+		{RateLimited, http.StatusTooManyRequests, "Too many requests.", NoCharge, true, 60 * soon, "Wait as long as Retry-After says, and send fewer requests."},
+		{SettlementUncertain, http.StatusServiceUnavailable, "Settlement is not confirmed; retry.", NoCharge, true, 5 * soon, "Wait and send the same request again until it is decided; do not sign again under another key."},
+		{FacilitatorUnavailable, http.StatusServiceUnavailable, "The facilitator is unavailable; retry.", NoCharge, true, 5 * soon, "Wait and send the same request again; the service that settles payments could not be reached."},
+		{FacilitatorMisconfigured, http.StatusServiceUnavailable, "The facilitator is not configured.", NoCharge, true, 60 * soon, "Only the operator can fix this: tell them, try again later, and do not sign again meanwhile."},
+		{FacilitatorUnauthorized, http.StatusServiceUnavailable, "The facilitator rejected our credentials.", NoCharge, true, 60 * soon, "Only the operator can fix this, with new credentials: tell them, and try again later."},
+		{LedgerUnavailable, http.StatusServiceUnavailable, "The payment ledger is unavailable; retry.", NoCharge, true, 2 * soon, "Wait and send the same request again; nothing is settled while payments cannot be recorded."},
+		{PaymentUnavailable, http.StatusServiceUnavailable, "Payments are unavailable; retry.", NoCharge, true, 30 * soon, "Wait and send the same request again; if it keeps failing, tell the operator."},
+		{Overloaded, http.StatusServiceUnavailable, "The concurrency cap is reached; retry.", NoCharge, true, soon, "Wait and send the same request again; a bundle gets several facts with one request."},
 
-		{InternalError, http.StatusInternalServerError, "Internal error. Nothing you sent caused it; retry with the same PAYMENT-SIGNATURE if you sent one.", Owed, true, soon, "Send the same again; if it keeps failing, tell the operator the request_id."},
-		{MethodNotAllowed, http.StatusMethodNotAllowed, "This path does not take that method.", NoCharge, false, 0, "Use one of the methods that the header Allow names."},
-		{IdempotencyConflict, http.StatusConflict, "This idempotency key names another request, or this signature was first sent with another key or with none. Repeat the request as it was first sent, or sign anew with a key that no other request has used.", NoCharge, false, 0, "Send the request as it was first sent, or sign anew with a key that no other request has used."},
+		{InternalError, http.StatusInternalServerError, "Internal error. Nothing you sent caused it; retry with the same PAYMENT-SIGNATURE if you sent one.", Owed, true, soon, "Send the same request again; if it keeps failing, tell the operator the request_id."},
+		{MethodNotAllowed, http.StatusMethodNotAllowed, "This path does not take that method.", NoCharge, false, 0, "Use a method that the header Allow lists."},
+		{IdempotencyConflict, http.StatusConflict, "This idempotency key names another request, or this signature was first sent with another key or with none. Repeat the request as it was first sent, or sign again with a key that no other request has used.", NoCharge, false, 0, "Send the request as it was first sent, or sign again with a key that no other request has used."},
 		{InvalidIdempotencyKey, http.StatusBadRequest, "An idempotency key is 1 to 255 visible ASCII characters, sent once; an id of payment-identifier is 16 to 128 letters, digits, _ and -.", NoCharge, false, 0, "Send one key of visible ASCII characters, such as a UUID."},
-		{InvalidArguments, http.StatusBadRequest, "The tool does not take these arguments. Its input schema says which it takes.", NoCharge, false, 0, "Correct the arguments as the tool's input schema says, and call again."},
+		{InvalidArguments, http.StatusBadRequest, "The tool does not take these arguments. Its input schema says which it takes.", NoCharge, false, 0, "Correct the arguments to match the tool's input schema, and call again."},
 	}
 })
 
