@@ -123,16 +123,16 @@ func HostIntelVerdicts() []lookup.Verdict {
 		},
 		{
 			If:   "whois.error.code != null",
-			Says: "Certificate until {ssl.not_after date}; no registry data: {whois.error.message}",
+			Says: "Certificate expires {ssl.not_after date}; no registry data: {whois.error.message}",
 			Tone: lookup.Warn,
 		},
 		{
 			If:   "whois.expires_at != null",
-			Says: "Certificate until {ssl.not_after date}, registered until {whois.expires_at date}",
+			Says: "Certificate expires {ssl.not_after date}; registration expires {whois.expires_at date}",
 			Tone: lookup.Good,
 		},
 		{
-			Says: "Certificate until {ssl.not_after date}, registered",
+			Says: "Certificate expires {ssl.not_after date}; domain registered",
 			Tone: lookup.Good,
 		},
 	}

@@ -145,7 +145,7 @@ func UptimeVerdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{
 			If:   "verdict = up",
-			Says: "Up: certificate in date and for {domain}, HTTP {headers.status}",
+			Says: "Up: certificate valid for {domain}, HTTP {headers.status}",
 			Tone: lookup.Good,
 		},
 		{

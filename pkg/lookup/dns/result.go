@@ -75,8 +75,8 @@ type Result struct {
 // Verdicts are the rules for the line that says in words what a Result found.
 func Verdicts() []lookup.Verdict {
 	return []lookup.Verdict{
-		{If: "rcode = SERVFAIL", Says: "The resolvers could not look {domain} up (SERVFAIL)", Tone: lookup.Bad},
-		{If: "rcode = YXDOMAIN", Says: "A DNAME leads {domain} to a name that is too long (YXDOMAIN)", Tone: lookup.Bad},
+		{If: "rcode = SERVFAIL", Says: "No resolver could answer for {domain} (SERVFAIL)", Tone: lookup.Bad},
+		{If: "rcode = YXDOMAIN", Says: "A DNAME makes the name of {domain} too long (YXDOMAIN)", Tone: lookup.Bad},
 		{If: "rcode = NXDOMAIN", Says: "CNAME: an alias of {records.0.target name}, which does not exist", Tone: lookup.Warn},
 		{If: "records.length = 0", Says: "No {type} records"},
 		{If: "records.length = 1 and records.0.address != null", Says: "{type}: {records.0.address}", Tone: lookup.Good},

@@ -102,8 +102,8 @@ func StopReasons() []StopReason {
 func Verdicts() []lookup.Verdict {
 	rules := []lookup.Verdict{
 		{If: "stop_reason = max_hops", Says: "Still redirects after {hops count request}, at {final_url host}", Tone: lookup.Warn},
-		{If: "stop_reason = loop", Says: "Redirects in a loop: {final_url host} leads back", Tone: lookup.Bad},
-		{If: "stop_reason = missing_location", Says: "{final_url host} redirects and does not say where to", Tone: lookup.Bad},
+		{If: "stop_reason = loop", Says: "Redirects in a loop, closed by {final_url host}", Tone: lookup.Bad},
+		{If: "stop_reason = missing_location", Says: "{final_url host} redirects without saying where", Tone: lookup.Bad},
 	}
 	to := map[StopReason]string{
 		InvalidLocation:  "a Location that is not a usable URL",

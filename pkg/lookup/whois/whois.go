@@ -110,7 +110,7 @@ func ParseBootstrapURL(s string) (*url.URL, error) {
 func Verdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{If: "expires_at != null", Says: "Registered until {expires_at date} ({expires_at distance})"},
-		{If: "created_at != null", Says: "Registered since {created_at date}; the registry does not say until when"},
-		{Says: "Registered; the registry does not say since or until when"},
+		{If: "created_at != null", Says: "Registered since {created_at date}; the registry gives no expiry date"},
+		{Says: "Registered; the registry gives no dates"},
 	}
 }
