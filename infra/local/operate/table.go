@@ -43,7 +43,7 @@ func protections() []protection {
 			return err
 		},
 	}, {
-		"end of old items (TTL)", "update-time-to-live --time-to-live-specification Enabled=true,AttributeName=" + dynamo.AttrExpiresAt,
+		"expiry of old items (TTL)", "update-time-to-live --time-to-live-specification Enabled=true,AttributeName=" + dynamo.AttrExpiresAt,
 		func(ctx context.Context, api *dynamodb.Client, table *string) (bool, error) {
 			d, err := api.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: table})
 			if err != nil || d.TimeToLiveDescription == nil || aws.ToString(d.TimeToLiveDescription.AttributeName) != dynamo.AttrExpiresAt {
