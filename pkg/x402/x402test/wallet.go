@@ -1,11 +1,10 @@
-// Package x402test is for the tests of a program that sells over x402. It has the other sides
+// Package x402test is for the tests of a program that sells over x402. It has the other parties
 // of a payment: a wallet (NewWallet), a client that pays (Client), and play money, either in the
 // process (PlayMoney) or from a facilitator that can be told to fail (NewFacilitator), with a
-// node of the chain that it moves on (Node). Judge plays the bad days of paid requests against a
-// handler, such as lost replies, kills and strangers, and fails the test where a purchase is
-// charged twice or not answered.
+// node of its chain (Node). Judge plays failures such as lost replies, kills and strangers
+// against a handler, and fails the test if a purchase is charged twice or not answered.
 //
-// Nothing that is deployed imports it.
+// Deployed programs do not import it.
 package x402test
 
 import (
