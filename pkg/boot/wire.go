@@ -2,8 +2,7 @@
 // wired dependencies, the Lambda runtime. It is the only package that reads
 // the environment, and the only one that knows that it runs on Lambda.
 //
-// Every fault of the configuration is reported at once, at init, in words that
-// name the variable.
+// All configuration errors are reported together, at init, and each names its variable.
 package boot
 
 import (

@@ -1,9 +1,9 @@
-// Package catalog defines the service's operations, once: the name, path, price,
-// parameters and answer of each, and how it fails (spec §1, §2, §4, §7).
+// Package catalog is the only definition of the service's operations: the name, path, price,
+// parameters, answer and errors of each (spec §1, §2, §4, §7).
 //
-// Everything else that mentions such a fact is rendered from this package (the
-// discovery documents, the payment offers) or compared with it by a test (the SAM
-// template, the events, the Go result types).
+// Everything else that states such a fact is rendered from this package (the discovery
+// documents, the payment offers) or compared with it by a test (the SAM template, the events,
+// the Go result types).
 package catalog
 
 import (

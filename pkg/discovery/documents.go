@@ -3,21 +3,20 @@
 // OpenAPI description, the llms texts, the documentation page, the offer of
 // each operation and the paywall page.
 //
-// All of it comes from package catalog, package fault and the deployment's
-// Site, so that no document promises what the code does not do. A document is
-// rendered at the first request for it. That is deterministic: the same Site gives
-// the same bytes, hence the same ETags, in every execution environment.
+// All facts come from package catalog, package fault and the deployment's Site, so that no
+// document promises what the code does not do. A document is rendered at the first request for
+// it. Rendering is deterministic: the same Site gives the same bytes, and so the same ETags, in
+// every execution environment.
 //
 // The words are in assets: templates of the documents and pages, and the sentences that
 // several of them share (prose.txt.tmpl).
 //
-// Its templates are executed by a copy of the standard library's packages that calls
-// no methods: a template that can name any method keeps the linker from dropping
-// those that nobody calls, and the function was a third larger. What a template shows
-// is therefore a field or a function.
+// The templates are executed by a copy of the standard library's packages that calls no methods.
+// If templates can call any method, the linker must keep all methods, and the function is a
+// third larger. So a template shows only fields and functions.
 //
-// The package answers no request by itself: which methods a path takes, CORS,
-// 404 and 405 belong to package service, which asks Documents.Find.
+// The package does not answer requests. Methods, CORS, 404 and 405 are the business of package
+// service, which calls Documents.Find.
 package discovery
 
 import (

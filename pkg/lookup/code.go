@@ -1,5 +1,5 @@
-// Package lookup has the error codes of the lookups (spec §7.2 and §7.3), which the
-// packages below it answer with.
+// Package lookup has the error codes of the lookups (spec §7.2 and §7.3). The packages below it
+// make their errors from these.
 package lookup
 
 import (

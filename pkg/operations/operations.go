@@ -1,6 +1,6 @@
-// Package operations is every priced operation with its client, for a program
-// that runs all of them. Each function of the deployment has one of these lines
-// in its main, so that it links the clients of that operation alone.
+// Package operations creates every priced operation with its client, for a program that serves
+// all of them. The main of each deployed function has only one of these lines, so that it links
+// only the clients of its operation.
 package operations
 
 import (

@@ -1,12 +1,11 @@
-// Package service joins lookups and payments: each priced operation with the client
-// that answers it (Operation), and operations with what sells them (Seller). There
-// is one handler for each function of the deployment, and All for a machine that
-// runs every one of them.
+// Package service joins lookups and payments. An Operation is a priced operation with the client
+// that answers it, and a Seller sells operations. There is one handler for each deployed
+// function, and All for a machine that serves all of them.
 //
-// The lookups do not know about payments, and the payment layer does not know
-// about lookups. A priced request passes package x402http (request id, methods, panics,
-// one log line, rate limit, offer, 402), then the Gate of package x402, which runs the
-// lookup as a Job. Nothing here depends on Lambda.
+// The lookups do not know about payments, and the payment layer does not know about lookups. A
+// priced request first goes through package x402http (request id, methods, panics, one log line,
+// rate limit, offer, 402), then through the Gate of package x402, which runs the lookup as a
+// Job. Nothing here depends on Lambda.
 package service
 
 import (

@@ -1,12 +1,11 @@
-// Package x402 is the server side of x402 version 2, scheme exact with
-// EIP-3009 on an EVM chain: wire types, header codec, the offer, local
-// verification, and the Gate that makes every signed authorization count once.
-// A program that sells its own handlers uses package x402http, and of this
-// package what a handler may ask: SaleOf, USDC and Network.
+// Package x402 is the server side of x402 version 2, scheme exact with EIP-3009 on an EVM chain:
+// wire types, header codec, the offer, local verification, and the Gate that makes every signed
+// authorization count once. A program that sells handlers uses package x402http, and from this
+// package only SaleOf, USDC and Network.
 //
-// It knows neither lookups nor the catalog. It is given an Offer and, per
-// request, a Job; it decides whether the job runs, runs it only after
-// settlement, and keeps the outcome in the ledger.
+// It knows neither lookups nor the catalog. It gets an Offer and, for each request, a Job. It
+// decides whether to run the job, runs it only after settlement, and stores the outcome in the
+// ledger.
 //
 // # How a signed request is served
 //
@@ -20,21 +19,20 @@
 //	settle, once, and conclude       settle.go: by reply, doubt and chain
 //	look up, and redeem or owe       lookup.go
 //
-// Everything that needs no network comes first, so that a malformed or forged header
-// costs neither a write nor a call. A Settler (settler.go) decides whom a payment is sent
-// to; what is answered from a record is in record.go. What no request is left to do is done
-// by package reconcile.
+// Everything that needs no network comes first, so that a malformed or forged header costs
+// neither a write nor a call. A Settler (settler.go) decides which facilitator gets a payment;
+// answers from a record are in record.go. Package reconcile finishes the payments that no
+// request comes back for.
 //
-// Settlement comes before the job. In the other order an answer could be served
-// and never be paid for, because an authorization can be cancelled, or its
-// account emptied, while the job runs. The price of this order is that money can be
-// held without an answer. The ledger records such a debt, and the same signature
-// runs the job again.
+// Settlement comes before the job. In the other order an answer could be served and never be
+// paid for, because an authorization can be cancelled, or its account emptied, while the job
+// runs. The drawback is that we can hold money without having answered. The ledger records such
+// a debt, and the same signature runs the job again.
 //
-// A settlement publishes payer, nonce and signature on the chain, where anybody
-// can copy them. So a repeated authorization must bring the retry token of its
-// challenge (ledger.Payment.Proof). Without it every sender gets the same 402,
-// without answer, receipt or job.
+// A settlement publishes payer, nonce and signature on the chain, where anybody can copy them.
+// So a repeated authorization must carry the retry token of its challenge
+// (ledger.Payment.Proof). Without the token every sender gets the same 402, without answer,
+// receipt or job.
 package x402
 
 import (

@@ -1,11 +1,11 @@
-// Package dns looks up the A, AAAA, MX, TXT, CNAME, NS or SOA records of a public name, live, at
-// public recursive resolvers. It is made for names and resolvers that are not to be trusted. A
-// Client is also the guard.Resolver of the other lookups. (It is the DNS Explorer of the service:
-// spec §2.1, §4.2.)
+// Package dns looks up the A, AAAA, MX, TXT, CNAME, NS or SOA records of a public name, live,
+// from public recursive resolvers. It trusts neither the names nor the resolvers. A Client is
+// also the guard.Resolver of the other lookups. (It is the DNS Explorer of the service: spec
+// §2.1, §4.2.)
 //
-// Every reply that it uses has the address, the ID and the letter case of its question, and
-// every record that it returns was reached from the name asked about. It does not validate
-// DNSSEC, keeps no cache, and returns private addresses as they are.
+// It uses a reply only if its address, ID and letter case match the question, and returns only
+// records that can be reached from the name asked about. It does not validate DNSSEC, keeps no
+// cache, and returns private addresses as they are.
 //
 // Several resolvers are asked in a staggered race; the first that says
 // something about the name wins:
@@ -22,19 +22,18 @@
 //
 // NXDOMAIN is proven by the SOA record of a zone above the name, but not of the root. Without
 // proof it counts only from resolvers that have answered for com within the last minute: a
-// network that denies every name is passed over, and is upstream_unavailable where no resolver
-// knows better. A network that answers for com, or makes up a proof, and denies other names to
-// every resolver that is asked cannot be told from one where they do not exist.
+// network that denies every name is ignored, and the result is upstream_unavailable if no
+// resolver knows better. A network that answers for com, or forges a proof, and denies other
+// names to every resolver cannot be detected.
 //
-// A resolver that had not replied when one that was asked later answered is asked after the
-// others for half a minute, so that only one question waits for a dead one.
+// If a resolver that was asked later answers first, the one that has not replied is asked last
+// for the next half minute, so that only one question waits for a dead resolver.
 //
-// When no resolver answers: SERVFAIL if there was one, else dns_timeout if one
-// did not reply, else upstream_unavailable. The last two are marked as the silence of the
-// target (fault.Error.Silence) where two of the resolvers that were asked, or all where fewer
-// are configured, have answered for com within the last minute: then it is not they who are
-// down, and who pays for a lookup may own the name and have it fail. A panic anywhere is
-// internal_error.
+// When no resolver answers: SERVFAIL if there was one, else dns_timeout if one did not reply,
+// else upstream_unavailable. The last two are marked as the silence of the target
+// (fault.Error.Silence) if two of the resolvers that were asked, or all if fewer are configured,
+// have answered for com within the last minute: then the resolvers work, and the payer may own
+// the name and make it fail on purpose. A panic anywhere is internal_error.
 //
 // The Client of github.com/miekg/dns is not used: it stops at the first malformed datagram,
 // outlives its context, and does not compare the question of a reply with its own.

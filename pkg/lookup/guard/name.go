@@ -1,10 +1,9 @@
-// Package guard decides what the service may be asked about (spec §1, domain
-// guard). It answers with invalid_domain and a message that names the fault
-// and never repeats more of the input than one escaped character.
+// Package guard decides which names and addresses the service may look up (spec §1, domain
+// guard). It refuses a name with invalid_domain and a message that says what is wrong and
+// repeats at most one escaped character of the input.
 //
-// A name that passes is a public fully-qualified domain name by its spelling
-// only. It may still resolve to a private address: that is judged when it is
-// resolved, by the operations that connect.
+// A name that passes is spelled like a public fully-qualified domain name. It may still resolve
+// to a private address: the operations that connect check that when they resolve it.
 package guard
 
 import (

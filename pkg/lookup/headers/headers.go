@@ -2,9 +2,9 @@
 // sixteen headers that say how a site is secured, cached and served. (It is HTTP Headers of the
 // service: spec §2.4, §4.5.)
 //
-// The host's addresses were all found to be public before one was connected to, a result
-// holds the sixteen headers of the spec and no other, so no cookie, and no connection
-// outlives a call. It verifies no certificate, follows no redirect and reads no body.
+// It connects to a host only if all its addresses are public. A result holds the sixteen headers
+// of the spec and no others, so it has no cookies. No connection outlives a call. The package
+// verifies no certificate, follows no redirect and reads no body.
 package headers
 
 import (

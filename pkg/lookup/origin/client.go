@@ -1,11 +1,11 @@
-// Package origin asks public HTTPS origins for the head of an answer: status
-// and headers, on port 443, over HTTP/1.1 (spec §4.5, §4.6). The headers and
-// redirect lookups share it, and the certificate lookup greets hosts with it.
+// Package origin requests the head of a response, which is its status and headers, from public
+// HTTPS origins, on port 443, over HTTP/1.1 (spec §4.5, §4.6). The headers and redirect lookups
+// share it, and the certificate lookup uses its TLS handshake.
 //
-// It speaks HTTP itself, because net/http refuses heads that browsers take, makes a
-// Cache-Control out of a Pragma, and does not tell whether a dial, a handshake or a
-// request failed. Errors are logged, and never contain what the server sent. Certificates
-// are not verified: an origin with an expired one must be seen to answer.
+// It speaks HTTP itself, because net/http refuses heads that browsers accept, turns a Pragma
+// into a Cache-Control, and does not say whether a dial, a handshake or a request failed. Errors
+// are logged, and never contain what the server sent. Certificates are not verified, because the
+// answer of an origin with an expired one is a result.
 package origin
 
 import (

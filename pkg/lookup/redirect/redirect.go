@@ -1,9 +1,9 @@
 // Package redirect follows the HTTPS redirects that start at https://{domain}/, and returns each
-// hop and why the chain ended. It is made for chains that lead to private addresses or nowhere.
-// (It is the Redirect Tracer of the service: spec §2.5, §3.2, §4.6.)
+// hop and why the chain ended. It expects chains that lead to private addresses or nowhere. (It
+// is the Redirect Tracer of the service: spec §2.5, §3.2, §4.6.)
 //
-// Every host of a chain passes the domain guard and the address guard before it is
-// connected to, a chain has at most five hops, and no connection outlives a call. It
+// Every host of a chain passes the domain guard and the address guard before the package
+// connects to it. A chain has at most five hops. No connection outlives a call. The package
 // verifies no certificate, keeps no cookie and reads no body.
 //
 // How a trace ends:

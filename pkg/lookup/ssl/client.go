@@ -1,10 +1,10 @@
-// Package ssl reads the certificate that a public host presents on port 443: for whom it is, who
-// issued it, until when it is valid, and with what the connection was made. (It is the SSL
-// Inspector of the service: spec §2.2, §4.3.)
+// Package ssl reads the certificate that a public host presents on port 443: its names, its
+// issuer, its validity, and the protocol and cipher of the connection. (It is the SSL Inspector
+// of the service: spec §2.2, §4.3.)
 //
-// A result is about the leaf. Nothing about it is verified but that it can be read, so that
-// expired, self-signed and wrong certificates are results, and a handshake that fails after the
-// certificate came is still a result:
+// A result describes the leaf certificate. The package checks only that the leaf can be parsed.
+// So expired, self-signed and wrong certificates are results, and so is a leaf that came before
+// the handshake failed:
 //
 //	handshake completed                        the result, with the connection
 //	failed, hung or timed out, leaf was seen   the result
@@ -16,12 +16,12 @@
 //	no TLS, or no certificate that reads       handshake_failed
 //	silence, or bytes too slow                 ssl_timeout, marked as the host's silence
 //
-// crypto/x509 refuses many certificates that are in use, and crypto/tls the handshake with it.
-// So what the server sent is recorded, and this package takes the leaf from the recording: in
-// plain text up to TLS 1.2, decrypted with the handshake's own secret in TLS 1.3. The hello
-// that offers all that there is, is made by hand: it gets the leaf of a TLS 1.2 server, and
-// no connection. Of a Certificate message above 256 KiB in TLS 1.3, only a leaf in its first
-// record, so of at most 16 KiB, is seen.
+// crypto/x509 refuses many certificates that are in use, and then crypto/tls refuses the
+// handshake. So the package records what the server sends and takes the leaf from the recording:
+// in plain text up to TLS 1.2, decrypted with the handshake's secret in TLS 1.3. The hello that
+// offers everything is written by hand. It gets the leaf of a TLS 1.2 server but no connection.
+// If a Certificate message in TLS 1.3 is longer than 256 KiB, the leaf is found only in its
+// first record, so it has at most 16 KiB.
 package ssl
 
 import (

@@ -1,7 +1,7 @@
-// Package whois has the question and the answer of a lookup of registration data: since when and
-// until when a domain is registered, with which registrar, and its status and name servers.
-// Package registry, below it, asks the registries over RDAP. It is another package, because the
-// RDAP library is heavy, and the documents need the fields of the answer only. (It is WHOIS
+// Package whois defines the question and the answer of a lookup of registration data: a domain's
+// dates of registration and expiry, its registrar, its status and its name servers. Package
+// registry, below it, queries the registries over RDAP. They are two packages because the RDAP
+// library is large and the documents need only the fields of the answer. (It is WHOIS
 // Intelligence of the service: spec §2.3, §4.4.)
 package whois
 

@@ -1,9 +1,9 @@
-// Package chain asks Ethereum nodes over JSON-RPC whether a payment (an EIP-3009 authorization) has
-// moved money to the seller, and what other money came. A seller takes it as its Evidence, so that
-// the chain decides where a facilitator leaves a payment in doubt. It implements x402.Evidence and
-// reconcile.Scanner.
+// Package chain asks Ethereum nodes over JSON-RPC whether a payment (an EIP-3009 authorization)
+// has moved money to the seller, and which other transfers arrived. A seller uses it as its
+// Evidence, so that the chain decides when a facilitator leaves a payment in doubt. It
+// implements x402.Evidence and reconcile.Scanner.
 //
-// What Find says, and on what:
+// What Find returns, and on which evidence:
 //
 //	the authorization's own Transfer, to the payee, of the value   Paid
 //	  the same, in a block over 60 s older than the first claim    NeverPaid
@@ -16,22 +16,22 @@
 //	everything else                                                CannotTell
 //
 // That an authorization is used does not prove a payment: it may have been cancelled, or
-// submitted by a third party that copied it. So the log of the authorization itself
-// decides, and its own Transfer: the token's log with the next log index, because USDC
-// emits the two one after the other.
+// submitted by a third party that copied it. So two logs decide: that of the authorization and
+// that of its Transfer, which is the token's log with the next log index, because USDC emits the
+// two in succession.
 //
-// A receipt counts at the latest head. A refusal by time needs a block that the node
-// calls safe (or finalized, if it does not know safe), so that no reorganisation makes
-// the authorization executable again. No refusal of any kind is taken from a node whose
-// latest block is minutes away from our clock.
+// A receipt counts at the latest head. A refusal by time needs a block that the node calls safe
+// (or finalized, if it does not know safe), so that no reorganisation makes the authorization
+// executable again. No refusal is accepted from a node whose latest block is minutes away from
+// our clock.
 //
-// Only complete and consistent replies count: a malformed reply, a log that a
-// reorganisation removed, a receipt of another block than its log's, and two statements
-// that contradict each other are all CannotTell with a cause.
+// Only complete and consistent replies count. A malformed reply, a log that a reorganisation
+// removed, a receipt from another block than its log, and two contradictory statements are all
+// CannotTell with a cause.
 //
-// A run of Transfers costs three messages if no transfer is new and four if one is, and
-// one more for each further 10,000 blocks or 16 blocks with transfers; more where a node
-// caps ranges or batches.
+// A call of Transfers costs three messages if no transfer is new and four if one is, and one
+// more for each further 10,000 blocks or 16 blocks with transfers. It costs more if a node
+// limits ranges or batches.
 package chain
 
 import (

@@ -1,17 +1,15 @@
 // Package facilitator is the client for an x402 facilitator: /settle, /verify
 // and /supported (x402 specification v2 §7).
 //
-// It guarantees that one Settle is one request, followed by one byte-identical
-// request when the first was answered settlement_pending, and that every way
-// in which a request can end has exactly one class: settled, refused, turned
-// away, not sent or unknown. It calls an outcome "not sent" only on proof, and
-// "refused" or "turned away" only for the exact words and statuses that are
-// known to be given before a broadcast; every other outcome is unknown, and leaves the
-// payment in doubt until the chain decides. That list is closed because a word that is
-// wrongly taken for a refusal turns away a payer who has paid.
+// One Settle is one request, followed by one byte-identical request if the first was answered
+// settlement_pending. Every request ends in exactly one class: settled, refused, turned away,
+// not sent or unknown. An outcome is "not sent" only on proof, and "refused" or "turned away"
+// only for the exact words and statuses that facilitators are known to give before a broadcast.
+// Every other outcome is unknown, and leaves the payment in doubt until the chain decides. The
+// list of words is closed because a word that is wrongly taken for a refusal turns away a payer
+// who has paid.
 //
-// It does not decide what a class means for a payment, and it does not ask the
-// chain: package x402 does.
+// Package x402 decides what a class means for a payment, and asks the chain.
 package facilitator
 
 import (

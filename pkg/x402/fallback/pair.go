@@ -1,15 +1,12 @@
-// Package fallback settles with two facilitators: a second one is asked when the first one
-// fails.
+// Package fallback settles with two facilitators: the second is used when the first fails.
 //
-// That one authorization is sent to two facilitators never moves money twice,
-// because the token lets it execute once. What can go wrong is how their answers
-// are read. So the second is asked at once only when the primary was provably
-// not reached, or turned the request away for a reason that its operator has to
-// deal with. In doubt it is asked after the primary was sent the same once more
-// and the chain did not decide, and then only its success counts, checked on the
-// chain where there is one. It is never asked after a refusal about the payer, also
-// when that is on record from an earlier attempt: then only the facilitator that
-// refused is asked again.
+// Sending one authorization to two facilitators never moves money twice, because the token
+// executes it once. The risk is in how their answers are read. So the second is asked at once
+// only if the primary was provably not reached, or turned the request away for a reason that
+// concerns its operator. If the primary leaves doubt, the same request is first sent to it once
+// more; if the chain does not decide either, the second is asked, and only its success counts,
+// checked on the chain if there is a node. After a refusal about the payer, even one on record
+// from an earlier attempt, only the facilitator that refused is asked again.
 package fallback
 
 import (

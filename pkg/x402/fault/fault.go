@@ -1,7 +1,6 @@
-// Package fault has the error codes of payments (spec §7.1), and the one error type
-// that carries a code. A seller defines the codes of what it sells as Infos, and makes
-// their errors with Info.New. An error of any other type reaches a client as
-// internal_error, without its text.
+// Package fault has the error codes of payments (spec §7.1), and the one error type that carries
+// a code. A seller defines codes for its products as Infos, and creates errors with Info.New. An
+// error of any other type reaches a client as internal_error, without its text.
 package fault
 
 import (

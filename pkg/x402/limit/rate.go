@@ -1,10 +1,10 @@
 // Package limit limits the requests of one client, and the concurrent calls of one
 // operation (spec §7.1 rate_limited and overloaded, §8).
 //
-// Rate counts the requests of a client in units: one without a payment approximately,
-// because that is cheap, one with a payment exactly. Slots caps how many calls of an
-// operation run at once, and gives one client at most a quarter of them. It is exact, and
-// does not queue. While the store is down, only requests without a payment pass.
+// Rate counts the requests of a client in units: approximately if a request has no payment,
+// because that is cheap, and exactly if it has one. Slots limits how many calls of an operation
+// run at once, and gives one client at most a quarter of them. It is exact and does not queue.
+// While the store is down, only requests without a payment pass.
 //
 // The store is a Memory, for one process, or the Table of package dynamo. Both pass one
 // suite (limittest).

@@ -1,12 +1,11 @@
-// Package receipt signs offers, and signs and reads receipts: a seller's statement
-// that a payer was given an answer. Both have the form of the x402 extension
+// Package receipt signs offers, and signs and verifies receipts. A receipt is a seller's
+// statement that a payer was given an answer. Both have the form of the x402 extension
 // offer-receipt, version 1, as a compact JWS (RFC 7515) with EdDSA (RFC 8037).
 //
-// The extension proves that something was paid for and delivered, not what. A
-// receipt of this package also has the request and the digest of the answer's body,
-// in members that version 1 allows and does not name; those of the digest are named
-// as in the proposal for version 2. Keys are published as a did:web document
-// (Document), each under its thumbprint (RFC 7638).
+// The extension proves that something was paid for and delivered, but not what. A receipt of
+// this package also has the request and the digest of the answer's body, in additional members
+// that version 1 allows. The members of the digest have the names proposed for version 2. Keys
+// are published as a did:web document (Document), each under its thumbprint (RFC 7638).
 package receipt
 
 import (

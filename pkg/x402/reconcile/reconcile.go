@@ -1,6 +1,6 @@
-// Package reconcile does what no request is left to do: a Reconciler decides payments in
-// doubt by evidence from the chain, finds transfers that have no record, and counts what is
-// owed. It stands beside the Gate of package x402: the two meet only in the ledger.
+// Package reconcile finishes what requests leave behind: a Reconciler decides payments in doubt
+// by evidence from the chain, finds transfers that have no record, and counts what is owed. It
+// is independent of the Gate of package x402: the two share only the ledger.
 package reconcile
 
 import (

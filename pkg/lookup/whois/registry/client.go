@@ -1,11 +1,11 @@
 // Package registry asks the registry of a domain, over RDAP, for its registration data. Package
-// whois has the question and the answer. (It is WHOIS Intelligence of the service: spec §2.3,
-// §4.4.)
+// whois defines the question and the answer. (It is WHOIS Intelligence of the service: spec
+// §2.3, §4.4.)
 //
-// It asks the one server that the IANA bootstrap file names for the top-level domain
-// about the registrable domain of the name it is given, because registries do not answer
-// for host names. It follows no link in an answer, and no redirect but through the same
-// guard. Certificates of RDAP servers are verified.
+// It asks the one server that the IANA bootstrap file names for the top-level domain about the
+// registrable domain of the name it is given, because registries do not answer for host names.
+// It follows no link in an answer, and checks redirects with the same guard. Certificates of
+// RDAP servers are verified.
 //
 // Nothing that a call started outlives it. The bootstrap file (RFC 9224) is kept in memory and
 // in a Cache, a newer one is looked for once a day, and the old one serves until then.

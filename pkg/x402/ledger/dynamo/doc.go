@@ -1,5 +1,5 @@
-// Package dynamo keeps the payment ledger and the limits in one DynamoDB table. Open
-// returns a Table, which is all that a seller needs:
+// Package dynamo keeps the payment ledger and the limits in one DynamoDB table. Open returns a
+// Table, which is all a seller needs:
 //
 //	aws, err := config.LoadDefaultConfig(ctx) // of aws-sdk-go-v2
 //	table, err := dynamo.Open(ctx, aws, "ledger")
@@ -32,17 +32,17 @@
 //
 // # The ledger
 //
-// Every write is a PutItem of the whole item under one of two conditions: the key is absent,
-// or the stored version is the one that was read. Every read is consistent. There are no
-// transactions, no updates and no deletes. A write whose replies were all lost is looked for
-// once; if another writer has replaced it meanwhile, the first is told that it lost.
+// Every write is a PutItem of the whole item under one of two conditions: the key is absent, or
+// the stored version is the one that was read. Every read is consistent. There are no
+// transactions, no updates and no deletes. If all replies to a write were lost, the item is read
+// once; if another writer has replaced it meanwhile, the write is reported as lost.
 //
 // # Answers
 //
 // A table keeps the body of an answer up to 32 KB, compressed, because DynamoDB charges a write
-// unit for each KB and for each write of its record. The option Keep sets more, 300 KB at most:
-// what an item of DynamoDB has room for. A larger answer is given once, and each repeat runs the
-// handler again, five runs in all.
+// unit for each KB and for each write of its record. The option Keep raises the limit to at most
+// 300 KB, for which a DynamoDB item has room. A larger answer is given once, and each repeat
+// runs the handler again, five times in all.
 //
 // # The limits
 //

@@ -1,23 +1,23 @@
-// Package file keeps the payment ledger in one SQLite file. Any number of processes
-// may have it open, so that an operator's tools read and write it beside the service.
-// Each write is on disk (fsync of the write-ahead log) before it is acknowledged, so
-// that a crash loses no write that was.
+// Package file keeps the payment ledger in one SQLite file. Any number of processes may have it
+// open, so that an operator's tools read and write it beside the service. Each write is on disk
+// (fsync of the write-ahead log) before it is acknowledged, so that a crash loses no
+// acknowledged write.
 //
 // # Answers
 //
-// A file keeps the body of an answer up to 1 MB, compressed. A larger one is given once, and each
-// repeat runs the handler again, five runs in all.
+// A file keeps the body of an answer up to 1 MB, compressed. A larger one is given once, and
+// each repeat runs the handler again, five times in all.
 //
 // # The file and the -wal beside it
 //
-// While a ledger is open its newest writes are in a file beside it whose name ends in -wal. The
-// last process that closes it puts everything into the file. Of a process that was killed the
-// -wal stays, and the next Open uses it. So what is moved or copied must be a ledger that nobody
-// has open, or a copy that Backup has written; Open refuses a file that lacks its -wal
-// (ErrHalved), unless Accept is given the word that its error names.
+// While a ledger is open, its newest writes are in a file beside it whose name ends in -wal. The
+// last process that closes the ledger moves everything into the main file. If a process is
+// killed, the -wal stays, and the next Open uses it. So move or copy a ledger only while nobody
+// has it open, or use a copy that Backup has written. Open refuses a file that lacks its -wal
+// (ErrHalved), unless Accept is given the word that the error names.
 //
-// Expired records stay in a file until Sweep deletes them, which each run of package reconcile
-// does, a part of the file at a time.
+// Expired records stay in a file until Sweep deletes them. Package reconcile calls it, for a
+// part of the file at a time.
 //
 // The engine is modernc.org/sqlite: maintained, and SQLite itself without cgo.
 package file

@@ -1,6 +1,5 @@
-// Package ledgertest holds what tests of the ledger share: the conformance
-// suite that every ledger.Store passes, a store in memory, and a store that
-// fails on demand.
+// Package ledgertest has the shared parts of ledger tests: the conformance suite that every
+// ledger.Store must pass, a store in memory, and a store that fails on demand.
 package ledgertest
 
 import (

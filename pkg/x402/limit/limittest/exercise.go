@@ -1,5 +1,5 @@
-// Package limittest is what every store of package limit has to pass, and what
-// measures one.
+// Package limittest has the tests that every store of package limit must pass, and a store that
+// records its calls.
 package limittest
 
 import (
