@@ -1,6 +1,5 @@
-// Command bench measures the service beside what a user would pick instead, and
-// prints one table, as ratios in one run (make bench). It runs in the folder of the
-// module.
+// Command bench compares the service with the alternatives a user has, and prints one table, as
+// ratios within one run (make bench). It runs in the folder of the module.
 //
 //	bench table     measure everything; write the table
 //	bench peers     do the lookups of the service by libraries and tools of others

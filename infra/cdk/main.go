@@ -1,14 +1,13 @@
-// Command cdk is the CDK app for production. It includes ../../template.yaml, which
-// is the whole application, and adds what is repeated for each operation or
-// belongs to production alone: alarms, a dashboard, a domain, log retention, a
-// budget, prebuilt code.
+// Command cdk is the CDK app for production. It includes ../../template.yaml, which is the whole
+// application, and adds what repeats for each operation or belongs only to production: alarms, a
+// dashboard, a domain, log retention, a budget, prebuilt code.
 //
 // It does not repeat any function. It synthesizes without credentials and without a
 // network; the CDK CLI runs it by cdk.json, in this folder. ../RUNBOOK.md says how
 // to deploy it, and what each alarm means.
 //
-// It is a separate module: the CDK is large, and nobody who imports the module above is to
-// have it among the modules that theirs depends on.
+// It is a separate module because the CDK is large: a program that imports the module above does
+// not depend on it.
 package main
 
 import (

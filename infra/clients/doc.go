@@ -1,7 +1,7 @@
-// Package clients has the programs of others use the service, or judge what it
-// publishes. OpenAPI, which other suites use, too, holds live answers to the description:
-// the status, the headers, the content type and every byte of the body, and the error code
-// against the list of the operation. The rest of the package is tests:
+// Package clients tests the service with third-party programs, which use it or check what it
+// publishes. OpenAPI, which other suites also use, checks live answers against the description:
+// the status, the headers, the content type, every byte of the body, and the error code, which
+// the operation must list. The rest of the package is tests:
 //
 //   - the programs of /docs, and by that those of llms.txt. In an empty folder each is
 //     installed by the command that is printed, saved under the name that is printed and run
@@ -18,9 +18,8 @@
 //     counts what models read;
 //   - Chromium, driven by the scripts in testdata/browser with a wallet that really signs.
 //
-// The shop of infra/shop is another subject of the loops, of the programs, and of the
-// clients of the Model Context Protocol. Between clients and service stands a gateway that
-// can lose, delay or replace answers. They need Chromium, Node, Python and the packages
-// that package.json and testdata/requirements.txt pin. A test that lacks one is skipped by
-// name.
+// The loops, the programs and the MCP clients also run against the shop of infra/shop. A gateway
+// between clients and service can lose, delay or replace answers. The tests need Chromium, Node,
+// Python and the packages that package.json and testdata/requirements.txt pin. A test that lacks
+// one is skipped by name.
 package clients

@@ -1,14 +1,14 @@
-// Command demo shows an evening on which everything fails, in a terminal. The facilitator moves
-// the money and answers 500; the seller is killed while it settles; then nobody is there; then
-// the line loses the answer. The client signs a new payment each time. The same evening is played
-// at the service of this repository with its ledger file, and at a seller of thirty lines without
-// a ledger (infra/demo/thirty). In the end it counts what moved on the chain of the facilitator,
-// and which answers the client has.
+// Command demo shows in a terminal what happens when everything fails. The facilitator moves the
+// money and answers 500; the seller is killed while it settles; then it is down; then the
+// network loses the answer. The client signs a new payment each time. The same events are played
+// against the service of this repository with its ledger file, and against a seller of thirty
+// lines without a ledger (infra/demo/thirty). At the end it counts the transfers on the
+// facilitator's chain and the answers that the client has.
 //
-// Nothing of it is staged. The sellers are processes, and are killed by SIGKILL. Signatures are
-// real, and an authorization moves money once, as on every chain. A fault happens when the
-// facilitator or the line sees what it is for, and never at a time. The money is play money, and
-// nothing but this machine is asked.
+// Nothing is staged. The sellers are processes, and are killed by SIGKILL. Signatures are real,
+// and an authorization moves money once, as on every chain. A fault is triggered by what the
+// facilitator or the line sees, never by the clock. The money is play money, and no other
+// machine is involved.
 package main
 
 import (

@@ -1,8 +1,8 @@
-// Command deploy makes a deployment what the file of its stack says, and asks it whether it
-// is. make deploy, make rollback and make smoke run it; ../RUNBOOK.md says when.
+// Command deploy deploys a stack as its file describes it, and verifies the result. make deploy,
+// make rollback and make smoke run it; ../RUNBOOK.md says when.
 //
-// It is a separate module: nobody who imports the module above is to have the clients of AWS
-// that it needs among the modules that theirs depends on.
+// It is a separate module, so that a program that imports the module above does not depend on
+// the AWS clients that it needs.
 package main
 
 import (

@@ -16,19 +16,17 @@
 // money has moved exactly for those payers who were answered or whom make owed
 // lists. make books finds no difference between the table and the chain.
 //
-// Alarms are read from the template that the CDK app synthesizes, and judged from
-// what the functions print and from what is counted in the gateway's log. Time is compressed: a
-// scenario is a sequence of rounds, and what is printed in one round is one period
-// of every alarm, whether that is 5 minutes or 15. A line belongs to the round in
-// which its own timestamp lies; none is copied. An alarm on four periods needs four
-// rounds, in each of which reconcile runs.
+// Alarms are read from the template that the CDK app synthesizes, and judged from what the
+// functions print and from what is counted in the gateway's log. Time is compressed: a scenario
+// is a sequence of rounds, and the output of one round is one period of every alarm, whether
+// that is 5 minutes or 15. A line belongs to the round in which its own timestamp lies; none is
+// copied. An alarm on four periods needs four rounds, in each of which reconcile runs.
 //
-// What is not a test is as much of Amazon CloudWatch as it takes to say whether an
-// alarm of this deployment would go off: metrics out of log lines, by the embedded
-// format or by a filter, statistics, metric math, and the evaluation of alarms as a
-// synthesized template defines them. A property, statistic or function that it does
-// not know is an error, never skipped: an alarm that is judged by half of its
-// definition is not judged. What no alarm here has it does not know. Time is a number of
-// periods, where who brings the values says which period they belong to (History), or of
-// minutes, in each of which an alarm is evaluated by what has come until then (Minutes).
+// The code that is not a test simulates as much of Amazon CloudWatch as it takes to decide
+// whether an alarm of this deployment would go off: metrics from log lines, by the embedded
+// format or by a filter, statistics, metric math, and the evaluation of alarms as a synthesized
+// template defines them. An unknown property, statistic or function is an error and is never
+// skipped, because half a definition decides nothing. Time is a number of periods, if the caller
+// says to which period values belong (History), or of minutes, in each of which an alarm is
+// evaluated with the values so far (Minutes).
 package gameday

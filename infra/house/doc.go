@@ -1,8 +1,8 @@
-// Package house holds the tree to what its readers count on: files and functions that can
-// be kept in mind, no further circle of folders, and styles, scripts and coloured programs
-// of the pages that are made of their sources.
+// Package house checks properties of the source tree that its readers rely on: files and
+// functions of limited size, no further import cycle of folders, and generated styles, scripts
+// and highlighted programs that match their sources.
 //
-// It is a separate module, because it needs what a program never does: a measure of
-// complexity, a highlighter and a minifier. Nobody who imports the module above has them
-// among the modules that theirs depends on. It imports nothing of that module.
+// It is a separate module because it needs a measure of complexity, a highlighter and a
+// minifier, and a program that imports the module above does not depend on these. It imports
+// nothing from that module.
 package house

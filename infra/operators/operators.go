@@ -1,6 +1,6 @@
-// Package operators says what those who operate a deployment may do in AWS: a role for each
-// kind of work, with what its commands ask of AWS and nothing else. The CDK app makes the
-// roles. Tests run the commands, and hold what they ask to this.
+// Package operators defines what operators of a deployment may do in AWS: a role for each kind
+// of work, with only the permissions that its commands need. The CDK app creates the roles.
+// Tests run the commands and compare their requests with the roles.
 package operators
 
 import "slices"

@@ -18,6 +18,6 @@
 // To add a case, add a line to sites_linux_test.go: a row asks about a host of the tables. What
 // the package of a lookup proves of peers on loopback is not repeated here: the rows are every
 // code, and every field, of the whole service. testdata/corpora holds addresses that are not
-// public, and redirects that try to lead to such. A tap on the namespace's packets sees whom
-// anybody tries to connect to.
+// public, and redirects that try to lead to such. A tap on the namespace's packets sees every
+// attempt to connect.
 package simnet

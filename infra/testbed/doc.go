@@ -1,16 +1,16 @@
 // Package testbed is what the tests share: the programs of this module, built and run; the
-// service in its forms (the local runner, the built functions behind a gateway); and the
-// world around it on the loopback interface or in a network namespace: resolvers,
-// certificates, the play-money facilitator, TLS servers that the real guard reaches under
-// public addresses (Origins), an Ethereum node with a token like USDC (Chain), DynamoDB
-// (Dynamo: dynalite, which does not return the old item with a failed condition, and
-// DynamoDB Local). What is special to a suite, such as a name that is answered late, is a
-// handler of the suite's, and so is every assertion.
+// service in its forms (the local runner, the built functions behind a gateway); and the world
+// around it on the loopback interface or in a network namespace: resolvers, certificates, the
+// play-money facilitator, TLS servers that the real guard reaches under public addresses
+// (Origins), an Ethereum node with a token like USDC (Chain), DynamoDB (Dynamo: dynalite, which
+// does not return the old item with a failed condition, and DynamoDB Local). What only one suite
+// needs, such as a name that is answered late, is a handler in that suite, and so is every
+// assertion.
 //
-// Programs of this module are kept in build/tests, so that a suite whose sources have
-// not changed links nothing; those of others are installed in the version that is
-// pinned. Several test binaries run at once: one makes what all of them need, below
-// the lock of a file, and the others wait.
+// Programs of this module are kept in build/tests, so that a suite whose sources have not
+// changed links nothing; third-party programs are installed in the pinned version. Several test
+// binaries run at once: one builds what all of them need, holding a file lock, and the others
+// wait.
 package testbed
 
 import (

@@ -1,5 +1,6 @@
-// A seller in thirty lines, which anybody writes in an evening: it has the facilitator settle, and
-// answers who has paid. It keeps no record of that, as the sellers of most examples do not.
+// A seller in thirty lines, as anybody would write it in an evening: it asks the facilitator to
+// settle, and answers if that succeeds. It keeps no record of payments, like the sellers of most
+// examples.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Package stackfile reads the file of a stack, which says what one deployment is: every
-// parameter that is no secret, where the secrets are, and who is called. It is a
-// configuration file of the SAM CLI (sam deploy --config-file) with one table more, which
-// the SAM CLI ignores and the CDK app reads.
+// parameter that is not secret, where the secrets are, and who is notified. It is a
+// configuration file of the SAM CLI (sam deploy --config-file) with one more table, which the
+// SAM CLI ignores and the CDK app reads.
 package stackfile
 
 import (

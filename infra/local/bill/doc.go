@@ -1,3 +1,4 @@
-// Package bill is what a client that pays does with what a server asks for: it reads the ways
-// to pay, signs one of them with a key from a file, and holds the signed receipt to what came.
+// Package bill handles a server's request for payment on the client's side: it parses the
+// offers, signs one of them with a key from a file, and checks the signed receipt against the
+// answer.
 package bill

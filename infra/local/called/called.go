@@ -1,6 +1,6 @@
-// Package called says how a person types the commands of this module: as targets of make,
-// or, where there is no clone, as the program was called. So what a message says to do next
-// can be typed where it is read.
+// Package called knows how a person types the commands of this module: as make targets, or,
+// without a clone, in the way that the program was called. So the next step in a message can be
+// typed where it is read.
 package called
 
 import (

@@ -1,5 +1,5 @@
-// Command invoke runs one function of template.yaml on one event, without Docker and
-// without AWS: what "make local-invoke FN=dns" does.
+// Command invoke runs one function of template.yaml on one event, without Docker and without
+// AWS. "make local-invoke FN=dns" runs it.
 //
 // The function is the built bootstrap behind a Lambda Runtime API, or with -sam run by
 // "sam local invoke", in Docker. Template parameters are those of
@@ -7,9 +7,9 @@
 // set in the environment wins, and AWS_ENDPOINT_URL_DYNAMODB is passed on, but no
 // credentials are.
 //
-// An event whose answer asks for a payment is sent again with one, signed by a key that
-// is made for it. As the bootstrap of a folder with a program "function", as "make
-// local-invoke" makes one, this program runs that beside play money and a ledger in memory.
+// If the answer asks for a payment, the event is sent again with one, signed by a throwaway key.
+// This program can also be the bootstrap in a folder with a program "function", which "make
+// local-invoke" creates: then it runs that program with play money and a ledger in memory.
 //
 // The answer goes to standard output, measurements and what the function logs to standard
 // error. The exit status is 1 when the function fails, 2 when it could not be run.

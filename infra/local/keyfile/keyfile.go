@@ -1,4 +1,4 @@
-// Package keyfile reads and writes files that are for their owner alone.
+// Package keyfile reads and writes files that only their owner can access.
 package keyfile
 
 import (

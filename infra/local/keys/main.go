@@ -1,7 +1,6 @@
-// Command keys is what the operator of a deployment does with keys: receipt-key
-// makes the key that signs receipts, sign-origin signs the deployment's origin with
-// the key of its payee. It works offline, and is a separate program so that the
-// payee's key is in no process that has the clients of AWS and of the chain.
+// Command keys handles the keys of a deployment: receipt-key creates a key that signs receipts,
+// and sign-origin signs the deployment's origin with the key of its payee. It works offline, and
+// is a separate program so that no process with clients of AWS or the chain has the payee's key.
 //
 //	go run ./infra/local/keys receipt-key
 //	go run ./infra/local/keys sign-origin -origin https://api.example.com [-pay-to 0x...] [-key-file FILE]

@@ -1,11 +1,10 @@
-// Command operate is what the operator of a deployment runs, with the name of a
-// command in front: in a clone make help lists them, with examples of what they take, and
-// anywhere else
+// Command operate has the commands for the operator of a deployment. In a clone they are make
+// targets, which make help lists; anywhere else,
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/operate@latest owed
 //
-// does the same. What a message says to do next can be typed where the command was. With
-// -version in the place of a command it prints its version.
+// does the same. Messages name the next step in the form in which the command was typed. With
+// -version instead of a command it prints its version.
 //
 // The configuration is that of "make run", from the environment. Without LEDGER_TABLE
 // the ledger is LEDGER_FILE, also while a service has it open; it can be that of any

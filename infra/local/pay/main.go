@@ -1,12 +1,10 @@
-// A paying client: what make pay runs, and where there is no clone
+// A paying client, which make pay runs. Without a clone:
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/pay@latest URL
 //
-// It pays with a throwaway key, or with
-// the key in KEY_FILE after it asked. On stderr it says in five lines what is
-// paid, by whom, where the signature is kept, what was answered and whether the
-// receipt holds; on stdout is the JSON answer alone. It exits with 0 only for
-// a 200.
+// It pays with a throwaway key, or, after asking, with the key in KEY_FILE. It prints five lines
+// on stderr: the price, the payer, where the signature is saved, the status, and whether the
+// receipt is valid. Only the JSON answer goes to stdout. It exits with 0 only for a 200.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Command secret makes, shows and changes the Secrets Manager secret that
-// FacilitatorSecretArn names: the facilitator's credentials, the nodes of the chain and the
-// key of receipts. It changes one of them and keeps the others, checks the whole as the
-// functions read it, and never shows a value.
+// Command secret makes, shows and changes the Secrets Manager secret that FacilitatorSecretArn
+// names: the facilitator's credentials, the nodes of the chain and the key of receipts. It
+// changes one part and keeps the others, checks the result as the functions read it, and never
+// shows a value.
 //
 //	make secret NAME=hostfacts-production-facilitator
 //	make secret NAME=hostfacts-production-facilitator SET=token

@@ -1,11 +1,11 @@
-// Package buyer buys answers of tools, one charge for each question.
+// Package buyer buys answers from tools, with one charge for each question.
 //
 // The same tool with the same arguments is one purchase while it has no answer, and for Window
-// after its answer. Its signature is on the disk before it is sent, and the same signature is
-// sent again by the next one who asks: the host's repeat, a process that was started again, another
-// one on the same folder. A server can execute a signature once, so that sending it again never
-// charges twice. Everything here is about when another signature may be made for a purchase
-// whose signature was sent:
+// after its answer. Its signature is on disk before it is sent, and the next call for the same
+// question sends the same signature again, whether it is the host's repeat, a restarted process
+// or another process on the same folder. A server can execute a signature only once, so sending
+// it again never charges twice. The package decides when another signature may be made for a
+// purchase whose signature was sent:
 //
 //   - the server refused it and says that it was not charged: at once;
 //   - the server refused it, and the chain says that it never moved money: then;

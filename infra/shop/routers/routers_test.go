@@ -1,4 +1,5 @@
-// Package routers_test sells handlers behind routers of others, as programs mount them there.
+// Package routers_test sells handlers behind third-party routers, mounted as programs mount
+// them.
 package routers_test
 
 import (

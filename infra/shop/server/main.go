@@ -2,8 +2,8 @@
 // It reads PAY_TO, FACILITATOR (a URL), WINDOW (how long an answer stands without a key),
 // LEDGER_FILE, LEDGER_ACCEPT (the word for a ledger that was refused as a part of one), ADDR,
 // ORIGIN, which is http://ADDR unless it is set, and NODE: the URL of a node of Base in place of
-// the public one, or none for no node. STATION is the URL that knows the weather, which is
-// always fair without one. PRICE takes the place of the cent.
+// the public one, or none for no node. STATION is a URL that knows the weather; without it the
+// weather is always fair. PRICE replaces the cent.
 package main
 
 import (

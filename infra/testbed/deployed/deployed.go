@@ -1,5 +1,6 @@
-// Package deployed has what suites hold the template and what is made of it to. It is not
-// in package testbed, because the catalog knows the lookups, and their tests use that.
+// Package deployed has helpers with which suites check the template and everything derived from
+// it. It is not part of package testbed, because it needs the catalog, which imports the
+// lookups, and their tests use testbed.
 package deployed
 
 import (

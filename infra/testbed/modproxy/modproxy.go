@@ -1,6 +1,6 @@
-// Package modproxy packs a module, as it is in a folder, into files that the go command
-// takes for a module proxy. With it a test does what somebody does who has no clone: go
-// get, go run at a version.
+// Package modproxy packs a module, as it is in a folder, into files that the go command accepts
+// as a module proxy. With it, a test does what a user without a clone does: go get, go run at a
+// version.
 package modproxy
 
 import (

@@ -1,6 +1,6 @@
-// Package npmproxy stands for a registry of npm in which there is what a package-lock.json
-// pins, and nothing else. With it a test types a printed "npm install" in an empty folder,
-// and what others have published since does not matter.
+// Package npmproxy is an npm registry that has only the packages that a package-lock.json pins.
+// With it, a test types a printed "npm install" in an empty folder, and newer versions do not
+// matter.
 package npmproxy
 
 import (
