@@ -40,10 +40,13 @@ func SignedFor(o *Offer, from Address, nonce byte, validBefore time.Time, token 
 
 // ServeSigned is Serve from the moment at which the signer is known.
 func (g *Gate) ServeSigned(ctx context.Context, r Request, s Signed) Outcome {
-	a := &attempt{gate: g, request: r, payment: s.payment, claim: s.claim, terms: r.Offer.required.Accepts[0], dues: &dues{}, trace: &Trace{}}
+	a := newAttempt(g, r)
+	a.payment = s.payment
+	a.claim = s.claim
+	a.terms = r.Offer.required.Accepts[0]
 	a.claim.Asks = g.Settler.First()
 	a.claim.NoNode = g.Evidence == nil
-	out := a.judge(ctx, r.Offer.today(s.payment, g.Now()), false)
+	out := a.admission().decide(ctx)
 	if out == nil {
 		out = a.admitted(ctx)
 	}

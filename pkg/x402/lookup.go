@@ -14,105 +14,126 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// lookUp runs the job of a payment whose money has moved, if the job's whole budget is left,
-// give or take the moment between the end of the settlement and this call. settled is nil
-// when the ledger already has it; otherwise it is written while the job runs.
-func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Receipt) *Outcome {
-	const moment = time.Second / 2
-	begins := a.spare() >= -moment
-	proof := cmp.Or(settled, h.Record().Receipt)
-	sale := Sale{
-		Payer:       proof.Payer,
-		Network:     proof.Network,
-		Transaction: proof.Transaction,
-		Amount:      a.terms.Amount,
-		Purchase:    digestOf(h.Record().Key),
-		Repeat:      settled == nil && h.Record().Lookups > 1,
-	}
-	var writing sync.WaitGroup
-	var err error
-	if settled != nil {
-		writing.Go(func() { err = h.Settled(withoutDeadline(ctx), *settled, begins) })
-	}
-	reply := Reply{}
-	f := a.job.Timeout.New(errors.New("no time left for the lookup"))
-	var unfinished *Unfinished
-	if begins {
-		reply, f, unfinished = a.run(ctx, sale)
-	}
-	writing.Wait()
-	if a.wrote(ctx, "settlement not recorded", err) {
-		a.seen(ledger.Settled)
-	}
-	l := &lookup{hold: h, paid: success(proof), began: begins, lost: errors.Is(err, ledger.ErrLost)}
-	if unfinished != nil {
-		return a.answerUnfinished(ctx, l, unfinished)
-	}
-	// The lookup has ended, so that what the request counts as is known.
-	a.close(ctx, reply.Silent || f != nil && f.IsSilence())
-	return a.endLookup(ctx, l, reply, f)
-}
-
-// lookup is a lookup whose outcome has to be recorded.
+// lookup is the run of the job for a payment whose money has moved.
 type lookup struct {
-	hold  *ledger.Hold
+	*holder
 	paid  *SettleResponse
 	began bool
 	lost  bool // another attempt has the lease
 }
 
-// endLookup records the outcome of a lookup, and answers.
-func (a *attempt) endLookup(ctx context.Context, l *lookup, reply Reply, f *fault.Error) *Outcome {
-	if l.lost {
+// lookUp runs the job of a payment whose money has moved, if the job's whole budget is there,
+// give or take the moment between the end of the settlement and this call. settled is nil
+// when the ledger already has it; otherwise it is written while the job runs.
+func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
+	const moment = time.Second / 2
+	proof := cmp.Or(settled, h.record().Receipt)
+	l := &lookup{
+		holder: h,
+		paid:   success(proof),
+		began:  h.spare() >= -moment,
+	}
+	sale := h.sale(proof, settled == nil)
+	var writing sync.WaitGroup
+	var writeErr error
+	if settled != nil {
+		writing.Go(func() { writeErr = h.hold.Settled(withoutDeadline(ctx), *settled, l.began) })
+	}
+	var reply Reply
+	var jobErr error
+	if l.began {
+		reply, jobErr = h.callJob(ctx, sale)
+	} else {
+		jobErr = h.job.Timeout.New(errors.New("no time left for the lookup"))
+	}
+	writing.Wait()
+	if h.wrote(ctx, "settlement not recorded", writeErr) {
+		h.seen(ledger.Settled)
+	}
+	l.lost = errors.Is(writeErr, ledger.ErrLost)
+	if unfinished, ok := errors.AsType[*Unfinished](jobErr); ok {
+		return l.answerUnfinished(ctx, unfinished)
+	}
+	f := faultOf(jobErr)
+	// The lookup has ended, so that what the request counts as is known.
+	h.dues.close(ctx, reply.Silent || f != nil && f.IsSilence())
+	return l.end(ctx, reply, f)
+}
+
+// sale is what the job is told of the payment. recorded says that the settlement was on
+// record before this attempt.
+func (h *holder) sale(proof *ledger.Receipt, recorded bool) Sale {
+	r := h.record()
+	return Sale{
+		Payer:       proof.Payer,
+		Network:     proof.Network,
+		Transaction: proof.Transaction,
+		Amount:      h.terms.Amount,
+		Purchase:    digestOf(r.Key),
+		Repeat:      recorded && r.Lookups > 1,
+	}
+}
+
+// faultOf is an error of the job as a fault; nil for none.
+func faultOf(err error) *fault.Error {
+	if err == nil {
+		return nil
+	}
+	return fault.From(err)
+}
+
+// end records the outcome of a lookup, and answers.
+func (l *lookup) end(ctx context.Context, reply Reply, f *fault.Error) *Outcome {
+	switch {
+	case l.lost:
 		// The receipt is on record: the next retry gets the answer.
 		return failed(fault.New(fault.SettlementUncertain, ledger.ErrLost), new(true)).with(l.paid)
+	case f == nil, f.Info().Class == fault.Answer:
+		return l.redeem(ctx, reply, f).with(l.paid)
+	case f.IsSilence() && ledger.SilenceDecides(l.record(), l.gate.Now()):
+		return l.redeem(ctx, reply, silence(f)).with(l.paid)
 	}
-	if f != nil && f.Info().Class != fault.Answer {
-		if !f.IsSilence() || !ledger.SilenceDecides(l.hold.Record(), a.gate.Now()) {
-			return a.endUnanswered(ctx, l.hold, f, l.began && !f.IsPrevented()).with(l.paid)
-		}
-		f = silence(f)
-	}
-	return a.redeem(ctx, l.hold, reply, f, l.paid).with(l.paid)
+	return l.owe(ctx, f).with(l.paid)
 }
 
 // answerUnfinished answers a payment whose work goes on after its time: the answer is owed,
 // and Finish records it when it is there. Until then the lease keeps other runs out, and the
 // slot counts the work.
-func (a *attempt) answerUnfinished(ctx context.Context, l *lookup, u *Unfinished) *Outcome {
-	slot := a.dues.slot
-	a.dues.slot = nil
-	a.close(ctx, false)
+func (l *lookup) answerUnfinished(ctx context.Context, u *Unfinished) *Outcome {
+	slot := l.dues.slot
+	l.dues.slot = nil
+	l.dues.close(ctx, false)
 	ctx = withoutDeadline(ctx)
-	out := a.answerOwed(a.job.Timeout.New(u), l.hold.Record(), true).with(l.paid)
+	f := l.job.Timeout.New(u)
+	out := l.answers().owed(f, l.record(), true).with(l.paid)
 	out.Finish = func() {
-		reply, f := a.rest(u)
-		a.endLookup(ctx, l, reply, f)
+		reply, err := awaitRest(u)
+		l.end(ctx, reply, faultOf(err))
 		if slot != nil {
-			a.release(ctx, slot)
+			l.dues.release(ctx, slot)
 		}
 	}
 	return out
 }
 
-// rest waits for the end of work that goes on after its time.
-func (a *attempt) rest(u *Unfinished) (reply Reply, f *fault.Error) {
+// awaitRest waits for the end of work that goes on after its time.
+func awaitRest(u *Unfinished) (reply Reply, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			reply = Reply{}
-			f = fault.New(fault.InternalError, fmt.Errorf("unfinished work panicked: %v", p))
+			err = fault.New(fault.InternalError, fmt.Errorf("unfinished work panicked: %v", p))
 		}
 	}()
-	reply, err := u.Rest()
+	reply, err = u.Rest()
 	if err != nil {
-		return Reply{}, fault.From(err)
+		return Reply{}, err
 	}
 	return reply, nil
 }
 
-// run runs the job within its budget. After a panic, which is a bug of ours, the
-// answer is owed.
-func (a *attempt) run(ctx context.Context, sale Sale) (reply Reply, f *fault.Error, u *Unfinished) {
+// callJob has the job do its work within its budget. After a panic, which is a bug of ours,
+// the answer is owed.
+func (a *attempt) callJob(ctx context.Context, sale Sale) (reply Reply, err error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, saleKey{}, sale), a.job.Budget)
 	defer cancel()
 	begun := a.gate.Now()
@@ -120,58 +141,70 @@ func (a *attempt) run(ctx context.Context, sale Sale) (reply Reply, f *fault.Err
 		a.trace.Lookup = a.since(begun)
 		if p := recover(); p != nil {
 			reply = Reply{}
-			f = fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
+			err = fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
 		}
 	}()
-	reply, err := a.job.Run(ctx)
-	if errors.As(err, &u) {
-		return Reply{}, nil, u
-	}
+	reply, err = a.job.Run(ctx)
 	if err != nil {
-		return Reply{}, fault.From(err), nil
+		return Reply{}, err
 	}
-	return reply, nil, nil
+	return reply, nil
 }
 
 // redeem stores the answer that uses the payment up: a result, or a fault that is
 // a fact about the target. The answer of a lookup that ran again is stored only if
 // fewer of its parts are owed.
-func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fault.Error, paid *SettleResponse) *Outcome {
-	if had := h.Record().Answer; f == nil && had != nil && had.Stored && len(reply.Owed) >= len(had.Owed) {
-		return a.noBetter(ctx, h, reply.Prevented)
+func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outcome {
+	stored := storedAnswer(l.record())
+	if f == nil && stored != nil && len(reply.Owed) >= len(stored.Owed) {
+		return l.noBetter(ctx, reply.Prevented)
 	}
+	out := l.answerWith(reply, f)
+	begun := l.gate.Now()
+	signed := l.signed(ctx, out.Body)
+	out.Receipt = l.paid.with(signed)
+	answer, err := l.gate.Ledger.NewAnswer(out.Status, out.Body)
+	if err == nil {
+		answer.Owed = reply.Owed
+		answer.Receipt = signed
+		answer.Header = reply.Header
+		err = l.hold.Redeem(withoutDeadline(ctx), answer, l.request.Window, reply.Prevented)
+	}
+	l.trace.Record = l.since(begun)
+	if errors.Is(err, ledger.ErrLost) {
+		return failed(fault.New(fault.SettlementUncertain, err), new(true))
+	}
+	// The payer has paid and gets the answer also where it is not stored. The next
+	// claim finds the payment settled, or asks for evidence.
+	if l.wrote(ctx, "answer not recorded", err) {
+		l.seen(ledger.Redeemed)
+	} else {
+		l.trace.Cause = err
+	}
+	return out
+}
+
+// storedAnswer is the answer that a record has kept; nil for none.
+func storedAnswer(r ledger.Payment) *ledger.Answer {
+	if r.Answer == nil || !r.Answer.Stored {
+		return nil
+	}
+	return r.Answer
+}
+
+// answerWith is the answer with a result or, where f is not nil, with a fault about the target.
+func (l *lookup) answerWith(reply Reply, f *fault.Error) *Outcome {
 	out := &Outcome{
 		Status:  cmp.Or(reply.Status, http.StatusOK),
 		Header:  reply.Header,
 		Body:    reply.Body,
+		Owed:    reply.Owed,
 		Payment: PaymentStatus{Charged: new(true)},
 	}
 	if f != nil {
 		out.Status = f.Info().Status
 		out.Fault = f
-		out.Body = a.request.Error(f, out.Payment)
-	}
-	begun := a.gate.Now()
-	signed := a.signed(ctx, paid, out.Body)
-	out.Receipt = paid.with(signed)
-	answer, err := a.gate.Ledger.NewAnswer(out.Status, out.Body)
-	if err == nil {
-		answer.Owed = reply.Owed
-		answer.Receipt = signed
-		answer.Header = reply.Header
-		err = h.Redeem(withoutDeadline(ctx), answer, a.request.Window, reply.Prevented)
-	}
-	a.trace.Record = a.since(begun)
-	if errors.Is(err, ledger.ErrLost) {
-		return failed(fault.New(fault.SettlementUncertain, err), new(true))
-	}
-	out.Owed = reply.Owed
-	// The payer has paid and gets the answer also where it is not stored. The next
-	// claim finds the payment settled, or asks for evidence.
-	if a.wrote(ctx, "answer not recorded", err) {
-		a.seen(ledger.Redeemed)
-	} else {
-		a.trace.Cause = err
+		out.Body = l.request.Error(f, out.Payment)
 	}
 	return out
 }
@@ -182,24 +215,24 @@ const signBudget = time.Second
 
 // signed is the receipt of an answer that this attempt gives; empty without a key,
 // or without one in time. An answer without a receipt is an answer all the same.
-func (a *attempt) signed(ctx context.Context, paid *SettleResponse, body []byte) string {
-	if a.gate.Receipts == nil {
+func (l *lookup) signed(ctx context.Context, body []byte) string {
+	if l.gate.Receipts == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(withoutDeadline(ctx), signBudget)
 	defer cancel()
-	jws, err := a.gate.Receipts.Sign(ctx, receipt.Statement{
-		IssuedAt:     a.gate.Now().Unix(),
-		Network:      paid.Network,
-		Payer:        paid.Payer,
-		Transaction:  paid.Transaction,
-		Request:      a.job.Fingerprint,
-		ResourceURL:  a.request.Offer.required.Resource.URL,
+	jws, err := l.gate.Receipts.Sign(ctx, receipt.Statement{
+		IssuedAt:     l.gate.Now().Unix(),
+		Network:      l.paid.Network,
+		Payer:        l.paid.Payer,
+		Transaction:  l.paid.Transaction,
+		Request:      l.job.Fingerprint,
+		ResourceURL:  l.request.Offer.required.Resource.URL,
 		ResponseHash: receipt.HashOf(body),
 	})
 	if err != nil {
-		a.trace.Unreceipted = true
-		a.gate.Log.WarnContext(ctx, "no receipt", "error", err)
+		l.trace.Unreceipted = true
+		l.gate.Log.WarnContext(ctx, "no receipt", "error", err)
 		return ""
 	}
 	return jws
@@ -230,47 +263,59 @@ func (s *SettleResponse) with(jws string) *SettleResponse {
 
 // noBetter ends a lookup of a bundle whose answer has no more parts than the one
 // that is stored, and replays that.
-func (a *attempt) noBetter(ctx context.Context, h *ledger.Hold, prevented bool) *Outcome {
-	a.wrote(ctx, "lookup of a bundle not recorded", h.KeepAnswer(withoutDeadline(ctx), prevented))
-	return a.replay(h.Record())
+func (l *lookup) noBetter(ctx context.Context, prevented bool) *Outcome {
+	err := l.hold.KeepAnswer(withoutDeadline(ctx), prevented)
+	l.wrote(ctx, "lookup of a bundle not recorded", err)
+	return l.answers().replay(l.record())
 }
 
-// endUnanswered ends a lookup that gave no answer: the payment stays settled. It is charged, and
+// owe ends a lookup that gave no answer: the payment stays settled. It is charged, and
 // retryable with the same signature while the seller allows another lookup.
-func (a *attempt) endUnanswered(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) *Outcome {
-	if had := h.Record().Answer; had != nil && had.Stored {
-		return a.noBetter(ctx, h, !began)
+func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
+	counts := l.began && !f.IsPrevented()
+	if storedAnswer(l.record()) != nil {
+		return l.noBetter(ctx, !counts)
 	}
-	var err error
-	begun := a.gate.Now()
-	if began {
-		err = h.Release(withoutDeadline(ctx), ledger.Failure{
+	begun := l.gate.Now()
+	err := l.release(withoutDeadline(ctx), f, counts)
+	l.trace.Record = l.since(begun)
+	r := l.record()
+	if !l.wrote(ctx, "owed lookup not recorded", err) {
+		r.Lookups-- // it may not count, so the payer is not told that it was the last one
+	}
+	more := ledger.Stand(&r, l.view()) != ledger.StandingExhausted
+	wait := max(ledger.NextLookup(r), f.Wait())
+	return l.answers().owed(f.After(wait), r, more)
+}
+
+// release gives the lease back after a lookup that gave no answer, and has its fault on record
+// if it counts.
+func (l *lookup) release(ctx context.Context, f *fault.Error, counts bool) error {
+	if counts {
+		return l.hold.Release(ctx, ledger.Failure{
 			Code:    string(f.Code),
 			Status:  f.Info().Status,
 			Message: f.Public(),
 			Silence: f.IsSilence(),
 			Pause:   f.Pause(),
 		})
-	} else if !h.Released() {
-		err = h.Return(withoutDeadline(ctx))
 	}
-	a.trace.Record = a.since(begun)
-	r := h.Record()
-	if !a.wrote(ctx, "owed lookup not recorded", err) {
-		r.Lookups-- // it may not count, so the payer is not told that none is left
+	if l.hold.Released() {
+		return nil
 	}
-	left := ledger.Stand(&r, a.view()) != ledger.StandingExhausted
-	return a.answerOwed(f.After(max(ledger.NextLookup(r), f.Wait())), r, left)
+	return l.hold.Return(ctx)
 }
 
-// wrote says whether a verdict was written, and notes one that could not be, for the
+// wrote says whether a write of this attempt succeeded, and notes one that did not, for the
 // log and the alarm. A lost lease is not a failure of the ledger.
-func (a *attempt) wrote(ctx context.Context, otherwise string, err error) bool {
+func (h *holder) wrote(ctx context.Context, otherwise string, err error) bool {
 	if err == nil {
 		return true
 	}
-	a.trace.Unrecorded = a.trace.Unrecorded || !errors.Is(err, ledger.ErrLost)
-	a.gate.Log.ErrorContext(ctx, otherwise, "error", err, "key", a.claim.Key, "transaction", a.trace.Transaction)
+	if !errors.Is(err, ledger.ErrLost) {
+		h.trace.Unrecorded = true
+	}
+	h.gate.Log.ErrorContext(ctx, otherwise, "error", err, "key", h.claim.Key, "transaction", h.trace.Transaction)
 	return false
 }
 

@@ -17,52 +17,41 @@ import (
 // because everybody can send it.
 func (a *attempt) settleOnly(ctx context.Context, c ledger.Claim) *Outcome {
 	a.dues.atFault = true
-	r := c.Record
 	switch c.Result { //nolint:exhaustive // nothing else is told of the others
 	case ledger.InFlight:
-		out := inProgress(&r)
-		out.Fault = a.repeatable(out.Fault.After(c.Wait), r)
-		return out
+		return a.answers().inFlight(c.Record, c.Wait)
 	case ledger.Over:
-		return a.ended(r)
+		return a.answers().ended(c.Record)
 	case ledger.Held:
 	default:
-		return unproven(r)
+		return unproven(c.Record)
 	}
 	a.dues.worked = true
 	a.opensNothing = true
-	if out := a.adopt(r); out != nil {
-		return a.endUnsent(ctx, c.Hold, out)
+	h := &holder{a, c.Hold}
+	if out := a.adopt(c.Record); out != nil {
+		return h.endUnsent(ctx, out)
 	}
-	p, err := a.gate.Ledger.OpenPurchase(ctx, c.Hold)
+	p, err := a.gate.Ledger.OpenPurchase(ctx, h.hold)
 	switch {
 	case errors.Is(err, ledger.ErrConflict):
-		return a.endUnsent(ctx, c.Hold, inProgress(nil))
+		return h.endUnsent(ctx, inProgress(nil))
 	case err != nil:
-		return a.endUnsent(ctx, c.Hold, ledgerFault(err, nil))
-	case !p.Mine(c.Hold): // another payment answers the purchase, and this one is not sent again
-		return a.endUnsent(ctx, c.Hold, unproven(c.Hold.Record()))
+		return h.endUnsent(ctx, ledgerFault(err, nil))
+	case !p.OwnedBy(h.hold): // another payment answers the purchase, and this one is not sent again
+		return h.endUnsent(ctx, unproven(h.record()))
 	}
-	return a.held(ctx, c.Hold)
+	return h.fulfil(ctx)
 }
 
 // charge records that the money of a payment has moved whose answer this request does not
 // get, and says so.
-func (a *attempt) charge(ctx context.Context, h *ledger.Hold, receipt ledger.Receipt) *Outcome {
-	err := h.Settled(withoutDeadline(ctx), receipt, false)
-	if !a.wrote(ctx, "settlement not recorded", err) && !errors.Is(err, ledger.ErrLost) {
+func (h *holder) charge(ctx context.Context, receipt ledger.Receipt) *Outcome {
+	err := h.hold.Settled(withoutDeadline(ctx), receipt, false)
+	recorded := h.wrote(ctx, "settlement not recorded", err)
+	if !recorded && !errors.Is(err, ledger.ErrLost) {
 		return failed(fault.New(fault.SettlementUncertain, err), nil)
 	}
-	a.seen(ledger.Settled)
+	h.seen(ledger.Settled)
 	return refused(alreadyUsed, nil).charged(new(true))
-}
-
-// unsure answers a payment of which it is not known whether it moved money.
-func (a *attempt) unsure(r ledger.Payment, cause error) *Outcome {
-	f := fault.New(fault.SettlementUncertain, cause)
-	if r.Token == "" && r.Purchase != "" && !a.resend {
-		f = f.Saying("Settlement is not confirmed yet. Repeat this to learn whether it was charged. " +
-			"For the answer sign a new payment for the same request, which charges nothing more: this one came without the extensions of its offer.")
-	}
-	return failed(f, nil)
 }

@@ -25,6 +25,23 @@ func (a *attempt) view() ledger.View {
 	}
 }
 
+// purchase is what the payment buys: what the payer's key names, or else the request;
+// empty when it is a purchase by itself.
+func (a *attempt) purchase(key string) string {
+	var id string
+	switch {
+	case key != "" && a.job.KeyScope != "":
+		id = ledger.KeyID(digestOf(a.job.KeyScope + " " + key)) // no key has a space
+	case key != "":
+		id = ledger.KeyID(digestOf(key))
+	case a.job.NoImplicitRetry:
+		return ""
+	default:
+		id = ledger.RequestID(digestOf(a.job.Fingerprint))
+	}
+	return ledger.PurchaseKey(a.terms.Network, a.request.Offer.asset.String(), a.payment.From.String(), id)
+}
+
 // ownershipOf classifies the payment that currently owns a purchase. It does no I/O.
 // r is nil when its record is gone.
 func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
@@ -36,12 +53,12 @@ func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
 
 // Bounds of joining a purchase.
 const (
-	// mostTurns is how often a purchase is read again because another attempt has
+	// mostTurns is how often a purchase is loaded again because another attempt has
 	// changed it meanwhile.
 	mostTurns = 8
 	// mostWait is how long a payment waits for another of the same purchase. It is
 	// not answered 409 at once, because the reference clients do not retry that.
-	// Between two reads of that payment's record are firstLook to lastLook.
+	// Between two looks at that payment's record are firstLook to lastLook.
 	mostWait  = 8 * time.Second
 	firstLook = 50 * time.Millisecond
 	lastLook  = time.Second
@@ -50,73 +67,90 @@ const (
 // buy goes on with a claim that may have to be sent. It opens the purchase first,
 // and sends only if this very payment owns it. If another payment owns it, the
 // answer comes from that one.
-func (a *attempt) buy(ctx context.Context, h *ledger.Hold) *Outcome {
-	until := a.gate.Now().Add(min(mostWait, a.spare()))
+func (h *holder) buy(ctx context.Context) *Outcome {
+	until := h.gate.Now().Add(min(mostWait, h.spare()))
 	for range mostTurns {
-		p, err := a.gate.Ledger.OpenPurchase(ctx, h)
+		p, err := h.gate.Ledger.OpenPurchase(ctx, h.hold)
 		switch {
 		case errors.Is(err, ledger.ErrConflict):
 			continue
 		case err != nil:
-			return a.endUnsent(ctx, h, ledgerFault(err, nil))
-		case p.Mine(h):
-			return a.held(ctx, h)
+			return h.endUnsent(ctx, ledgerFault(err, nil))
+		case p.OwnedBy(h.hold):
+			return h.fulfil(ctx)
 		}
-		if out := a.join(ctx, h, p, until); out != nil {
+		if out := h.join(ctx, p, until); out != nil {
 			return out
 		}
 	}
-	return a.endUnsent(ctx, h, inProgress(nil))
+	return h.endUnsent(ctx, inProgress(nil))
 }
 
 // join answers a payment whose purchase another payment owns. It returns nil when
-// the purchase has to be read once more.
-func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, until time.Time) *Outcome {
-	r, err := a.await(ctx, p, until)
+// the purchase has to be loaded once more.
+func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) *Outcome {
+	owner, err := h.await(ctx, p, until)
 	if err != nil {
-		return a.endUnsent(ctx, h, ledgerFault(err, nil))
+		return h.endUnsent(ctx, ledgerFault(err, nil))
 	}
-	switch a.ownershipOf(r) {
+	switch h.ownershipOf(owner) {
 	case ownerElsewhere:
-		return a.endUnsent(ctx, h, failed(fault.New(fault.IdempotencyConflict, nil), new(false)))
+		return h.endUnsent(ctx, failed(fault.New(fault.IdempotencyConflict, nil), new(false)))
 	case ledger.OwnerBusy:
-		if !r.SoldAt(a.job.Endpoint) {
-			r = nil // its receipt belongs to the other endpoint
+		if !owner.SoldAt(h.job.Endpoint) {
+			owner = nil // its receipt belongs to the other endpoint
 		}
-		return a.endUnsent(ctx, h, inProgress(r))
+		return h.endUnsent(ctx, inProgress(owner))
 	case ledger.OwnerAnswers:
-		a.supersede(ctx, h, r.Key)
-		return a.follow(ctx, *r)
+		h.supersede(ctx, owner.Key)
+		return h.follow(ctx, *owner)
 	case ledger.OwnerDoubt:
-		return a.resolve(ctx, h, *r, until)
+		return h.resolve(ctx, *owner, until)
 	case ledger.OwnerDead, ledger.OwnerOver:
-		if h.Record().Owner != "" { // in doubt, and answered by another payment before
-			if out := a.fromOwner(ctx, r); out != nil {
-				return a.endUnsent(ctx, h, out)
-			}
-		}
-		p, err := a.gate.Ledger.TakeOver(ctx, p, r, h)
-		switch {
-		case errors.Is(err, ledger.ErrConflict):
-			return nil
-		case err != nil:
-			return a.endUnsent(ctx, h, ledgerFault(err, nil))
-		case p.Mine(h):
-			a.trace.Purchase = "taken_over"
-			return a.held(ctx, h)
-		}
+		return h.takeOver(ctx, p, owner)
 	}
-	return a.endUnsent(ctx, h, failed(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil))
+	return h.endUnsent(ctx, noRule())
 }
 
-// await reads the record of a purchase's owner, again and again while an attempt
+// noRule answers an owner that join does not know, which is a bug.
+func noRule() *Outcome {
+	return failed(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil)
+}
+
+// takeOver makes the purchase with this payment in place of its former owner, whose record may
+// be gone. It returns nil when somebody else was faster.
+func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledger.Payment) *Outcome {
+	if h.record().Owner != "" { // in doubt, and answered by another payment before
+		if out := h.answerOfOwner(ctx, former); out != nil {
+			return h.endUnsent(ctx, out)
+		}
+	}
+	p, err := h.gate.Ledger.TakeOver(ctx, p, former, h.hold)
+	switch {
+	case errors.Is(err, ledger.ErrConflict):
+		return nil
+	case err != nil:
+		return h.endUnsent(ctx, ledgerFault(err, nil))
+	case !p.OwnedBy(h.hold):
+		return h.endUnsent(ctx, noRule())
+	}
+	h.trace.Purchase = "taken_over"
+	return h.fulfil(ctx)
+}
+
+// await loads the record of a purchase's owner, again and again while an attempt
 // on it is under way, until a point in time.
 func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Payment, error) {
-	for pause := firstLook; ; pause = min(2*pause, lastLook) {
-		r, err := a.gate.Ledger.Owner(ctx, p)
-		if err != nil || a.ownershipOf(r) != ledger.OwnerBusy || !a.pause(ctx, pause, until) {
-			return r, err
+	pause := firstLook
+	for {
+		owner, err := a.gate.Ledger.Owner(ctx, p)
+		if err != nil || a.ownershipOf(owner) != ledger.OwnerBusy {
+			return owner, err
 		}
+		if !a.pause(ctx, pause, until) {
+			return owner, nil
+		}
+		pause = min(2*pause, lastLook)
 	}
 }
 
@@ -139,19 +173,22 @@ func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) b
 
 // endUnsent records that an attempt sent nothing, so that the same signature can be
 // sent again, and returns the answer. To a payment that is in doubt that must not say
-// that nothing was charged, because its payer would sign anew. Nor must it to one whose
+// that nothing was charged, because its payer would sign another. Nor must it to one whose
 // lease was lost: another attempt on it may have been paid meanwhile.
-func (a *attempt) endUnsent(ctx context.Context, h *ledger.Hold, out *Outcome) *Outcome {
-	err := h.End(withoutDeadline(ctx), ledger.EventNotSent, cmp.Or(h.Record().Reason, "another payment of the purchase was under way"), "")
-	a.wrote(ctx, "attempt not ended", err)
-	a.seen(h.Record().State)
-	unsure := h.Record().Doubt || errors.Is(err, ledger.ErrLost)
-	if charged := out.Payment.Charged; unsure && charged != nil && !*charged {
-		if out.charged(nil); out.Status == http.StatusPaymentRequired {
-			return failed(fault.New(fault.SettlementUncertain, out.Fault), nil)
-		}
+func (h *holder) endUnsent(ctx context.Context, out *Outcome) *Outcome {
+	reason := cmp.Or(h.record().Reason, "another payment of the purchase was under way")
+	err := h.hold.End(withoutDeadline(ctx), ledger.EventNotSent, reason, "")
+	h.wrote(ctx, "attempt not ended", err)
+	h.seen(h.record().State)
+	unsure := h.record().Doubt || errors.Is(err, ledger.ErrLost)
+	saysNo := out.Payment.Charged != nil && !*out.Payment.Charged
+	if !unsure || !saysNo {
+		return out
 	}
-	return out
+	if out.Status == http.StatusPaymentRequired {
+		return failed(fault.New(fault.SettlementUncertain, out.Fault), nil)
+	}
+	return out.charged(nil)
 }
 
 func inProgress(owner *ledger.Payment) *Outcome {
@@ -164,39 +201,41 @@ func inProgress(owner *ledger.Payment) *Outcome {
 
 // supersede ends a payment, whose authorization expires unused, because the owner of its
 // purchase has paid.
-func (a *attempt) supersede(ctx context.Context, h *ledger.Hold, owner string) {
-	a.wrote(ctx, "superseded payment not ended", h.Supersede(withoutDeadline(ctx), owner))
-	a.seen(h.Record().State)
+func (h *holder) supersede(ctx context.Context, owner string) {
+	err := h.hold.Supersede(withoutDeadline(ctx), owner)
+	h.wrote(ctx, "superseded payment not ended", err)
+	h.seen(h.record().State)
 }
 
 // follow answers from the record of the payment that owns the purchase, and runs
 // its lookup if the answer is owed.
 func (a *attempt) follow(ctx context.Context, owner ledger.Payment) *Outcome {
-	b, c, err := a.resume(ctx, owner)
+	joined, c, err := a.resume(ctx, owner)
 	if err != nil {
 		return ledgerFault(err, new(true)).with(success(owner.Receipt))
 	}
-	return b.proceed(ctx, c)
+	return joined.proceed(ctx, c)
 }
 
 // resume is this attempt, continued on another payment of the same payer, whose lease
 // it claims.
 func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledger.Claim, error) {
-	b := *a
-	b.claim = ledger.Submission{
+	a.trace.Purchase = "joined"
+	terms, err := TermsOf(r)
+	if err != nil {
+		return nil, ledger.Claim{}, err
+	}
+	joined := *a
+	joined.joined = true
+	joined.terms = terms
+	joined.claim = ledger.Submission{
 		Key:        r.Key,
 		AuthDigest: r.AuthDigest,
 		Terms:      r.Terms,
 		Asks:       a.claim.Asks,
 	}
-	b.resend = true
-	b.trace.Purchase = "joined"
-	var err error
-	if b.terms, err = TermsOf(r); err != nil {
-		return nil, ledger.Claim{}, err
-	}
 	c, err := a.gate.Ledger.Resume(ctx, r, a.claim.Asks, a.lease())
-	return &b, c, err
+	return &joined, c, err
 }
 
 // resolve finds out whether the payment that owns the purchase was made: it sends
@@ -205,58 +244,66 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 // first refusal waits for that second here: most clients do not ask again. A payment that was
 // claimed at another endpoint is not sent from here, and not answered: only the chain is asked,
 // and resolve returns nil when that has decided.
-func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Payment, until time.Time) *Outcome {
-	b, c, err := a.resume(ctx, r)
-	elsewhere := !r.SoldAt(a.job.Endpoint)
+func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time) *Outcome {
+	joined, c, err := h.resume(ctx, r)
 	switch {
 	case err != nil:
-		return a.endUnsent(ctx, h, ledgerFault(err, nil))
+		return h.endUnsent(ctx, ledgerFault(err, nil))
 	case c.Result == ledger.Over && c.Wait > 0:
-		if a.pause(ctx, c.Wait, until) {
+		if h.pause(ctx, c.Wait, until) {
 			return nil
 		}
-		return a.endUnsent(ctx, h, a.explain(a.ended(c.Record), c.Record))
+		return h.endUnsent(ctx, h.explain(h.answers().ended(c.Record), c.Record))
 	case c.Hold == nil:
 		return nil // another attempt has it
 	}
-	p, err := a.gate.Ledger.OpenPurchase(ctx, c.Hold)
+	owner := &holder{joined, c.Hold}
+	p, err := h.gate.Ledger.OpenPurchase(ctx, owner.hold)
+	notOwner := err == nil && !p.OwnedBy(owner.hold)
 	switch {
-	case errors.Is(err, ledger.ErrConflict) || err == nil && !p.Mine(c.Hold):
-		a.endUnsent(ctx, c.Hold, &Outcome{})
+	case errors.Is(err, ledger.ErrConflict), notOwner:
+		owner.endUnsent(ctx, &Outcome{})
 		return nil
 	case err != nil:
-		return a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, ledgerFault(err, nil)))
+		return h.endUnsent(ctx, owner.endUnsent(ctx, ledgerFault(err, nil)))
 	}
-	b.opensNothing = elsewhere
-	out := b.held(ctx, c.Hold)
-	switch now := c.Hold.Record(); {
+	elsewhere := !r.SoldAt(h.job.Endpoint)
+	owner.opensNothing = elsewhere
+	out := owner.fulfil(ctx)
+	switch now := owner.record(); {
 	case now.Paid() && elsewhere:
 		return nil
 	case now.Paid():
-		a.supersede(ctx, h, r.Key)
+		h.supersede(ctx, r.Key)
 		return out
 	case now.Disproved:
 		return nil
 	default:
-		return a.endUnsent(ctx, h, a.explain(out, now))
+		return h.endUnsent(ctx, h.explain(out, now))
 	}
 }
 
 // explain adds to the answer of the payment that owns the purchase what else the payer
 // can do: after a refusal for that payment's signature, which holds the purchase until it
 // expires, and while it is not known whether money has moved.
-func (a *attempt) explain(out *Outcome, owner ledger.Payment) *Outcome {
-	switch f := out.Fault; {
-	case f == nil:
-	case out.Status == http.StatusPaymentRequired && owner.State == ledger.Refused && owner.BadSignature:
+func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
+	f := out.Fault
+	if f == nil {
+		return out
+	}
+	badSignature := owner.State == ledger.Refused && owner.BadSignature
+	if out.Status == http.StatusPaymentRequired && badSignature {
 		out.Fault = f.Saying(f.Public() + ", for an earlier signature, which holds the purchase for as long as it is valid: a new Idempotency-Key buys at once")
-	case f.Code == fault.SettlementUncertain && out.Payment.Charged == nil:
-		until := ""
-		if a.gate.Evidence != nil {
-			until = " The chain decides it some minutes after " + owner.ValidBefore.UTC().Format(time.RFC3339) + "."
+		return out
+	}
+	if f.Code == fault.SettlementUncertain && out.Payment.Charged == nil {
+		text := "An earlier payment for this request may have moved money; that is not known yet."
+		if h.gate.Evidence != nil {
+			end := owner.ValidBefore.UTC().Format(time.RFC3339)
+			text += " The chain decides it some minutes after " + end + "."
 		}
-		out.Fault = f.Saying("An earlier payment for this request may have moved money; that is not known yet." + until +
-			" Send this again; it is never charged twice. With a new Idempotency-Key it is bought anew, at the risk of paying twice.")
+		text += " Send this again; it is never charged twice. With a new Idempotency-Key it is bought anew, at the risk of paying twice."
+		out.Fault = f.Saying(text)
 	}
 	return out
 }
@@ -265,31 +312,39 @@ func (a *attempt) explain(out *Outcome, owner ledger.Payment) *Outcome {
 // superseded: from that one, while it has an answer or owes one.
 func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 	p, err := a.gate.Ledger.Purchase(ctx, r.Purchase)
-	var owner *ledger.Payment
-	if err == nil && p != nil && p.Owner != r.Key {
-		owner, err = a.await(ctx, p, a.gate.Now().Add(min(mostWait, a.spare())))
-	}
 	if err != nil {
 		return ledgerFault(err, nil)
 	}
-	if out := a.fromOwner(ctx, owner); out != nil {
+	var owner *ledger.Payment
+	if p != nil && p.Owner != r.Key {
+		until := a.gate.Now().Add(min(mostWait, a.spare()))
+		owner, err = a.await(ctx, p, until)
+		if err != nil {
+			return ledgerFault(err, nil)
+		}
+	}
+	if out := a.answerOfOwner(ctx, owner); out != nil {
 		return out
 	}
 	return refused("this authorization was replaced by another payment for the same request, and is not charged: sign a new one", nil)
 }
 
-// fromOwner answers a superseded authorization from the payment that owns the
+// answerOfOwner answers a superseded authorization from the payment that owns the
 // purchase, for as long as answers are replayed; nil when there is no such answer.
-func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Payment) *Outcome {
-	o := a.ownershipOf(owner)
-	switch {
-	case owner != nil && !owner.SoldAt(a.job.Endpoint):
+func (a *attempt) answerOfOwner(ctx context.Context, owner *ledger.Payment) *Outcome {
+	if owner != nil && !owner.SoldAt(a.job.Endpoint) {
 		return nil
-	case o == ledger.OwnerBusy:
+	}
+	switch a.ownershipOf(owner) { //nolint:exhaustive // the others have no answer
+	case ledger.OwnerBusy:
 		return inProgress(owner)
-	case o == ledger.OwnerAnswers,
-		o == ledger.OwnerOver && owner.State == ledger.Redeemed && a.request.Arrived.Before(owner.AnsweredAt.Add(ledger.KeptFor)):
+	case ledger.OwnerAnswers:
 		return a.follow(ctx, *owner)
+	case ledger.OwnerOver:
+		kept := a.request.Arrived.Before(owner.AnsweredAt.Add(ledger.KeptFor))
+		if owner.State == ledger.Redeemed && kept {
+			return a.follow(ctx, *owner)
+		}
 	}
 	return nil
 }

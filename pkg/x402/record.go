@@ -58,8 +58,11 @@ func (o *Outcome) by(r ledger.Payment) *Outcome {
 
 // chargedBy is whether money has moved by what a record says; nil is not known.
 func chargedBy(r ledger.Payment) *bool {
-	if paid := r.Paid(); paid || r.State == ledger.Refused || r.State == ledger.Superseded {
-		return &paid
+	switch {
+	case r.Paid():
+		return new(true)
+	case r.State == ledger.Refused, r.State == ledger.Superseded:
+		return new(false)
 	}
 	return nil
 }
@@ -82,16 +85,14 @@ func unproven(r ledger.Payment) *Outcome { return refused(alreadyUsed, nil).char
 func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	r := c.Record
 	switch c.Result {
-	case ledger.InFlight:
-		out := inProgress(&r) // not paid, the other attempt may be moving the money now
-		out.Fault = a.repeatable(out.Fault.After(c.Wait), r)
-		return out
+	case ledger.InFlight: // not paid, the other attempt may be moving the money now
+		return a.answers().inFlight(r, c.Wait)
 	case ledger.Answered:
-		return a.replay(r)
+		return a.answers().replay(r)
 	case ledger.Waiting:
-		return a.notYet(r, c.Wait)
+		return a.answers().notYet(r, c.Wait)
 	case ledger.Exhausted:
-		return a.notYet(r, 0)
+		return a.answers().notYet(r, 0)
 	case ledger.SilenceAnswers:
 		return a.silenceStands(ctx, r)
 	case ledger.GoesBack:
@@ -101,9 +102,9 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	case ledger.OtherPurchase:
 		return failed(otherName(r), nil).by(r)
 	case ledger.OtherAuthorization:
-		return a.otherNonce(r, true)
+		return a.answers().otherNonce(r, true)
 	case ledger.Over:
-		return a.ended(r)
+		return a.answers().ended(r)
 	case ledger.Replaced:
 		return a.replaced(ctx, r)
 	case ledger.Unproven:
@@ -113,8 +114,32 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	return failed(fault.New(fault.PaymentUnavailable, errors.New("unknown result of a claim")), nil)
 }
 
+// answers are the answers to a request that the record of a payment decides. They need no I/O.
+type answers struct {
+	now     time.Time
+	payer   Address
+	network string
+	joined  bool // the record is that of another payment, which owns the purchase
+}
+
+func (a *attempt) answers() answers {
+	return answers{
+		now:     a.gate.Now(),
+		payer:   a.payment.From,
+		network: a.terms.Network,
+		joined:  a.joined,
+	}
+}
+
+// inFlight answers a payment that another attempt holds.
+func (a answers) inFlight(r ledger.Payment, wait time.Duration) *Outcome {
+	out := inProgress(&r)
+	out.Fault = a.repeatable(out.Fault.After(wait), r)
+	return out
+}
+
 // replay answers a redeemed payment with the stored answer.
-func (a *attempt) replay(r ledger.Payment) *Outcome {
+func (a answers) replay(r ledger.Payment) *Outcome {
 	if r.Receipt == nil || r.Answer == nil {
 		return ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), new(true))
 	}
@@ -122,7 +147,7 @@ func (a *attempt) replay(r ledger.Payment) *Outcome {
 	if err != nil {
 		return ledgerFault(err, new(true))
 	}
-	out := &Outcome{
+	return &Outcome{
 		Status:   r.Answer.Status,
 		Header:   r.Answer.Header,
 		Body:     body,
@@ -130,30 +155,31 @@ func (a *attempt) replay(r ledger.Payment) *Outcome {
 		Receipt:  success(r.Receipt).with(r.Answer.Receipt),
 		Replayed: true,
 		Answered: r.AnsweredAt,
+		Owed:     ledger.PartsOwed(r, a.now),
 	}
-	out.Owed = ledger.PartsOwed(r, a.gate.Now())
-	return out
 }
 
 // notYet answers a payment whose lookup may not run now with the fault of the
-// last lookup. wait is 0 when no lookup is left. An answer that was too large to
+// last lookup. wait is 0 when no lookup may follow. An answer that was too large to
 // store is looked up again, and has no fault.
-func (a *attempt) notYet(r ledger.Payment, wait time.Duration) *Outcome {
-	f := fault.New(fault.InternalError, errors.New("the last lookup ended without a verdict"))
-	switch l := r.LastFault; {
+func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
+	var f *fault.Error
+	switch {
 	case r.State == ledger.Redeemed:
 		f = fault.New(fault.PaymentInProgress, nil).Saying(
 			"The answer was too large to be stored, and was given once. It is looked up again, without a charge, after Retry-After.")
-	case l != nil:
-		f = failureOf(l)
+	case r.LastFault != nil:
+		f = failureOf(r.LastFault)
+	default:
+		f = fault.New(fault.InternalError, errors.New("the last lookup ended without a verdict"))
 	}
-	return a.answerOwed(f.After(wait), r, wait > 0).with(success(r.Receipt))
+	return a.owed(f.After(wait), r, wait > 0).with(success(r.Receipt))
 }
 
-// answerOwed answers a fault after settlement: charged, and retryable with the same
-// signature while lookups are left. When none is, the message asks for no retry.
-func (a *attempt) answerOwed(f *fault.Error, r ledger.Payment, left bool) *Outcome {
-	if left {
+// owed answers a fault after settlement: charged, and while another lookup may follow
+// retryable with the same signature. After the last one the message asks for no retry.
+func (a answers) owed(f *fault.Error, r ledger.Payment, more bool) *Outcome {
+	if more {
 		f = a.repeatable(f, r)
 	} else {
 		text := "The seller allows no more tries for this payment, and none gave an answer. Repeats change nothing: a refund is due."
@@ -163,7 +189,7 @@ func (a *attempt) answerOwed(f *fault.Error, r ledger.Payment, left bool) *Outco
 		f = f.Saying(text).Final()
 	}
 	out := failed(f, new(true))
-	out.Payment.Retryable = left
+	out.Payment.Retryable = more
 	return out
 }
 
@@ -177,15 +203,15 @@ func silence(f *fault.Error) *fault.Error {
 // answer.
 func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome {
 	answer, err := SilentAnswer(a.gate.Ledger, r, a.request.Error)
-	var now *ledger.Payment
-	if err == nil {
-		now, err = a.gate.Ledger.AnswerSilence(ctx, r, answer, a.request.Window)
-	}
 	if err != nil {
 		return ledgerFault(err, new(true)).with(success(r.Receipt))
 	}
-	a.seen(now.State)
-	return a.replay(*now)
+	answered, err := a.gate.Ledger.AnswerSilence(ctx, r, answer, a.request.Window)
+	if err != nil {
+		return ledgerFault(err, new(true)).with(success(r.Receipt))
+	}
+	a.seen(answered.State)
+	return a.answers().replay(*answered)
 }
 
 // SilentAnswer returns the answer to a payment that is ledger.StandingSilent: the fault of
@@ -210,8 +236,8 @@ func failureOf(l *ledger.Failure) *fault.Error {
 
 // repeatable adds to a fault that asks for a retry what a payer has to know whose payment
 // came without a retry token: the signature cannot be repeated once its money has moved.
-func (a *attempt) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
-	if r.Token != "" || a.resend {
+func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
+	if r.Token != "" || a.joined {
 		return f
 	}
 	text := f.Public()
@@ -241,7 +267,7 @@ func otherName(r ledger.Payment) *fault.Error {
 // otherNonce answers a payment whose nonce is on record for another authorization,
 // or for money that came without a request. The latter has no authorization to
 // compare with, and may be this one's. vouched says that the payer has signed.
-func (a *attempt) otherNonce(r ledger.Payment, vouched bool) *Outcome {
+func (a answers) otherNonce(r ledger.Payment, vouched bool) *Outcome {
 	switch {
 	case r.AuthDigest != "":
 		return refused("nonce already used for another authorization", nil)
@@ -262,7 +288,7 @@ func goesBack(r ledger.Payment) *Outcome {
 }
 
 // ended answers a payment that is refunded, refused for good, or whose answer is not kept.
-func (a *attempt) ended(r ledger.Payment) *Outcome {
+func (a answers) ended(r ledger.Payment) *Outcome {
 	switch r.State { //nolint:exhaustive // the others are refused
 	case ledger.Refunded:
 		return refused("the payment was refunded by transaction "+r.Refund, nil).by(r)
@@ -270,4 +296,24 @@ func (a *attempt) ended(r ledger.Payment) *Outcome {
 		return refused(answerGone, nil).by(r)
 	}
 	return refused("settlement refused: "+r.Reason, a.failure(r.Reason))
+}
+
+// unsure answers a payment of which it is not known whether it moved money.
+func (a answers) unsure(r ledger.Payment, cause error) *Outcome {
+	f := fault.New(fault.SettlementUncertain, cause)
+	withoutToken := r.Token == "" && !a.joined
+	if withoutToken && r.Purchase != "" {
+		f = f.Saying("Settlement is not confirmed yet. Repeat this to learn whether it was charged. " +
+			"For the answer sign a new payment for the same request, which charges nothing more: this one came without the extensions of its offer.")
+	}
+	return failed(f, nil)
+}
+
+// failure is the PAYMENT-RESPONSE of a settlement that failed.
+func (a answers) failure(reason string) *SettleResponse {
+	return &SettleResponse{
+		ErrorReason: reason,
+		Network:     a.network,
+		Payer:       a.payer.Checksum(),
+	}
 }

@@ -5,76 +5,87 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// held goes on with a claim that was won: it acquires a slot, settles unless the
-// money has moved already, and looks up.
-func (a *attempt) held(ctx context.Context, h *ledger.Hold) *Outcome {
-	if a.gate.Slots != nil && a.dues.slot == nil {
-		begun := a.gate.Now()
-		slot, err := a.gate.Slots.Acquire(ctx, a.request.Client, a.lease())
-		a.trace.Slot = a.since(begun)
+// holder is an attempt that holds the lease of a payment: that of the request, or the one that
+// owns its purchase.
+type holder struct {
+	*attempt
+	hold *ledger.Hold
+}
+
+// record is the record of the payment as this attempt last wrote it.
+func (h *holder) record() ledger.Payment { return h.hold.Record() }
+
+// fulfil acquires a slot, settles unless the money has moved already, and looks up.
+func (h *holder) fulfil(ctx context.Context) *Outcome {
+	if h.gate.Slots != nil && h.dues.slot == nil {
+		begun := h.gate.Now()
+		slot, err := h.gate.Slots.Acquire(ctx, h.request.Client, h.lease())
+		h.trace.Slot = h.since(begun)
 		if err != nil {
-			return a.noSlot(ctx, h, fault.From(err))
+			return h.noSlot(ctx, fault.From(err))
 		}
-		a.dues.slot = slot
+		h.dues.slot = slot
 	}
-	if h.Record().State == ledger.Settling {
-		return a.settle(ctx, h)
+	if h.record().State == ledger.Settling {
+		return h.settle(ctx)
 	}
-	return a.lookUp(ctx, h, nil)
+	return h.lookUp(ctx, nil)
 }
 
 // noSlot gives the claim back: nothing was sent, and no lookup is counted.
-func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) *Outcome {
-	if h.Record().State == ledger.Settling {
-		return a.unsent(ctx, h, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
+func (h *holder) noSlot(ctx context.Context, f *fault.Error) *Outcome {
+	if h.record().State == ledger.Settling {
+		return h.unsent(ctx, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
 	}
-	a.wrote(ctx, "claim not given back", h.Return(withoutDeadline(ctx)))
-	return failed(f, nil).by(h.Record())
+	h.wrote(ctx, "claim not given back", h.hold.Return(withoutDeadline(ctx)))
+	return failed(f, nil).by(h.record())
 }
 
 // settle has the money moved, once, and then runs the lookup. The claim's own
 // write took time, so the budget is computed again.
-func (a *attempt) settle(ctx context.Context, h *ledger.Hold) *Outcome {
-	if refusal := a.stopped(ctx, h.Record()); refusal != nil {
-		return a.stop(ctx, h, refusal)
+func (h *holder) settle(ctx context.Context) *Outcome {
+	if refusal := h.stopped(ctx); refusal != nil {
+		return h.stop(ctx, refusal)
 	}
-	budget := a.settleTime(h.Record().Sent)
+	budget := h.settleTime(h.record().Sent)
 	if budget < LeastSettle {
-		return a.unsent(ctx, h, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
+		return h.unsent(ctx, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
 	}
-	o := a.order(h, budget)
-	r := a.gate.Settler.Settle(ctx, o)
-	a.trace.Asked = append(a.trace.Asked, r.Asked...)
+	o := h.order(budget)
+	r := h.gate.Settler.Settle(ctx, o)
+	h.trace.Asked = append(h.trace.Asked, r.Asked...)
 	if r.Class != NotResent {
-		a.trace.Class = r.Class.String()
-		a.trace.Reason = r.Reason
-		a.trace.Transaction = r.Transaction
-		a.trace.Cause = r.Cause
-		a.trace.Extensions = r.ExtensionResponses
-		a.trace.Silent = r.Class == Unknown && r.NoVerdict
+		h.trace.Class = r.Class.String()
+		h.trace.Reason = r.Reason
+		h.trace.Transaction = r.Transaction
+		h.trace.Cause = r.Cause
+		h.trace.Extensions = r.ExtensionResponses
+		h.trace.Silent = r.Class == Unknown && r.NoVerdict
 	}
-	h.RefusedBy(r.RefusedBy)
-	d := o.doubt
-	if r.SentElsewhere && d == noDoubt {
-		d = sentBefore
+	h.hold.RefusedBy(r.RefusedBy)
+	earlier := o.doubt
+	if earlier == noDoubt && r.SentElsewhere {
+		earlier = sentBefore
 	}
-	return a.conclude(ctx, h, d, r)
+	return h.conclude(ctx, earlier, r)
 }
 
-// stopped is why the job does not want the payment of a record to be sent; nil where it may
-// be. Without a node a payment in doubt is sent whatever the job says: nothing else could
-// settle the doubt.
-func (a *attempt) stopped(ctx context.Context, r ledger.Payment) *fault.Error {
-	if a.job.Check == nil || a.opensNothing || doubtOf(r) == inDoubt && a.gate.Evidence == nil {
+// stopped is why the job does not want the payment to be sent; nil where it may be. Without
+// a node a payment in doubt is sent whatever the job says: nothing else could settle the
+// doubt.
+func (h *holder) stopped(ctx context.Context) *fault.Error {
+	if h.job.Check == nil || h.opensNothing {
 		return nil
 	}
-	return a.check(ctx)
+	if h.gate.Evidence == nil && doubtOf(h.record()) == inDoubt {
+		return nil
+	}
+	return h.check(ctx)
 }
 
 // check asks the job's Check. A panic, which is a bug, stops the send.
@@ -92,115 +103,92 @@ func (a *attempt) check(ctx context.Context) (refusal *fault.Error) {
 
 // stop ends an attempt that the job does not want to send. If an earlier one may have sent
 // the payment, the chain says whether it was made.
-func (a *attempt) stop(ctx context.Context, h *ledger.Hold, refusal *fault.Error) *Outcome {
-	a.dues.atFault = true
-	d := doubtOf(h.Record())
-	r := Result{Settlement: Settlement{
-		Class:  stopped,
-		Reason: string(refusal.Code),
-		Cause:  refusal,
-	}, Finding: Finding{Verdict: notAsked}}
-	if asksChain(stopped, d) {
-		r.Finding = a.find(ctx, h.Record(), r.Settlement, EvidenceBudget)
+func (h *holder) stop(ctx context.Context, refusal *fault.Error) *Outcome {
+	h.dues.atFault = true
+	r := Result{
+		Settlement: Settlement{
+			Class:  stopped,
+			Reason: string(refusal.Code),
+			Cause:  refusal,
+		},
+		Finding: Finding{Verdict: notAsked},
 	}
-	return a.conclude(ctx, h, d, r)
+	earlier := doubtOf(h.record())
+	if asksChain(stopped, earlier) {
+		r.Finding = h.find(ctx, h.record(), r.Settlement, EvidenceBudget)
+	}
+	return h.conclude(ctx, earlier, r)
 }
 
 // unsent ends an attempt that sent nothing.
-func (a *attempt) unsent(ctx context.Context, h *ledger.Hold, s Settlement) *Outcome {
+func (h *holder) unsent(ctx context.Context, s Settlement) *Outcome {
 	s.Class = NotSent
-	return a.conclude(ctx, h, doubtOf(h.Record()), Result{Settlement: s, Finding: Finding{Verdict: notAsked}})
+	r := Result{Settlement: s, Finding: Finding{Verdict: notAsked}}
+	return h.conclude(ctx, doubtOf(h.record()), r)
 }
 
-// executable says that a facilitator can still execute the authorization of a record.
-func (a *attempt) executable(r ledger.Payment) bool {
-	return a.gate.Now().Add(leastWindow).Before(r.ValidBefore)
-}
-
-// find asks the chain about a payment within a budget, if there is a node and time for
-// it. s is the facilitator's last reply.
-func (a *attempt) find(ctx context.Context, r ledger.Payment, s Settlement, budget time.Duration) (f Finding) {
-	if a.gate.Evidence == nil {
-		return Finding{Verdict: noNode}
-	}
-	a.dues.worked = true
-	defer func() { a.trace.Verdict = f.Verdict.String() }()
-	if budget = min(a.spare(), budget); budget < LeastEvidence {
-		return Finding{Cause: errors.New("no time left to ask the chain")}
-	}
-	q, err := QuestionOf(r)
-	if err != nil {
-		return Finding{Cause: err}
-	}
-	q.Transaction = cmp.Or(s.Transaction, r.Transaction)
-	q.Sent = q.Sent || s.Class == Unknown
-	ctx, cancel := context.WithTimeout(ctx, budget)
-	defer cancel()
-	begun := a.gate.Now()
-	defer func() { a.trace.Evidence += a.since(begun) }()
-	return a.gate.Evidence.Find(ctx, q)
-}
-
-// conclude records the conclusion of an attempt to settle, and answers. If it could
-// not be written, the answer is as uncertain as the record.
-func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, d doubt, r Result) *Outcome {
-	reason := r.Reason
+// conclude records the conclusion of an attempt to settle, and answers. earlier is the doubt
+// about the attempts before it.
+func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome {
 	class := classOf(r.Settlement)
-	c := a.gate.conclusion(class, d, r.Finding.Verdict)
-	switch c.event { //nolint:exhaustive // the others need nothing more
-	case ledger.EventSettled:
-		a.trace.UsedAsPaid = class == used && r.Finding.Verdict == noNode
-		a.trace.Transaction = cmp.Or(r.Finding.Transaction, r.Transaction, h.Record().Transaction)
-		receipt := a.receiptOf(a.trace.Transaction)
-		if a.opensNothing {
-			return a.charge(ctx, h, receipt)
-		}
-		return a.lookUp(ctx, h, &receipt)
-	case ledger.EventDisproved:
-		reason = cmp.Or(r.Finding.Reason, reason)
-	case ledger.EventRefused:
-		if r.BadSignature {
-			c.event = ledger.EventBadSignature
-		}
+	c := h.gate.conclusion(class, earlier, r.Finding.Verdict)
+	if c.event == ledger.EventSettled {
+		h.trace.UsedAsPaid = class == used && r.Finding.Verdict == noNode
+		return h.settled(ctx, cmp.Or(r.Finding.Transaction, r.Transaction, h.record().Transaction))
 	}
-	err := h.End(withoutDeadline(ctx), cmp.Or(c.event, ledger.EventUncertain), reason, r.Transaction) // no row: a bug
-	a.seen(h.Record().State)
-	recorded := a.wrote(ctx, "verdict not recorded", err)
+	event := cmp.Or(c.event, ledger.EventUncertain) // no row: a bug
+	if event == ledger.EventRefused && r.BadSignature {
+		event = ledger.EventBadSignature
+	}
+	reason := r.Reason
+	if event == ledger.EventDisproved {
+		reason = cmp.Or(r.Finding.Reason, reason)
+	}
+	err := h.hold.End(withoutDeadline(ctx), event, reason, r.Transaction)
+	h.seen(h.record().State)
+	recorded := h.wrote(ctx, "verdict not recorded", err)
 	cause := errors.Join(r.Cause, err)
-	switch {
-	case c.reply == replyFault:
-		f := fault.New(cmp.Or(r.Code, fault.FacilitatorUnavailable), cause)
-		if own, ok := errors.AsType[*fault.Error](r.Cause); ok && own.Code == f.Code {
-			f.Message = own.Message // such as that about a client's share of the slots
-		}
+	if c.reply == replyFault {
+		f := settlementFault(r, cause)
 		if !recorded {
 			return failed(f, nil)
 		}
-		return failed(f, chargedBy(h.Record()))
-	case c.reply == replyStopped && recorded:
-		return failed(fault.From(r.Cause), chargedBy(h.Record()))
-	case c.reply == replyRefused && recorded:
-		return refused("settlement refused: "+reason, a.failure(cmp.Or(r.Reason, reason)))
+		return failed(f, chargedBy(h.record()))
 	}
-	return a.unsure(h.Record(), cause)
+	if recorded { // otherwise the answer is as uncertain as the record
+		switch c.reply { //nolint:exhaustive // the others are answered as unsure
+		case replyStopped:
+			return failed(fault.From(r.Cause), chargedBy(h.record()))
+		case replyRefused:
+			response := h.answers().failure(cmp.Or(r.Reason, reason))
+			return refused("settlement refused: "+reason, response)
+		}
+	}
+	return h.answers().unsure(h.record(), cause)
 }
 
-// receiptOf is the receipt of this attempt's payer for a transaction.
-func (a *attempt) receiptOf(transaction string) ledger.Receipt {
-	return ledger.Receipt{
+// settlementFault is the fault of a settlement that failed for a reason that is not the payer's.
+func settlementFault(r Result, cause error) *fault.Error {
+	f := fault.New(cmp.Or(r.Code, fault.FacilitatorUnavailable), cause)
+	known, ok := errors.AsType[*fault.Error](r.Cause)
+	if ok && known.Code == f.Code {
+		f.Message = known.Message // such as that about a client's share of the slots
+	}
+	return f
+}
+
+// settled goes on with a payment whose money has moved, by a transaction that may not be known.
+func (h *holder) settled(ctx context.Context, transaction string) *Outcome {
+	h.trace.Transaction = transaction
+	receipt := ledger.Receipt{
 		Transaction: transaction,
-		Payer:       a.payment.From.Checksum(),
-		Network:     a.terms.Network,
+		Payer:       h.payment.From.Checksum(),
+		Network:     h.terms.Network,
 	}
-}
-
-// failure is the PAYMENT-RESPONSE of a settlement that failed.
-func (a *attempt) failure(reason string) *SettleResponse {
-	return &SettleResponse{
-		ErrorReason: reason,
-		Network:     a.terms.Network,
-		Payer:       a.payment.From.Checksum(),
+	if h.opensNothing {
+		return h.charge(ctx, receipt)
 	}
+	return h.lookUp(ctx, &receipt)
 }
 
 // The classes that the Gate tells apart for its own decisions.
@@ -226,10 +214,18 @@ func classOf(s Settlement) Class {
 
 // String is the class as logs and metrics name it.
 func (c Class) String() string {
-	return [...]string{
-		Unknown: "unknown", Moved: "settled", Refused: "refused", used: "refused", expired: "refused", TurnedAway: "turned_away",
-		NotSent: "not_sent", NotResent: "not_sent", stopped: "not_sent",
-	}[c]
+	switch c {
+	case Moved:
+		return "settled"
+	case Refused, used, expired:
+		return "refused"
+	case TurnedAway:
+		return "turned_away"
+	case NotSent, NotResent, stopped:
+		return "not_sent"
+	default:
+		return "unknown"
+	}
 }
 
 // The verdicts that the Gate adds to those of Evidence.
@@ -241,9 +237,20 @@ const (
 
 // String is the verdict as logs name it.
 func (v Verdict) String() string {
-	return [...]string{
-		CannotTell: "cannot_tell", Paid: "paid", NeverPaid: "never_paid", StillOpen: "still_open", notAsked: "not_asked", noNode: "no_node",
-	}[v]
+	switch v {
+	case Paid:
+		return "paid"
+	case NeverPaid:
+		return "never_paid"
+	case StillOpen:
+		return "still_open"
+	case notAsked:
+		return "not_asked"
+	case noNode:
+		return "no_node"
+	default:
+		return "cannot_tell"
+	}
 }
 
 // doubt is what a record says of the attempts before this claim. In the table it
@@ -311,15 +318,23 @@ func (g *Gate) conclusion(class Class, d doubt, chain Verdict) conclusion {
 	if rows == nil {
 		rows = conclusions()
 	}
-	for i, c := range rows {
-		if (c.class == anyClass || c.class == class) && c.doubt&d != 0 && (c.chain == anyVerdict || c.chain == chain) {
-			if g.concluded != nil {
-				g.concluded(i)
-			}
-			return c
+	for i, row := range rows {
+		if !row.fits(class, d, chain) {
+			continue
 		}
+		if g.concluded != nil {
+			g.concluded(i)
+		}
+		return row
 	}
 	return conclusion{}
+}
+
+// fits says that a row is about an attempt to settle.
+func (c conclusion) fits(class Class, d doubt, chain Verdict) bool {
+	ofClass := c.class == anyClass || c.class == class
+	ofChain := c.chain == anyVerdict || c.chain == chain
+	return ofClass && ofChain && c.doubt&d != 0
 }
 
 // conclusions is the table of conclusions.

@@ -62,9 +62,8 @@ type Order struct {
 	InDoubt, Refused bool
 	RefusedBy        string
 
-	attempt *attempt
-	hold    *ledger.Hold
-	doubt   doubt // of the earlier attempts
+	holder *holder
+	doubt  doubt // of the earlier attempts
 }
 
 // Result is what came of an order.
@@ -93,47 +92,48 @@ type Ask struct {
 }
 
 // order is the order for the payment of a hold.
-func (a *attempt) order(h *ledger.Hold, budget time.Duration) *Order {
-	r := h.Record()
-	d := doubtOf(r)
+func (h *holder) order(budget time.Duration) *Order {
+	r := h.record()
+	earlier := doubtOf(r)
 	return &Order{
 		Budget:    budget,
-		Recovered: a.claim.Recovered,
-		HasChain:  a.gate.Evidence != nil,
-		InDoubt:   d == inDoubt,
+		Recovered: h.claim.Recovered,
+		HasChain:  h.gate.Evidence != nil,
+		InDoubt:   earlier == inDoubt,
 		Refused:   r.Refusals > 0,
 		RefusedBy: r.RefusedBy,
-		attempt:   a,
-		hold:      h,
-		doubt:     d,
+		holder:    h,
+		doubt:     earlier,
 	}
 }
 
 // Ask has the record name a facilitator that is about to be asked, other than the first. Only
 // if it succeeds may that one be sent the payment.
 func (o *Order) Ask(ctx context.Context, facilitator string) error {
-	return o.hold.Ask(withoutDeadline(ctx), facilitator)
+	return o.holder.hold.Ask(withoutDeadline(ctx), facilitator)
 }
 
 // Executable says that a facilitator can still execute the authorization.
-func (o *Order) Executable() bool { return o.attempt.executable(o.hold.Record()) }
+func (o *Order) Executable() bool {
+	return executable(o.holder.record(), o.holder.gate.Now())
+}
 
 // Spare is the time that is left of the request for settlement and chain.
-func (o *Order) Spare() time.Duration { return o.attempt.spare() }
+func (o *Order) Spare() time.Duration { return o.holder.spare() }
 
 // Pause waits, and reports whether it did: not beyond a point in time, nor when the request
 // has ended.
 func (o *Order) Pause(ctx context.Context, d time.Duration, until time.Time) bool {
-	return o.attempt.pause(ctx, d, until)
+	return o.holder.pause(ctx, d, until)
 }
 
 // Send has a facilitator settle the payment, within a budget. The class is that of the
 // facilitator, or NotResent. A refusal near the end of the window counts as one about the
 // window, which facilitators check first.
 func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) Settlement {
-	a := o.attempt
-	r := o.hold.Record()
-	if reason := a.notResent(r); reason != "" {
+	h := o.holder
+	r := h.record()
+	if reason := h.notResent(r); reason != "" {
 		return Settlement{Class: NotResent, Reason: cmp.Or(r.Reason, reason)}
 	}
 	var exact ExactPayload
@@ -147,31 +147,34 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 	}
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	begun := a.gate.Now()
-	s := f.Settle(ctx, a.request.Offer.payload(exact, r.Terms), a.terms)
-	a.trace.Settle += a.since(begun)
-	switch {
-	case s.Class == Unknown && !s.NoVerdict:
-		a.dues.atFault = true
-	case s.Class == Refused:
-		s.Expired = s.Expired || !a.executable(r)
+	begun := h.gate.Now()
+	s := f.Settle(ctx, h.request.Offer.payload(exact, r.Terms), h.terms)
+	h.trace.Settle += h.since(begun)
+	if s.Class == Unknown && !s.NoVerdict {
+		h.dues.atFault = true
+	}
+	if s.Class == Refused && !o.Executable() {
+		s.Expired = true
 	}
 	return s
 }
 
 // notResent is why a payment is not sent again that is not the request's own, but owns the
 // purchase, or for which the request proves nothing; empty if it is.
-func (a *attempt) notResent(r ledger.Payment) string {
+func (h *holder) notResent(r ledger.Payment) string {
+	now := h.gate.Now()
+	elsewhere := !r.SoldAt(h.job.Endpoint)
+	hasCheck := h.job.Check != nil || elsewhere // the request may be about something else
 	switch {
-	case a.opensNothing && a.gate.Evidence != nil && (a.job.Check != nil || !r.SoldAt(a.job.Endpoint)):
-		return "the check of what it is for cannot be asked" // the request may be about something else
-	case !a.resend:
+	case h.opensNothing && h.gate.Evidence != nil && hasCheck:
+		return "the check of what it is for cannot be asked"
+	case !h.joined:
 		return ""
-	case !r.SoldAt(a.job.Endpoint):
+	case elsewhere:
 		return "it was made at another endpoint"
-	case !a.executable(r):
+	case !executable(r, now):
 		return "the window of the authorization is over"
-	case !a.request.Offer.accepts(a.terms, a.gate.Now()):
+	case !h.request.Offer.accepts(h.terms, now):
 		return "its terms are not accepted any more"
 	}
 	return ""
@@ -181,14 +184,47 @@ func (a *attempt) notResent(r ledger.Payment) string {
 // adds the finding to the result.
 func (o *Order) AskChain(ctx context.Context, r *Result, budget time.Duration) {
 	r.Finding = Finding{Verdict: notAsked}
-	if asksChain(classOf(r.Settlement), o.doubt) {
-		r.Finding = o.Find(ctx, r.Settlement, budget)
-		r.Cause = errors.Join(r.Cause, r.Finding.Cause)
+	if !asksChain(classOf(r.Settlement), o.doubt) {
+		return
 	}
+	r.Finding = o.Find(ctx, r.Settlement, budget)
+	r.Cause = errors.Join(r.Cause, r.Finding.Cause)
 }
 
 // Find asks the chain within a budget, if there is a node and time for it. s is the last
 // reply of a facilitator.
 func (o *Order) Find(ctx context.Context, s Settlement, budget time.Duration) Finding {
-	return o.attempt.find(ctx, o.hold.Record(), s, budget)
+	return o.holder.find(ctx, o.holder.record(), s, budget)
+}
+
+// executable says that a facilitator can still execute the authorization of a record.
+func executable(r ledger.Payment, now time.Time) bool {
+	return now.Add(leastWindow).Before(r.ValidBefore)
+}
+
+// find asks the chain about a payment within a budget, if there is a node and time for
+// it. s is the facilitator's last reply.
+func (a *attempt) find(ctx context.Context, r ledger.Payment, s Settlement, budget time.Duration) (f Finding) {
+	if a.gate.Evidence == nil {
+		return Finding{Verdict: noNode}
+	}
+	a.dues.worked = true
+	defer func() { a.trace.Verdict = f.Verdict.String() }()
+	budget = min(budget, a.spare())
+	if budget < LeastEvidence {
+		return Finding{Cause: errors.New("no time left to ask the chain")}
+	}
+	q, err := QuestionOf(r)
+	if err != nil {
+		return Finding{Cause: err}
+	}
+	q.Transaction = cmp.Or(s.Transaction, r.Transaction)
+	if s.Class == Unknown {
+		q.Sent = true
+	}
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	begun := a.gate.Now()
+	defer func() { a.trace.Evidence += a.since(begun) }()
+	return a.gate.Evidence.Find(ctx, q)
 }

@@ -31,8 +31,8 @@ func PurchaseKey(network, asset, payer, id string) string {
 	return "purchase|" + Key(network, asset, payer, id)
 }
 
-// Mine says that a purchase is made with the payment of a hold.
-func (p Purchase) Mine(h *Hold) bool {
+// OwnedBy says that a purchase is made with the payment of a hold.
+func (p Purchase) OwnedBy(h *Hold) bool {
 	return p.Owner == h.record.Key && p.AuthDigest == h.record.AuthDigest
 }
 
@@ -61,7 +61,7 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 		return &made, nil
 	case old == nil:
 		return nil, fmt.Errorf("open a purchase: %w", err)
-	case !old.Mine(h):
+	case !old.OwnedBy(h):
 		return old, nil
 	}
 	return l.swap(ctx, *old, h)

@@ -29,7 +29,7 @@ func (d *testLedger) pay(t *testing.T, name string) *ledger.Hold {
 func (d *testLedger) opens(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase {
 	t.Helper()
 	p, err := d.OpenPurchase(t.Context(), h)
-	if err != nil || p.Owner != owner.Record().Key || p.Mine(h) != (h == owner) {
+	if err != nil || p.Owner != owner.Record().Key || p.OwnedBy(h) != (h == owner) {
 		t.Fatalf("open for %s: %+v, %v; want %s", h.Record().Key, p, err, owner.Record().Key)
 	}
 	return p
@@ -48,7 +48,7 @@ func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.P
 	got, err := d.TakeOver(t.Context(), p, owner, h)
 	wants(t, want, err)
 	if want == nil {
-		if !got.Mine(h) {
+		if !got.OwnedBy(h) {
 			t.Errorf("taken over: %+v", got)
 		}
 		d.opens(t, h, h)
@@ -107,7 +107,7 @@ func TestTakeOver(t *testing.T) {
 	another := d.offer("third")
 	another.AuthDigest = "another"
 	h := d.claims(t, another, ledger.Held).Hold
-	if p, err := d.OpenPurchase(t.Context(), h); err != nil || p.Mine(h) || d.owner(t, p) != nil {
+	if p, err := d.OpenPurchase(t.Context(), h); err != nil || p.OwnedBy(h) || d.owner(t, p) != nil {
 		t.Errorf("opened with another authorization: %+v, %v", p, err)
 	}
 	d.takesOver(t, p, nil, second, nil)
