@@ -46,7 +46,7 @@ func (g *Gate) ServeSigned(ctx context.Context, r Request, s Signed) Outcome {
 	a.terms = r.Offer.required.Accepts[0]
 	a.claim.Asks = g.Settler.First()
 	a.claim.NoNode = g.Evidence == nil
-	out := a.admission().decide(ctx)
+	out := newAdmission(a).decide(ctx)
 	if out == nil {
 		out = a.admitted(ctx)
 	}

@@ -33,7 +33,7 @@ func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 		paid:   success(proof),
 		began:  h.spare() >= -moment,
 	}
-	sale := h.sale(proof, settled == nil)
+	sale := l.sale(proof, settled == nil)
 	var writing sync.WaitGroup
 	var writeErr error
 	if settled != nil {
@@ -42,7 +42,7 @@ func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 	var reply Reply
 	var jobErr error
 	if l.began {
-		reply, jobErr = h.callJob(ctx, sale)
+		reply, jobErr = l.callJob(ctx, sale)
 	} else {
 		jobErr = h.job.Timeout.New(errors.New("no time left for the lookup"))
 	}
@@ -62,13 +62,13 @@ func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 
 // sale is what the job is told of the payment. recorded says that the settlement was on
 // record before this attempt.
-func (h *holder) sale(proof *ledger.Receipt, recorded bool) Sale {
-	r := h.record()
+func (l *lookup) sale(proof *ledger.Receipt, recorded bool) Sale {
+	r := l.record()
 	return Sale{
 		Payer:       proof.Payer,
 		Network:     proof.Network,
 		Transaction: proof.Transaction,
-		Amount:      h.terms.Amount,
+		Amount:      l.terms.Amount,
 		Purchase:    digestOf(r.Key),
 		Repeat:      recorded && r.Lookups > 1,
 	}
@@ -133,18 +133,18 @@ func awaitRest(u *Unfinished) (reply Reply, err error) {
 
 // callJob has the job do its work within its budget. After a panic, which is a bug of ours,
 // the answer is owed.
-func (a *attempt) callJob(ctx context.Context, sale Sale) (reply Reply, err error) {
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, saleKey{}, sale), a.job.Budget)
+func (l *lookup) callJob(ctx context.Context, sale Sale) (reply Reply, err error) {
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, saleKey{}, sale), l.job.Budget)
 	defer cancel()
-	begun := a.gate.Now()
+	begun := l.gate.Now()
 	defer func() {
-		a.trace.Lookup = a.since(begun)
+		l.trace.Lookup = l.since(begun)
 		if p := recover(); p != nil {
 			reply = Reply{}
 			err = fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
 		}
 	}()
-	reply, err = a.job.Run(ctx)
+	reply, err = l.job.Run(ctx)
 	if err != nil {
 		return Reply{}, err
 	}

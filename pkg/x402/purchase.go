@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -84,6 +85,24 @@ func (h *holder) buy(ctx context.Context) *Outcome {
 		}
 	}
 	return h.endUnsent(ctx, inProgress(nil))
+}
+
+// notePayee has it on record whom the payment is sent to, while it is being sent, because no
+// payer should wait for that. One that cannot be noted is sent all the same: what comes of it is
+// found as long as the payee stays, and the next payment is noted.
+func (h *holder) notePayee(ctx context.Context) {
+	if h.gate.Payees == nil {
+		return
+	}
+	network := h.terms.Network
+	amount := h.terms.Amount
+	asset := h.request.Offer.asset.String()
+	payee := strings.ToLower(h.terms.PayTo)
+	h.dues.closing.Go(func() {
+		if err := h.gate.Payees.Note(ctx, network, asset, payee, amount); err != nil {
+			h.gate.Log.WarnContext(ctx, "payee not noted", "error", err)
+		}
+	})
 }
 
 // join answers a payment whose purchase another payment owns. It returns nil when

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -113,7 +112,7 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 		}
 		a.dues.meter = m
 	}
-	if out := a.admission().decide(ctx); out != nil {
+	if out := newAdmission(a).decide(ctx); out != nil {
 		return out
 	}
 	return a.admitted(ctx)
@@ -170,7 +169,7 @@ type admission struct {
 	mismatch error // how the payment differs from the terms that are offered now; nil is not at all
 }
 
-func (a *attempt) admission() admission {
+func newAdmission(a *attempt) admission {
 	mismatch := a.request.Offer.today(a.payment, a.gate.Now())
 	return admission{a, mismatch}
 }
@@ -286,7 +285,7 @@ func (a *attempt) admitted(ctx context.Context) *Outcome {
 	a.claim.Endpoint = a.job.Endpoint
 	a.claim.Purchase = a.purchase(key)
 	a.claim.MostLookups = a.job.MostRuns
-	if a.settleTime(false) < LeastSettle {
+	if a.spare() < LeastSettle {
 		return failed(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
 	}
 	begun := a.gate.Now()
@@ -334,29 +333,11 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	if out := a.adopt(c.Record); out != nil {
 		return h.endUnsent(ctx, out)
 	}
-	a.notePayee(ctx)
+	h.notePayee(ctx)
 	if c.Record.Purchase != "" {
 		return h.buy(ctx)
 	}
 	return h.fulfil(ctx)
-}
-
-// notePayee has it on record whom the payment is sent to, while it is being sent, because no
-// payer should wait for that. One that cannot be noted is sent all the same: what comes of it is
-// found as long as the payee stays, and the next payment is noted.
-func (a *attempt) notePayee(ctx context.Context) {
-	if a.gate.Payees == nil {
-		return
-	}
-	network := a.terms.Network
-	amount := a.terms.Amount
-	asset := a.request.Offer.asset.String()
-	payee := strings.ToLower(a.terms.PayTo)
-	a.dues.closing.Go(func() {
-		if err := a.gate.Payees.Note(ctx, network, asset, payee, amount); err != nil {
-			a.gate.Log.WarnContext(ctx, "payee not noted", "error", err)
-		}
-	})
 }
 
 // lease is when what this attempt holds ends.
@@ -366,16 +347,6 @@ func (a *attempt) lease() time.Time { return a.request.Deadline.Add(leaseMargin)
 // ledger are subtracted.
 func (a *attempt) spare() time.Duration {
 	return a.request.Deadline.Sub(a.gate.Now()) - a.job.Budget - afterwork
-}
-
-// settleTime is how long a settlement may take. For a payment that was sent before, it
-// leaves time to ask the chain afterwards.
-func (a *attempt) settleTime(sent bool) time.Duration {
-	most := a.spare()
-	if sent && a.gate.Evidence != nil {
-		most -= a.gate.Settler.Reserve()
-	}
-	return min(most, settleBudget)
 }
 
 func (a *attempt) since(begun time.Time) time.Duration { return a.gate.Now().Sub(begun) }

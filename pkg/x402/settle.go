@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -52,7 +53,7 @@ func (h *holder) settle(ctx context.Context) *Outcome {
 	if refusal := h.stopped(ctx); refusal != nil {
 		return h.stop(ctx, refusal)
 	}
-	budget := h.settleTime(h.record().Sent)
+	budget := h.settleTime()
 	if budget < LeastSettle {
 		return h.unsent(ctx, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
 	}
@@ -75,6 +76,16 @@ func (h *holder) settle(ctx context.Context) *Outcome {
 	return h.conclude(ctx, earlier, r)
 }
 
+// settleTime is how long a settlement may take. For a payment that was sent before, it
+// leaves time to ask the chain afterwards.
+func (h *holder) settleTime() time.Duration {
+	most := h.spare()
+	if h.record().Sent && h.gate.Evidence != nil {
+		most -= h.gate.Settler.Reserve()
+	}
+	return min(most, settleBudget)
+}
+
 // stopped is why the job does not want the payment to be sent; nil where it may be. Without
 // a node a payment in doubt is sent whatever the job says: nothing else could settle the
 // doubt.
@@ -89,13 +100,13 @@ func (h *holder) stopped(ctx context.Context) *fault.Error {
 }
 
 // check asks the job's Check. A panic, which is a bug, stops the send.
-func (a *attempt) check(ctx context.Context) (refusal *fault.Error) {
+func (h *holder) check(ctx context.Context) (refusal *fault.Error) {
 	defer func() {
 		if p := recover(); p != nil {
 			refusal = fault.New(fault.InternalError, fmt.Errorf("the check panicked: %v", p))
 		}
 	}()
-	if err := a.job.Check(ctx); err != nil {
+	if err := h.job.Check(ctx); err != nil {
 		return fault.From(err)
 	}
 	return nil
