@@ -93,9 +93,9 @@ func (p *peers) Find(ctx context.Context, _ x402.Question) x402.Finding {
 	if err := wait(ctx, p.finds); err != nil {
 		return x402.Finding{Cause: err}
 	} else if p.cancelled {
-		return x402.Finding{Verdict: x402.NeverPaid, Reason: "the authorization was cancelled"}
+		return x402.Finding{Fate: x402.NeverPaid, Reason: "the authorization was cancelled"}
 	}
-	return x402.Finding{Verdict: x402.StillOpen}
+	return x402.Finding{Fate: x402.StillOpen}
 }
 
 func (p *peers) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {

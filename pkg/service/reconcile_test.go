@@ -114,7 +114,7 @@ func TestReconcile(t *testing.T) {
 			until = append(until, time.Until(end))
 			if q.Nonce[31] == 1 {
 				time.Sleep(time.Second)
-				return x402.Finding{Verdict: x402.Paid, Transaction: "0x2"}
+				return x402.Finding{Fate: x402.Paid, Transaction: "0x2"}
 			}
 			<-ctx.Done() // until the chain's budget, or the run's end
 			return x402.Finding{Cause: ctx.Err()}

@@ -31,7 +31,7 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	if q.Value.String() != "5000" || !strings.EqualFold(q.Payee.String(), terms().PayTo) {
 		w.violated("the chain was asked about other terms")
 	}
-	f := x402.Finding{Verdict: x402.CannotTell, Cause: errors.New("down")}
+	f := x402.Finding{Fate: x402.CannotTell, Cause: errors.New("down")}
 	p.of(a).verdict = new(x402.CannotTell)
 	if down || slow {
 		return f
@@ -42,7 +42,7 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 		at = at.Add(-lag)
 	}
 	f = w.finding(a, q, at)
-	p.of(a).verdict = &f.Verdict
+	p.of(a).verdict = &f.Fate
 	return f
 }
 

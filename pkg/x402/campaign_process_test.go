@@ -74,7 +74,7 @@ type attempt struct {
 	classes    map[string]x402.Class // of the answers, by facilitator
 	refusedBy  string                // the facilitator whose refusal, about the payer, came
 	refusal    *x402.Settlement      // the one that counts
-	verdict    *x402.Verdict         // the chain's last, if it was asked
+	verdict    *x402.Fate            // the chain's last, if it was asked
 	wroteAt    time.Time             // the last write of the record, and whether it said doubt
 	wroteDoubt bool
 }

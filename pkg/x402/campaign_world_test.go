@@ -344,15 +344,15 @@ func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Fi
 	}
 	switch {
 	case a.cancelled && !a.cancelledAt.After(at):
-		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
+		return x402.Finding{Fate: x402.NeverPaid, Reason: "authorization was cancelled"}
 	case a.used && !a.movedAt.After(at) && a.movedAt.Before(q.Since.Add(-slack)):
-		return x402.Finding{Verdict: x402.NeverPaid, Reason: usedBefore}
+		return x402.Finding{Fate: x402.NeverPaid, Reason: usedBefore}
 	case a.used && !a.movedAt.After(at):
-		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
+		return x402.Finding{Fate: x402.Paid, Transaction: a.tx}
 	case !at.Add(-safeHeadDelay).Before(a.validBefore):
-		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired unused"}
+		return x402.Finding{Fate: x402.NeverPaid, Reason: "authorization expired unused"}
 	}
-	return x402.Finding{Verdict: x402.StillOpen}
+	return x402.Finding{Fate: x402.StillOpen}
 }
 
 const usedBefore = "authorization was used before it reached us"

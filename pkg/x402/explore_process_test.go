@@ -221,8 +221,8 @@ func (*live) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verif
 func (p *live) Find(_ context.Context, q x402.Question) x402.Finding {
 	auth := int(q.Nonce[31])
 	got := p.do(&call{kind: callFind, auth: auth, since: q.Since})
-	f := x402.Finding{Verdict: x402.Verdict(got.n)}
-	switch f.Verdict {
+	f := x402.Finding{Fate: x402.Fate(got.n)}
+	switch f.Fate {
 	case x402.Paid:
 		f.Transaction = transactionOf(auth)
 	case x402.CannotTell:

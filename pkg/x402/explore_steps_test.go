@@ -318,7 +318,7 @@ func (x *explorer) settles(s *state, slot int, c *call, give func(state, reply))
 }
 
 // verdict is what the chain has about an authorization.
-func (x *explorer) verdict(s *state, c *call) x402.Verdict {
+func (x *explorer) verdict(s *state, c *call) x402.Fate {
 	const safe, slack = 2 * time.Minute, 10 * time.Minute
 	chain, at := s.chain[c.auth], x.clock(s)
 	switch {

@@ -52,7 +52,7 @@ func (w word) settlement(auth int) x402.Settlement {
 	case saysMoved:
 		return x402.Settlement{Class: x402.Moved, Transaction: transactionOf(auth)}
 	case saysNothing, movesUnheard, movesLater:
-		return x402.Settlement{Class: x402.Unknown, Reason: "timeout", NoVerdict: true}
+		return x402.Settlement{Class: x402.Unknown, Reason: "timeout", NoDecision: true}
 	case saysUsed:
 		return usedNonce()
 	case saysExpired:

@@ -125,10 +125,10 @@ func (n *node) said(auth int) (last word, ok bool) {
 }
 
 // shown is what the chain has last shown a process about an authorization.
-func (n *node) shown(auth int) (last x402.Verdict, ok bool) {
+func (n *node) shown(auth int) (last x402.Fate, ok bool) {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callFind && c.auth == auth {
-			return x402.Verdict(at.by.reply.n), true
+			return x402.Fate(at.by.reply.n), true
 		}
 	}
 	return 0, false

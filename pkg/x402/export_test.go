@@ -106,7 +106,7 @@ func (c Conclusion) Otherwise() (rows []Conclusion) {
 
 func (c Conclusion) String() string {
 	chain, class := "any verdict", "any class"
-	if c.chain != anyVerdict {
+	if c.chain != anyFate {
 		chain = c.chain.String()
 	}
 	if c.class != anyClass {

@@ -18,7 +18,7 @@ import (
 // hangs is a facilitator that never answers.
 func hangs(ctx context.Context, _ int) x402.Settlement {
 	<-ctx.Done()
-	return x402.Settlement{Class: x402.Unknown, Reason: "timeout", NoVerdict: true}
+	return x402.Settlement{Class: x402.Unknown, Reason: "timeout", NoDecision: true}
 }
 
 // What a facilitator's client can come back with.
@@ -31,7 +31,7 @@ func turned() x402.Settlement {
 }
 
 func lost() x402.Settlement {
-	return x402.Settlement{Class: x402.Unknown, Reason: "connection_lost", NoVerdict: true}
+	return x402.Settlement{Class: x402.Unknown, Reason: "connection_lost", NoDecision: true}
 }
 
 // reverted is a transaction that was broadcast and has failed.
@@ -59,7 +59,7 @@ func TestFallback(t *testing.T) {
 	behind := 0
 	later := func() x402.Finding {
 		behind++
-		return shows(map[bool]x402.Verdict{true: x402.Paid, false: x402.StillOpen}[behind == 4])()
+		return shows(map[bool]x402.Fate{true: x402.Paid, false: x402.StillOpen}[behind == 4])()
 	}
 	open, paid, unseen := shows(x402.StillOpen), shows(x402.Paid), shows(x402.CannotTell)
 	for name, c := range map[string]struct {
@@ -217,9 +217,9 @@ func TestPrimaryHangs(t *testing.T) {
 		settled := false
 		b.withFallback(func() x402.Finding {
 			if settled {
-				return x402.Finding{Verdict: x402.Paid, Transaction: tx}
+				return x402.Finding{Fate: x402.Paid, Transaction: tx}
 			}
-			return x402.Finding{Verdict: x402.StillOpen}
+			return x402.Finding{Fate: x402.StillOpen}
 		})
 		b.settle = hangs
 		b.fallback = func(context.Context, int) x402.Settlement { settled = true; return moved() }

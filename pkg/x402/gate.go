@@ -52,7 +52,7 @@ import (
 const (
 	verifyBudget = 3 * time.Second
 	settleBudget = 15 * time.Second
-	// afterwork is kept for writing the verdict and the answer to the ledger.
+	// afterwork is kept for writing the outcome and the answer to the ledger.
 	afterwork = 2 * time.Second
 	// leaseMargin is how long a lease outlives its invocation.
 	leaseMargin = 3 * time.Second
@@ -249,32 +249,42 @@ type PaymentStatus struct {
 	Retryable bool  // the same signature may be sent again without a new charge
 }
 
+// Timings are how long each phase of a request took; 0 for one that did not happen.
+type Timings struct {
+	Verify   time.Duration
+	Claim    time.Duration
+	Slot     time.Duration
+	Settle   time.Duration
+	Evidence time.Duration
+	Lookup   time.Duration
+	Record   time.Duration
+}
+
 // Trace records how a payment was served, for the request's log line.
 type Trace struct {
 	Payer, Nonce, Transaction string
 	// Amount is that of the payment in atomic units, whether it was made or not.
-	Amount  string
-	States  []ledger.State
-	Class   string // of the settlement, when one was tried
-	Verdict string // the chain's, when it was asked
-	Asked   []Ask  // the facilitators that were asked, where there are several
-	Reason  string // why not, as far as it may be logged
+	Amount string
+	States []ledger.State
+	Class  string // of the settlement, when one was tried
+	Fate   string // of the authorization, by the chain, when that was asked
+	Asked  []Ask  // the facilitators that were asked, where there are several
+	Reason string // why not, as far as it may be logged
 	// Purchase is "joined" when another payment of the same purchase answered,
 	// "taken_over" when this one replaced another, and empty otherwise.
 	Purchase string
-	// How long each phase took; 0 for one that did not happen.
-	Verify, Claim, Slot, Settle, Evidence, Lookup, Record time.Duration
-	Extensions                                            map[string]string // the facilitator's notes on extensions
-	Cause                                                 error             // private
+	Timings
+	Extensions map[string]string // the facilitator's notes on extensions
+	Cause      error             // private
 	// UsedAsPaid says that the payment counts as paid because a facilitator says that its
 	// authorization is used, and no node is configured that could say what for.
 	UsedAsPaid bool
 	// Unreceipted says that the answer has no receipt although a key is configured.
 	Unreceipted bool
-	// Unrecorded says that a verdict of this request could not be written to the
+	// Unrecorded says that an outcome of this request could not be written to the
 	// ledger, or may not have been.
 	Unrecorded bool
-	// Silent says of a settlement in doubt that the facilitator gave no verdict: it was
+	// Silent says of a settlement in doubt that the facilitator decided nothing: it was
 	// silent, broke off, or gave an answer that is not one of x402.
 	Silent bool
 }

@@ -155,8 +155,8 @@ func (b *harness) restart() {
 }
 
 // shows is a chain with a verdict on every payment.
-func shows(v x402.Verdict) func() x402.Finding {
-	return func() x402.Finding { return x402.Finding{Verdict: v, Transaction: tx, Reason: "cancelled"} }
+func shows(v x402.Fate) func() x402.Finding {
+	return func() x402.Finding { return x402.Finding{Fate: v, Transaction: tx, Reason: "cancelled"} }
 }
 
 func terms() x402.Terms {

@@ -44,8 +44,8 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 func TestSettlements(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the node is away")
-	paid, never := &x402.Finding{Verdict: x402.Paid, Transaction: tx}, &x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}
-	open, unseen := &x402.Finding{Verdict: x402.StillOpen}, &x402.Finding{Cause: away}
+	paid, never := &x402.Finding{Fate: x402.Paid, Transaction: tx}, &x402.Finding{Fate: x402.NeverPaid, Reason: "cancelled"}
+	open, unseen := &x402.Finding{Fate: x402.StillOpen}, &x402.Finding{Cause: away}
 	expired := x402.Settlement{Class: x402.Refused, Reason: "valid_before", Expired: true}
 	named := x402.Settlement{Class: x402.Unknown, Reason: "timeout", Transaction: tx}
 	noKey := x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}
@@ -171,7 +171,7 @@ func TestSettlements(t *testing.T) {
 // attempt, which is not overwritten, the answer is uncertain.
 func TestUnrecorded(t *testing.T) {
 	owed := lookup.Fault(lookup.DNSTimeout, nil)
-	never := x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}
+	never := x402.Finding{Fate: x402.NeverPaid, Reason: "cancelled"}
 	noKey := x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}
 	for name, c := range map[string]struct {
 		said   x402.Settlement
@@ -258,7 +258,7 @@ func TestMeter(t *testing.T) {
 	as := func(s ...x402.Settlement) func(*harness) string {
 		return func(b *harness) string { b.settle = settles(s...); return b.sign(nil) }
 	}
-	on := func(v x402.Verdict, s x402.Settlement) func(*harness) string {
+	on := func(v x402.Fate, s x402.Settlement) func(*harness) string {
 		return func(b *harness) string {
 			b.chain = shows(v)
 			return as(s)(b)

@@ -319,6 +319,6 @@ func (h *holder) wrote(ctx context.Context, otherwise string, err error) bool {
 	return false
 }
 
-// withoutDeadline is ctx without its deadline, for writing a verdict: a process that was
+// withoutDeadline is ctx without its deadline, for writing an outcome: a process that was
 // frozen past it must still record that money moved. Each call of a store has a time-out.
 func withoutDeadline(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }

@@ -221,7 +221,7 @@ func (a admission) decideWithoutRecord(ctx context.Context, used bool) *Outcome 
 // that header is sent only if it shows that the payment never will be made.
 func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 	var response *SettleResponse
-	switch a.find(ctx, r, Settlement{}, EvidenceBudget).Verdict {
+	switch a.find(ctx, r, Settlement{}, EvidenceBudget).Fate {
 	case Paid:
 		return a.adopt(r) // the claim asks the chain too, and finds it
 	case CannotTell, StillOpen:

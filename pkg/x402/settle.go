@@ -66,7 +66,7 @@ func (h *holder) settle(ctx context.Context) *Outcome {
 		h.trace.Transaction = r.Transaction
 		h.trace.Cause = r.Cause
 		h.trace.Extensions = r.ExtensionResponses
-		h.trace.Silent = r.Class == Unknown && r.NoVerdict
+		h.trace.Silent = r.Class == Unknown && r.NoDecision
 	}
 	h.hold.RefusedBy(r.RefusedBy)
 	earlier := o.doubt
@@ -122,7 +122,7 @@ func (h *holder) stop(ctx context.Context, refusal *fault.Error) *Outcome {
 			Reason: string(refusal.Code),
 			Cause:  refusal,
 		},
-		Finding: Finding{Verdict: notAsked},
+		Finding: Finding{Fate: notAsked},
 	}
 	earlier := doubtOf(h.record())
 	if asksChain(stopped, earlier) {
@@ -134,7 +134,7 @@ func (h *holder) stop(ctx context.Context, refusal *fault.Error) *Outcome {
 // unsent ends an attempt that sent nothing.
 func (h *holder) unsent(ctx context.Context, s Settlement) *Outcome {
 	s.Class = NotSent
-	r := Result{Settlement: s, Finding: Finding{Verdict: notAsked}}
+	r := Result{Settlement: s, Finding: Finding{Fate: notAsked}}
 	return h.conclude(ctx, doubtOf(h.record()), r)
 }
 
@@ -142,9 +142,9 @@ func (h *holder) unsent(ctx context.Context, s Settlement) *Outcome {
 // about the attempts before it.
 func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome {
 	class := classOf(r.Settlement)
-	c := h.gate.conclusion(class, earlier, r.Finding.Verdict)
+	c := h.gate.conclusion(class, earlier, r.Finding.Fate)
 	if c.event == ledger.EventSettled {
-		h.trace.UsedAsPaid = class == used && r.Finding.Verdict == noNode
+		h.trace.UsedAsPaid = class == used && r.Finding.Fate == noNode
 		return h.settled(ctx, cmp.Or(r.Finding.Transaction, r.Transaction, h.record().Transaction))
 	}
 	event := cmp.Or(c.event, ledger.EventUncertain) // no row: a bug
@@ -239,15 +239,15 @@ func (c Class) String() string {
 	}
 }
 
-// The verdicts that the Gate adds to those of Evidence.
+// The fates that the Gate adds to those of Evidence.
 const (
-	notAsked Verdict = StillOpen + 1 + iota // the facilitator's reply decides alone
-	noNode                                  // the chain has to be asked, and no node is configured
-	anyVerdict
+	notAsked Fate = StillOpen + 1 + iota // the facilitator's reply decides alone
+	noNode                               // the chain has to be asked, and no node is configured
+	anyFate
 )
 
-// String is the verdict as logs name it.
-func (v Verdict) String() string {
+// String is the fate as logs name it.
+func (v Fate) String() string {
 	switch v {
 	case Paid:
 		return "paid"
@@ -301,7 +301,7 @@ const (
 type conclusion struct {
 	class Class
 	doubt doubt
-	chain Verdict
+	chain Fate
 	event ledger.Event
 	reply reply
 }
@@ -324,7 +324,7 @@ func asksChain(c Class, d doubt) bool {
 
 // conclusion decides about an attempt to settle: the first row that fits. It does no
 // I/O. A combination that no row names, which is a bug, has the zero conclusion.
-func (g *Gate) conclusion(class Class, d doubt, chain Verdict) conclusion {
+func (g *Gate) conclusion(class Class, d doubt, chain Fate) conclusion {
 	rows := g.conclusions
 	if rows == nil {
 		rows = conclusions()
@@ -342,19 +342,19 @@ func (g *Gate) conclusion(class Class, d doubt, chain Verdict) conclusion {
 }
 
 // fits says that a row is about an attempt to settle.
-func (c conclusion) fits(class Class, d doubt, chain Verdict) bool {
+func (c conclusion) fits(class Class, d doubt, chain Fate) bool {
 	ofClass := c.class == anyClass || c.class == class
-	ofChain := c.chain == anyVerdict || c.chain == chain
+	ofChain := c.chain == anyFate || c.chain == chain
 	return ofClass && ofChain && c.doubt&d != 0
 }
 
 // conclusions is the table of conclusions.
 func conclusions() []conclusion {
 	return []conclusion{
-		{Moved, anyDoubt, anyVerdict, ledger.EventSettled, replyLookUp},
+		{Moved, anyDoubt, anyFate, ledger.EventSettled, replyLookUp},
 
 		// The job did not want it to be sent. What earlier attempts have done decides.
-		{stopped, noDoubt, anyVerdict, ledger.EventNotSent, replyStopped},
+		{stopped, noDoubt, anyFate, ledger.EventNotSent, replyStopped},
 		{stopped, anyDoubt, NeverPaid, ledger.EventDisproved, replyStopped},
 		{stopped, sentBefore, noNode, ledger.EventNotSent, replyStopped},
 
@@ -368,28 +368,28 @@ func conclusions() []conclusion {
 		// one who cancelled.
 		{used, noDoubt, noNode, ledger.EventRefused, replyRefused},
 		{used, anyDoubt, noNode, ledger.EventSettled, replyLookUp},
-		{used, anyDoubt, anyVerdict, ledger.EventUncertain, replyUnsure},
+		{used, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},
 
 		// The end of the window says nothing about what moved before it.
 		{expired, noDoubt | sentBefore, CannotTell, ledger.EventUncertain, replyUnsure},
-		{expired, noDoubt | sentBefore, anyVerdict, ledger.EventRefused, replyRefused},
+		{expired, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 
 		// A refusal says nothing about an earlier attempt that is in doubt. A second
 		// refusal of a payment is not answered as one while the node cannot tell.
 		{Refused, sentBefore, CannotTell, ledger.EventRefused, replyUnsure},
-		{Refused, noDoubt | sentBefore, anyVerdict, ledger.EventRefused, replyRefused},
-		{Refused, inDoubt, anyVerdict, ledger.EventRefused, replyUnsure},
-		{expired, inDoubt, anyVerdict, ledger.EventRefused, replyUnsure},
+		{Refused, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
+		{Refused, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
+		{expired, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
 
 		// A reason that the operator has to deal with is never the payer's fault,
 		// with doubt or without.
-		{TurnedAway, anyDoubt, anyVerdict, ledger.EventTurnedAway, replyFault},
-		{NotSent, anyDoubt, anyVerdict, ledger.EventNotSent, replyFault},
+		{TurnedAway, anyDoubt, anyFate, ledger.EventTurnedAway, replyFault},
+		{NotSent, anyDoubt, anyFate, ledger.EventNotSent, replyFault},
 
 		// Nothing was sent this time: the doubt of the earlier attempt remains.
-		{NotResent, anyDoubt, anyVerdict, ledger.EventNotSent, replyUnsure},
-		{stopped, anyDoubt, anyVerdict, ledger.EventNotSent, replyUnsure},
+		{NotResent, anyDoubt, anyFate, ledger.EventNotSent, replyUnsure},
+		{stopped, anyDoubt, anyFate, ledger.EventNotSent, replyUnsure},
 
-		{Unknown, anyDoubt, anyVerdict, ledger.EventUncertain, replyUnsure},
+		{Unknown, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},
 	}
 }

@@ -60,7 +60,7 @@ func TestConclusions(t *testing.T) {
 				}
 				continue
 			}
-			for i, s := range []Verdict{noNode, Paid, NeverPaid, StillOpen, CannotTell} {
+			for i, s := range []Fate{noNode, Paid, NeverPaid, StillOpen, CannotTell} {
 				if c := new(Gate).conclusion(class, d, s); (to{c.event, c.reply}) != asked[name][i] {
 					t.Errorf("%s, chain %d: %s, %d; want %v", name, s, c.event, c.reply, asked[name][i])
 				}

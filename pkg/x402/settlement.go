@@ -20,7 +20,7 @@ type Facilitator interface {
 	// repeats no request, with one exception: a settlement_pending answer is
 	// followed by one byte-identical request.
 	Settle(ctx context.Context, p Payload, r Requirements) Settlement
-	// Verify judges a signature that cannot be judged locally (a contract
+	// Verify is about a signature that cannot be verified locally (a contract
 	// wallet). It moves no money.
 	Verify(ctx context.Context, p Payload, r Requirements) Verification
 }
@@ -66,11 +66,11 @@ type Settlement struct {
 	// payer: a refusal with a status that the operator has to deal with, or with a
 	// transaction. As after Refused, no other facilitator may be asked then.
 	AboutPayer bool
-	// NoVerdict says of Unknown that the facilitator was silent, broke off, or gave an
+	// NoDecision says of Unknown that the facilitator was silent, broke off, or gave an
 	// answer that is not one of x402. A payer cannot cause that.
-	NoVerdict bool
-	Code      fault.Code // to answer when Class is TurnedAway or NotSent
-	Cause     error      // for the log
+	NoDecision bool
+	Code       fault.Code // to answer when Class is TurnedAway or NotSent
+	Cause      error      // for the log
 	// ExtensionResponses is what the facilitator says about extensions, reduced
 	// to the fields that may be logged. It is never sent to a client.
 	ExtensionResponses map[string]string
@@ -84,7 +84,7 @@ type Verification struct {
 	// is about something else, such as the balance. NonceUsed: because the authorization
 	// is used or cancelled, which says nothing about the signature.
 	BadSignature, NonceUsed bool
-	// Fault is set when there was no verdict about the payer: the facilitator
+	// Fault is set when nothing was decided about the payer: the facilitator
 	// is unavailable, unauthorized or misconfigured, or did not say why not.
 	Fault *fault.Error
 	// AboutPayer says that the reason behind Fault is about the payer all the same.
@@ -113,13 +113,13 @@ type Question struct {
 	Transaction string // a hash that the facilitator named, or empty
 }
 
-// Verdict is the answer of the chain to a Question.
-type Verdict int
+// Fate is what became of the authorization of a Question, as the chain has it.
+type Fate int
 
 const (
 	// CannotTell: the chain was not reachable, is behind, or contradicts
-	// itself. The zero value, so that a forgotten verdict proves nothing.
-	CannotTell Verdict = iota
+	// itself. The zero value, so that a fate that nobody set proves nothing.
+	CannotTell Fate = iota
 	// Paid: the authorization was used, and its own transfer went to the payee
 	// with the right value, at the latest head.
 	Paid
@@ -131,16 +131,16 @@ const (
 	StillOpen
 )
 
-// Finding is a verdict with its reason.
+// Finding is a fate with its reason.
 type Finding struct {
-	Verdict     Verdict
+	Fate        Fate
 	Transaction string // when Paid
 	Reason      string // short, may be shown to the payer when NeverPaid
 	Cause       error  // for the log
 }
 
 // Decides says that the chain proves that the payment was made, or never will be.
-func (f Finding) Decides() bool { return f.Verdict == Paid || f.Verdict == NeverPaid }
+func (f Finding) Decides() bool { return f.Fate == Paid || f.Fate == NeverPaid }
 
 // QuestionOf returns the question about a record, from its key and the terms that the
 // payment was judged by. Its error is ledger.ErrCorrupt.

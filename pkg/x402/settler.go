@@ -150,7 +150,7 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 	begun := h.gate.Now()
 	s := f.Settle(ctx, h.request.Offer.payload(exact, r.Terms), h.terms)
 	h.trace.Settle += h.since(begun)
-	if s.Class == Unknown && !s.NoVerdict {
+	if s.Class == Unknown && !s.NoDecision {
 		h.dues.atFault = true
 	}
 	if s.Class == Refused && !o.Executable() {
@@ -183,7 +183,7 @@ func (h *holder) notResent(r ledger.Payment) string {
 // AskChain asks the chain within a budget, if the reply in a result does not decide, and
 // adds the finding to the result.
 func (o *Order) AskChain(ctx context.Context, r *Result, budget time.Duration) {
-	r.Finding = Finding{Verdict: notAsked}
+	r.Finding = Finding{Fate: notAsked}
 	if !asksChain(classOf(r.Settlement), o.doubt) {
 		return
 	}
@@ -206,10 +206,10 @@ func executable(r ledger.Payment, now time.Time) bool {
 // it. s is the facilitator's last reply.
 func (a *attempt) find(ctx context.Context, r ledger.Payment, s Settlement, budget time.Duration) (f Finding) {
 	if a.gate.Evidence == nil {
-		return Finding{Verdict: noNode}
+		return Finding{Fate: noNode}
 	}
 	a.dues.worked = true
-	defer func() { a.trace.Verdict = f.Verdict.String() }()
+	defer func() { a.trace.Fate = f.Fate.String() }()
 	budget = min(budget, a.spare())
 	if budget < LeastEvidence {
 		return Finding{Cause: errors.New("no time left to ask the chain")}

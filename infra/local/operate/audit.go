@@ -264,7 +264,7 @@ func (a *audit) unmoved(ctx context.Context, p recorded) {
 	if p.Receipt != nil {
 		asked.Transaction = p.Receipt.Transaction
 	}
-	switch f := a.ask(ctx, asked); f.Verdict {
+	switch f := a.ask(ctx, asked); f.Fate {
 	case x402.Paid:
 		a.Elsewhere++
 	case x402.NeverPaid, x402.StillOpen:

@@ -86,7 +86,7 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 			asked++
 			f := l.ask(ctx, r)
 			p.Chain = &evidence{
-				Verdict:     f.Verdict.String(),
+				Verdict:     f.Fate.String(),
 				Transaction: f.Transaction,
 				Reason:      f.Reason,
 			}

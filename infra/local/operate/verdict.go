@@ -54,7 +54,7 @@ func (a account) by(standings ...standing) *tally {
 }
 
 // doubt is the standing of a payment in doubt of which the chain says something.
-func doubt(v x402.Verdict) standing { return inDoubt + standing(v.String()) }
+func doubt(v x402.Fate) standing { return inDoubt + standing(v.String()) }
 
 // dollars is the sum as a price.
 func (t *tally) dollars() string {

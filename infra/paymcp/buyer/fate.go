@@ -57,7 +57,7 @@ func fromChain(ctx context.Context, chain x402.Evidence, p *purse.Payment, expir
 	if err != nil {
 		return fate{kind: stuck}
 	}
-	switch found := chain.Find(ctx, q); found.Verdict {
+	switch found := chain.Find(ctx, q); found.Fate {
 	case x402.Paid:
 		return fate{moved, " in the transaction " + found.Transaction}
 	case x402.NeverPaid:

@@ -247,12 +247,12 @@ func (s *seller) Find(_ context.Context, q x402.Question) x402.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, used := s.moved[fmt.Sprintf("0x%x", q.Nonce)]; used {
-		return x402.Finding{Verdict: x402.Paid, Transaction: "0xfeed"}
+		return x402.Finding{Fate: x402.Paid, Transaction: "0xfeed"}
 	}
 	if s.now().After(q.ValidBefore) {
-		return x402.Finding{Verdict: x402.NeverPaid}
+		return x402.Finding{Fate: x402.NeverPaid}
 	}
-	return x402.Finding{Verdict: x402.StillOpen}
+	return x402.Finding{Fate: x402.StillOpen}
 }
 
 func must[T any](t *testing.T) func(v T, err error) T {

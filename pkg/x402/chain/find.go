@@ -120,12 +120,12 @@ func (i *inquiry) unspent() (x402.Finding, error) {
 		return x402.Finding{}, err
 	}
 	if head.time().Before(i.q.ValidBefore) {
-		return x402.Finding{Verdict: x402.StillOpen, Reason: reasonOpen}, nil
+		return x402.Finding{Fate: x402.StillOpen, Reason: reasonOpen}, nil
 	}
 	safe, err := i.safe()
 	switch {
 	case errors.Is(err, errNoSafe) || err == nil && safe.time().Before(i.q.ValidBefore):
-		return x402.Finding{Verdict: x402.StillOpen, Reason: reasonNotSafe}, nil
+		return x402.Finding{Fate: x402.StillOpen, Reason: reasonNotSafe}, nil
 	case err != nil:
 		return x402.Finding{}, err
 	}
@@ -133,7 +133,7 @@ func (i *inquiry) unspent() (x402.Finding, error) {
 	if err == nil && spent {
 		err = errors.New("authorization is unused at the latest block and used at an older one")
 	}
-	return x402.Finding{Verdict: x402.NeverPaid, Reason: reasonExpired}, err
+	return x402.Finding{Fate: x402.NeverPaid, Reason: reasonExpired}, err
 }
 
 // search finds the transaction that used or cancelled the authorization, which the latest
@@ -224,7 +224,7 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	case block.time().Before(i.oldest):
 		f, err = i.never(reasonEarlier, i.slack)
 	default:
-		f = x402.Finding{Verdict: x402.Paid, Transaction: l.Tx}
+		f = x402.Finding{Fate: x402.Paid, Transaction: l.Tx}
 	}
 	return f, l, err
 }
@@ -234,7 +234,7 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 // closely as it measures.
 func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
 	_, err := i.current(min(within, headAge))
-	return x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, err
+	return x402.Finding{Fate: x402.NeverPaid, Reason: reason}, err
 }
 
 // spent asks the token whether the authorization was used or cancelled at a block.

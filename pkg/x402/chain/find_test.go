@@ -188,7 +188,7 @@ func TestCappedRanges(t *testing.T) {
 		for _, most := range []uint64{500, 99, 10} {
 			t.Run(fmt.Sprintf("%d blocks, %s", most, name), func(t *testing.T) {
 				p.proxy.reset(capped(t, most, refuse))
-				if f := p.find(t, q); f.Verdict != x402.Paid || f.Transaction != tx {
+				if f := p.find(t, q); f.Fate != x402.Paid || f.Transaction != tx {
 					t.Errorf("finding = %+v", f)
 				}
 			})
@@ -285,7 +285,7 @@ func TestGarbage(t *testing.T) {
 				p.proxy.reset(func(c *call) bool { return c.nth >= at && r(c) })
 				f := p.client.Find(ctx, q)
 				check(t, f)
-				if f.Verdict != x402.CannotTell || !strings.Contains(f.Cause.Error(), method) && ctx.Err() != nil {
+				if f.Fate != x402.CannotTell || !strings.Contains(f.Cause.Error(), method) && ctx.Err() != nil {
 					t.Errorf("finding = %+v", f)
 				}
 				if n := len(p.proxy.methods()); n != at+1 && name != "it breaks" { // then the transport asks again

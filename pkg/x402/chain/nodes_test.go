@@ -65,7 +65,7 @@ func TestChainID(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if f := p.find(t, q); f.Verdict != x402.StillOpen {
+			if f := p.find(t, q); f.Fate != x402.StillOpen {
 				t.Errorf("finding = %+v", f)
 			}
 		})
@@ -132,7 +132,7 @@ func TestNodes(t *testing.T) {
 	f := n.Find(t.Context(), q)
 	check(t, f)
 	for _, says := range []string{"node 1", "502", "node 2", "chain 1"} {
-		if f.Verdict != x402.CannotTell || !strings.Contains(f.Cause.Error(), says) {
+		if f.Fate != x402.CannotTell || !strings.Contains(f.Cause.Error(), says) {
 			t.Errorf("%q is not said in %v", says, f.Cause)
 		}
 	}
@@ -153,7 +153,7 @@ func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx 
 		limit = time.Second
 	}
 	f := findsWithin(ctx, n, q, limit)
-	if f.Verdict != x402.Paid || f.Transaction != tx || len(first.methods()) == 0 {
+	if f.Fate != x402.Paid || f.Transaction != tx || len(first.methods()) == 0 {
 		t.Errorf("%+v after %q of the first node", f, first.methods())
 	}
 	if name == "hangs" {
@@ -168,7 +168,7 @@ func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx 
 // findsWithin looks for a payment, in a time that is tripled until it is found.
 func findsWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Duration) x402.Finding {
 	var f x402.Finding
-	for ; f.Verdict != x402.Paid && limit <= patience; limit *= 3 {
+	for ; f.Fate != x402.Paid && limit <= patience; limit *= 3 {
 		soon, end := context.WithTimeout(ctx, limit)
 		f = n.Find(soon, q)
 		end()

@@ -165,8 +165,8 @@ func (w *world) find(t testing.TB, q x402.Question) x402.Finding {
 func check(t testing.TB, f x402.Finding) {
 	t.Helper()
 	switch {
-	case (f.Verdict == x402.CannotTell) != (f.Cause != nil):
-		t.Errorf("verdict %s with cause %v", f.Verdict, f.Cause)
+	case (f.Fate == x402.CannotTell) != (f.Cause != nil):
+		t.Errorf("verdict %s with cause %v", f.Fate, f.Cause)
 	case f.Cause != nil && strings.Contains(f.Cause.Error(), secret):
 		t.Errorf("the cause tells the URL's secret: %v", f.Cause)
 	}
@@ -192,7 +192,7 @@ func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls .
 func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402.Finding) {
 	t.Helper()
 	q.Transaction = tx
-	if want.Verdict == x402.NeverPaid {
+	if want.Fate == x402.NeverPaid {
 		w.expect(t, q, want, callsHint, callsHint[1:])
 	} else {
 		w.expect(t, q, want, callsHint)
@@ -203,16 +203,16 @@ func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402
 func (w *world) expectNothing(t *testing.T, q x402.Question, why string) {
 	t.Helper()
 	got := w.find(t, q)
-	if got.Verdict != x402.CannotTell || got.Cause == nil || !strings.Contains(got.Cause.Error(), why) {
-		t.Errorf("finding = %s %s, cause %v; want cannot_tell because %q", got.Verdict, got.Reason, got.Cause, why)
+	if got.Fate != x402.CannotTell || got.Cause == nil || !strings.Contains(got.Cause.Error(), why) {
+		t.Errorf("finding = %s %s, cause %v; want cannot_tell because %q", got.Fate, got.Reason, got.Cause, why)
 	}
 }
 
-func paid(tx string) x402.Finding { return x402.Finding{Verdict: x402.Paid, Transaction: tx} }
+func paid(tx string) x402.Finding { return x402.Finding{Fate: x402.Paid, Transaction: tx} }
 func never(reason string) x402.Finding {
-	return x402.Finding{Verdict: x402.NeverPaid, Reason: reason}
+	return x402.Finding{Fate: x402.NeverPaid, Reason: reason}
 }
-func open(reason string) x402.Finding { return x402.Finding{Verdict: x402.StillOpen, Reason: reason} }
+func open(reason string) x402.Finding { return x402.Finding{Fate: x402.StillOpen, Reason: reason} }
 
 // next makes one run of Transfers, and checks what is true of every run.
 func (w *world) next(t testing.TB, from uint64) (reconcile.Batch, error) {

@@ -106,7 +106,7 @@ func classify(re reply, network, from string) (s x402.Settlement, resend bool) {
 	default:
 		s = withoutVerdict(re)
 	}
-	s.NoVerdict = a == nil && s.Class == x402.Unknown
+	s.NoDecision = a == nil && s.Class == x402.Unknown
 	s.ExtensionResponses = extensionResponses(re.header)
 	return s, resend
 }

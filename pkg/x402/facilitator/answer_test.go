@@ -45,7 +45,7 @@ func settlesAs(t *testing.T, re reply) string {
 	if s.AboutPayer {
 		said += ", about the payer"
 	}
-	if s.NoVerdict {
+	if s.NoDecision {
 		said += ", no verdict"
 	}
 	return said

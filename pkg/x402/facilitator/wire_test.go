@@ -76,7 +76,7 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 				})(w, r)
 			})
 			s := must(New(Config{URL: url})).Settle(ctx, testPayload(), testRequirements())
-			if s.Class != row.class || s.Reason != row.reason || s.NoVerdict != (row.class == x402.Unknown) || calls.Load() != 1 {
+			if s.Class != row.class || s.Reason != row.reason || s.NoDecision != (row.class == x402.Unknown) || calls.Load() != 1 {
 				t.Errorf("got %s %q, want %s %q (cause %v) after %d calls", s.Class, s.Reason, row.class, row.reason, s.Cause, calls.Load())
 			}
 		})

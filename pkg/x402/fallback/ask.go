@@ -89,7 +89,7 @@ func joined(first, again x402.Settlement) x402.Settlement {
 		return again
 	}
 	first.AboutPayer = again.AboutPayer || again.Class == x402.Refused
-	first.NoVerdict = first.NoVerdict && (again.NoVerdict || operatorsFault(again))
+	first.NoDecision = first.NoDecision && (again.NoDecision || operatorsFault(again))
 	first.Transaction = again.Transaction
 	first.Cause = errors.Join(first.Cause, again.Cause)
 	return first

@@ -63,7 +63,7 @@ func operatorsFault(s x402.Settlement) bool {
 	case x402.TurnedAway:
 		return !s.AboutPayer
 	case x402.Unknown:
-		return s.NoVerdict
+		return s.NoDecision
 	}
 	return false
 }

@@ -30,7 +30,7 @@ func (v verifier) Verify(context.Context, x402.Payload, x402.Requirements) x402.
 // A facilitator whose breaker is open is asked to verify nothing while the other one is in
 // order. A question opens and closes no breaker: a payer can ask as often as he likes.
 func TestVerifyBesideAnOpenBreaker(t *testing.T) {
-	lost := x402.Settlement{Class: x402.Unknown, NoVerdict: true}
+	lost := x402.Settlement{Class: x402.Unknown, NoDecision: true}
 	for _, c := range []struct {
 		name         string
 		first, other bool // the breaker is open

@@ -59,7 +59,7 @@ func TestReconcileIndexFails(t *testing.T) {
 // nothing. It is not a failure of the ledger.
 func TestReconcileCorruptRecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		d.find = verdict(x402.Finding{Verdict: x402.NeverPaid})
+		d.find = verdict(x402.Finding{Fate: x402.NeverPaid})
 		unreadable := payment(1)
 		d.must(d.memory.Plant(t.Context(), unreadable.Key, []byte(`{"key":`)))
 		strange := map[string]string{} // readable records that no payment can have made

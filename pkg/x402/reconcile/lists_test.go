@@ -96,9 +96,9 @@ func TestReconcileUnsent(t *testing.T) {
 				}
 				d.find = func(_ context.Context, q x402.Question) x402.Finding {
 					if q.Nonce[31] == 3 {
-						return x402.Finding{Verdict: x402.NeverPaid, Reason: "expired"}
+						return x402.Finding{Fate: x402.NeverPaid, Reason: "expired"}
 					}
-					return x402.Finding{Verdict: x402.StillOpen}
+					return x402.Finding{Fate: x402.StillOpen}
 				}
 				time.Sleep(5*time.Minute + ledger.ClockSlack)
 				d.outstanding("doubt 1", "doubt 4", "doubt 5", "doubt c")
@@ -115,8 +115,8 @@ func TestReconcileUnsent(t *testing.T) {
 // Where its purchase is missing, what decides nothing about a payment puts it in no doubt.
 func TestReconcileUnopened(t *testing.T) {
 	t.Parallel()
-	for _, f := range []x402.Finding{{Verdict: x402.StillOpen}, {Cause: errors.New("down")}} {
-		t.Run(f.Verdict.String(), func(t *testing.T) {
+	for _, f := range []x402.Finding{{Fate: x402.StillOpen}, {Cause: errors.New("down")}} {
+		t.Run(f.Fate.String(), func(t *testing.T) {
 			withReconciler(t, nil, func(t *testing.T, d *harness) {
 				d.bought(1, -1)
 				time.Sleep(time.Hour)
@@ -125,7 +125,7 @@ func TestReconcileUnopened(t *testing.T) {
 				if r := d.stored(1); r.Version != 1 || len(d.asked) != 1 {
 					t.Errorf("%+v, asked %d times", r, len(d.asked))
 				}
-				d.find = verdict(x402.Finding{Verdict: x402.Paid, Transaction: tx})
+				d.find = verdict(x402.Finding{Fate: x402.Paid, Transaction: tx})
 				d.wants(reconcile.Summary{Listed: 1, SettledLate: 1, Owed: 1})
 			})
 		})
@@ -205,7 +205,7 @@ func TestReconcileIsFair(t *testing.T) {
 			seen[q.Nonce]++
 			looks++
 			time.Sleep(time.Millisecond)
-			return x402.Finding{Verdict: []x402.Verdict{x402.StillOpen, x402.CannotTell}[looks%2]}
+			return x402.Finding{Fate: []x402.Fate{x402.StillOpen, x402.CannotTell}[looks%2]}
 		}
 		for run := range 3 {
 			time.Sleep(5 * time.Minute)
@@ -240,7 +240,7 @@ func TestReconcileTimeUp(t *testing.T) {
 		d.find = func(ctx context.Context, _ x402.Question) x402.Finding {
 			select {
 			case <-time.After(3 * time.Second):
-				return x402.Finding{Verdict: x402.StillOpen}
+				return x402.Finding{Fate: x402.StillOpen}
 			case <-ctx.Done():
 				return x402.Finding{Cause: ctx.Err()}
 			}
@@ -303,7 +303,7 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 		defer cancel()
 		d.find = func(context.Context, x402.Question) x402.Finding {
 			cancel()
-			return x402.Finding{Verdict: x402.NeverPaid, Reason: "r"}
+			return x402.Finding{Fate: x402.NeverPaid, Reason: "r"}
 		}
 		s, err := d.run(ctx)
 		if want := (reconcile.Summary{Listed: 2, Open: 1, RefusedLate: 1, Left: 1, Unfinished: true}); s != want || !errors.Is(err, context.Canceled) {

@@ -234,11 +234,11 @@ func (r *run) judge(ctx context.Context, record ledger.Payment, doubtful bool) (
 		f = r.Evidence.Find(bounded, q)
 	}
 	switch {
-	case !doubtful && f.Verdict != x402.Paid && f.Verdict != x402.NeverPaid:
+	case !doubtful && f.Fate != x402.Paid && f.Fate != x402.NeverPaid:
 		return &r.Undue, nil
-	case f.Verdict == x402.CannotTell && timeUp(ctx):
+	case f.Fate == x402.CannotTell && timeUp(ctx):
 		return &r.Left, nil // there was no time to ask
-	case f.Verdict == x402.CannotTell && r.CannotTell < maxDoubts:
+	case f.Fate == x402.CannotTell && r.CannotTell < maxDoubts:
 		r.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", f.Cause)
 	}
 	return r.decide(ctx, record, q, f)
@@ -254,7 +254,7 @@ func (r *run) decide(ctx context.Context, record ledger.Payment, q x402.Question
 		return &r.Skipped, err
 	}
 	number := &r.CannotTell
-	switch f.Verdict {
+	switch f.Fate {
 	case x402.Paid:
 		number = &r.SettledLate
 		network, _, _ := strings.Cut(record.Key, "|") // the question was made of it
@@ -272,7 +272,7 @@ func (r *run) decide(ctx context.Context, record ledger.Payment, q x402.Question
 		err = h.End(ctx, ledger.EventDisproved, f.Reason, "")
 		r.Log.InfoContext(ctx, "found never paid", "key", record.Key, "reason", f.Reason)
 	default: // x402.StillOpen, x402.CannotTell
-		if f.Verdict == x402.StillOpen {
+		if f.Fate == x402.StillOpen {
 			number = &r.StillOpen
 		}
 		err = h.End(ctx, ledger.EventUncertain, cmp.Or(h.Record().Reason, "no evidence yet"), "")

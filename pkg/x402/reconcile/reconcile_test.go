@@ -48,7 +48,7 @@ func withReconciler(t *testing.T, faults ledgertest.Decide, test func(t *testing
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &harness{t: t, memory: new(ledgertest.Memory), find: verdict(x402.Finding{Verdict: x402.StillOpen})}
+		d := &harness{t: t, memory: new(ledgertest.Memory), find: verdict(x402.Finding{Fate: x402.StillOpen})}
 		d.index = d.memory
 		d.store = ledgertest.NewFaulty(t, d.memory, faults)
 		var ids atomic.Int64
@@ -227,11 +227,11 @@ func TestReconcileVerdicts(t *testing.T) {
 		reason  string // "" for that of the attempt
 	}{
 		"paid": {
-			x402.Finding{Verdict: x402.Paid, Transaction: "0x07"}, reconcile.Summary{SettledLate: 1, Owed: 1}, ledger.Settled, true,
+			x402.Finding{Fate: x402.Paid, Transaction: "0x07"}, reconcile.Summary{SettledLate: 1, Owed: 1}, ledger.Settled, true,
 			&ledger.Receipt{Transaction: "0x07", Payer: "0x857b06519E91e3A54538791bDbb0E22373e36b66", Network: "eip155:8453"}, "none",
 		},
-		"never paid":  {x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, reconcile.Summary{RefusedLate: 1}, ledger.Refused, false, nil, reason},
-		"still open":  {x402.Finding{Verdict: x402.StillOpen}, reconcile.Summary{StillOpen: 1}, ledger.Uncertain, true, nil, ""},
+		"never paid":  {x402.Finding{Fate: x402.NeverPaid, Reason: reason}, reconcile.Summary{RefusedLate: 1}, ledger.Refused, false, nil, reason},
+		"still open":  {x402.Finding{Fate: x402.StillOpen}, reconcile.Summary{StillOpen: 1}, ledger.Uncertain, true, nil, ""},
 		"cannot tell": {x402.Finding{Cause: errors.New("down")}, reconcile.Summary{CannotTell: 1}, ledger.Uncertain, true, nil, ""},
 	} {
 		for start, begin := range map[string]func(*harness){

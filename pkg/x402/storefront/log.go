@@ -79,7 +79,7 @@ func appendPayment(attrs []slog.Attr, t *x402.Trace) []slog.Attr {
 		slog.String("states", strings.Join(states, ">")),
 		slog.String("purchase", t.Purchase),
 		slog.String("settlement", t.Class),
-		slog.String("evidence", t.Verdict),
+		slog.String("evidence", t.Fate),
 		slog.String("reason", t.Reason),
 		slog.String("cause", cause),
 		slog.Bool("used_as_paid", t.UsedAsPaid),

@@ -47,10 +47,10 @@ func (e evidence) Find(_ context.Context, q x402.Question) x402.Finding {
 	e.mu.Lock()
 	t, used := e.moved[e.keyOf(q.Payer, q.Nonce)]
 	e.mu.Unlock()
-	never := func(reason string) x402.Finding { return x402.Finding{Verdict: x402.NeverPaid, Reason: reason} }
+	never := func(reason string) x402.Finding { return x402.Finding{Fate: x402.NeverPaid, Reason: reason} }
 	switch {
 	case !used && e.config.Now().Before(q.ValidBefore):
-		return x402.Finding{Verdict: x402.StillOpen, Reason: "authorization is unused and has not expired"}
+		return x402.Finding{Fate: x402.StillOpen, Reason: "authorization is unused and has not expired"}
 	case !used:
 		return never("authorization expired unused")
 	case !strings.EqualFold(t.Payee, q.Payee.String()) || t.Value != q.Value.String():
@@ -58,7 +58,7 @@ func (e evidence) Find(_ context.Context, q x402.Question) x402.Finding {
 	case t.At.Before(oldest):
 		return never("authorization was used before it reached us")
 	}
-	return x402.Finding{Verdict: x402.Paid, Transaction: t.Transaction}
+	return x402.Finding{Fate: x402.Paid, Transaction: t.Transaction}
 }
 
 // Transfers implements reconcile.Scanner.

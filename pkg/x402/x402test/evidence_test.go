@@ -43,7 +43,7 @@ func TestEvidence(t *testing.T) {
 	for what, c := range map[string]struct {
 		nonce  byte
 		change func(*x402.Question)
-		want   x402.Verdict
+		want   x402.Fate
 	}{
 		"it moved":              {1, nil, x402.Paid},
 		"a minute before":       {1, later(time.Minute, false), x402.Paid},
@@ -59,7 +59,7 @@ func TestEvidence(t *testing.T) {
 		"a question without it": {1, func(q *x402.Question) { q.Since = time.Time{} }, x402.CannotTell},
 	} {
 		got := asked(c.nonce, c.change)
-		if got.Verdict != c.want || (got.Transaction != "") != (c.want == x402.Paid) || (got.Cause != nil) != (c.want == x402.CannotTell) {
+		if got.Fate != c.want || (got.Transaction != "") != (c.want == x402.Paid) || (got.Cause != nil) != (c.want == x402.CannotTell) {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
