@@ -3,14 +3,11 @@ package facilitator
 import (
 	"bytes"
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
@@ -26,63 +23,87 @@ const (
 	maxDepth = 32
 )
 
-// read reads members of an object into bool and string variables. A bool must be there as
-// true or false. A string may be missing, or null: some implementations write that for a
-// member that they leave out.
-func read(o untrusted.Members, into map[string]any) (err error) {
-	for name, v := range into {
-		raw, is := o[name]
-		switch v := v.(type) {
+// decodeMembers decodes members of an object into bool and string variables.
+func decodeMembers(o untrusted.Members, into map[string]any) error {
+	var err error
+	for name, variable := range into {
+		ok := false
+		switch v := variable.(type) {
 		case *bool:
-			*v = string(raw) == "true"
-			is = *v || string(raw) == "false"
+			ok = decodeBool(o[name], v)
 		case *string:
-			is = !is || json.Unmarshal(raw, v) == nil
+			ok = decodeText(o[name], v)
 		}
-		if !is {
+		if !ok {
 			err = fmt.Errorf("member %s is not of its type", name)
 		}
 	}
 	return err
 }
 
+// decodeBool decodes a member that must be there as true or false.
+func decodeBool(raw json.RawMessage, into *bool) bool {
+	*into = string(raw) == "true"
+	return *into || string(raw) == "false"
+}
+
+// decodeText decodes a string. It may be missing, or null: some implementations write that for
+// a member that they leave out.
+func decodeText(raw json.RawMessage, into *string) bool {
+	return raw == nil || json.Unmarshal(raw, into) == nil
+}
+
 // platformWord is the word of an error that is not in the form of x402:
 // {"errorType":"…"}, which platforms in front of a facilitator answer before it sees the
 // request. It is empty if there is none.
-func (re reply) platformWord() (word string) {
-	o, _ := untrusted.Split(re.body, maxDepth)
-	_ = read(o, map[string]any{"errorType": &word}) // which leaves it empty where it is not a string
+func (re reply) platformWord() string {
+	members, _ := untrusted.Split(re.body, maxDepth)
+	word := ""
+	_ = decodeText(members["errorType"], &word) // which leaves it empty where it is not a string
 	return word
 }
 
 // answer is the part of a SettleResponse that decides (x402 specification v2 §5.3.2).
 // Strings are as received.
 type answer struct {
-	success                                                bool
-	errorReason, errorMessage, transaction, network, payer string
+	success      bool
+	errorReason  string
+	errorMessage string
+	transaction  string
+	network      string
+	payer        string
 }
 
 // parseAnswer reads the body of /settle; nil without an error means that it is not an x402
 // answer at all. A body with any of the telling members counts as meant to be one, so that
 // a broken one cannot pass as a plain 401 from a gateway.
 func parseAnswer(body []byte) (*answer, error) {
-	o, err := untrusted.Split(body, maxDepth) // two lenient readers could see two verdicts
-	switch {
-	case err != nil && bytes.HasPrefix(bytes.TrimLeft(body, "\ufeff \t\r\n"), []byte("{")):
-		// Something that begins like an object and cannot be read may have been a
-		// verdict; an error page or an empty body cannot.
+	members, err := untrusted.Split(body, maxDepth) // two lenient readers could see two answers
+	if err != nil && beginsAsObject(body) {
+		// It may have been an answer; an error page or an empty body cannot.
 		return nil, err
-	case o["success"] == nil && o["errorReason"] == nil && o["transaction"] == nil:
+	}
+	if members["success"] == nil && members["errorReason"] == nil && members["transaction"] == nil {
 		return nil, nil
 	}
 	a := new(answer)
-	if err := read(o, map[string]any{
-		"success": &a.success, "errorReason": &a.errorReason, "errorMessage": &a.errorMessage,
-		"transaction": &a.transaction, "network": &a.network, "payer": &a.payer,
-	}); err != nil {
+	err = decodeMembers(members, map[string]any{
+		"success":      &a.success,
+		"errorReason":  &a.errorReason,
+		"errorMessage": &a.errorMessage,
+		"transaction":  &a.transaction,
+		"network":      &a.network,
+		"payer":        &a.payer,
+	})
+	if err != nil {
 		return nil, err
 	}
 	return a, nil
+}
+
+// beginsAsObject says that a text begins as a JSON object does, after what some write before it.
+func beginsAsObject(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(text, "\ufeff \t\r\n"), []byte("{"))
 }
 
 // classify says what one request to /settle has led to, about a payment of this payer on
@@ -100,30 +121,35 @@ func classify(re reply, network, from string) (s x402.Settlement, resend bool) {
 	a, err := parseAnswer(re.body)
 	switch {
 	case a != nil:
-		s, resend = verdict(*a, network, from, re)
+		s, resend = classifyAnswer(*a, network, from, re)
 	case err != nil:
 		s = unknown("malformed_answer", fmt.Errorf("status %d: %w", re.status, err))
 	default:
-		s = withoutVerdict(re)
+		s = withoutAnswer(re)
 	}
 	s.NoDecision = a == nil && s.Class == x402.Unknown
 	s.ExtensionResponses = extensionResponses(re.header)
 	return s, resend
 }
 
-// withoutVerdict classes a request that brought no x402 answer: by what stood in its way,
-// by the answer's status, or by a platform's word.
-func withoutVerdict(re reply) x402.Settlement {
+// withoutAnswer classes a request that brought no x402 answer: by what stood in its way,
+// by the status, or by a platform's word.
+func withoutAnswer(re reply) x402.Settlement {
 	if re.err != nil {
 		return unanswered(re)
 	}
-	s := unknown(fmt.Sprintf("http_%d", re.status), fmt.Errorf("facilitator answered status %d without a verdict", re.status))
+	cause := fmt.Errorf("facilitator answered status %d without a verdict", re.status)
+	s := unknown(fmt.Sprintf("http_%d", re.status), cause)
 	word := re.platformWord()
 	s.AboutPayer = aboutPayer(word)
-	if code, _ := re.turnsAway(); code != "" {
+	code, _ := re.turnsAway()
+	if code != "" {
 		s.Class = x402.TurnedAway
 		s.Code = code
-	} else if r := re.interpret(word); r.meaning == turnedAway {
+		return s
+	}
+	r := re.interpret(word)
+	if r.meaning == turnedAway {
 		s.Class = x402.TurnedAway
 		s.Code = r.answer
 		s.Reason = word
@@ -163,20 +189,26 @@ func unanswered(re reply) x402.Settlement {
 	return s
 }
 
-// verdict classes an x402 answer. An answer about another payer or another network
-// is not about this request, whatever it says.
-func verdict(a answer, network, from string, re reply) (s x402.Settlement, resend bool) {
-	contradictory := "" // what contradicts the request, or itself
+// contradiction is what contradicts the request in an answer, or the answer itself; empty for
+// none. An answer about another payer or another network is not about this request, whatever
+// it says.
+func (a answer) contradiction(network, from string) string {
 	switch {
 	case a.network != "" && a.network != network:
-		contradictory = "about network " + a.network
+		return "about network " + a.network
 	case a.payer != "" && !strings.EqualFold(a.payer, from):
-		contradictory = "about payer " + a.payer
+		return "about payer " + a.payer
 	case a.success && a.errorReason != "":
-		contradictory = "success with reason " + a.errorReason
+		return "success with reason " + a.errorReason
 	}
-	if contradictory != "" {
-		return unknown("contradictory_answer", errors.New(foreign(contradictory, maxReason))), false
+	return ""
+}
+
+// classifyAnswer classes an x402 answer.
+func classifyAnswer(a answer, network, from string, re reply) (s x402.Settlement, resend bool) {
+	contradiction := a.contradiction(network, from)
+	if contradiction != "" {
+		return unknown("contradictory_answer", errors.New(foreign(contradiction, maxReason))), false
 	}
 	s = x402.Settlement{
 		Reason:  foreign(a.errorReason, maxReason),
@@ -188,7 +220,8 @@ func verdict(a answer, network, from string, re reply) (s x402.Settlement, resen
 	}
 	switch {
 	case a.success && s.Transaction == "":
-		return unknown("success_without_transaction", fmt.Errorf("transaction %q", foreign(a.transaction, maxReason))), false
+		cause := fmt.Errorf("transaction %q", foreign(a.transaction, maxReason))
+		return unknown("success_without_transaction", cause), false
 	case a.success:
 		s.Class = x402.Moved
 		s.Payer = cmp.Or(a.payer, from)
@@ -218,7 +251,8 @@ func verdict(a answer, network, from string, re reply) (s x402.Settlement, resen
 	case turnedAway:
 		s.Class = x402.TurnedAway
 		s.Code = r.answer
-		s.Cause = errors.Join(fmt.Errorf("facilitator answered status %d: %s", re.status, s.Reason), s.Cause)
+		cause := fmt.Errorf("facilitator answered status %d: %s", re.status, s.Reason)
+		s.Cause = errors.Join(cause, s.Cause)
 	case doubt, pending:
 	}
 	return s, false
@@ -228,28 +262,37 @@ func unknown(reason string, cause error) x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: reason, Cause: cause}
 }
 
-// judge says what one request to /verify has led to. A "no" counts only with a reason that
-// the table knows for a verdict about the payer, with any status but the operator's own,
-// because facilitators send it with 200 and with 400; a "yes" counts only as the boolean
-// true with a 2xx status, since nothing that anyone could check comes with it. Anything
-// else is not a verdict: a facilitator that could not check says "no" as well.
-func judge(re reply, from string) x402.Verification {
-	o, err := untrusted.Split(re.body, maxDepth)
-	if o["isValid"] == nil {
-		return x402.Verification{Fault: noVerdict(re, err), AboutPayer: aboutPayer(re.platformWord())}
+// classifyVerification says what one request to /verify has led to. A "no" counts only with a
+// reason that the table knows to be about the payer, with any status but those about the
+// operator, because facilitators send it with 200 and with 400; a "yes" counts only as the
+// boolean true with a 2xx status, since nothing that anyone could check comes with it. Anything
+// else decides nothing: a facilitator that could not check says "no" as well.
+func classifyVerification(re reply, from string) x402.Verification {
+	members, err := untrusted.Split(re.body, maxDepth)
+	if members["isValid"] == nil {
+		return x402.Verification{
+			Fault:      unusableAnswer(re, err),
+			AboutPayer: aboutPayer(re.platformWord()),
+		}
 	}
 	var valid bool
 	var word, payer string
-	if err := read(o, map[string]any{"isValid": &valid, "invalidReason": &word, "payer": &payer}); err != nil {
+	err = decodeMembers(members, map[string]any{
+		"isValid":       &valid,
+		"invalidReason": &word,
+		"payer":         &payer,
+	})
+	if err != nil {
 		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, err)}
 	}
-	cause := fmt.Errorf("isValid is %t, with reason %q, about payer %q", valid, foreign(word, maxReason), foreign(payer, maxReason))
+	cause := fmt.Errorf("isValid is %t, with reason %q, about payer %q",
+		valid, foreign(word, maxReason), foreign(payer, maxReason))
 	r := re.interpret(word)
 	switch {
-	case payer != "" && !strings.EqualFold(payer, from):
-	case valid && word == "" && re.status/100 == 2:
+	case payer != "" && !strings.EqualFold(payer, from): // about somebody else
+	case valid && word == "" && re.ok():
 		return x402.Verification{Valid: true}
-	case valid:
+	case valid: // a contradiction
 	case r.meaning == refusal, r.meaning == expired, r.meaning == nonceUsed:
 		return x402.Verification{
 			Reason:       word,
@@ -259,27 +302,32 @@ func judge(re reply, from string) x402.Verification {
 	case r.meaning == turnedAway:
 		return x402.Verification{Fault: fault.New(r.answer, cause), AboutPayer: aboutPayer(word)}
 	}
-	return x402.Verification{Fault: noVerdict(re, cause)}
+	return x402.Verification{Fault: unusableAnswer(re, cause)}
 }
+
+// ok says that the status is a 2xx.
+func (re reply) ok() bool { return re.status/100 == 2 }
 
 // supports looks for the kind of payment that this service takes. An entry that cannot be
 // read is another feature of the facilitator, and not an error.
 func supports(re reply, network string) error {
-	o, err := untrusted.Split(re.body, maxDepth)
-	if re.status/100 != 2 || o["kinds"] == nil {
-		return noVerdict(re, err)
+	members, err := untrusted.Split(re.body, maxDepth)
+	if !re.ok() || members["kinds"] == nil {
+		return unusableAnswer(re, err)
 	}
 	type kind struct {
-		X402Version     int
-		Scheme, Network string
+		X402Version int
+		Scheme      string
+		Network     string
 	}
+	wanted := kind{x402.Version, x402.Scheme, network}
 	var kinds []json.RawMessage
-	if err := json.Unmarshal(o["kinds"], &kinds); err != nil {
+	if err := json.Unmarshal(members["kinds"], &kinds); err != nil {
 		return fault.New(fault.FacilitatorUnavailable, fmt.Errorf("member kinds: %w", err))
 	}
 	for _, raw := range kinds {
 		var k kind
-		if json.Unmarshal(raw, &k) == nil && k == (kind{x402.Version, x402.Scheme, network}) {
+		if json.Unmarshal(raw, &k) == nil && k == wanted {
 			return nil
 		}
 	}
@@ -287,14 +335,16 @@ func supports(re reply, network string) error {
 		fmt.Errorf("facilitator does not list scheme %s on network %s", x402.Scheme, untrusted.Clip(network, maxReason)))
 }
 
-// noVerdict is the fault of a request that moves no money and brought no usable answer. A
+// unusableAnswer is the fault of a request that moves no money and brought no usable answer. A
 // redirect is a wrong URL, and may be called so here.
-func noVerdict(re reply, cause error) *fault.Error {
-	s := withoutVerdict(re)
-	if s.Code == "" && re.err == nil && re.status/100 == 3 {
+func unusableAnswer(re reply, cause error) *fault.Error {
+	s := withoutAnswer(re)
+	redirects := re.err == nil && re.status/100 == 3
+	if s.Code == "" && redirects {
 		s.Code = fault.FacilitatorMisconfigured
 	}
-	return fault.New(cmp.Or(s.Code, fault.FacilitatorUnavailable), errors.Join(s.Cause, cause))
+	code := cmp.Or(s.Code, fault.FacilitatorUnavailable)
+	return fault.New(code, errors.Join(s.Cause, cause))
 }
 
 // maxDigits is how many characters of hexadecimal digits or base64 may stand in a row: as
@@ -315,51 +365,4 @@ func foreign(s string, limit int) string {
 		}
 		return run[:8] + "..."
 	})
-}
-
-const (
-	// headerExtensionResponses is the facilitator's note to the server about the
-	// extensions of a payment, base64 of a JSON object keyed by extension. It is the
-	// only feedback on discovery listing.
-	headerExtensionResponses = "EXTENSION-RESPONSES"
-
-	maxExtensionHeader = 8 << 10 // bytes, encoded
-	maxExtensions      = 8
-	maxExtensionName   = 64
-)
-
-// extensionFields are what may be logged of an extension's response. The rest can hold
-// anything.
-func extensionFields() []string { return []string{"status", "rejectedReason", "reason", "code"} }
-
-// extensionResponses reduces the note to "extension.field" -> value, bounded and
-// printable. Garbage is ignored, because the note must never change the outcome of a
-// payment.
-func extensionResponses(h http.Header) map[string]string {
-	values := h.Values(headerExtensionResponses)
-	if len(values) != 1 || len(values[0]) > maxExtensionHeader {
-		return nil
-	}
-	// The reference servers pad, and others may not. What is not base64 is not an object.
-	raw, _ := base64.RawStdEncoding.DecodeString(strings.TrimRight(values[0], "="))
-	all, _ := untrusted.Parse(raw, maxDepth)
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !isExtension(name) })
-	out := map[string]string{}
-	for _, name := range names[:min(len(names), maxExtensions)] {
-		fields, _ := all[name].(untrusted.Object)
-		for _, field := range extensionFields() {
-			switch v := fields[field].(type) {
-			case string, json.Number:
-				if v != "" {
-					out[name+"."+field] = foreign(fmt.Sprint(v), maxReason)
-				}
-			}
-		}
-	}
-	return out
-}
-
-// isExtension reports whether a name looks like that of an extension.
-func isExtension(name string) bool {
-	return regexp.MustCompile(`^[0-9A-Za-z_.-]+$`).MatchString(name) && foreign(name, maxExtensionName) == name
 }

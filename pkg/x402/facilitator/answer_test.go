@@ -187,7 +187,7 @@ func TestSignatureIsNotKept(t *testing.T) {
 			s, _ := classify(answered(400, fmt.Sprintf(`{"success":false,%q:%q}`, member, text)), network, payer)
 			said = append(said, s.Reason, s.Cause, s.Payer, s.Network)
 		}
-		v := judge(answered(200, fmt.Sprintf(`{"isValid":false,"invalidReason":%q,"payer":%[1]q}`, text)), payer)
+		v := classifyVerification(answered(200, fmt.Sprintf(`{"isValid":false,"invalidReason":%q,"payer":%[1]q}`, text)), payer)
 		all := strings.ToLower(fmt.Sprint(append(said, v.Reason, v.Fault)...))
 		for at := range len(signature) - maxDigits {
 			if strings.Contains(all, signature[at:at+maxDigits+1]) {

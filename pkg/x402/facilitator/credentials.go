@@ -111,7 +111,7 @@ func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
 	return key, jwt.SigningMethodEdDSA, nil
 }
 
-// ParseCredentials reads a secret document: {"key_id":…,"key_secret":…} for
+// ParseCredentials parses a secret document: {"key_id":…,"key_secret":…} for
 // CDP credentials, or {"token":…} for a bearer token. others are the members
 // that the document may have for other readers: one that has nothing but these
 // gives the zero Credentials. A document with another member, such as
@@ -120,12 +120,17 @@ func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
 		return Credentials{}, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)
 	}
-	o, err := untrusted.Split(doc, maxDepth)
-	if err != nil || len(o) == 0 {
+	members, err := untrusted.Split(doc, maxDepth)
+	if err != nil || len(members) == 0 {
 		return Credentials{}, errors.New("facilitator secret is not a JSON object with members")
 	}
 	var keyID, keySecret, token string
-	if err := read(o, map[string]any{"key_id": &keyID, "key_secret": &keySecret, "token": &token}); err != nil {
+	err = decodeMembers(members, map[string]any{
+		"key_id":     &keyID,
+		"key_secret": &keySecret,
+		"token":      &token,
+	})
+	if err != nil {
 		return Credentials{}, fmt.Errorf("facilitator secret: %w", err)
 	}
 	cdp := keyID != "" || keySecret != ""
@@ -137,7 +142,7 @@ func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	case token != "":
 		return Bearer(token)
 	}
-	for name := range o {
+	for name := range members {
 		if !slices.Contains(others, name) {
 			return Credentials{}, errors.New("facilitator secret has neither key_id and key_secret nor token")
 		}

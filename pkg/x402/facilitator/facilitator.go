@@ -117,19 +117,31 @@ func (c *Client) Name() string {
 	return strings.ToLower(c.base.Host) + c.base.Path
 }
 
-// parseBase reads the base URL. The errors do not quote it, because a URL with
+// parseBase parses the base URL. The errors do not quote it, because a URL with
 // a password in it is one of the mistakes that they report.
 func parseBase(raw string) (*url.URL, error) {
 	if raw == "" {
 		return nil, nil
 	}
 	u, err := url.Parse(raw)
-	if err != nil || len(raw) > maxURL || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" ||
-		u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+	if err != nil || len(raw) > maxURL || !isBase(u) {
 		return nil, fmt.Errorf("facilitator URL is not an http or https URL of at most %d bytes, "+
 			"without a user name, password, query and fragment", maxURL)
 	}
-	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}, nil
+	return &url.URL{
+		Scheme: u.Scheme,
+		Host:   u.Host,
+		Path:   strings.TrimRight(u.Path, "/"),
+	}, nil
+}
+
+// isBase says that a URL has scheme, host and path, and nothing else.
+func isBase(u *url.URL) bool {
+	if u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
+		return false
+	}
+	hasQuery := u.RawQuery != "" || u.ForceQuery
+	return u.User == nil && !hasQuery && u.Fragment == ""
 }
 
 // encode is the body of a request about a payment. Requirements are our own, not the
@@ -172,7 +184,8 @@ func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements
 	if len(first.ExtensionResponses) == 0 {
 		first.ExtensionResponses = second.ExtensionResponses
 	}
-	first.Cause = errors.Join(first.Cause, fmt.Errorf("resend: %s: %s", second.Class, second.Reason), second.Cause)
+	resent := fmt.Errorf("resend: %s: %s", second.Class, second.Reason)
+	first.Cause = errors.Join(first.Cause, resent, second.Cause)
 	return first
 }
 
@@ -190,14 +203,14 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// Verify judges a signature that cannot be judged locally. See
+// Verify asks about a signature that cannot be verified locally. See
 // x402.Facilitator.
 func (c *Client) Verify(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Verification {
 	body, err := encode(p, r)
 	if err != nil {
 		return x402.Verification{Fault: fault.New(fault.PaymentUnavailable, err)}
 	}
-	return judge(c.exchange(ctx, "/verify", body), p.Payload.Authorization.From)
+	return classifyVerification(c.exchange(ctx, "/verify", body), p.Payload.Authorization.From)
 }
 
 // Supported returns nil when the facilitator settles scheme exact of protocol
@@ -266,10 +279,12 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	if out.status == http.StatusUnauthorized && c.config.Credentials.rejected != nil {
 		c.config.Credentials.rejected()
 	}
-	if out.body, err = io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxBody)); err != nil {
-		out.body = nil
+	answer, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxBody))
+	if err != nil {
 		out.err = fmt.Errorf("read facilitator answer: %w", err)
+		return out
 	}
+	out.body = answer
 	return out
 }
 

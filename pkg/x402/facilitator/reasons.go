@@ -2,7 +2,6 @@ package facilitator
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -45,7 +44,7 @@ type reason struct {
 // reasons.md says where each word is from. A word that is not in it is in doubt:
 // facilitators answer with other words from around the broadcast.
 //
-// First comes the closed list of verdicts about the payer. Then comes what the operator
+// First comes the closed list of refusals about the payer. Then comes what the operator
 // has to deal with: credentials, quota, configuration, and the part of the request that
 // this service composes. The payment was compared with the same terms before it was sent,
 // so a facilitator that finds them different was sent, or reads, something other than what
@@ -128,14 +127,22 @@ func reasons() []reason {
 // lookup returns what a word means, and whether it is in the table.
 func lookup(word string) (reason, bool) {
 	for _, r := range reasons() {
-		if slices.ContainsFunc(r.words, func(w string) bool {
-			prefix, many := strings.CutSuffix(w, "*")
-			return w == word || many && strings.HasPrefix(word, prefix)
-		}) {
-			return r, true
+		for _, listed := range r.words {
+			if stands(listed, word) {
+				return r, true
+			}
 		}
 	}
 	return reason{}, false
+}
+
+// stands says that an entry of the table stands for a word.
+func stands(entry, word string) bool {
+	prefix, many := strings.CutSuffix(entry, "*")
+	if many {
+		return entry == word || strings.HasPrefix(word, prefix)
+	}
+	return entry == word
 }
 
 // aboutPayer reports whether a word is one about the payer, whatever comes with it.
@@ -149,7 +156,7 @@ func aboutPayer(word string) bool {
 // The table says what the word means, and the status corrects it in three cases, all of
 // them by statuses that turn a request away:
 //
-//   - 401, 403 and 429 are about the operator's credentials and quota, so a verdict about
+//   - 401, 403 and 429 are about the operator's credentials and quota, so a refusal about
 //     the payer that comes with one of them is not a reason to tell the payer that the
 //     payment is bad: the request was turned away.
 //   - A used nonce that comes with one of them leaves doubt, because something has
@@ -161,8 +168,9 @@ func aboutPayer(word string) bool {
 func (re reply) interpret(word string) reason {
 	r, listed := lookup(word)
 	code, operators := re.turnsAway()
+	refuses := r.meaning == refusal || r.meaning == expired
 	switch {
-	case !listed && code != "", operators && (r.meaning == refusal || r.meaning == expired):
+	case !listed && code != "", operators && refuses:
 		r.meaning = turnedAway
 		r.answer = code
 	case operators && r.meaning == nonceUsed:

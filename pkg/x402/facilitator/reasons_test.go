@@ -87,7 +87,7 @@ func settles(re reply) (outcome string, s x402.Settlement) {
 }
 
 func verifies(re reply) (outcome string, v x402.Verification) {
-	v = judge(re, payer)
+	v = classifyVerification(re, payer)
 	switch {
 	case v.Fault != nil && (v.Valid || v.Reason != ""):
 		return "both a verdict and none", v
@@ -297,7 +297,7 @@ func settlement(t *testing.T, re reply, lenient map[string]any, lost bool, words
 // a no needs the boolean false, a reason, and no other payer.
 func verification(t *testing.T, re reply, lenient map[string]any) {
 	t.Helper()
-	v := judge(re, payer)
+	v := classifyVerification(re, payer)
 	valid, isBool := lenient["isValid"].(bool)
 	named, isText := lenient["payer"].(string)
 	reason, _ := lenient["invalidReason"].(string)
