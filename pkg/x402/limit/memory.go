@@ -96,12 +96,16 @@ func (m *Memory) Count(ctx context.Context, client string, window time.Time, n U
 
 // totals returns the totals of a window, under the lock.
 func (m *Memory) totals(window time.Time) map[string]Units {
-	w := counts{window, map[string]Units{}}
-	if at := slices.IndexFunc(m.windows, func(w counts) bool { return w.begun.Equal(window) }); at >= 0 {
-		w = m.windows[at]
-		m.windows = slices.Delete(m.windows, at, at+1)
+	latest := counts{begun: window, totals: map[string]Units{}}
+	for i, w := range m.windows {
+		if w.begun.Equal(window) {
+			latest = w
+			m.windows = slices.Delete(m.windows, i, i+1)
+			break
+		}
 	}
-	m.windows = append(m.windows, w)
-	m.windows = slices.Delete(m.windows, 0, max(len(m.windows)-keptWindows, 0))
-	return w.totals
+	m.windows = append(m.windows, latest)
+	tooMany := max(len(m.windows)-keptWindows, 0)
+	m.windows = slices.Delete(m.windows, 0, tooMany)
+	return latest.totals
 }

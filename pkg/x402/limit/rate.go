@@ -69,12 +69,13 @@ const Unbounded = math.MaxInt
 // environment. A report whose outcome is unknown is not repeated, so that a client is never
 // refused for requests that it did not send.
 type Rate struct {
-	limit              int
-	undecided, atFault int // see Weights
-	store              Store
-	now                func() time.Time
-	timeout            time.Duration
-	debts              int // into how many windows a client's debt is carried
+	limit     int
+	undecided int // see Weights
+	atFault   int // see Weights
+	store     Store
+	now       func() time.Time
+	timeout   time.Duration
+	debts     int // into how many windows a client's debt is carried
 
 	mu      sync.Mutex
 	window  time.Time // when the current window began
@@ -101,8 +102,13 @@ func NewRate(perMinute int, s Store, now func() time.Time) *Rate {
 // the limit, so that the number of failing payments that a client can send does not grow
 // with it.
 func Weights(perMinute int) (undecided, atFault int) {
-	weight := func(of300 int) int { return max((of300*perMinute+299)/300, 1) } // never more than the limit
-	return weight(5), weight(20)
+	return weight(5, perMinute), weight(20, perMinute)
+}
+
+// weight is so many units of 300 at another limit: at least one, and never more than the limit.
+func weight(of300, perMinute int) int {
+	rounded := (of300*perMinute + 299) / 300
+	return max(rounded, 1)
 }
 
 // tally is what this environment knows of a client in the current window.
@@ -116,15 +122,23 @@ type tally struct {
 	report chan struct{} // closed when the report under way is over; nil when none is
 }
 
-// unsent is how many units were not reported to the store, used how many the client uses
-// now, at least, and final how many, at least, when all its requests are decided.
+// unsent is how many units were not reported to the store.
 func (t *tally) unsent() int { return t.count - t.sent }
-func (t *tally) used() int   { return max(t.total.All+t.unsent(), t.final()) }
-func (t *tally) final() int  { return max(t.count, t.firm+t.unsent()) }
+
+// used is how many units the client uses now, at least.
+func (t *tally) used() int { return max(t.total.All+t.unsent(), t.final()) }
+
+// final is how many units the client will have used, at least, when all its requests are
+// decided.
+func (t *tally) final() int { return max(t.count, t.firm+t.unsent()) }
 
 // exceeds says that the client must not use more units now, by what is known here.
 func (t *tally) exceeds(more, limit int, now time.Time) bool {
-	return t.final()+more > limit || t.used()+more > limit && now.Sub(t.heard) < recheck
+	if t.final()+more > limit {
+		return true
+	}
+	heardJustNow := now.Sub(t.heard) < recheck
+	return heardJustNow && t.used()+more > limit
 }
 
 // hear stores an answer of the store.
@@ -151,16 +165,19 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 		now := r.now()
 		r.mu.Lock()
 		t := r.tally(client, now)
-		reporting := t.report
-		switch {
-		case t.exceeds(1, r.limit, now):
+		if t.exceeds(1, r.limit, now) {
 			defer r.mu.Unlock()
 			return r.decision(t, now, false, 1), nil
-		case now.Before(r.resume) || reporting == nil && t.unsent() < r.limit/shares && t.used() < r.limit:
+		}
+		reporting := t.report
+		storeFails := now.Before(r.resume)
+		fewUnsent := t.unsent() < r.limit/shares && t.used() < r.limit
+		if storeFails || reporting == nil && fewUnsent {
 			defer r.mu.Unlock()
 			t.count++
 			return r.decision(t, now, true, 1), nil
-		case reporting == nil:
+		}
+		if reporting == nil {
 			return r.report(ctx, client, t, now)
 		}
 		// Another request of the client is reporting. Without waiting for it this
@@ -178,7 +195,7 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 // called with the lock held and returns without it.
 func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) (Decision, error) {
 	t.count++
-	n := t.unsent()
+	unsent := t.unsent()
 	t.sent = t.count
 	t.report = make(chan struct{})
 	if !r.resume.IsZero() {
@@ -186,7 +203,7 @@ func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Tim
 	}
 	r.mu.Unlock()
 
-	total, err := r.count(ctx, client, t.window, Units{All: n})
+	total, err := r.count(ctx, client, t.window, Units{All: unsent})
 
 	now = r.now()
 	r.mu.Lock()
@@ -214,30 +231,39 @@ func (r *Rate) count(ctx context.Context, client string, window time.Time, n Uni
 func (r *Rate) tally(client string, now time.Time) *tally {
 	// A clock that is set back a little at the turn of a minute does not throw
 	// the new window's counts away.
-	if w := windowOf(now); !w.Equal(r.window) && !w.Equal(r.window.Add(-Window)) {
-		r.window = w
+	window := windowOf(now)
+	before := r.window.Add(-Window)
+	if !window.Equal(r.window) && !window.Equal(before) {
+		r.window = window
 		clear(r.clients)
 	}
 	t := r.clients[client]
-	if t == nil {
-		if len(r.clients) >= maxClients {
-			// Of a few it drops the one that has sent least, and so loses least.
-			least := ""
-			sample := 8
-			for client, t := range r.clients {
-				if least == "" || t.used() < r.clients[least].used() {
-					least = client
-				}
-				if sample--; sample == 0 {
-					break
-				}
-			}
-			delete(r.clients, least)
-		}
-		t = &tally{window: r.window}
-		r.clients[client] = t
+	if t != nil {
+		return t
 	}
+	if len(r.clients) >= maxClients {
+		r.forgetOne()
+	}
+	t = &tally{window: r.window}
+	r.clients[client] = t
 	return t
+}
+
+// forgetOne drops, of a few clients, the one that has sent least, and so loses least.
+func (r *Rate) forgetOne() {
+	const sample = 8
+	least := ""
+	looked := 0
+	for client, t := range r.clients {
+		if least == "" || t.used() < r.clients[least].used() {
+			least = client
+		}
+		looked++
+		if looked == sample {
+			break
+		}
+	}
+	delete(r.clients, least)
 }
 
 // windowOf is when the window of a time began.
@@ -246,14 +272,19 @@ func windowOf(t time.Time) time.Time { return t.Truncate(Window).UTC() }
 // decision is the answer by what is known now to a request of so many units.
 func (r *Rate) decision(t *tally, now time.Time, ok bool, units int) Decision {
 	// The window may have ended while its total was asked for.
-	v := Decision{OK: ok, Limit: r.limit, Reset: max(t.window.Add(Window).Sub(now), time.Second)}
+	ends := t.window.Add(Window)
+	d := Decision{
+		OK:    ok,
+		Limit: r.limit,
+		Reset: max(ends.Sub(now), time.Second),
+	}
 	switch {
 	case ok:
-		v.Remaining = max(r.limit-t.used(), 0)
+		d.Remaining = max(r.limit-t.used(), 0)
 	case t.final()+units <= r.limit: // undecided requests may give enough back
-		v.RetryAfter = min(2*recheck, v.Reset)
+		d.RetryAfter = min(2*recheck, d.Reset)
 	default:
-		v.RetryAfter = v.Reset
+		d.RetryAfter = d.Reset
 	}
-	return v
+	return d
 }

@@ -35,7 +35,8 @@ type Request struct {
 func (q *Request) Admit(ctx context.Context) *fault.Error {
 	if q.Paid {
 		q.Decision = q.Rate.of(q.Client, func(t *tally, now time.Time) Decision {
-			return q.Rate.decision(t, now, !t.exceeds(1, q.Rate.limit, now), q.Rate.undecided)
+			ok := !t.exceeds(1, q.Rate.limit, now)
+			return q.Rate.decision(t, now, ok, q.Rate.undecided)
 		})
 	} else {
 		q.allow(ctx)
@@ -44,8 +45,9 @@ func (q *Request) Admit(ctx context.Context) *fault.Error {
 }
 
 func (q *Request) allow(ctx context.Context) {
-	var err error
-	if q.Decision, err = q.Rate.allow(ctx, q.Client); err != nil {
+	decision, err := q.Rate.allow(ctx, q.Client)
+	q.Decision = decision
+	if err != nil {
 		q.Warn("rate limit store failed", err)
 	}
 }
@@ -96,7 +98,7 @@ func (q *Request) weighs(ctx context.Context, more int) {
 // store, and the caller makes no other call before it. The error is a *fault.Error.
 func (q *Request) Open(ctx context.Context) error {
 	r := q.Rate
-	now := q.Rate.now()
+	now := r.now()
 	q.opened = true
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,8 +107,9 @@ func (q *Request) Open(ctx context.Context) error {
 	if ok {
 		q.window = t.window
 		most := r.limit - t.unsent()
+		units := Units{All: r.undecided, Open: r.undecided - 1}
 		r.mu.Unlock()
-		total, counted, err := r.store.Count(ctx, q.Site, q.window, Units{All: r.undecided, Open: r.undecided - 1}, most)
+		total, counted, err := r.store.Count(ctx, q.Site, q.window, units, most)
 		now = r.now()
 		r.mu.Lock()
 		if err != nil { // how much the client has used is not known
@@ -116,7 +119,8 @@ func (q *Request) Open(ctx context.Context) error {
 		t.hear(total, now)
 		ok = counted
 	}
-	if q.Decision = r.decision(t, now, ok, r.undecided); !ok {
+	q.Decision = r.decision(t, now, ok, r.undecided)
+	if !ok {
 		return q.fault()
 	}
 	return nil
@@ -129,36 +133,41 @@ func (q *Request) Open(ctx context.Context) error {
 // weighs what it weighed before.
 func (q *Request) Close(ctx context.Context, atFault bool) {
 	r := q.Rate
-	now := q.Rate.now()
-	window := q.window
-	n := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
-	switch later := windowOf(now); {
-	case later.After(window) && !atFault:
-		window = later
-		n = Units{} // in a window that has ended nothing is given back
-	case later.After(window):
-		window = later
-		n = Units{All: r.atFault} // a fault would cost nothing there: it counts in full now
-	case atFault:
-		n.All = r.atFault - r.undecided
-	}
+	window, units := q.correction(windowOf(r.now()), atFault)
 	var total Units
 	var err error
-	if n != (Units{}) {
-		total, err = r.count(ctx, q.Site, window, n)
+	corrects := units != Units{}
+	if corrects {
+		total, err = r.count(ctx, q.Site, window, units)
 		if err == nil && atFault {
-			err = r.carry(ctx, q.Site, window, total, n.All-n.Open)
+			err = r.carry(ctx, q.Site, window, total, units.All-units.Open)
 		}
 		if err != nil {
 			q.Warn("rate limit not corrected", err)
 		}
 	}
 	q.Decision = r.of(q.Site, func(t *tally, now time.Time) Decision {
-		if n != (Units{}) && err == nil && t.window.Equal(window) {
+		if corrects && err == nil && t.window.Equal(window) {
 			t.hear(total, now)
 		}
 		return r.decision(t, now, true, r.undecided)
 	})
+}
+
+// correction is what the outcome of a request changes in the count of which window.
+func (q *Request) correction(present time.Time, atFault bool) (time.Time, Units) {
+	r := q.Rate
+	decided := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
+	ended := present.After(q.window)
+	switch {
+	case ended && atFault: // it would cost nothing there: it counts in full now
+		return present, Units{All: r.atFault}
+	case ended: // nothing is given back there
+		return present, Units{}
+	case atFault:
+		decided.All = r.atFault - r.undecided
+	}
+	return q.window, decided
 }
 
 // carry counts in the windows to come what a fault has added above the limit, of so many units,
@@ -202,21 +211,21 @@ const (
 // Headers returns the values of HeaderPolicy and HeaderLimit, empty when there is no limit.
 // They say what this environment knows. That is not a promise: the draft allows a server
 // to refuse earlier, and this one may refuse later.
-func (v Decision) Headers() (policy, state string) {
-	if v.Limit == 0 {
+func (d Decision) Headers() (policy, state string) {
+	if d.Limit == 0 {
 		return "", ""
 	}
-	number := strconv.Itoa
-	return `"default";q=` + number(v.Limit) + ";w=" + number(wholeSeconds(Window)),
-		`"default";r=` + number(v.Remaining) + ";t=" + number(wholeSeconds(v.Reset))
+	policy = `"default";q=` + strconv.Itoa(d.Limit) + ";w=" + strconv.Itoa(wholeSeconds(Window))
+	state = `"default";r=` + strconv.Itoa(d.Remaining) + ";t=" + strconv.Itoa(wholeSeconds(d.Reset))
+	return policy, state
 }
 
 // fault is the rate_limited of a refused request, and nil for one that may go on.
-func (v Decision) fault() *fault.Error {
-	if v.OK {
+func (d Decision) fault() *fault.Error {
+	if d.OK {
 		return nil
 	}
-	return fault.New(fault.RateLimited, nil).After(v.RetryAfter)
+	return fault.New(fault.RateLimited, nil).After(d.RetryAfter)
 }
 
 // wholeSeconds rounds up, so that a client which returns after that many seconds

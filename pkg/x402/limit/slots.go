@@ -29,7 +29,8 @@ const (
 	// a hash of the client, and a random part that no other live lease of it has. So the item of
 	// an operation with 50 leases stays below the 1,024 bytes that one DynamoDB write unit
 	// pays for. A client whose tag is another's shares that client's slots.
-	tagLength, randomLength = 6, 5
+	tagLength    = 6
+	randomLength = 5
 
 	// clientShare is which part of the slots one client may hold: a quarter, and at least
 	// one slot.
@@ -37,16 +38,18 @@ const (
 
 	// An acquisition that was refused because other clients hold more than their share,
 	// which they are about to release, is tried again after pauses of growing length.
-	firstWait, lastWait = 10 * time.Millisecond, 80 * time.Millisecond
+	firstWait = 10 * time.Millisecond
+	lastWait  = 80 * time.Millisecond
 )
 
 // Slots caps how many calls of an operation run at once, over all environments,
 // and how many of them are one client's (see clientShare).
 type Slots struct {
-	operation       string
-	most, clientCap int
-	store           Store
-	now             func() time.Time
+	operation string
+	most      int
+	clientCap int // of one client
+	store     Store
+	now       func() time.Time
 }
 
 // NewSlots returns the Slots of an operation. It panics unless most is from 1 to MaxCap.
@@ -54,7 +57,13 @@ func NewSlots(operation string, most int, s Store, now func() time.Time) *Slots 
 	if most < 1 || most > MaxCap {
 		panic("limit.NewSlots: the cap is out of range")
 	}
-	return &Slots{operation, most, max(most/clientShare, 1), s, now}
+	return &Slots{
+		operation: operation,
+		most:      most,
+		clientCap: max(most/clientShare, 1),
+		store:     s,
+		now:       now,
+	}
 }
 
 // slot is an acquired lease.
@@ -73,42 +82,70 @@ type slot struct {
 // have expired and tries again. Only after a lease was added does it show that its client
 // exceeds its share: it is removed at once, and clients that it kept out try again.
 func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (interface{ Release(context.Context) error }, error) {
-	var unique [4]byte
-	rand.Read(unique[:]) // never fails
-	hash := sha256.Sum256([]byte(client))
-	tag := base64.RawURLEncoding.EncodeToString(hash[:])[:tagLength]
-	id := tag + base64.RawURLEncoding.EncodeToString(unique[:])[:randomLength]
-	mine := &slot{s, Lease{ID: id, Until: until.Add(time.Second - 1).Truncate(time.Second)}}
-	failed := func(err error) error {
-		return fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
-	}
+	tag := tagOf(client)
+	wholeSecond := until.Add(time.Second - 1).Truncate(time.Second)
+	mine := &slot{s, Lease{ID: newID(tag), Until: wholeSecond}}
 	for pause := firstWait; ; pause *= 2 {
-		held, ok, err := s.store.Acquire(ctx, s.operation, mine.lease, s.most)
+		held, added, err := s.store.Acquire(ctx, s.operation, mine.lease, s.most)
 		if err != nil {
-			return nil, failed(err)
+			return nil, s.failed(err)
 		}
 		u := s.usage(held, tag)
-		free := u.alive-u.overShare < s.most // now, or when what is above a share was given back
+		hasShare := u.ofClient == s.clientCap && !added
 		switch {
-		case u.ofClient > s.clientCap || !ok && u.ofClient == s.clientCap:
+		case u.ofClient > s.clientCap || hasShare:
 			cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
-			if ok { // was added; a lease that cannot be removed expires
+			if added { // a lease that cannot be removed expires
 				cause = errors.Join(cause, mine.Release(ctx))
 			}
-			return nil, fault.Newf(fault.Overloaded, cause, "Calls of this client already hold its share of this tool's concurrency cap, %d of %d. "+
-				"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.most)
-		case ok:
+			return nil, s.shareHeld(cause)
+		case added:
 			return mine, nil
-		case !free || pause > lastWait || u.alive >= s.most && !wait(ctx, pause):
-			err := fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.most)
-			return nil, fault.New(fault.Overloaded, err)
+		case !s.mayRetry(ctx, u, pause):
+			cause := fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.most)
+			return nil, fault.New(fault.Overloaded, cause)
 		}
 		if len(u.expired) > 0 {
 			if err := s.store.Remove(ctx, s.operation, u.expired...); err != nil {
-				return nil, failed(err)
+				return nil, s.failed(err)
 			}
 		}
 	}
+}
+
+// mayRetry says that an acquisition that was refused may find room: at once where leases have
+// expired, and otherwise after a pause, when what is above a share was given back.
+func (s *Slots) mayRetry(ctx context.Context, u usage, pause time.Duration) bool {
+	withinShares := u.alive - u.overShare
+	if withinShares >= s.most || pause > lastWait {
+		return false
+	}
+	return u.alive < s.most || wait(ctx, pause)
+}
+
+// failed is the fault of a store that failed.
+func (s *Slots) failed(err error) *fault.Error {
+	return fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
+}
+
+// shareHeld is the fault of a client that has its share of the slots.
+func (s *Slots) shareHeld(cause error) *fault.Error {
+	return fault.Newf(fault.Overloaded, cause,
+		"Calls of this client already hold its share of this tool's concurrency cap, %d of %d. "+
+			"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.most)
+}
+
+// tagOf is the tag of a client, with which the ids of its leases begin.
+func tagOf(client string) string {
+	hash := sha256.Sum256([]byte(client))
+	return base64.RawURLEncoding.EncodeToString(hash[:])[:tagLength]
+}
+
+// newID is the id of a new lease.
+func newID(tag string) string {
+	var unique [4]byte
+	rand.Read(unique[:]) // never fails
+	return tag + base64.RawURLEncoding.EncodeToString(unique[:])[:randomLength]
 }
 
 // usage counts the leases of an operation.
@@ -127,10 +164,10 @@ func (s *Slots) usage(held []Lease, tag string) (u usage) {
 			u.expired = append(u.expired, l)
 			continue
 		}
-		of := l.ID[:min(len(l.ID), tagLength)]
-		shares[of]++
+		owner := l.ID[:min(len(l.ID), tagLength)]
+		shares[owner]++
 		u.alive++
-		if shares[of] > s.clientCap {
+		if shares[owner] > s.clientCap {
 			u.overShare++
 		}
 	}

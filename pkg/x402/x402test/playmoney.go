@@ -94,5 +94,5 @@ func (a answer) heard(ctx context.Context) x402.Settlement {
 }
 
 func noVerdict(reason string) x402.Settlement {
-	return x402.Settlement{Class: x402.Unknown, Reason: reason, NoVerdict: true}
+	return x402.Settlement{Class: x402.Unknown, Reason: reason, NoDecision: true}
 }

@@ -1,0 +1,228 @@
+package fault
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Code names an error, as spec §7 spells it.
+type Code string
+
+// Payment and capacity errors, spec §7.1.
+const (
+	PaymentRequired          Code = "payment_required"
+	PaymentInProgress        Code = "payment_in_progress"
+	RateLimited              Code = "rate_limited"
+	SettlementUncertain      Code = "settlement_uncertain"
+	FacilitatorUnavailable   Code = "facilitator_unavailable"
+	FacilitatorMisconfigured Code = "facilitator_misconfigured"
+	FacilitatorUnauthorized  Code = "facilitator_unauthorized"
+	LedgerUnavailable        Code = "ledger_unavailable"
+	PaymentUnavailable       Code = "payment_unavailable"
+	Overloaded               Code = "overloaded"
+)
+
+// Codes outside the table of the spec, which anything that is sold can answer.
+const (
+	InternalError         Code = "internal_error"
+	MethodNotAllowed      Code = "method_not_allowed"
+	IdempotencyConflict   Code = "idempotency_conflict"
+	InvalidIdempotencyKey Code = "invalid_idempotency_key"
+	InvalidArguments      Code = "invalid_arguments"
+)
+
+// Class says what a code means for the payment that came with the request.
+type Class int
+
+const (
+	// NoCharge: the error charges nothing, and uses nothing up. Whether money has moved
+	// is what the payment's record says (x402.ChargeOf).
+	NoCharge Class = iota
+	// Answer: what was paid for, such as a fact about the target of a lookup. It uses
+	// up the payment and is stored like a result.
+	Answer
+	// Owed: the payment stands and the answer is still owed; the same
+	// signature runs the lookup again without a charge.
+	Owed
+)
+
+// String returns the class in lower case, as messages have it.
+func (c Class) String() string {
+	switch c {
+	case Answer:
+		return "answer"
+	case Owed:
+		return "owed"
+	default:
+		return "no_charge"
+	}
+}
+
+// Info describes a code.
+type Info struct {
+	Code    Code
+	Status  int    // HTTP status
+	Message string // default public message
+	Class   Class
+	// Retry says that the request may be repeated, with the same signature or
+	// with a new one, for at most one charge in all. For the class Owed it holds
+	// until one answers.
+	Retry bool
+	// After is the default Retry-After; 0 means that none is sent.
+	After time.Duration
+	// Remedy says what to do about it, in a sentence that the documentation prints.
+	Remedy string
+}
+
+// table has the codes of spec §7.1, and the others. It is made once, because every error
+// looks its code up.
+var table = sync.OnceValue(func() []Info {
+	return []Info{
+		{
+			Code:    PaymentRequired,
+			Status:  http.StatusPaymentRequired,
+			Class:   NoCharge,
+			Message: "Payment required: sign one of accepts and repeat.",
+			Remedy:  "Sign one of the offers in accepts and repeat the request with the signature; x402 clients do this for you.",
+		},
+		{
+			Code:    PaymentInProgress,
+			Status:  http.StatusConflict,
+			Class:   NoCharge,
+			Retry:   true,
+			After:   2 * time.Second,
+			Message: "This payment is being settled; retry.",
+			Remedy:  "Wait and send the same request again; the answer to the first one is stored for you.",
+		},
+		{
+			Code:    RateLimited,
+			Status:  http.StatusTooManyRequests,
+			Class:   NoCharge,
+			Retry:   true,
+			After:   time.Minute,
+			Message: "Too many requests.",
+			Remedy:  "Wait as long as Retry-After says, and send fewer requests.",
+		},
+		{
+			Code:    SettlementUncertain,
+			Status:  http.StatusServiceUnavailable,
+			Class:   NoCharge,
+			Retry:   true,
+			After:   5 * time.Second,
+			Message: "Settlement is not confirmed; retry.",
+			Remedy:  "Wait and send the same request again until it is decided; do not sign again under another key.",
+		},
+		{
+			Code:    FacilitatorUnavailable,
+			Status:  http.StatusServiceUnavailable,
+			Class:   NoCharge,
+			Retry:   true,
+			After:   5 * time.Second,
+			Message: "The facilitator is unavailable; retry.",
+			Remedy:  "Wait and send the same request again; the service that settles payments could not be reached.",
+		},
+		{
+			Code:    FacilitatorMisconfigured,
+			Status:  http.StatusServiceUnavailable,
+			Class:   NoCharge,
+			Retry:   true,
+			After:   time.Minute,
+			Message: "The facilitator is not configured.",
+			Remedy:  "Only the operator can fix this: tell them, try again later, and do not sign again meanwhile.",
+		},
+		{
+			Code:    FacilitatorUnauthorized,
+			Status:  http.StatusServiceUnavailable,
+			Class:   NoCharge,
+			Retry:   true,
+			After:   time.Minute,
+			Message: "The facilitator rejected our credentials.",
+			Remedy:  "Only the operator can fix this, with new credentials: tell them, and try again later.",
+		},
+		{
+			Code:    LedgerUnavailable,
+			Status:  http.StatusServiceUnavailable,
+			Class:   NoCharge,
+			Retry:   true,
+			After:   2 * time.Second,
+			Message: "The payment ledger is unavailable; retry.",
+			Remedy:  "Wait and send the same request again; nothing is settled while payments cannot be recorded.",
+		},
+		{
+			Code:    PaymentUnavailable,
+			Status:  http.StatusServiceUnavailable,
+			Class:   NoCharge,
+			Retry:   true,
+			After:   30 * time.Second,
+			Message: "Payments are unavailable; retry.",
+			Remedy:  "Wait and send the same request again; if it keeps failing, tell the operator.",
+		},
+		{
+			Code:    Overloaded,
+			Status:  http.StatusServiceUnavailable,
+			Class:   NoCharge,
+			Retry:   true,
+			After:   time.Second,
+			Message: "The concurrency cap is reached; retry.",
+			Remedy:  "Wait and send the same request again; a bundle gets several facts with one request.",
+		},
+		{
+			Code:    InternalError,
+			Status:  http.StatusInternalServerError,
+			Class:   Owed,
+			Retry:   true,
+			After:   time.Second,
+			Message: "Internal error. Nothing you sent caused it; retry with the same PAYMENT-SIGNATURE if you sent one.",
+			Remedy:  "Send the same request again; if it keeps failing, tell the operator the request_id.",
+		},
+		{
+			Code:    MethodNotAllowed,
+			Status:  http.StatusMethodNotAllowed,
+			Class:   NoCharge,
+			Message: "This path does not take that method.",
+			Remedy:  "Use a method that the header Allow lists.",
+		},
+		{
+			Code:    IdempotencyConflict,
+			Status:  http.StatusConflict,
+			Class:   NoCharge,
+			Message: "This idempotency key names another request, or this signature was first sent with another key or with none. Repeat the request as it was first sent, or sign again with a key that no other request has used.",
+			Remedy:  "Send the request as it was first sent, or sign again with a key that no other request has used.",
+		},
+		{
+			Code:    InvalidIdempotencyKey,
+			Status:  http.StatusBadRequest,
+			Class:   NoCharge,
+			Message: "An idempotency key is 1 to 255 visible ASCII characters, sent once; an id of payment-identifier is 16 to 128 letters, digits, _ and -.",
+			Remedy:  "Send one key of visible ASCII characters, such as a UUID.",
+		},
+		{
+			Code:    InvalidArguments,
+			Status:  http.StatusBadRequest,
+			Class:   NoCharge,
+			Message: "The tool does not take these arguments. Its input schema says which it takes.",
+			Remedy:  "Correct the arguments to match the tool's input schema, and call again.",
+		},
+	}
+})
+
+// infoOf returns what is known about a code of this package, and for any other code that
+// of InternalError.
+func infoOf(c Code) Info {
+	var internal Info
+	for _, info := range table() {
+		switch info.Code {
+		case c:
+			return info
+		case InternalError:
+			internal = info
+		}
+	}
+	return internal
+}
+
+// All returns every code of this package: those of spec §7.1 in its order, then the
+// others, of which InternalError is the first.
+func All() []Info { return slices.Clone(table()) }
