@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -53,7 +52,8 @@ func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*
 	}
 	kept := cmp.Or(set.keep, DefaultKept)
 	if kept < 0 || kept > LargestKept {
-		return nil, fmt.Errorf("dynamo: Keep(%d) is more than a table can keep of an answer: at most %d bytes fit beside the rest of its record", kept, LargestKept)
+		return nil, fmt.Errorf("dynamo: Keep(%d) is more than a table can keep of an answer: at most %d bytes fit beside the rest of its record",
+			kept, LargestKept)
 	}
 	c.HTTPClient = nil // the one that the credentials were found with has no time-outs
 	client := NewClient(c)
@@ -68,11 +68,15 @@ func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*
 // Option is a setting of Open.
 type Option func(*settings)
 
-type settings struct{ keep int }
+type settings struct {
+	keep int
+}
 
 // Keep sets how large an answer may be to be kept, in bytes of its compressed body, in the
 // place of DefaultKept. Open refuses more than LargestKept.
-func Keep(bytes int) Option { return func(s *settings) { s.keep = bytes } }
+func Keep(bytes int) Option {
+	return func(s *settings) { s.keep = bytes }
+}
 
 // NewClient returns a client with the time-outs that a Table needs, unless c has an
 // HTTP client already. It uses no proxy of the environment. It sends a request twice
@@ -81,24 +85,31 @@ func NewClient(c aws.Config) *dynamodb.Client {
 	if c.HTTPClient == nil {
 		c.HTTPClient = HTTPClient(DefaultAttemptTimeout, maxReply, idleTimeout)
 	}
-	c.Retryer = func() aws.Retryer {
-		return retry.NewStandard(func(o *retry.StandardOptions) {
-			o.MaxAttempts = 2
-			o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) {
-				// Spread, so that many clients do not come back at once.
-				return 25*time.Millisecond + rand.N(50*time.Millisecond), nil
-			})
-		})
-	}
-	// One host name per region: an account's own would be one more name to resolve,
+	c.Retryer = newRetryer
+	// One host name per region: that of an account would be one more name to resolve,
 	// and only some credentials know their account.
-	return dynamodb.NewFromConfig(c, func(o *dynamodb.Options) { o.AccountIDEndpointMode = aws.AccountIDEndpointModeDisabled })
+	return dynamodb.NewFromConfig(c, func(o *dynamodb.Options) {
+		o.AccountIDEndpointMode = aws.AccountIDEndpointModeDisabled
+	})
+}
+
+// newRetryer sends a request twice at most.
+func newRetryer() aws.Retryer {
+	return retry.NewStandard(func(o *retry.StandardOptions) {
+		o.MaxAttempts = 2
+		o.Backoff = retry.BackoffDelayerFunc(backoff)
+	})
+}
+
+// backoff is spread, so that many clients do not come back at once.
+func backoff(int, error) (time.Duration, error) {
+	return 25*time.Millisecond + rand.N(50*time.Millisecond), nil
 }
 
 // Check returns an error that says what a table lacks of a Table: that it exists, its key,
 // its index, or the end of old items (TTL), unless the server does not know that.
 func Check(ctx context.Context, client *dynamodb.Client, table string) error {
-	d, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+	described, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
 	_, missing := errors.AsType[*types.ResourceNotFoundException](err)
 	switch {
 	case missing:
@@ -106,18 +117,30 @@ func Check(ctx context.Context, client *dynamodb.Client, table string) error {
 			table, AttrKey, IndexName, AttrOpen, AttrLeaseUntil, AttrExpiresAt)
 	case err != nil:
 		return fmt.Errorf("dynamo: describe table %s: %w", table, err)
-	case !reflect.DeepEqual(d.Table.KeySchema, keys(AttrKey)):
+	case !reflect.DeepEqual(described.Table.KeySchema, keys(AttrKey)):
 		return fmt.Errorf("dynamo: table %s has another key than %s", table, AttrKey)
-	case !slices.ContainsFunc(d.Table.GlobalSecondaryIndexes, func(x types.GlobalSecondaryIndexDescription) bool {
-		return aws.ToString(x.IndexName) == IndexName && reflect.DeepEqual(x.KeySchema, keys(AttrOpen, AttrLeaseUntil))
-	}):
+	case !hasIndex(described.Table):
 		return fmt.Errorf("dynamo: table %s has no index %s over %s and %s", table, IndexName, AttrOpen, AttrLeaseUntil)
 	}
 	deletes, err := deletesOldItems(ctx, client, table)
-	if err == nil && !deletes {
-		err = fmt.Errorf("dynamo: table %s does not delete old items: turn on its TTL, on the attribute %s", table, AttrExpiresAt)
+	if err != nil {
+		return err
 	}
-	return err
+	if !deletes {
+		return fmt.Errorf("dynamo: table %s does not delete old items: turn on its TTL, on the attribute %s", table, AttrExpiresAt)
+	}
+	return nil
+}
+
+// hasIndex says whether a table has the index of a Table.
+func hasIndex(table *types.TableDescription) bool {
+	for _, index := range table.GlobalSecondaryIndexes {
+		named := aws.ToString(index.IndexName) == IndexName
+		if named && reflect.DeepEqual(index.KeySchema, keys(AttrOpen, AttrLeaseUntil)) {
+			return true
+		}
+	}
+	return false
 }
 
 // deletesOldItems says whether a table's TTL is on, or the server does not know that.
@@ -129,11 +152,12 @@ func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string)
 	case err != nil:
 		return false, fmt.Errorf("dynamo: describe the TTL of table %s: %w", table, err)
 	}
-	on := ttl.TimeToLiveDescription
-	if on == nil || aws.ToString(on.AttributeName) != AttrExpiresAt {
+	description := ttl.TimeToLiveDescription
+	if description == nil || aws.ToString(description.AttributeName) != AttrExpiresAt {
 		return false, nil
 	}
-	return on.TimeToLiveStatus == types.TimeToLiveStatusEnabled || on.TimeToLiveStatus == types.TimeToLiveStatusEnabling, nil
+	status := description.TimeToLiveStatus
+	return status == types.TimeToLiveStatusEnabled || status == types.TimeToLiveStatusEnabling, nil
 }
 
 // Create creates the table, its index and its TTL, as far as they are missing, and returns
@@ -150,7 +174,8 @@ func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 			{AttributeName: aws.String(AttrLeaseUntil), AttributeType: types.ScalarAttributeTypeN},
 		},
 		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{{
-			IndexName: aws.String(IndexName), KeySchema: keys(AttrOpen, AttrLeaseUntil),
+			IndexName:  aws.String(IndexName),
+			KeySchema:  keys(AttrOpen, AttrLeaseUntil),
 			Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
 		}},
 	})
@@ -169,7 +194,11 @@ func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 		return err
 	}
 	_, err = client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(AttrExpiresAt), Enabled: aws.Bool(true)},
+		TableName: &table,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{
+			AttributeName: aws.String(AttrExpiresAt),
+			Enabled:       aws.Bool(true),
+		},
 	})
 	if err != nil && !isUnknown(err) {
 		return fmt.Errorf("dynamo: turn on the TTL of table %s: %w", table, err)
@@ -179,15 +208,20 @@ func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 
 // isUnknown says that a server does not have what it was asked.
 func isUnknown(err error) bool {
-	said, ok := errors.AsType[smithy.APIError](err)
-	return ok && said.ErrorCode() == "UnknownOperationException"
+	apiError, ok := errors.AsType[smithy.APIError](err)
+	return ok && apiError.ErrorCode() == "UnknownOperationException"
 }
 
 // keys is the schema of a partition key, and perhaps of a sort key.
 func keys(partition string, sort ...string) []types.KeySchemaElement {
-	schema := []types.KeySchemaElement{{AttributeName: &partition, KeyType: types.KeyTypeHash}}
+	schema := []types.KeySchemaElement{
+		{AttributeName: &partition, KeyType: types.KeyTypeHash},
+	}
 	for _, attribute := range sort {
-		schema = append(schema, types.KeySchemaElement{AttributeName: &attribute, KeyType: types.KeyTypeRange})
+		schema = append(schema, types.KeySchemaElement{
+			AttributeName: &attribute,
+			KeyType:       types.KeyTypeRange,
+		})
 	}
 	return schema
 }
@@ -197,9 +231,12 @@ func keys(partition string, sort ...string) []types.KeySchemaElement {
 // another call for idle, by the wall clock, so that the time counts for which Lambda has the
 // process frozen; 0 keeps none. It uses no proxy of the environment and follows no redirect.
 func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http.Client {
+	dialer := &net.Dialer{
+		Timeout:   attempt,
+		KeepAlive: -1, // no connection idles long enough to need one
+	}
 	transport := &http.Transport{
-		// No TCP keepalive: no connection idles long enough to need one.
-		DialContext:         (&net.Dialer{Timeout: attempt, KeepAlive: -1}).DialContext,
+		DialContext:         dialer.DialContext,
 		TLSHandshakeTimeout: attempt,
 		TLSClientConfig: &tls.Config{
 			MinVersion:         tls.VersionTLS12,
@@ -212,8 +249,14 @@ func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http
 		DisableCompression:  true,
 	}
 	return &http.Client{
-		Transport:     attempts{next: transport, timeout: attempt, maxReply: maxReply},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: attempts{
+			next:     transport,
+			timeout:  attempt,
+			maxReply: maxReply,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 }
 
@@ -244,10 +287,10 @@ func (a attempts) RoundTrip(req *http.Request) (_ *http.Response, err error) {
 		return nil, a.tooLong()
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, a.maxReply+1))
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("read the reply: %w", err)
-	case int64(len(body)) > a.maxReply:
+	}
+	if int64(len(body)) > a.maxReply {
 		return nil, a.tooLong()
 	}
 	out := *res
@@ -255,4 +298,6 @@ func (a attempts) RoundTrip(req *http.Request) (_ *http.Response, err error) {
 	return &out, nil
 }
 
-func (a attempts) tooLong() error { return fmt.Errorf("a reply of more than %d bytes", a.maxReply) }
+func (a attempts) tooLong() error {
+	return fmt.Errorf("a reply of more than %d bytes", a.maxReply)
+}

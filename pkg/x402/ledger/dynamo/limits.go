@@ -24,8 +24,9 @@ const keepCounts = 10 * time.Minute
 // reply was lost would count twice. The units of a payment may: better a client with fewer
 // units than a payer who is turned away.
 func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
+	begun := strconv.FormatInt(window.Unix(), 10)
 	in := &dynamodb.UpdateItemInput{
-		Key:              keyed("rate|" + client + "|" + strconv.FormatInt(window.Unix(), 10)),
+		Key:              keyed("rate|" + client + "|" + begun),
 		UpdateExpression: aws.String("ADD requests :n, undecided :open SET expires_at = :expires"),
 		ExpressionAttributeValues: item{
 			":n":       number(int64(n.All)),
@@ -40,38 +41,57 @@ func (t *Table) Count(ctx context.Context, client string, window time.Time, n li
 		tries = func(*dynamodb.Options) {}
 	}
 	now, ok, err := t.update(ctx, in, tries)
-	if err != nil || !ok && len(now) == 0 {
+	if err != nil {
 		return limit.Units{}, false, err
 	}
+	if !ok && len(now) == 0 {
+		return limit.Units{}, false, nil
+	}
+	total, err := unitsOf(now)
+	if err != nil {
+		return limit.Units{}, false, err
+	}
+	return total, ok, nil
+}
+
+// unitsOf decodes the units of a client's item.
+func unitsOf(it item) (limit.Units, error) {
 	var counted struct {
 		Requests  *int `dynamodbav:"requests"`
 		Undecided *int `dynamodbav:"undecided"`
 	}
-	err = read(now, &counted)
-	if err == nil && (counted.Requests == nil || counted.Undecided == nil) {
-		err = errors.New("dynamo: the client's item lacks requests or undecided")
+	if err := decodeItem(it, &counted); err != nil {
+		return limit.Units{}, err
 	}
-	if err != nil {
-		return limit.Units{}, false, err
+	if counted.Requests == nil || counted.Undecided == nil {
+		return limit.Units{}, errors.New("dynamo: the client's item lacks requests or undecided")
 	}
-	return limit.Units{All: *counted.Requests, Open: *counted.Undecided}, ok, nil
+	return limit.Units{All: *counted.Requests, Open: *counted.Undecided}, nil
 }
 
 // Acquire implements limit.Store.
 func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
 	now, ok, err := t.update(ctx, &dynamodb.UpdateItemInput{
-		Key:                       keyed("slots|" + operation),
-		UpdateExpression:          aws.String("ADD slots :lease"),
-		ConditionExpression:       condition("size(slots) < :most", "slots", most > 0),
-		ExpressionAttributeValues: item{":lease": setOf(l), ":most": number(int64(most))},
+		Key:                 keyed("slots|" + operation),
+		UpdateExpression:    aws.String("ADD slots :lease"),
+		ConditionExpression: condition("size(slots) < :most", "slots", most > 0),
+		ExpressionAttributeValues: item{
+			":lease": setOf(l),
+			":most":  number(int64(most)),
+		},
 	})
 	if err != nil {
 		return nil, false, err
 	}
 	held, err := leasesOf(now)
-	// After a failed condition it is there only if the client sent it again because a
-	// reply was lost.
-	return held, err == nil && (ok || slices.Contains(held, limit.Lease{ID: l.ID, Until: l.Until.UTC()})), err
+	if err != nil {
+		return held, false, err
+	}
+	if !ok {
+		// It is there only if the client sent it again because a reply was lost.
+		ok = slices.Contains(held, limit.Lease{ID: l.ID, Until: l.Until.UTC()})
+	}
+	return held, ok, nil
 }
 
 // Remove implements limit.Store.
@@ -107,22 +127,25 @@ func setOf(leases ...limit.Lease) types.AttributeValue {
 	return set
 }
 
-// leasesOf reads the leases of an item. What cannot be read is an error, so that the
+// leasesOf decodes the leases of an item. What is not a lease is an error, so that the
 // cap holds.
 func leasesOf(it item) (leases []limit.Lease, err error) {
 	var stored struct {
 		Slots []string `dynamodbav:"slots"`
 	}
-	if err := read(it, &stored); err != nil {
+	if err := decodeItem(it, &stored); err != nil {
 		return nil, err
 	}
 	for _, s := range stored.Slots {
-		at := strings.LastIndexByte(s, ' ')
-		seconds, err := strconv.ParseInt(s[at+1:], 36, 64)
-		if at < 1 || err != nil {
+		space := strings.LastIndexByte(s, ' ')
+		seconds, err := strconv.ParseInt(s[space+1:], 36, 64)
+		if err != nil || space < 1 {
 			return nil, fmt.Errorf("dynamo: %.80q is not a lease", s)
 		}
-		leases = append(leases, limit.Lease{ID: s[:at], Until: time.Unix(seconds, 0).UTC()})
+		leases = append(leases, limit.Lease{
+			ID:    s[:space],
+			Until: time.Unix(seconds, 0).UTC(),
+		})
 	}
 	return leases, nil
 }

@@ -37,29 +37,32 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 	if err := ctx.Err(); err != nil || limit <= 0 || after.At.After(before) {
 		return nil, err
 	}
-	var parts [shards][]ledger.Place
-	asking, ctx := errgroup.WithContext(ctx)
-	asking.SetLimit(atOnce)
+	var found [shards][]ledger.Place
+	queries, ctx := errgroup.WithContext(ctx)
+	queries.SetLimit(atOnce)
 	for i := range shards {
-		asking.Go(func() (err error) {
-			parts[i], err = t.places(ctx, partition(list, i), before, after, limit)
+		queries.Go(func() error {
+			var err error
+			found[i], err = t.places(ctx, partition(list, i), before, after, limit)
 			return err
 		})
 	}
-	if err := asking.Wait(); err != nil {
+	if err := queries.Wait(); err != nil {
 		return nil, fmt.Errorf("dynamo: query index: %w", err)
 	}
-	return ledger.FirstPlaces(slices.Concat(parts[:]...), after, limit), nil
+	all := slices.Concat(found[:]...)
+	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// places reads one partition in order, from the time of a place on, page by page,
+// places queries one partition in order, from the time of a place on, page by page,
 // until it has as many places behind after as are wanted, and every other one of the
 // last one's time: the places of one time are in no order there.
 func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	pageSize := min(limit, t.pageSize-1) + 1
 	in := &dynamodb.QueryInput{
 		TableName:                &t.name,
 		IndexName:                aws.String(IndexName),
-		Limit:                    aws.Int32(int32(min(limit, t.pageSize-1) + 1)),
+		Limit:                    aws.Int32(int32(pageSize)),
 		KeyConditionExpression:   aws.String("#open = :open AND " + AttrLeaseUntil + " BETWEEN :after AND :before"),
 		ExpressionAttributeNames: map[string]string{"#open": AttrOpen},
 		ExpressionAttributeValues: item{
@@ -69,26 +72,41 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 		},
 	}
 	var found []ledger.Place
-	for more := true; more; more = len(in.ExclusiveStartKey) > 0 {
+	for {
 		out, err := t.api.Query(ctx, in)
 		if err != nil {
 			return nil, err
 		}
-		in.ExclusiveStartKey = out.LastEvaluatedKey
 		for _, it := range out.Items {
-			var at recordItem
-			if err := read(it, &at); err != nil {
+			place, err := placeOf(it)
+			if err != nil {
 				return nil, err
 			}
-			if p := (ledger.Place{At: time.UnixMilli(at.LeaseUntil), Key: at.Key}); p.Compare(after) > 0 {
-				found = append(found, p)
+			if place.Compare(after) > 0 {
+				found = append(found, place)
 			}
 		}
-		if len(found) > limit && found[len(found)-1].At.After(found[limit-1].At) {
-			break
+		if len(out.LastEvaluatedKey) == 0 {
+			return found, nil
 		}
+		if len(found) > limit {
+			wanted := found[limit-1]
+			last := found[len(found)-1]
+			if last.At.After(wanted.At) {
+				return found, nil
+			}
+		}
+		in.ExclusiveStartKey = out.LastEvaluatedKey
 	}
-	return found, nil
+}
+
+// placeOf decodes the place of a record from an item of the index.
+func placeOf(it item) (ledger.Place, error) {
+	var record recordItem
+	if err := decodeItem(it, &record); err != nil {
+		return ledger.Place{}, err
+	}
+	return ledger.Place{At: time.UnixMilli(record.LeaseUntil), Key: record.Key}, nil
 }
 
 func partition(list string, shard int) string { return list + "#" + strconv.Itoa(shard) }
@@ -143,11 +161,12 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 			continue
 		}
 		key := keyOf(it)
-		if r, err := decode(key, it); err == nil {
-			p.Records = append(p.Records, r)
-		} else {
+		record, err := decode(key, it)
+		if err != nil {
 			p.Corrupt = append(p.Corrupt, key)
+			continue
 		}
+		p.Records = append(p.Records, record)
 	}
 	p.Next = keyOf(out.LastEvaluatedKey)
 	return p, nil

@@ -75,11 +75,15 @@ func New(api API, name string) *Table {
 		name:     name,
 		mostKept: DefaultKept,
 		pageSize: 500,
-		compressors: sync.Pool{New: func() any {
-			w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails for another level only
-			return w
-		}},
+		compressors: sync.Pool{
+			New: func() any { return newCompressor() },
+		},
 	}
+}
+
+func newCompressor() *flate.Writer {
+	w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails for another level only
+	return w
 }
 
 // MostKept implements ledger.Store.
@@ -123,7 +127,8 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (stands ledger.Record,
 	// A write whose replies were all lost is looked for, in what is left of the call's
 	// time, so that no payer waits for a lease that nobody holds. That it is not found
 	// proves nothing: it may still be on its way.
-	if held, _ := t.held(ctx, head.Key, nil); held != nil && held.Head().WriteID == head.WriteID {
+	held, _ := t.held(ctx, head.Key, nil)
+	if held != nil && held.Head().WriteID == head.WriteID {
 		return held, nil
 	}
 	return nil, fmt.Errorf("dynamo: put item: %w", err)
@@ -139,7 +144,7 @@ func (t *Table) held(ctx context.Context, key string, it item) (ledger.Record, e
 	return decode(key, it)
 }
 
-// item reads an item, consistently, unless the server has returned it; empty when there is
+// item gets an item, consistently, unless the server has returned it; empty when there is
 // none.
 func (t *Table) item(ctx context.Context, key, it item) (item, error) {
 	if len(it) > 0 {
@@ -165,9 +170,9 @@ func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
 
-// read reads attributes of an item into the fields of a struct. An attribute that the
+// decodeItem decodes attributes of an item into the fields of a struct. An attribute that the
 // item lacks leaves its field as it is; one of another type is an error.
-func read(it item, into any) error {
+func decodeItem(it item, into any) error {
 	if err := attributevalue.UnmarshalMap(it, into); err != nil {
 		return fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
 	}
@@ -201,28 +206,39 @@ func (t *Table) encode(r ledger.Record) (item, error) {
 		return nil, err
 	}
 	head := r.Head()
-	w := recordItem{storedRecord: storedRecord{head.Key, head.Version, head.WriteID, r.Status(), t.pack(doc), body}}
-	if n := len(w.Key) + len(w.Record) + len(w.Answer); n > maxItem {
-		return nil, fmt.Errorf("dynamo: encode record: %d bytes are more than an item has", n)
+	record := recordItem{
+		storedRecord: storedRecord{
+			Key:     head.Key,
+			Version: head.Version,
+			WriteID: head.WriteID,
+			Status:  r.Status(),
+			Record:  t.pack(doc),
+			Answer:  body,
+		},
+	}
+	size := len(record.Key) + len(record.Record) + len(record.Answer)
+	if size > maxItem {
+		return nil, fmt.Errorf("dynamo: encode record: %d bytes are more than an item has", size)
 	}
 	if !head.ExpiresAt.IsZero() {
-		w.ExpiresAt = head.ExpiresAt.Unix()
+		record.ExpiresAt = head.ExpiresAt.Unix()
 	}
 	if list, at := r.Listed(); list != "" {
-		w.Open = partition(list, shardOf(head.Key))
-		w.LeaseUntil = ceilMilli(at)
+		record.Open = partition(list, shardOf(head.Key))
+		record.LeaseUntil = ceilMilli(at)
 	}
-	it, err := attributevalue.MarshalMap(w)
+	it, err := attributevalue.MarshalMap(record)
 	if err != nil {
 		return nil, fmt.Errorf("dynamo: encode record: %w", err)
 	}
 	return it, nil
 }
 
-// decode reads the item stored under key. Its attributes must say what the record says.
+// decode returns the record in the item stored under key. Its attributes must say what the
+// record says.
 func decode(key string, it item) (ledger.Record, error) {
 	var stored storedRecord
-	if err := read(it, &stored); err != nil {
+	if err := decodeItem(it, &stored); err != nil {
 		return nil, err
 	}
 	doc, err := unpack(stored.Record)
@@ -286,7 +302,8 @@ func unpack(packed []byte) ([]byte, error) {
 	if len(packed) == 0 || packed[0] != packing {
 		return nil, fmt.Errorf("%w: the record is not packed in a way that is known here", ledger.ErrCorrupt)
 	}
-	doc, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(bytes.NewReader(packed[1:]), []byte(dictionary)), maxDocument+1))
+	inflated := flate.NewReaderDict(bytes.NewReader(packed[1:]), []byte(dictionary))
+	doc, err := io.ReadAll(io.LimitReader(inflated, maxDocument+1))
 	if err == nil && len(doc) > maxDocument {
 		err = fmt.Errorf("more than %d bytes", maxDocument)
 	}
