@@ -107,9 +107,9 @@ type Nodes struct {
 	static    []*node
 	failed    atomic.Bool // none of the nodes that were asked last could answer
 
-	mu   sync.Mutex
-	urls []string // what Read gave
-	read []*node  // and the nodes of it
+	mu     sync.Mutex
+	urls   []string // what Read gave
+	listed []*node  // and the nodes of it
 }
 
 var (
@@ -174,18 +174,26 @@ func (n *Nodes) nodes(ctx context.Context) ([]*node, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == nil && !slices.Equal(urls, n.urls) {
-		var nodes []*node
-		if nodes, err = parseNodes(urls); err == nil {
-			n.urls = urls
-			n.read = nodes
-		}
+		err = n.replace(urls)
 	}
-	for _, nodes := range [][]*node{n.read, n.static} {
-		if len(nodes) > 0 {
-			return nodes, nil
-		}
+	switch {
+	case len(n.listed) > 0:
+		return n.listed, nil
+	case len(n.static) > 0:
+		return n.static, nil
 	}
 	return nil, fmt.Errorf("chain: read the list of nodes, which is empty: %w", errors.Join(err, errNoNode))
+}
+
+// replace takes the nodes of another list, under the lock. After an error it keeps the former ones.
+func (n *Nodes) replace(urls []string) error {
+	nodes, err := parseNodes(urls)
+	if err != nil {
+		return err
+	}
+	n.urls = urls
+	n.listed = nodes
+	return nil
 }
 
 // each asks one node after the other, each within its share of the time, until one can

@@ -164,8 +164,10 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 		result, err := resultOf(status, reply)
 		id := string(reply["id"])
 		// An error to a request that the node could not read has a null id.
-		unread := err != nil && id == "null" && len(queries) == 1
-		at := slices.IndexFunc(queries, func(q query) bool { return unread || strconv.Itoa(q.ID) == id })
+		withoutID := err != nil && id == "null" && len(queries) == 1
+		at := slices.IndexFunc(queries, func(q query) bool {
+			return withoutID || strconv.Itoa(q.ID) == id
+		})
 		if at < 0 || results[at] != nil {
 			err := fmt.Errorf("reply has id %s, which no request had or another reply has", untrusted.Quote(id, maxExcerpt))
 			return nil, orStatus(status, err)

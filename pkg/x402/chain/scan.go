@@ -127,8 +127,9 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 			batch:   reconcile.Batch{Next: from},
 			spent:   map[string]bool{},
 		}
-		err := c.run()
-		if err != nil && c.batch.Next == from {
+		err := c.scanRanges()
+		nothing := c.batch.Next == from
+		if err != nil && nothing {
 			return fmt.Errorf("read transfers from block %d: %w", from, err)
 		}
 		// An error after something was read is met by the next run: see reconcile.Scanner.
@@ -136,7 +137,7 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 			batch = c.batch
 			read = true
 		}
-		if c.batch.Next == from && c.batch.Safe+1 < from {
+		if nothing && c.batch.Safe+1 < from {
 			return errors.New("the node is behind what was read before")
 		}
 		return nil
@@ -155,9 +156,9 @@ type scan struct {
 	spent map[string]bool // authorizations of this run
 }
 
-// run reads range after range. It returns nil when there is no more to read, or enough was
-// read, and otherwise why it ended, even if only no more calls are permitted.
-func (s *scan) run() error {
+// scanRanges searches range after range. It returns nil when there is no more to find, or enough
+// was found, and otherwise why it ended, even if only no more calls are permitted.
+func (s *scan) scanRanges() error {
 	safe, err := s.firm()
 	if err != nil {
 		return err
@@ -172,7 +173,7 @@ func (s *scan) run() error {
 			continue
 		}
 		if err == nil {
-			err = s.read(blocks)
+			err = s.addBlocks(blocks)
 		}
 		if err != nil {
 			return fmt.Errorf("blocks %d to %d: %w", low, high, err)
@@ -190,7 +191,10 @@ func (s *scan) full() bool { return len(s.batch.Transfers) >= maxTransfers }
 // by block. The last block is asked for in the same message: a node that does not have it
 // yet would leave out what it does not have.
 func (s *scan) incoming(low, high uint64, safe header) ([][]entry, error) {
-	queries := []query{s.logQuery(low, high, topicTransfer, nil, s.payee), headerQuery(hexQuantity(high))}
+	queries := []query{
+		s.logQuery(low, high, topicTransfer, nil, s.payee),
+		headerQuery(hexQuantity(high)),
+	}
 	results, err := s.some(queries)
 	if err == nil && len(results) == 1 { // the node takes no batches
 		var last json.RawMessage
@@ -227,30 +231,33 @@ func (s *scan) decodeIncoming(raw json.RawMessage, low, high uint64) (blocks [][
 	return blocks, nil
 }
 
-// read finds out by which authorizations the transfers of these blocks were made, and
+// addBlocks finds out by which authorizations the transfers of these blocks were made, and
 // adds them to the batch, block by block: an error leaves whole blocks.
 //
 // For each block it asks for the header, and searches for the uses of authorizations in
 // it. The receipts of the transactions would do, but a transaction may log so much beside
 // a transfer that its receipt is too long to read.
-func (s *scan) read(blocks [][]entry) error {
+func (s *scan) addBlocks(blocks [][]entry) error {
+	const queriesOfBlock = 2
 	var queries []query
 	for _, transfers := range blocks {
-		n := transfers[0].Number
-		queries = append(queries, headerQuery(hexQuantity(n)), s.logQuery(n, n, topicUsed))
+		number := transfers[0].Number
+		queries = append(queries, headerQuery(hexQuantity(number)), s.logQuery(number, number, topicUsed))
 	}
 	var results []json.RawMessage
 	for len(queries) > 0 && !s.full() {
-		part, err := s.some(queries)
+		more, err := s.some(queries)
 		if err != nil {
 			return err
 		}
-		results = append(results, part...)
-		queries = queries[len(part):]
-		for ; len(results) > 1; results, blocks = results[2:], blocks[1:] {
+		results = append(results, more...)
+		queries = queries[len(more):]
+		for len(results) >= queriesOfBlock {
 			if err := s.add(blocks[0], results[0], results[1]); err != nil {
 				return fmt.Errorf("block %d: %w", blocks[0][0].Number, err)
 			}
+			results = results[queriesOfBlock:]
+			blocks = blocks[1:]
 		}
 	}
 	return nil
