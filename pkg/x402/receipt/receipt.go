@@ -55,7 +55,8 @@ func HashOf(body []byte) string {
 
 // Covers says whether a receipt is for this body.
 func (s Statement) Covers(body []byte) bool {
-	return s.ResponseHashAlg == hashAlg && s.ResponseHashEncoding == encoding && s.ResponseHash == HashOf(body)
+	known := s.ResponseHashAlg == hashAlg && s.ResponseHashEncoding == encoding
+	return known && s.ResponseHash == HashOf(body)
 }
 
 // header is a JWS header, its members in the order of their names.
@@ -102,11 +103,11 @@ func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Sign
 // must be HashOf the body; ResponseHashAlg, ResponseHashEncoding and Version are filled in.
 // It fails for a ResourceURL without a host, and for text that is not printable ASCII or
 // that JSON escapes.
-func (s *Signer) Sign(said Statement) (string, error) {
-	said.ResponseHashAlg = hashAlg
-	said.ResponseHashEncoding = encoding
-	said.Version = version
-	return s.sign(said.ResourceURL, said)
+func (s *Signer) Sign(statement Statement) (string, error) {
+	statement.ResponseHashAlg = hashAlg
+	statement.ResponseHashEncoding = encoding
+	statement.Version = version
+	return s.sign(statement.ResourceURL, statement)
 }
 
 // SignOffer returns a signed offer, a compact JWS, and fails as Sign does.
@@ -115,12 +116,13 @@ func (s *Signer) SignOffer(o Offer) (string, error) {
 	return s.sign(o.ResourceURL, o)
 }
 
-func (s *Signer) sign(resource string, said any) (string, error) {
-	text, err := unsigned(resource, s.name, said)
+func (s *Signer) sign(resource string, payload any) (string, error) {
+	text, err := unsigned(resource, s.name, payload)
 	if err != nil {
 		return "", err
 	}
-	return text + "." + encode(ed25519.Sign(s.private, []byte(text))), nil
+	signature := ed25519.Sign(s.private, []byte(text))
+	return text + "." + encode(signature), nil
 }
 
 // Shown returns what SignOffer returns with the private key of a public one, but for the
@@ -129,36 +131,40 @@ func (s *Signer) sign(resource string, said any) (string, error) {
 func Shown(o Offer, key ed25519.PublicKey) (string, error) {
 	o.Version = version
 	text, err := unsigned(o.ResourceURL, thumbprint(key), o)
-	return text + "." + encode(make([]byte, ed25519.SignatureSize)), err
+	if err != nil {
+		return "", err
+	}
+	zeros := make([]byte, ed25519.SignatureSize)
+	return text + "." + encode(zeros), nil
 }
 
 // unsigned is what the signature of a compact JWS is over; name is that of the key.
-func unsigned(resource, name string, said any) (string, error) {
+func unsigned(resource, name string, payload any) (string, error) {
 	u, err := url.Parse(resource)
 	if err != nil || u.Host == "" {
 		return "", errors.New("receipt: the resource URL has no host")
 	}
-	text := ""
-	for _, part := range []any{header{Alg: algorithm, Kid: DID(u.Host) + "#" + name}, said} {
-		doc, err := canonical(part)
-		if err != nil {
-			return "", err
-		}
-		text += "." + encode(doc)
+	head, err := canonical(header{Alg: algorithm, Kid: DID(u.Host) + "#" + name})
+	if err != nil {
+		return "", err
 	}
-	return text[1:], nil
+	body, err := canonical(payload)
+	if err != nil {
+		return "", err
+	}
+	return encode(head) + "." + encode(body), nil
 }
 
 // canonical is JSON as RFC 8785 has it, of a flat value whose members are in the
 // order of their names and whose strings are printable ASCII.
 func canonical(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
 		return nil, fmt.Errorf("receipt: %w", err)
 	}
-	doc := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	doc := bytes.TrimSuffix(buffer.Bytes(), []byte("\n"))
 	for _, c := range doc {
 		if c > '~' || c == '\\' { // below ' ' there is nothing that is not escaped
 			return nil, errors.New("receipt: text that is not printable ASCII, or has to be escaped")
@@ -173,7 +179,7 @@ const MaxSize = 16 << 10
 // ErrInvalid says that something is not a receipt, or not one of this key.
 var ErrInvalid = errors.New("receipt: invalid")
 
-// Verify reads a receipt and checks its signature with the key that find returns for the
+// Verify parses a receipt and checks its signature with the key that find returns for the
 // id of its key (KeyID). The error is ErrInvalid or that of find. It does not say whether
 // the key may speak for the resource: Authorizes does.
 func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (s Statement, kid string, err error) {
@@ -181,24 +187,27 @@ func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (s Sta
 	if len(jws) > MaxSize || len(parts) != 3 {
 		return s, "", fmt.Errorf("%w: not a compact JWS", ErrInvalid)
 	}
-	var decoded [3][]byte
-	for i, part := range parts {
-		if decoded[i], err = decode(part); err != nil {
-			return s, "", fmt.Errorf("%w: not base64url: %w", ErrInvalid, err)
-		}
+	head, err1 := decode(parts[0])
+	payload, err2 := decode(parts[1])
+	signature, err3 := decode(parts[2])
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return s, "", fmt.Errorf("%w: not base64url: %w", ErrInvalid, err)
 	}
 	var h header
-	if err := json.Unmarshal(decoded[0], &h); err != nil || h.Alg != algorithm || h.Kid == "" {
+	err = json.Unmarshal(head, &h)
+	if err != nil || h.Alg != algorithm || h.Kid == "" {
 		return s, "", fmt.Errorf("%w: its header names no key for %s", ErrInvalid, algorithm)
 	}
 	key, err := find(h.Kid)
-	switch {
-	case err != nil:
+	if err != nil {
 		return s, h.Kid, err
-	case len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, []byte(parts[0]+"."+parts[1]), decoded[2]):
+	}
+	text := []byte(parts[0] + "." + parts[1])
+	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, text, signature) {
 		return s, h.Kid, fmt.Errorf("%w: the signature is not that of %s", ErrInvalid, h.Kid)
 	}
-	if err := json.Unmarshal(decoded[1], &s); err != nil || s.Version != version {
+	err = json.Unmarshal(payload, &s)
+	if err != nil || s.Version != version {
 		return Statement{}, h.Kid, fmt.Errorf("%w: it is not a statement of version %d", ErrInvalid, version)
 	}
 	return s, h.Kid, nil
@@ -217,7 +226,7 @@ const Path = "/.well-known/did.json"
 // MaxKeys is the most keys that are published.
 const MaxKeys = 16
 
-// ParseKey reads a private key: the 32 bytes of an Ed25519 seed (RFC 8032), in
+// ParseKey parses a private key: the 32 bytes of an Ed25519 seed (RFC 8032), in
 // base64url without padding.
 func ParseKey(text string) (ed25519.PrivateKey, error) {
 	seed, err := parse(text)
@@ -227,19 +236,19 @@ func ParseKey(text string) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// FormatKey returns the text that ParseKey reads.
+// FormatKey returns the text that ParseKey parses.
 func FormatKey(key ed25519.PrivateKey) string { return encode(key.Seed()) }
 
-// ParsePublic reads a public key in base64url without padding, the member x of a
+// ParsePublic parses a public key in base64url without padding, the member x of a
 // JWK (RFC 8037).
 func ParsePublic(text string) (ed25519.PublicKey, error) { return parse(text) }
 
-// FormatPublic returns the text that ParsePublic reads.
+// FormatPublic returns the text that ParsePublic parses.
 func FormatPublic(key ed25519.PublicKey) string { return encode(key) }
 
 func parse(text string) ([]byte, error) {
 	key, err := decode(text)
-	if err != nil || len(key) != ed25519.PublicKeySize { // which is ed25519.SeedSize, too
+	if err != nil || len(key) != ed25519.PublicKeySize { // which is also ed25519.SeedSize
 		return nil, errors.New("must be 32 bytes in base64url, as make receipt-key prints them")
 	}
 	return key, nil
@@ -258,7 +267,8 @@ func KeyID(host string, key ed25519.PublicKey) string { return DID(host) + "#" +
 
 // thumbprint is the SHA-256 thumbprint of a key (RFC 7638 and RFC 8037) in base64url.
 func thumbprint(key ed25519.PublicKey) string {
-	sum := sha256.Sum256([]byte(`{"crv":"Ed25519","kty":"OKP","x":"` + FormatPublic(key) + `"}`))
+	jwk := `{"crv":"Ed25519","kty":"OKP","x":"` + FormatPublic(key) + `"}`
+	sum := sha256.Sum256([]byte(jwk))
 	return encode(sum[:])
 }
 
@@ -283,11 +293,18 @@ type method struct {
 // Document returns the DID document of a host with a set of keys.
 func Document(host string, keys []ed25519.PublicKey) ([]byte, error) {
 	d := document{
-		Context: []string{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/suites/jws-2020/v1"},
-		ID:      DID(host),
+		Context: []string{
+			"https://www.w3.org/ns/did/v1",
+			"https://w3id.org/security/suites/jws-2020/v1",
+		},
+		ID: DID(host),
 	}
 	for _, key := range keys {
-		m := method{ID: KeyID(host, key), Type: "JsonWebKey2020", Controller: d.ID}
+		m := method{
+			ID:         KeyID(host, key),
+			Type:       "JsonWebKey2020",
+			Controller: d.ID,
+		}
 		m.PublicKeyJWK.Kty = "OKP"
 		m.PublicKeyJWK.Crv = "Ed25519"
 		m.PublicKeyJWK.X = FormatPublic(key)
@@ -310,7 +327,9 @@ func FindKey(doc []byte, kid string) (ed25519.PublicKey, error) {
 		return nil, fmt.Errorf("%w: the DID document cannot be read", ErrInvalid)
 	}
 	for _, m := range d.VerificationMethod {
-		if m.ID != kid || m.PublicKeyJWK.Kty != "OKP" || m.PublicKeyJWK.Crv != "Ed25519" || !slices.Contains(d.AssertionMethod, kid) {
+		isEd25519 := m.PublicKeyJWK.Kty == "OKP" && m.PublicKeyJWK.Crv == "Ed25519"
+		maySign := slices.Contains(d.AssertionMethod, kid)
+		if m.ID != kid || !isEd25519 || !maySign {
 			continue
 		}
 		key, err := ParsePublic(m.PublicKeyJWK.X)
