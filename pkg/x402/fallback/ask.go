@@ -14,14 +14,16 @@ import (
 // once more. Nothing but success clears that doubt.
 func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Duration) x402.Settlement {
 	end := s.pair.Now().Add(budget)
-	if unasked, ok := s.mayAsk(ctx, m, end); !ok {
+	unasked, ok := s.mayAsk(ctx, m, end)
+	if !ok {
 		unasked.Class = x402.NotSent
 		s.note(m, unasked, 0)
 		return unasked
 	}
-	reply := s.send(ctx, m, min(first, s.left(end)))
-	if first < budget && worthResending(reply) && s.left(end) >= leastResend && s.order.Executable() {
-		reply = joined(reply, s.send(ctx, m, s.left(end)))
+	reply := s.send(ctx, m, min(first, s.timeUntil(end)))
+	if first < budget && s.mayResend(reply, end) {
+		again := s.send(ctx, m, s.timeUntil(end))
+		reply = joined(reply, again)
 	}
 	m.breaker.leave(s.pair.Now(), reply, s.order.Recovered)
 	return reply
@@ -31,26 +33,25 @@ func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Dura
 // least until end, and otherwise why not. The record names it then.
 func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why x402.Settlement, ok bool) {
 	if !m.breaker.admits(s.pair.Now(), true) {
-		err := errors.New("the facilitator " + m.Name + " is not asked for a while after several failures")
-		return x402.Settlement{
-			Code:   fault.FacilitatorUnavailable,
-			Reason: "paused",
-			Cause:  err,
-		}, false
+		why.Code = fault.FacilitatorUnavailable
+		why.Reason = "paused"
+		why.Cause = errors.New("the facilitator " + m.Name + " is not asked for a while after several failures")
+		return why, false
 	}
 	if s.isSecond(m) { // the claim has named the primary
 		if err := s.order.Ask(ctx, m.Name); err != nil {
-			return x402.Settlement{
-				Code:   fault.LedgerUnavailable,
-				Reason: "not recorded",
-				Cause:  err,
-			}, false
+			why.Code = fault.LedgerUnavailable
+			why.Reason = "not recorded"
+			why.Cause = err
+			return why, false
 		}
 	}
-	if s.left(end) < leastResend {
-		return x402.Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"}, false
+	if s.timeUntil(end) < leastResend {
+		why.Code = fault.PaymentUnavailable
+		why.Reason = "no time left to settle"
+		return why, false
 	}
-	return x402.Settlement{}, true
+	return why, true
 }
 
 // send sends the payment to one of the two, and notes the reply.
@@ -77,9 +78,11 @@ func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) 
 
 func (s *settlement) isSecond(m *Member) bool { return m == &s.pair.Second }
 
-// worthResending says that a reply leaves doubt that the same request can clear.
-func worthResending(reply x402.Settlement) bool {
-	return reply.Class == x402.Unknown && reply.Transaction == "" && !reply.AboutPayer
+// mayResend says that a reply leaves doubt that the same request can clear, and that there is
+// time for that until end.
+func (s *settlement) mayResend(reply x402.Settlement, end time.Time) bool {
+	worthIt := reply.Class == x402.Unknown && reply.Transaction == "" && !reply.AboutPayer
+	return worthIt && s.timeUntil(end) >= leastResend && s.order.Executable()
 }
 
 // joined joins the reply to a request that left doubt and that to the same request sent

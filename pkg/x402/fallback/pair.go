@@ -36,8 +36,9 @@ const (
 // Pair is an x402.Settler of two facilitators, with what this process knows of how they are
 // doing. All Gates of a process share it. All fields are required.
 type Pair struct {
-	Primary, Second Member
-	Now             func() time.Time
+	Primary Member
+	Second  Member
+	Now     func() time.Time
 }
 
 // Member is one facilitator of a Pair.
@@ -57,7 +58,7 @@ func (p *Pair) First() string { return p.Primary.Name }
 func (p *Pair) Reserve() time.Duration { return chainBudget }
 
 // Verify is what the primary says about the payment's signature, or the second where the
-// primary gave no verdict. A reason about the payer is final.
+// primary decided nothing. A reason about the payer is final.
 func (p *Pair) Verify(ctx context.Context, payload x402.Payload, r x402.Requirements) x402.Verification {
 	switch {
 	case !p.Second.breaker.admits(p.Now(), false):
@@ -67,13 +68,15 @@ func (p *Pair) Verify(ctx context.Context, payload x402.Payload, r x402.Requirem
 	}
 	first, stop := context.WithTimeout(ctx, primaryVerify)
 	defer stop()
-	v := p.Primary.Verify(first, payload, r)
-	if v.Fault != nil && !v.AboutPayer {
-		if other := p.Second.Verify(ctx, payload, r); other.Fault == nil {
-			return other
-		}
+	primary := p.Primary.Verify(first, payload, r)
+	if primary.Fault == nil || primary.AboutPayer {
+		return primary
 	}
-	return v
+	second := p.Second.Verify(ctx, payload, r)
+	if second.Fault != nil {
+		return primary
+	}
+	return second
 }
 
 // Settle takes a payment to the primary and, where the rules let it, to the second. One that
@@ -183,13 +186,15 @@ func (s *settlement) check(ctx context.Context, moved bool) {
 	o := s.order
 	r := &s.result
 	until := s.pair.Now().Add(min(o.Spare(), chainBudget))
+	lastLook := until.Add(-x402.LeastEvidence)
 	for {
-		r.Finding = o.Find(ctx, r.Settlement, s.left(until))
-		if r.Finding.Decides() || !moved || !o.Pause(ctx, checkPause, until.Add(-x402.LeastEvidence)) {
-			r.Cause = errors.Join(r.Cause, r.Finding.Cause)
-			return
+		r.Finding = o.Find(ctx, r.Settlement, s.timeUntil(until))
+		final := r.Finding.Decides() || !moved
+		if final || !o.Pause(ctx, checkPause, lastLook) {
+			break
 		}
 	}
+	r.Cause = errors.Join(r.Cause, r.Finding.Cause)
 }
 
 // pin has the record name a facilitator that refused the payment for a reason about
@@ -200,5 +205,4 @@ func (s *settlement) pin(m *Member, reply x402.Settlement) {
 	}
 }
 
-// left is the time until end.
-func (s *settlement) left(end time.Time) time.Duration { return end.Sub(s.pair.Now()) }
+func (s *settlement) timeUntil(end time.Time) time.Duration { return end.Sub(s.pair.Now()) }

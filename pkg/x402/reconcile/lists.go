@@ -12,7 +12,7 @@ import (
 // pageOfPlaces is how many places of a list are asked for, and kept, at once.
 const pageOfPlaces = 1000
 
-// Outstanding reads the index to its end, and calls see for every record that no attempt
+// Outstanding walks through the index to its end, and calls see for every record that no attempt
 // holds and that is in doubt (Payment.InDoubt), is money without a known request
 // (Payment.Unasked), or is paid and not answered. A payment that the target's silence
 // answers (ledger.StandingSilent) is not outstanding. missed is how many records could not
@@ -20,25 +20,32 @@ const pageOfPlaces = 1000
 // ctx ended before the index did. A corrupt record is counted in missed and logged, and is
 // not an error.
 func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) (missed int, err error) {
-	open, owed := c.walk(ctx, func(r ledger.Payment) error {
-		if !c.Ledger.Sleeping(r) {
+	open, owed := c.walk(ctx, visits{
+		open: func(r ledger.Payment) error {
+			if !c.Ledger.Sleeping(r) {
+				return nil
+			}
+			sending, err := c.Ledger.Sending(ctx, r)
+			if sending == ledger.MayBeSent {
+				see(r)
+			}
+			return err
+		},
+		between: func() {},
+		owed: func(r ledger.Payment) error {
+			if ledger.Stand(&r, ledger.View{Now: c.Now()}) != ledger.StandingSilent {
+				see(r)
+			}
 			return nil
-		}
-		sending, err := c.Ledger.Sending(ctx, r)
-		if sending == ledger.MayBeSent {
-			see(r)
-		}
-		return err
-	}, func(r ledger.Payment) error {
-		if ledger.Stand(&r, ledger.View{Now: c.Now()}) != ledger.StandingSilent {
-			see(r)
-		}
-		return nil
-	}, func() {})
-	if err = errors.Join(open.err, owed.err); err == nil && !(open.whole && owed.whole) {
+		},
+	})
+	missed = open.failed + open.notReached + owed.failed + owed.notReached
+	err = errors.Join(open.err, owed.err)
+	whole := open.whole && owed.whole
+	if err == nil && !whole {
 		err = fmt.Errorf("the index was not read to its end: %w", ctx.Err())
 	}
-	return open.failed + open.left + owed.failed + owed.left, err
+	return missed, err
 }
 
 // Unproven counts the payments that a facilitator has refused where no node could confirm
@@ -46,17 +53,22 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 // them all the same. The error is that of the index or of the ledger, or says that ctx ended.
 func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
 	var keys []string
-	for after, whole := (ledger.Place{}), false; !whole; {
+	var after ledger.Place
+	for {
 		page, err := c.Index.List(ctx, ledger.ListUnproven, time.Time{}, after, pageOfPlaces)
 		if err != nil {
 			return n, fmt.Errorf("list %s records: %w", ledger.ListUnproven, err)
 		}
-		for _, after = range page {
-			keys = append(keys, after.Key)
+		for _, place := range page {
+			keys = append(keys, place.Key)
+			after = place
 		}
 		n += len(page)
-		keys = keys[max(0, len(keys)-newest):]
-		whole = len(page) < pageOfPlaces
+		older := max(0, len(keys)-newest)
+		keys = keys[older:]
+		if len(page) < pageOfPlaces {
+			break
+		}
 	}
 	missed, err := c.Each(ctx, keys, see)
 	if err == nil && missed > 0 {
@@ -69,18 +81,27 @@ func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.P
 // is how many could not be read before ctx ended; the error is as with Outstanding.
 func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Payment)) (missed int, err error) {
 	var v visited
-	for _, key := range keys {
-		c.visit(ctx, key, &v, func(r ledger.Payment) error { see(r); return nil })
+	seeOne := func(r ledger.Payment) error {
+		see(r)
+		return nil
 	}
-	return v.failed + v.left, v.err
+	for _, key := range keys {
+		c.visit(ctx, key, &v, seeOne)
+	}
+	return v.failed + v.notReached, v.err
 }
 
-// walk reads the two lists of the index, each least recently written first, and calls
-// between after the first, which leaves out what is written from now on. It calls open for
-// each record of the first list, and owed once for each record of both that is owed and
-// that no attempt holds. The order matters: a lookup that ends meanwhile moves its record
-// from the first list to the second.
-func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Payment) error, between func()) (first, second visited) {
+// visits are what a walk through the index calls.
+type visits struct {
+	open    func(ledger.Payment) error // for each record of the first list
+	between func()                     // after the first list
+	owed    func(ledger.Payment) error // once for each record of both that is owed and that no attempt holds
+}
+
+// walk goes through the two lists of the index, each least recently written first. The first
+// leaves out what is written from now on. The order matters: a lookup that ends meanwhile moves
+// its record from the first list to the second.
+func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited) {
 	begun := c.Now()
 	seen := map[string]bool{}
 	once := func(r ledger.Payment) error {
@@ -88,40 +109,43 @@ func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Payment) e
 			return nil
 		}
 		seen[r.Key] = true
-		return owed(r)
+		return do.owed(r)
 	}
 	first = c.list(ctx, ledger.ListOpen, begun, func(r ledger.Payment) error {
 		if err := once(r); err != nil {
 			return err
 		}
-		return open(r)
+		return do.open(r)
 	})
-	between()
+	do.between()
 	return first, c.list(ctx, ledger.ListOwed, time.Time{}, once)
 }
 
 // visited is the result of reading records.
 type visited struct {
-	gone   int   // that do not exist any more
-	failed int   // that could not be read, or for which see failed
-	left   int   // that were not reached before ctx ended
-	whole  bool  // the list was read to its end
-	err    error // of the index, and the first that was the store's
+	gone       int   // that do not exist any more
+	failed     int   // that could not be read, or for which see failed
+	notReached int   // before ctx ended
+	whole      bool  // the list was read to its end
+	err        error // of the index, and the first that was the store's
 }
 
 // list reads a list of the index page by page, until it or ctx ends, and calls see for
 // each record.
 func (c *Reconciler) list(ctx context.Context, name string, before time.Time, see func(ledger.Payment) error) (v visited) {
-	for after := (ledger.Place{}); !v.whole; {
+	var after ledger.Place
+	for !v.whole {
 		page, err := c.Index.List(ctx, name, before, after, pageOfPlaces)
 		if err != nil {
-			if after == (ledger.Place{}) || ctx.Err() == nil {
+			firstPage := after == ledger.Place{}
+			if firstPage || ctx.Err() == nil {
 				v.err = errors.Join(fmt.Errorf("list %s records: %w", name, err), v.err)
 			}
 			return v
 		}
-		for _, after = range page {
-			c.visit(ctx, after.Key, &v, see)
+		for _, place := range page {
+			c.visit(ctx, place.Key, &v, see)
+			after = place
 		}
 		v.whole = len(page) < pageOfPlaces
 	}
@@ -133,7 +157,7 @@ func (c *Reconciler) visit(ctx context.Context, key string, v *visited, see func
 	r, err := c.Ledger.Fetch(ctx, key)
 	switch {
 	case timeUp(ctx):
-		v.left++
+		v.notReached++
 		return
 	case err == nil && r == nil:
 		v.gone++

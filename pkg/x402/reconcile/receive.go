@@ -123,31 +123,39 @@ func (r *run) noteSold(ctx context.Context) error {
 
 // soldTo is what the ledger knows of a payee; nil is nothing, and for ours.
 func (r *run) soldTo(payee x402.Address) *ledger.Payee {
-	at := slices.IndexFunc(r.sold, func(p ledger.Payee) bool { return strings.EqualFold(p.Address, payee.String()) })
-	if at < 0 {
-		return nil
+	for i, p := range r.sold {
+		if strings.EqualFold(p.Address, payee.String()) {
+			return &r.sold[i]
+		}
 	}
-	return &r.sold[at]
+	return nil
 }
 
 // cheapest is the lowest price that a payee is paid.
 func (r *run) cheapest(payee x402.Address) *big.Int {
-	if p := r.soldTo(payee); p != nil {
-		if n, ok := new(big.Int).SetString(p.Cheapest, 10); ok {
-			return n
-		}
+	p := r.soldTo(payee)
+	if p == nil {
+		return r.Cheapest
 	}
-	return r.Cheapest
+	lowest, ok := new(big.Int).SetString(p.Cheapest, 10)
+	if !ok {
+		return r.Cheapest
+	}
+	return lowest
 }
 
 // forget takes a payee off the record when everything was read that can have been sent to it:
 // the chain was read to a block after the last authorization has expired.
 func (r *run) forget(ctx context.Context, payee x402.Address, read Batch) error {
 	p := r.soldTo(payee)
-	if p == nil || !read.Done() || !read.SafeTime.After(p.Until.Add(firstStretch)) {
+	if p == nil || !read.Done() {
 		return nil
 	}
-	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
+	allExpired := p.Until.Add(firstStretch)
+	if !read.SafeTime.After(allExpired) {
+		return nil
+	}
+	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeBudget)
 	defer cancel()
 	err := r.Ledger.Forget(write, r.soldKey(), *p)
 	if errors.Is(err, ledger.ErrConflict) {
@@ -170,9 +178,10 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 		done, err = r.batch(ctx, payee, at)
 		moved = moved || at.Next > was
 	}
-	_, node := errors.AsType[unreadable](err)
+	_, ofNode := errors.AsType[unreadable](err)
+	interrupted := moved && timeUp(ctx)
 	switch {
-	case node && !(moved && timeUp(ctx)): // one that does not answer until the time is up has failed, too
+	case ofNode && !interrupted: // a node that does not answer until the time is up has failed as well
 		r.Unread = true
 		r.Log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
 	case err == nil || timeUp(ctx): // what was not read is read by the next run
@@ -197,29 +206,30 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 	}
 	next := b.Next
 	for _, t := range b.Transfers {
-		if err = r.match(ctx, t, t.Block < at.DebtsFrom); err != nil {
+		early := t.Block < at.DebtsFrom
+		err = r.match(ctx, t, early)
+		if err != nil {
 			next = t.Block
 			break
 		}
 	}
 	if next == at.Next {
-		forgotten := r.forget(ctx, payee, b)
+		forgetErr := r.forget(ctx, payee, b)
 		if err == nil {
-			err = forgotten
+			err = forgetErr
 		}
 		return true, err
 	}
-	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
+	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeBudget)
 	defer cancel()
-	moved, stuck := r.Ledger.Advance(write, *at, next)
-	if stuck == nil {
+	moved, advanceErr := r.Ledger.Advance(write, *at, next)
+	if advanceErr == nil {
 		*at = *moved
 	}
-	switch {
-	case err != nil:
-	case stuck != nil:
-		err = stuck
-	default:
+	if err == nil {
+		err = advanceErr
+	}
+	if err == nil {
 		err = r.forget(ctx, payee, b)
 	}
 	return b.Done(), err
@@ -230,19 +240,20 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 // it was paid last.
 func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, error) {
 	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String())
-	last := r.Now()
-	if p := r.soldTo(payee); p != nil && p.Until.Before(last) {
-		last = p.Until
-	}
 	at, err := r.Ledger.Cursor(ctx, key)
 	if err != nil || at != nil {
 		return at, err
 	}
-	next, err := r.Scanner.BlockAt(ctx, r.Now().Add(firstStretch)) // after the safe block
-	var from uint64
-	if err == nil {
-		from, err = r.Scanner.BlockAt(ctx, last.Add(-firstStretch))
+	now := r.Now()
+	last := now
+	if p := r.soldTo(payee); p != nil && p.Until.Before(last) {
+		last = p.Until
 	}
+	next, err := r.Scanner.BlockAt(ctx, now.Add(firstStretch)) // after the safe block
+	if err != nil {
+		return nil, unreadable{err}
+	}
+	from, err := r.Scanner.BlockAt(ctx, last.Add(-firstStretch))
 	if err != nil {
 		return nil, unreadable{err}
 	}
@@ -253,7 +264,8 @@ func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, e
 // before the cursor was made: then it counts only for a payment on record. A record that
 // cannot be read does not hide later transfers.
 func (r *run) match(ctx context.Context, t Transfer, early bool) error {
-	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
+	nonce := "0x" + hex.EncodeToString(t.Nonce[:])
+	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), nonce)
 	number, attention, err := r.testify(ctx, key, t, early)
 	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {
 		number = &r.Unmatched
@@ -277,25 +289,32 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (number *int, attention string, err error) {
 	authorized := t.Authorized && t.Value.Sign() > 0
 	cheapest := r.cheapest(t.To)
-	unrecorded := true
+	tooCheap := cheapest != nil && t.Value.Cmp(cheapest) < 0
+	onRecordOnly := true
 	switch {
 	case early:
-	case !authorized || cheapest != nil && t.Value.Cmp(cheapest) < 0:
+	case !authorized || tooCheap:
 		number = &r.Deposits
 	case t.Time.Before(r.Now().Add(-oldestTransfer)):
 		number = &r.Unmatched
 		attention = "a transfer from before the ledger's memory"
 	default:
-		unrecorded = false
+		onRecordOnly = false
 	}
-	if unrecorded && !authorized {
+	if onRecordOnly && !authorized {
 		return number, attention, nil
 	}
-	if unrecorded {
-		if record, err := r.Ledger.Fetch(ctx, key); err != nil || record == nil || !paidBy(*record, t) {
+	if onRecordOnly {
+		record, err := r.Ledger.Fetch(ctx, key)
+		if err != nil || record == nil || !paidBy(*record, t) {
 			return number, attention, err
 		}
 	}
+	return r.witness(ctx, key, t)
+}
+
+// witness writes a transfer into the ledger. It returns what testify returns.
+func (r *run) witness(ctx context.Context, key string, t Transfer) (number *int, attention string, err error) {
 	// What a refund of a transfer without a record needs.
 	terms, err := json.Marshal(x402.Requirements{
 		Scheme:  x402.Scheme,

@@ -50,14 +50,14 @@ type Reconciler struct {
 
 // Bounds of one run.
 const (
-	maxJudged = 1000 // payments that evidence is asked about
+	maxAsked = 1000 // payments that evidence is asked about
 	// evidenceBudget is what one of these questions may take, so that a node that hangs
 	// does not use up a run with the first.
 	evidenceBudget = 4 * time.Second
-	// reclaimLease covers the writes of one verdict, and verdictBudget is what
+	// reclaimLease covers the writes of one finding, and writeBudget is what
 	// they may take: they are finished even when the run's time ends.
-	reclaimLease  = 10 * time.Second
-	verdictBudget = 5 * time.Second
+	reclaimLease = 10 * time.Second
+	writeBudget  = 5 * time.Second
 	// maxDoubts is how many records without evidence are logged one by one. The
 	// cause is the same for each when a node is down.
 	maxDoubts = 10
@@ -113,48 +113,51 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	}
 	settling, cancel := c.share(ctx, quarters)
 	defer cancel()
-	unknown := r.noteSold(ctx)
-	var broken error
-	received := false
-	receive := func() {
-		if !received {
-			received = true
-			ctx, cancel := c.share(ctx, 2)
-			defer cancel()
-			broken = r.receive(ctx)
-		}
-	}
-	open, owed := c.walk(ctx, func(record ledger.Payment) error {
-		if timeUp(settling) { // what is left of this list is only counted
-			receive()
-		}
-		number, err := r.one(ctx, settling, record)
-		if err == nil {
-			*number++
-			r.Listed++
-		}
-		return err
-	}, func(record ledger.Payment) error { return r.countDebt(ctx, record) }, receive)
-	r.Listed += open.gone + open.failed + open.left
-	r.Skipped = r.Skipped + open.gone
+	soldErr := r.noteSold(ctx)
+	open, owed := c.walk(ctx, visits{
+		open: func(record ledger.Payment) error {
+			if timeUp(settling) { // the rest of this list is only counted
+				r.receiveOnce(ctx)
+			}
+			return r.countOpen(ctx, settling, record)
+		},
+		between: func() { r.receiveOnce(ctx) },
+		owed:    func(record ledger.Payment) error { return r.countDebt(ctx, record) },
+	})
+	r.Listed += open.gone + open.failed + open.notReached
+	r.Skipped += open.gone
 	r.Failed = open.failed
-	r.Left = r.Left + open.left
-	r.Uncounted = owed.failed + owed.left
-	r.Unfinished = !open.whole || !owed.whole || open.left > 0
-	var unproven error
+	r.Left += open.notReached
+	r.Uncounted = owed.failed + owed.notReached
+	r.Unfinished = !open.whole || !owed.whole || open.notReached > 0
 	indexed := open.err == nil && owed.err == nil
+	var unprovenErr error
 	if indexed && c.Evidence == nil { // otherwise what a facilitator says is compared with the chain
-		r.Summary.Unproven, unproven = c.Unproven(ctx, 0, nil)
+		r.Summary.Unproven, unprovenErr = c.Unproven(ctx, 0, nil)
 	}
-	swept := r.sweep(ctx)
-	return r.Summary, errors.Join(open.err, broken, owed.err, unproven, unknown, swept)
+	sweepErr := r.sweep(ctx)
+	return r.Summary, errors.Join(open.err, r.receiveErr, owed.err, unprovenErr, soldErr, sweepErr)
+}
+
+// receiveOnce reads what has arrived at the payees, the first time that it is called.
+func (r *run) receiveOnce(ctx context.Context) {
+	if r.received {
+		return
+	}
+	r.received = true
+	ctx, cancel := r.share(ctx, 2)
+	defer cancel()
+	r.receiveErr = r.receive(ctx)
 }
 
 // sweep deletes what has expired, from a store that does not do so by itself.
-func (r *run) sweep(ctx context.Context) (err error) {
-	if s, ok := r.Index.(ledger.Sweeper); ok && !timeUp(ctx) {
-		r.Swept, err = s.Sweep(ctx, r.Now())
+func (r *run) sweep(ctx context.Context) error {
+	sweeper, ok := r.Index.(ledger.Sweeper)
+	if !ok || timeUp(ctx) {
+		return nil
 	}
+	var err error
+	r.Swept, err = sweeper.Sweep(ctx, r.Now())
 	return err
 }
 
@@ -162,9 +165,11 @@ func (r *run) sweep(ctx context.Context) (err error) {
 type run struct {
 	*Reconciler
 	Summary
-	judged int            // how many records evidence was asked about
-	payees []x402.Address // whose transfers are read: ours, and former ones
-	sold   []ledger.Payee // those that the ledger knows, but ours
+	asked      int            // how many records evidence was asked about
+	payees     []x402.Address // whose transfers are read: ours, and former ones
+	sold       []ledger.Payee // those that the ledger knows, but ours
+	received   bool           // receive was called
+	receiveErr error
 }
 
 // share is ctx with a part of the time that is left, in quarters. The last quarter
@@ -174,19 +179,32 @@ func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, 
 	if !ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, deadline.Sub(c.Now())*time.Duration(quarters)/4)
+	quarter := deadline.Sub(c.Now()) / 4
+	return context.WithTimeout(ctx, quarter*time.Duration(quarters))
 }
 
-// one decides one record of the first list, and asks for evidence while settling has
+// countOpen decides one record of the first list, and counts it.
+func (r *run) countOpen(ctx, settling context.Context, record ledger.Payment) error {
+	number, err := r.decide(ctx, settling, record)
+	if err != nil {
+		return err
+	}
+	*number++
+	r.Listed++
+	return nil
+}
+
+// decide decides one record of the first list, and asks for evidence while settling has
 // not ended. It returns the number that counts it.
-func (r *run) one(ctx, settling context.Context, record ledger.Payment) (*int, error) {
-	switch {
-	case !record.InDoubt():
+func (r *run) decide(ctx, settling context.Context, record ledger.Payment) (*int, error) {
+	if !record.InDoubt() {
 		return &r.Skipped, nil
-	case timeUp(settling) || r.judged == maxJudged:
+	}
+	if timeUp(settling) || r.asked == maxAsked {
 		return &r.Left, nil
 	}
-	if terms, err := x402.TermsOf(record); err == nil && r.ours(record) {
+	terms, err := x402.TermsOf(record)
+	if err == nil && r.ours(record) {
 		r.note(terms.PayTo)
 	}
 	if !r.Ledger.Sleeping(record) {
@@ -197,28 +215,34 @@ func (r *run) one(ctx, settling context.Context, record ledger.Payment) (*int, e
 	case err != nil:
 		return nil, err
 	case sending == ledger.NeverSent:
-		_, err := r.Ledger.Apply(ctx, record, ledger.EventNotSent, ledger.Change{Reason: "its attempt ended before it was sent"})
-		if errors.Is(err, ledger.ErrConflict) {
-			return &r.Skipped, nil
-		}
-		return &r.RefusedLate, err
+		return r.endUnsent(ctx, record)
 	case sending == ledger.MayBeSent:
 		r.Open++
 	case sending == ledger.Undue || r.Evidence == nil:
 		return &r.Undue, nil
 	}
-	r.judged++
-	return r.judge(settling, record, sending == ledger.MayBeSent)
+	r.asked++
+	return r.decideByEvidence(settling, record, sending == ledger.MayBeSent)
+}
+
+// endUnsent ends a payment that was never sent.
+func (r *run) endUnsent(ctx context.Context, record ledger.Payment) (*int, error) {
+	change := ledger.Change{Reason: "its attempt ended before it was sent"}
+	_, err := r.Ledger.Apply(ctx, record, ledger.EventNotSent, change)
+	if errors.Is(err, ledger.ErrConflict) {
+		return &r.Skipped, nil
+	}
+	return &r.RefusedLate, err
 }
 
 // timeUp says that the time of a run has ended.
 func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
 
-// judge asks for evidence about a record. The chain is asked without a lease, so that no
-// request waits for it; a verdict is written only on the version of the record that it
+// decideByEvidence asks for evidence about a record. The chain is asked without a lease, so
+// that no request waits for it; a finding is written only on the version of the record that it
 // was found for. doubtful says that the payment may have been sent. About any other, only
-// a verdict that decides is written, because the write would put it in doubt.
-func (r *run) judge(ctx context.Context, record ledger.Payment, doubtful bool) (*int, error) {
+// a finding that decides is written, because the write would put it in doubt.
+func (r *run) decideByEvidence(ctx context.Context, record ledger.Payment, doubtful bool) (*int, error) {
 	q, err := x402.QuestionOf(record)
 	if err != nil {
 		return nil, err // corrupt: the record is left as it is
@@ -227,55 +251,63 @@ func (r *run) judge(ctx context.Context, record ledger.Payment, doubtful bool) (
 		return &r.CannotTell, nil
 	}
 	q.Sent = true // what is open may have been sent, abandoned attempts too
-	f := x402.Finding{Cause: errors.New("the payment is on another chain, or in another token, than the one looked at")}
-	if r.ours(record) {
-		bounded, cancel := context.WithTimeout(ctx, evidenceBudget)
-		defer cancel()
-		f = r.Evidence.Find(bounded, q)
-	}
+	found := r.find(ctx, record, q)
 	switch {
-	case !doubtful && f.Fate != x402.Paid && f.Fate != x402.NeverPaid:
+	case !doubtful && !found.Decides():
 		return &r.Undue, nil
-	case f.Fate == x402.CannotTell && timeUp(ctx):
+	case found.Fate == x402.CannotTell && timeUp(ctx):
 		return &r.Left, nil // there was no time to ask
-	case f.Fate == x402.CannotTell && r.CannotTell < maxDoubts:
-		r.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", f.Cause)
+	case found.Fate == x402.CannotTell && r.CannotTell < maxDoubts:
+		r.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", found.Cause)
 	}
-	return r.decide(ctx, record, q, f)
+	return r.record(ctx, record, q, found)
 }
 
-// decide writes the verdict. A verdict that decides nothing is written too, because
-// that moves the record to the end of the index: every record gets its turn.
-func (r *run) decide(ctx context.Context, record ledger.Payment, q x402.Question, f x402.Finding) (*int, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
+// find asks for evidence about a record that is in the token of Terms.
+func (r *run) find(ctx context.Context, record ledger.Payment, q x402.Question) x402.Finding {
+	if !r.ours(record) {
+		cause := errors.New("the payment is on another chain, or in another token, than the one looked at")
+		return x402.Finding{Cause: cause}
+	}
+	ctx, cancel := context.WithTimeout(ctx, evidenceBudget)
 	defer cancel()
-	h, err := r.Ledger.Reclaim(ctx, record, r.Now().Add(reclaimLease))
-	if err != nil || h == nil {
+	return r.Evidence.Find(ctx, q)
+}
+
+// record writes a finding. One that decides nothing is written as well, because
+// that moves the record to the end of the index: every record gets its turn.
+func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question, found x402.Finding) (*int, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeBudget)
+	defer cancel()
+	hold, err := r.Ledger.Reclaim(ctx, record, r.Now().Add(reclaimLease))
+	if err != nil || hold == nil {
 		return &r.Skipped, err
 	}
 	number := &r.CannotTell
-	switch f.Fate {
+	switch found.Fate {
 	case x402.Paid:
 		number = &r.SettledLate
 		network, _, _ := strings.Cut(record.Key, "|") // the question was made of it
-		err = h.Settled(ctx, ledger.Receipt{
-			Transaction: f.Transaction,
+		receipt := ledger.Receipt{
+			Transaction: found.Transaction,
 			Payer:       q.Payer.Checksum(),
 			Network:     network,
-		}, false)
+		}
+		err = hold.Settled(ctx, receipt, false)
 		if errors.Is(err, ledger.ErrLost) {
 			err = nil // on record all the same
 		}
-		r.Log.InfoContext(ctx, "found paid", "key", record.Key, "transaction", f.Transaction)
+		r.Log.InfoContext(ctx, "found paid", "key", record.Key, "transaction", found.Transaction)
 	case x402.NeverPaid:
 		number = &r.RefusedLate
-		err = h.End(ctx, ledger.EventDisproved, f.Reason, "")
-		r.Log.InfoContext(ctx, "found never paid", "key", record.Key, "reason", f.Reason)
+		err = hold.End(ctx, ledger.EventDisproved, found.Reason, "")
+		r.Log.InfoContext(ctx, "found never paid", "key", record.Key, "reason", found.Reason)
 	default: // x402.StillOpen, x402.CannotTell
-		if f.Fate == x402.StillOpen {
+		if found.Fate == x402.StillOpen {
 			number = &r.StillOpen
 		}
-		err = h.End(ctx, ledger.EventUncertain, cmp.Or(h.Record().Reason, "no evidence yet"), "")
+		reason := cmp.Or(hold.Record().Reason, "no evidence yet")
+		err = hold.End(ctx, ledger.EventUncertain, reason, "")
 	}
 	if errors.Is(err, ledger.ErrLost) { // another holder has the record now
 		return &r.Skipped, nil
@@ -288,28 +320,35 @@ func (r *run) decide(ctx context.Context, record ledger.Payment, q x402.Question
 func (r *run) countDebt(ctx context.Context, record ledger.Payment) error {
 	now := r.Now()
 	standing := ledger.Stand(&record, ledger.View{Now: now})
-	switch {
-	case standing != ledger.StandingSilent:
-		r.Owed++
-		if standing.Meaning().Case == ledger.CaseRefundDue {
-			r.RefundsDue++
-		}
-		if now.Sub(record.SettledAt) > LongOwed {
-			r.OwedLong++
-		}
-		return nil
-	case r.Error == nil:
+	if standing == ledger.StandingSilent {
+		return r.answerSilence(ctx, record)
+	}
+	r.Owed++
+	if standing.Meaning().Case == ledger.CaseRefundDue {
+		r.RefundsDue++
+	}
+	if now.Sub(record.SettledAt) > LongOwed {
+		r.OwedLong++
+	}
+	return nil
+}
+
+// answerSilence closes a record with its target's silence, unless that is left to requests.
+func (r *run) answerSilence(ctx context.Context, record ledger.Payment) error {
+	if r.Error == nil {
 		return nil
 	}
 	answer, err := x402.SilentAnswer(r.Ledger, record, r.Error)
-	if err == nil {
-		_, err = r.Ledger.AnswerSilence(ctx, record, answer, 0)
+	if err != nil {
+		return err
 	}
-	switch {
-	case err == nil:
-		r.Silent++
-	case errors.Is(err, ledger.ErrConflict):
+	_, err = r.Ledger.AnswerSilence(ctx, record, answer, 0)
+	if errors.Is(err, ledger.ErrConflict) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	r.Silent++
+	return nil
 }
