@@ -60,9 +60,9 @@ func (r readyItems) Load(ctx context.Context) (service.KeptReady, error) {
 		return service.KeptReady{}, err
 	}
 	return service.KeptReady{
-		Said:  it.Said,
-		Asked: time.UnixMilli(it.Asked),
-		Given: time.UnixMilli(it.Given),
+		Checks:  it.Said,
+		Claimed: time.UnixMilli(it.Asked),
+		Kept:    time.UnixMilli(it.Given),
 	}, nil
 }
 
@@ -70,7 +70,7 @@ func (r readyItems) Load(ctx context.Context) (service.KeptReady, error) {
 // go on with what stands.
 func (r readyItems) Claim(ctx context.Context, loaded service.KeptReady, at time.Time) (bool, error) {
 	err := r.update(ctx, "SET asked = :at, expires_at = :expires", "attribute_not_exists(asked) OR asked = :loaded", map[string]any{
-		":at": at.UnixMilli(), ":loaded": loaded.Asked.UnixMilli(), ":expires": at.Add(keepReady).Unix(),
+		":at": at.UnixMilli(), ":loaded": loaded.Claimed.UnixMilli(), ":expires": at.Add(keepReady).Unix(),
 	})
 	if _, lost := errors.AsType[*types.ConditionalCheckFailedException](err); lost {
 		return false, nil

@@ -25,7 +25,7 @@ func TestReadyItems(t *testing.T) {
 	for n := range 3 {
 		was, err := one.Load(t.Context())
 		check(t, err)
-		if n > 0 && (!was.Asked.Equal(at) || !was.Given.Equal(at) || string(was.Said) != `{"ledger":{"status":"ok"}}`) {
+		if n > 0 && (!was.Claimed.Equal(at) || !was.Kept.Equal(at) || string(was.Checks) != `{"ledger":{"status":"ok"}}`) {
 			t.Errorf("%d: %+v", n, was)
 		}
 		at = at.Add(time.Minute)
@@ -46,7 +46,7 @@ func TestReadyItems(t *testing.T) {
 		}
 		check(t, one.Keep(t.Context(), []byte(`{"ledger":{"status":"ok"}}`), at))
 	}
-	if was, err := another.Load(t.Context()); err != nil || len(was.Said) > 0 {
+	if was, err := another.Load(t.Context()); err != nil || len(was.Checks) > 0 {
 		t.Errorf("of another version: %+v, %v", was, err)
 	}
 	if got := of(""); got != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -73,73 +74,79 @@ type Public string
 
 func (p Public) Error() string { return string(p) }
 
-// probe asks every probe, side by side, and returns what each says by its name.
+// probe checks every probe, side by side, and returns the results by the names of the probes.
 func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 	failures := make([]error, len(probes))
-	var wg sync.WaitGroup
-	for i, b := range probes {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, cmp.Or(b.Timeout, probeTimeout))
-			defer cancel()
-			defer func() { // a panic would end the process
-				if v := recover(); v != nil {
-					failures[i] = fmt.Errorf("panic: %v", v)
-				}
-			}()
-			failures[i] = b.Check(ctx)
-		})
+	var group sync.WaitGroup
+	for i, probe := range probes {
+		group.Go(func() { failures[i] = probe.failure(ctx) })
 	}
-	wg.Wait()
+	group.Wait()
 	checks := map[string]check{}
-	for i, b := range probes {
-		c := check{Status: statusOK}
-		if err := failures[i]; err != nil {
-			p.Log.Warn("not ready", "check", b.Name, "error", err)
-			c = check{Status: statusFailing, Message: b.Name + " does not answer"}
-			if b.Optional {
-				c.Status = statusWarning
-			}
-			if text, ok := errors.AsType[Public](err); ok {
-				c.Message = string(text)
-			}
-			if f, ok := errors.AsType[*fault.Error](err); ok {
-				c.Code = string(f.Code)
-				c.Message = f.Public()
-			}
+	for i, probe := range probes {
+		if failures[i] == nil {
+			checks[probe.Name] = check{Status: statusOK}
+			continue
 		}
-		checks[b.Name] = c
+		p.Log.Warn("not ready", "check", probe.Name, "error", failures[i])
+		checks[probe.Name] = probe.failed(failures[i])
 	}
 	return checks
 }
 
-// Health is /health and /ready (spec §4.1), which asks the probes, and counts in the
-// tally of the free documents, because asking costs calls to others; a nil rate
-// counts nothing. store keeps what the probes said for all processes; nil keeps it in this
-// one. The warnings are what /ready says without asking, by name; they leave the service
+// failure checks the probe within its time. Its error is also a panic, which would otherwise
+// end the process.
+func (p Probe) failure(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.Timeout, probeTimeout))
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return p.Check(ctx)
+}
+
+// failed is the check of the probe when it fails with an error.
+func (p Probe) failed(err error) check {
+	c := check{Status: statusFailing, Message: p.Name + " does not answer"}
+	if p.Optional {
+		c.Status = statusWarning
+	}
+	if text, ok := errors.AsType[Public](err); ok {
+		c.Message = string(text)
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		c.Code = string(f.Code)
+		c.Message = f.Public()
+	}
+	return c
+}
+
+// Health answers /health, and /ready with the results of the probes (spec §4.1). A request for
+// /ready counts in the tally of the free documents, because probing costs calls to others; a
+// nil rate counts nothing. store keeps the results for all processes; nil keeps them in this
+// one. /ready shows the warnings, by name, whatever the probes find; they leave the service
 // ready.
 func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store ReadyStore, warnings map[string]string) http.Handler {
-	says := func(v any) storefront.Response {
-		h := http.Header{"Content-Type": {storefront.TypeJSON}, "Cache-Control": {"no-store"}}
-		return storefront.Response{Status: http.StatusOK, Header: h, Body: untrusted.Marshal(v)}
-	}
 	alive := p.front(false).Handler("health", nil, storefront.GetAndHead, func(*http.Request) storefront.Response {
-		return says(health{Status: statusOK, Service: catalog.Service, Deployment: p.Deployment})
+		return jsonResponse(health{Status: statusOK, Service: catalog.Service, Deployment: p.Deployment})
 	})
-	asked := kept{store: store, now: p.Now, log: p.Log}
+	cache := checkCache{store: store, now: p.Now, log: p.Log}
 	ready := p.front(false).Handler("health", rate, storefront.GetAndHead, func(r *http.Request) storefront.Response {
 		ctx := context.WithoutCancel(r.Context())
-		checks := maps.Clone(asked.checks(ctx, func() map[string]check { return p.probe(ctx, probes) }))
+		checks := maps.Clone(cache.get(ctx, func() map[string]check { return p.probe(ctx, probes) }))
 		for name, text := range warnings {
 			checks[name] = check{Status: statusWarning, Message: text}
 		}
-		state := readinessOf(checks)
 		origin := p.Origin(r)
-		if wrong := len(o.OwnershipProofs) - len(p.proven(o, origin)); wrong > 0 {
+		if invalid := len(o.OwnershipProofs) - len(p.validProofs(o, origin)); invalid > 0 {
 			// The service works without them, so it stays ready.
-			text := fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)
-			state.Checks["ownership_proofs"] = check{Status: statusWarning, Message: text}
+			text := fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", invalid, origin)
+			checks["ownership_proofs"] = check{Status: statusWarning, Message: text}
 		}
-		res := says(state)
+		state := readinessOf(checks)
+		res := jsonResponse(state)
 		if state.Status != "ready" {
 			res.Status = http.StatusServiceUnavailable
 			res.Header.Set(fault.HeaderRetryAfter, "15")
@@ -155,6 +162,15 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store Read
 	})
 }
 
+// jsonResponse is a response with a value as JSON, which no cache keeps.
+func jsonResponse(v any) storefront.Response {
+	return storefront.Response{
+		Status: http.StatusOK,
+		Header: http.Header{"Content-Type": {storefront.TypeJSON}, "Cache-Control": {"no-store"}},
+		Body:   untrusted.Marshal(v),
+	}
+}
+
 // Discovery is every static document, and the answer to every unknown path
 // (spec §4.1, §2.10). Its requests count as those without a payment do, in a separate
 // tally, so that a client over its limit can read the docs_url of that error; a nil
@@ -162,25 +178,26 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store Read
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	// A deployment has one or two origins, which the platform names and not the client.
 	var kept storefront.Places[discovery.Documents]
-	at := func(r *http.Request) *discovery.Documents {
+	documentsOf := func(r *http.Request) *discovery.Documents {
 		origin := p.Origin(r)
-		docs, _ := kept.Of(origin, func(had *discovery.Documents) (*discovery.Documents, error) { // never fails
+		docs, _ := kept.Of(origin, func(had *discovery.Documents) (*discovery.Documents, error) {
 			if had == nil {
 				site := p.site(o, origin)
-				site.OwnershipProofs = p.proven(o, origin)
+				site.OwnershipProofs = p.validProofs(o, origin)
 				had = discovery.New(site)
 			}
-			return had, nil
+			return had, nil // and so Of does not fail either
 		})
 		return docs
 	}
-	return p.front(false).Handler("discovery", rate, func(r *http.Request) []string {
-		if _, ok := at(r).Find(r.URL.Path); ok {
-			return storefront.GetAndHead(r)
+	methods := func(r *http.Request) []string {
+		if _, ok := documentsOf(r).Find(r.URL.Path); !ok {
+			return nil
 		}
-		return nil
-	}, func(r *http.Request) storefront.Response {
-		docs := at(r)
+		return storefront.GetAndHead(r)
+	}
+	answer := func(r *http.Request) storefront.Response {
+		docs := documentsOf(r)
 		doc, ok := docs.Find(r.URL.Path)
 		if !ok {
 			return missing(r, docs)
@@ -188,12 +205,13 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 		res := storefront.Respond(doc, r)
 		res.Public = true
 		return res
-	})
+	}
+	return p.front(false).Handler("discovery", rate, methods, answer)
 }
 
 // missing answers an unknown path: with a page for a browser that looks around, and
 // with an error otherwise. What is below /.well-known is for programs (RFC
-// 8615), some of which ask for HTML, too.
+// 8615), although some of those send an Accept header that prefers HTML.
 func missing(r *http.Request, docs *discovery.Documents) storefront.Response {
 	f := catalog.NoSuchPath().New(nil)
 	path := meant(r.URL.Path, docs)
@@ -203,14 +221,24 @@ func missing(r *http.Request, docs *discovery.Documents) storefront.Response {
 	res := storefront.Failed(f)
 	res.Public = true
 	res.Header.Set("Vary", "Accept, "+x402.HeaderSignature)
-	visit := r.Method == http.MethodGet || r.Method == http.MethodHead
-	signed := len(r.Header.Values(x402.HeaderSignature)) > 0
-	if !visit || signed || strings.HasPrefix(r.URL.Path, "/.well-known/") || !wantsPage(r) {
+	if !isVisit(r) {
 		return res
 	}
 	res.Status = http.StatusNotFound
 	missing := docs.Missing(path)
 	return page(res, missing.Body, missing.CSP)
+}
+
+// isVisit reports whether a person looks around with a browser.
+func isVisit(r *http.Request) bool {
+	if !slices.Contains(storefront.GetAndHead(r), r.Method) {
+		return false
+	}
+	if strings.HasPrefix(r.URL.Path, "/.well-known/") {
+		return false
+	}
+	signed := len(r.Header.Values(x402.HeaderSignature)) > 0
+	return !signed && wantsPage(r)
 }
 
 // meant returns the path that an unknown one is most likely a slip for: it has other
@@ -220,13 +248,13 @@ func meant(path string, docs *discovery.Documents) string {
 	if _, ok := docs.Find(path); ok && path != "" {
 		return path
 	}
-	known := append(docs.Paths(), catalog.PathHealth, catalog.PathReady, catalog.PathMCP)
+	paths := append(docs.Paths(), catalog.PathHealth, catalog.PathReady, catalog.PathMCP)
 	for _, op := range catalog.All() {
-		known = append(known, op.Path)
+		paths = append(paths, op.Path)
 	}
-	for _, k := range known {
-		if catalog.OneEdit(path, k) {
-			return k
+	for _, candidate := range paths {
+		if catalog.OneEdit(path, candidate) {
+			return candidate
 		}
 	}
 	return ""

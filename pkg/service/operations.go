@@ -27,26 +27,29 @@ import (
 // There is one constructor for each: without its client it does not compile.
 type Operation struct {
 	entry   catalog.Operation
-	timeout fault.Info // what a lookup answers that does not end in time
+	timeout fault.Info // the error of a lookup that does not end in time
 	// parse validates the parameters. It returns them normalised, defaults filled in, and the
-	// work that they ask for.
-	parse func(url.Values) (url.Values, run, error)
-	// known says what can be told of the answer before it is paid for, in public words;
-	// empty, or nil, where that is nothing. It calls nobody.
-	known func(url.Values) string
+	// lookup that answers them.
+	parse func(url.Values) (url.Values, lookupFunc, error)
+	// foresee says what is known of the answer before it is paid for, in public words, and
+	// without a call to anybody; empty where nothing is. It may be nil.
+	foresee func(url.Values) string
 }
 
-// Entry is what the catalog says of the operation.
+// lookupFunc answers one priced request.
+type lookupFunc func(ctx context.Context) (any, error)
+
+// Entry returns the operation's entry in the catalog.
 func (op Operation) Entry() catalog.Operation { return op.entry }
 
 // DNS is /v1/tools/dns (spec §4.2).
 func DNS(c lookup.Looker[dns.Query, dns.Result]) Operation {
-	return looks(catalog.DNS(), dns.Codes(), dns.ParseQuery, c)
+	return newLookup(catalog.DNS(), dns.Codes(), dns.ParseQuery, c)
 }
 
 // SSLCheck is /v1/tools/ssl-check (spec §4.3).
 func SSLCheck(c lookup.Looker[ssl.Query, ssl.Result]) Operation {
-	return looks(catalog.SSLCheck(), ssl.Codes(), ssl.ParseQuery, c)
+	return newLookup(catalog.SSLCheck(), ssl.Codes(), ssl.ParseQuery, c)
 }
 
 // registries looks registry data up, and knows which top-level domains have no server.
@@ -57,75 +60,82 @@ type registries interface {
 
 // Whois is /v1/tools/whois (spec §4.4).
 func Whois(c registries) Operation {
-	op := looks(catalog.Whois(), whois.Codes(), guard.ParseQuery, c)
-	op.known = func(values url.Values) string {
+	op := newLookup(catalog.Whois(), whois.Codes(), guard.ParseQuery, c)
+	op.foresee = func(values url.Values) string {
 		if !c.NoServer(values.Get("domain")) {
 			return ""
 		}
-		return "IANA lists no RDAP server for this top-level domain: the answer would be " + string(lookup.RDAPUnavailable) + ", and is charged."
+		return fmt.Sprintf("IANA lists no RDAP server for this top-level domain: the answer would be %s, and is charged.",
+			lookup.RDAPUnavailable)
 	}
 	return op
 }
 
 // Headers is /v1/tools/headers (spec §4.5).
 func Headers(c lookup.Looker[headers.Query, headers.Result]) Operation {
-	return looks(catalog.Headers(), headers.Codes(), guard.ParseQuery, c)
+	return newLookup(catalog.Headers(), headers.Codes(), guard.ParseQuery, c)
 }
 
 // ResolveRedirect is /v1/tools/resolve-redirect (spec §4.6).
 func ResolveRedirect(c lookup.Looker[redirect.Query, redirect.Result]) Operation {
-	return looks(catalog.ResolveRedirect(), redirect.Codes(), guard.ParseQuery, c)
+	return newLookup(catalog.ResolveRedirect(), redirect.Codes(), guard.ParseQuery, c)
 }
 
 // HostIntel is /v1/bundles/host-intel (spec §4.7).
 func HostIntel(c lookup.Looker[bundle.HostIntelQuery, bundle.HostIntelResult]) Operation {
-	lists(catalog.DNS(), dns.Codes())
-	lists(catalog.SSLCheck(), ssl.Codes())
-	lists(catalog.Whois(), whois.Codes())
-	return looks(catalog.HostIntel(), bundle.HostIntelCodes(), bundle.ParseHostIntel, c)
+	mustList(catalog.DNS(), dns.Codes())
+	mustList(catalog.SSLCheck(), ssl.Codes())
+	mustList(catalog.Whois(), whois.Codes())
+	return newLookup(catalog.HostIntel(), bundle.HostIntelCodes(), bundle.ParseHostIntel, c)
 }
 
 // UptimeCheck is /v1/bundles/uptime-check (spec §4.8).
 func UptimeCheck(c lookup.Looker[guard.Query, bundle.UptimeResult]) Operation {
-	lists(catalog.DNS(), dns.Codes())
-	lists(catalog.SSLCheck(), ssl.Codes())
-	lists(catalog.Headers(), headers.Codes())
-	return looks(catalog.UptimeCheck(), bundle.UptimeCodes(), guard.ParseQuery, c)
+	mustList(catalog.DNS(), dns.Codes())
+	mustList(catalog.SSLCheck(), ssl.Codes())
+	mustList(catalog.Headers(), headers.Codes())
+	return newLookup(catalog.UptimeCheck(), bundle.UptimeCodes(), guard.ParseQuery, c)
 }
 
-// looks is the operation of a lookup: the codes that it can answer, how its parameters are
-// read, and who looks it up. It panics, so that the program does not start, when the
-// catalog does not list a time-out, a code of the lookup, or that of a wrong value of one
-// of its parameters.
-func looks[Q interface{ Values() url.Values }, R any](
-	entry catalog.Operation, codes []fault.Code, read func(url.Values) (Q, error), c lookup.Looker[Q, R],
+// newLookup returns the operation of a lookup, with the codes that it can answer, the parser of
+// its parameters, and the client that looks it up. It panics, so that the program does not
+// start, when the catalog does not list a time-out, a code of the lookup, or that of a wrong
+// value of one of its parameters.
+func newLookup[Q interface{ Values() url.Values }, R any](
+	entry catalog.Operation, codes []fault.Code, parse func(url.Values) (Q, error), c lookup.Looker[Q, R],
 ) Operation {
-	op := Operation{entry: entry}
-	for _, code := range entry.Errors {
-		if i := lookup.Info(code); i.Status == http.StatusGatewayTimeout {
-			op.timeout = i
-		}
-	}
-	if op.timeout.Code == "" {
-		panic("service: " + inEntry(entry) + " lack a code with status 504, that of its time-out")
-	}
+	timeout := timeoutOf(entry)
 	for _, p := range entry.Params {
-		lists(entry, []fault.Code{p.Code})
+		mustList(entry, []fault.Code{p.Code})
 	}
-	lists(entry, codes)
-	op.parse = func(values url.Values) (url.Values, run, error) {
-		q, err := read(values)
-		if err != nil {
-			return nil, nil, err
-		}
-		return q.Values(), func(ctx context.Context) (any, error) { return c.Lookup(ctx, q) }, nil
+	mustList(entry, codes)
+	return Operation{
+		entry:   entry,
+		timeout: timeout,
+		parse: func(values url.Values) (url.Values, lookupFunc, error) {
+			q, err := parse(values)
+			if err != nil {
+				return nil, nil, err
+			}
+			lookUp := func(ctx context.Context) (any, error) { return c.Lookup(ctx, q) }
+			return q.Values(), lookUp, nil
+		},
 	}
-	return op
 }
 
-// lists panics when an entry of the catalog lacks a code that its lookup, by itself or in
+// timeoutOf returns the time-out among the errors of an entry.
+func timeoutOf(entry catalog.Operation) fault.Info {
+	for _, code := range entry.Errors {
+		if info := lookup.Info(code); info.Status == http.StatusGatewayTimeout {
+			return info
+		}
+	}
+	panic("service: " + inEntry(entry) + " lack a code with status 504, that of its time-out")
+}
+
+// mustList panics when an entry of the catalog lacks a code that its lookup, by itself or in
 // a field of a bundle, can answer.
-func lists(entry catalog.Operation, codes []fault.Code) {
+func mustList(entry catalog.Operation, codes []fault.Code) {
 	for _, code := range codes {
 		if !entry.Can(code) {
 			panic(fmt.Sprintf("service: %s lack %s, which its lookup or one of its parameters answers", inEntry(entry), code))
@@ -141,55 +151,62 @@ func inEntry(entry catalog.Operation) string {
 // Ping is /v1/tools/ping (spec §4.9). It takes no input and has no lookup that
 // could time out.
 func Ping() Operation {
+	pong := func(context.Context) (any, error) {
+		return catalog.Pong{OK: true, Service: catalog.Service}, nil
+	}
 	return Operation{
 		entry:   catalog.Ping(),
 		timeout: fault.New(fault.InternalError, nil).Info(),
-		parse: func(url.Values) (url.Values, run, error) {
-			return nil, func(context.Context) (any, error) { return catalog.Pong{OK: true, Service: catalog.Service}, nil }, nil
-		},
+		parse:   func(url.Values) (url.Values, lookupFunc, error) { return nil, pong, nil },
 	}
 }
-
-// run does the work of one priced request.
-type run func(ctx context.Context) (any, error)
 
 // maxQuery bounds a query string; the longest honest one is a domain of 253
 // bytes, percent-encoded, and a type.
 const maxQuery = 2048
 
-// read reads a query string: what was sent, how the operation understands it, and the
-// work that it asks for. A slip in the name of a parameter is refused, because its sender
-// would pay for an answer to another question; the code is that of a wrong value of the
-// parameter that was meant. Any other unknown parameter is ignored.
-func (op Operation) read(rawQuery string) (sent, normal url.Values, work run, err error) {
-	if op.entry.Kind != catalog.SmokeTest { // which takes no input
-		if len(rawQuery) > maxQuery {
-			return nil, nil, nil, lookup.Faultf(lookup.InvalidDomain, nil, "The query string is longer than %d bytes.", maxQuery)
-		}
-		sent = parameters(rawQuery)
-	}
-	for _, name := range slices.Sorted(maps.Keys(sent)) {
-		if meant, ok := op.entry.Slip(name); ok {
-			err = lookup.Faultf(meant.Code, nil, "There is no parameter %s: it is called %s.", untrusted.Quote(name, 40), meant.Name)
-			return nil, nil, nil, err
-		}
-	}
-	if normal, work, err = op.parse(sent); err != nil {
-		err = listed(op.entry, err)
-	}
-	return sent, normal, work, err
+// query is a query string as an operation understands it.
+type query struct {
+	sent   url.Values // the parameters as they were sent
+	normal url.Values // the same normalised, defaults filled in
+	lookUp lookupFunc
 }
 
-// asked is what a page may show of a query string: the parameters as the operation
-// reads them, or why it would refuse them. All is empty while a required parameter is
-// missing, because then nothing is asked yet.
-func (op Operation) asked(rawQuery string) discovery.Visit {
-	visit := discovery.Visit{Typed: parameters(rawQuery)}
-	sent, normal, _, err := op.read(rawQuery)
-	for _, param := range op.entry.Params {
-		if sent != nil && param.Required && strings.Join(sent[param.Name], "") == "" {
-			return visit
+// parseQuery parses a query string. A slip in the name of a parameter is refused, because its
+// sender would pay for an answer to another question; the code is that of a wrong value of the
+// parameter that was meant. Any other unknown parameter is ignored. With an error the query has
+// what was sent, or nothing.
+func (op Operation) parseQuery(raw string) (query, error) {
+	var q query
+	if op.entry.Kind != catalog.SmokeTest { // which takes no input
+		if len(raw) > maxQuery {
+			return query{}, lookup.Faultf(lookup.InvalidDomain, nil, "The query string is longer than %d bytes.", maxQuery)
 		}
+		q.sent = parseParams(raw)
+	}
+	for _, name := range slices.Sorted(maps.Keys(q.sent)) {
+		if meant, ok := op.entry.Slip(name); ok {
+			return query{}, lookup.Faultf(meant.Code, nil, "There is no parameter %s: it is called %s.",
+				untrusted.Quote(name, 40), meant.Name)
+		}
+	}
+	normal, lookUp, err := op.parse(q.sent)
+	if err != nil {
+		return q, documented(op.entry, err)
+	}
+	q.normal = normal
+	q.lookUp = lookUp
+	return q, nil
+}
+
+// visit returns what a page may show of a query string: the parameters as the operation
+// understands them, or why it would refuse them. It shows neither while a required parameter
+// is missing, because the visitor has only opened the page then.
+func (op Operation) visit(rawQuery string) discovery.Visit {
+	visit := discovery.Visit{Typed: parseParams(rawQuery)}
+	q, err := op.parseQuery(rawQuery)
+	if q.sent != nil && op.lacksParam(q.sent) {
+		return visit
 	}
 	if err != nil {
 		visit.Refused = fault.From(err).Public()
@@ -198,14 +215,14 @@ func (op Operation) asked(rawQuery string) discovery.Visit {
 		}
 		return visit
 	}
-	visit.Query = normal
-	visit.Request = op.entry.Request(normal)
-	if op.known != nil {
-		visit.Known = op.known(normal)
+	visit.Query = q.normal
+	visit.Request = op.entry.Request(q.normal)
+	if op.foresee != nil {
+		visit.Known = op.foresee(q.normal)
 	}
 	for _, param := range op.entry.Params { // defaults are not shown
-		if !sent.Has(param.Name) && normal.Get(param.Name) == param.Default {
-			normal.Del(param.Name)
+		if !q.sent.Has(param.Name) && q.normal.Get(param.Name) == param.Default {
+			q.normal.Del(param.Name)
 		}
 	}
 	return visit
@@ -225,11 +242,20 @@ func (op Operation) fillIn(typed url.Values) bool {
 	return filled
 }
 
-// parameters reads a query string pair by pair, so that a malformed pair does not
-// affect the others: an operation refuses a malformed parameter that it reads, and
-// ignores one that it does not. A value that is not valid escaping stays as it was
-// sent.
-func parameters(raw string) url.Values {
+// lacksParam reports whether a required parameter is missing or empty.
+func (op Operation) lacksParam(sent url.Values) bool {
+	for _, param := range op.entry.Params {
+		if param.Required && strings.Join(sent[param.Name], "") == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// parseParams parses a query string pair by pair, so that a malformed pair does not
+// affect the others: an operation refuses a malformed parameter that it has, and
+// ignores any other one. A value that is not valid escaping stays as it was sent.
+func parseParams(raw string) url.Values {
 	values := url.Values{}
 	for pair := range strings.SplitSeq(raw, "&") {
 		name, value, _ := strings.Cut(pair, "=")
@@ -245,10 +271,10 @@ func parameters(raw string) url.Values {
 	return values
 }
 
-// listed returns an error whose code the operation documents as it is, and any
+// documented returns an error whose code the operation documents as it is, and any
 // other as internal_error: a code that is not documented is a bug. The mark of a
 // lookup that was prevented stays on the former and is lost on the latter.
-func listed(op catalog.Operation, err error) *fault.Error {
+func documented(op catalog.Operation, err error) *fault.Error {
 	f := fault.From(err)
 	if f.Code == fault.InternalError || op.Can(f.Code) {
 		return f

@@ -65,7 +65,7 @@ func TestReplies(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), c.op.entry.Deadline)
 		defer cancel()
 		w := storefront.NewRecorder(ctx)
-		sold{op: c.op}.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?domain=example.com", nil).WithContext(ctx))
+		handler{op: c.op}.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?domain=example.com", nil).WithContext(ctx))
 		code, prevented, silent := fault.Code(""), w.Prevented, w.Silent
 		if f := w.Fault; f != nil {
 			code, prevented, silent = f.Code, f.IsPrevented(), f.IsSilence()
@@ -173,7 +173,7 @@ func TestAsked(t *testing.T) {
 		"domain=example.com":  {op: whoisOp, asked: "domain=example.com", request: "GET /v1/tools/whois?domain=example.com"},
 	} {
 		t.Run(query, func(t *testing.T) {
-			v := c.op.asked(query)
+			v := c.op.visit(query)
 			part := func(got, want string) bool { return (got == "") == (want == "") && strings.Contains(got, want) }
 			if v.Query.Encode() != c.asked || v.Request != c.request || !part(v.Refused, c.refused) || !part(v.Known, c.known) || len(query) > 0 && len(v.Typed) == 0 {
 				t.Errorf("%+v", v)
@@ -200,7 +200,7 @@ func TestCodesAreListedAtStart(t *testing.T) {
 					t.Errorf("it started: %s", said)
 				}
 			}()
-			looks(op, dns.Codes(), dns.ParseQuery, lookup.Looker[dns.Query, dns.Result](nil))
+			newLookup(op, dns.Codes(), dns.ParseQuery, lookup.Looker[dns.Query, dns.Result](nil))
 		})
 	}
 }

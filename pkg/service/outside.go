@@ -33,7 +33,7 @@ const (
 	// outsideTimeout is far above what a new process of /health needs, and below what API
 	// Gateway gives it.
 	outsideTimeout = 15 * time.Second
-	// What is read of the answer, in bytes, which is far above what ours needs.
+	// The most that is read of the answer, in bytes, far above what ours needs.
 	maxOutsideHead = 16 << 10
 	maxOutsideBody = 4 << 10
 	// leastCertificate is for how long the certificate of the origin must be good: what ends
@@ -41,20 +41,22 @@ const (
 	leastCertificate = 3 * 24 * time.Hour
 )
 
-// Outside asks a public origin as a stranger does: its name by public resolvers, and over the
-// public network, with the certificate verified. So a domain, a certificate or a mapping that
-// is lost is noticed, with which every part of the service works and nobody reaches it.
+// Outside checks a public origin as a stranger meets it: its name is resolved by public
+// resolvers, and it is reached over the public network, with its certificate verified. So a
+// domain, a certificate or a mapping that is lost is noticed, although every part of the
+// service works without it.
 type Outside struct {
 	// Connector reaches public hosts and no others.
 	Connector guard.Connector
-	// Roots are who may have issued the certificate; nil are those of this machine.
+	// Roots may have issued the certificate; nil means those of this machine.
 	Roots     *x509.CertPool
 	Now       func() time.Time
 	UserAgent string
 }
 
-// Deployment is what /health says of whose it is: a digest of the stack's name and of its
-// ledger's table, which together no other deployment has. Empty for a stack without a name.
+// Deployment returns the name of a deployment in /health: a digest of the stack's name and of
+// its ledger's table, which together no other deployment has. It is empty for a stack without
+// a name.
 func Deployment(stack, table string) string {
 	if stack == "" {
 		return ""
@@ -71,20 +73,20 @@ type health struct {
 	Deployment string `json:"deployment,omitempty"`
 }
 
-// Ask asks an https origin for /health, and returns when its certificate ends. Its error says
-// why the deployment was not met there, in words for its operator.
-func (o Outside) Ask(ctx context.Context, origin, deployment string) (ends time.Time, err error) {
+// Check requests /health of an https origin, and returns when its certificate ends. Its error
+// says why the deployment was not met there, in words for its operator.
+func (o Outside) Check(ctx context.Context, origin, deployment string) (ends time.Time, err error) {
 	u, err := url.Parse(origin + catalog.PathHealth)
 	if err != nil || u.Scheme != "https" {
 		return ends, fmt.Errorf("%s is not an https origin", untrusted.Quote(origin, untrusted.Max))
 	}
 	u.RawQuery = "at=" + rand.Text() // no cache has an answer to it
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return ends, fmt.Errorf("%s: %w", origin, err)
 	}
-	q.Header.Set("User-Agent", o.UserAgent)
-	q.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", o.UserAgent)
+	request.Header.Set("Accept", "application/json")
 	transport := &http.Transport{
 		DialTLSContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return o.connect(ctx, u) },
 		DisableKeepAlives:      true,
@@ -92,19 +94,19 @@ func (o Outside) Ask(ctx context.Context, origin, deployment string) (ends time.
 		MaxResponseHeaderBytes: maxOutsideHead,
 	}
 	defer transport.CloseIdleConnections()
-	res, err := transport.RoundTrip(q) // and so without following a redirect
+	res, err := transport.RoundTrip(request) // and so without following a redirect
 	if err != nil {
 		return ends, fmt.Errorf("%s cannot be reached: %w", origin, err)
 	}
 	defer res.Body.Close()
-	if err := ours(res, deployment); err != nil {
+	if err := checkHealth(res, deployment); err != nil {
 		return ends, fmt.Errorf("%s answers, and not as this deployment does: %w", origin, err)
 	}
 	if res.TLS == nil || len(res.TLS.PeerCertificates) == 0 {
 		return ends, fmt.Errorf("%s has shown no certificate", origin)
 	}
 	ends = res.TLS.PeerCertificates[0].NotAfter
-	if left := ends.Sub(o.Now()); left < leastCertificate {
+	if ends.Sub(o.Now()) < leastCertificate {
 		return ends, fmt.Errorf("the certificate of %s ends at %s", origin, ends.UTC().Format(time.RFC3339))
 	}
 	return ends, nil
@@ -116,18 +118,15 @@ func (o Outside) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	const https = 443
-	port := uint64(https)
-	if u.Port() != "" {
-		if port, err = strconv.ParseUint(u.Port(), 10, 16); err != nil {
-			return nil, fmt.Errorf("port: %w", err)
-		}
+	port, err := portOf(u)
+	if err != nil {
+		return nil, err
 	}
 	target, err := o.Connector.Resolve(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	raw, _, err := o.Connector.Dial(ctx, target, uint16(port))
+	raw, _, err := o.Connector.Dial(ctx, target, port)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +144,21 @@ func (o Outside) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
 	return conn, nil
 }
 
-// ours says why an answer is not that of a deployment; nil when it is.
-func ours(res *http.Response, deployment string) error {
+// portOf returns the port of an https URL.
+func portOf(u *url.URL) (uint16, error) {
+	const https = 443
+	if u.Port() == "" {
+		return https, nil
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("port: %w", err)
+	}
+	return uint16(port), nil
+}
+
+// checkHealth says why an answer is not that of a deployment; nil when it is.
+func checkHealth(res *http.Response, deployment string) error {
 	if res.StatusCode != http.StatusOK {
 		where := ""
 		if to := res.Header.Get("Location"); to != "" {
@@ -158,14 +170,17 @@ func ours(res *http.Response, deployment string) error {
 	if err != nil {
 		return err
 	}
-	var said health
-	switch {
-	case len(body) > maxOutsideBody:
+	if len(body) > maxOutsideBody {
 		return fmt.Errorf("it has more than %d bytes", maxOutsideBody)
-	case json.Unmarshal(body, &said) != nil || said.Service != catalog.Service || said.Status != statusOK:
+	}
+	var answer health
+	err = json.Unmarshal(body, &answer)
+	if err != nil || answer.Service != catalog.Service || answer.Status != statusOK {
 		return errors.New("it is not the body of /health")
-	case said.Deployment != deployment:
-		return fmt.Errorf("it is of another one, which says deployment %s and not %s", untrusted.Quote(said.Deployment, untrusted.Max), deployment)
+	}
+	if answer.Deployment != deployment {
+		return fmt.Errorf("it is of another one, which says deployment %s and not %s",
+			untrusted.Quote(answer.Deployment, untrusted.Max), deployment)
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func TestOutside(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			ends, err := c.at.opened(t, ca).Ask(ctx, publicOrigin, service.Deployment("shop", "ledger-1"))
+			ends, err := c.at.opened(t, ca).Check(ctx, publicOrigin, service.Deployment("shop", "ledger-1"))
 			if c.says == "" && (err != nil || time.Until(ends) < 59*day) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("ends %v, %v; want %q", ends, err, c.says)
 			}
@@ -154,7 +154,7 @@ func TestOutsideSilence(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	if _, err := at.opened(t, ca).Ask(ctx, publicOrigin, ""); err == nil || !strings.Contains(err.Error(), "context canceled") {
+	if _, err := at.opened(t, ca).Check(ctx, publicOrigin, ""); err == nil || !strings.Contains(err.Error(), "context canceled") {
 		t.Errorf("silent after the handshake: %v", err)
 	}
 
@@ -174,7 +174,7 @@ func TestOutsideSilence(t *testing.T) {
 		}()
 		return new(net.Dialer).DialContext(ctx, network, listener.Addr().String())
 	}
-	if _, err := mute.Ask(ctx, publicOrigin, ""); err == nil || !strings.Contains(err.Error(), "context canceled") {
+	if _, err := mute.Check(ctx, publicOrigin, ""); err == nil || !strings.Contains(err.Error(), "context canceled") {
 		t.Errorf("silent at the handshake: %v", err)
 	}
 }

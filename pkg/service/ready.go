@@ -13,30 +13,31 @@ import (
 // probeCache is how long an answer of /ready is kept.
 const probeCache = 15 * time.Second
 
-// Of an answer that another process is about to replace: how old it may be, how long to wait
-// where it is older, and how often to look.
+// While another process probes, an answer that is up to staleReady old stands. Where it is
+// older, its successor is waited for, at most waitReady, with a look every lookReady.
 const (
 	staleReady = time.Minute
 	waitReady  = probeTimeout + time.Second
 	lookReady  = 200 * time.Millisecond
 )
 
-// ReadyStore keeps what the probes said for all processes of a version, so that a burst of
-// requests, each of which may start a process, does not ask the probes once for each.
+// ReadyStore keeps the checks of /ready for all processes of a version. A burst of requests,
+// each of which may start a process, then probes once and not once for each request.
 type ReadyStore interface {
-	// Load returns what was kept last; nothing where nothing was.
+	// Load returns what was kept last, or a zero KeptReady.
 	Load(ctx context.Context) (KeptReady, error)
-	// Claim takes the right to ask the probes at a time. One process alone gets it of all that
-	// have loaded the same.
+	// Claim takes the right to probe at a time. Of all processes that have loaded the same,
+	// it is granted to one.
 	Claim(ctx context.Context, loaded KeptReady, at time.Time) (granted bool, err error)
-	// Keep keeps what they said.
-	Keep(ctx context.Context, said []byte, at time.Time) error
+	// Keep keeps the checks.
+	Keep(ctx context.Context, checks []byte, at time.Time) error
 }
 
-// KeptReady is what the probes said, and when. Asked is when somebody began to ask them last.
+// KeptReady is what a ReadyStore keeps.
 type KeptReady struct {
-	Said         []byte
-	Asked, Given time.Time
+	Checks  []byte    // JSON
+	Claimed time.Time // when a process took the right to probe last
+	Kept    time.Time // when the checks were kept
 }
 
 // readiness is the body of /ready.
@@ -45,7 +46,7 @@ type readiness struct {
 	Checks map[string]check `json:"checks"`
 }
 
-// readinessOf is what checks come to.
+// readinessOf sums checks up: one that fails is enough not to be ready.
 func readinessOf(checks map[string]check) readiness {
 	r := readiness{Status: "ready", Checks: checks}
 	for _, c := range checks {
@@ -56,9 +57,10 @@ func readinessOf(checks map[string]check) readiness {
 	return r
 }
 
-// kept is an answer of /ready: load balancers and monitors ask often.
-type kept struct {
-	store ReadyStore // nil keeps it in this process alone
+// checkCache keeps the checks of /ready for a while, because load balancers and monitors
+// request it often.
+type checkCache struct {
+	store ReadyStore // nil keeps them in this process alone
 	now   func() time.Time
 	log   *slog.Logger
 
@@ -67,16 +69,16 @@ type kept struct {
 	last map[string]check // nil before the first
 }
 
-// fresh says that something of this time still stands. It goes by the wall clock: the
-// monotonic one may stand still while Lambda has the process frozen. A clock that was set
+// fresh reports whether something of a time is younger than within. It goes by the wall clock:
+// the monotonic one may stand still while Lambda has the process frozen. A clock that was set
 // back makes nothing fresh.
-func (k *kept) fresh(at time.Time, within time.Duration) bool {
+func (k *checkCache) fresh(at time.Time, within time.Duration) bool {
 	age := k.now().Round(0).Sub(at)
 	return age >= 0 && age < within
 }
 
-// checks are what was kept, or what ask says.
-func (k *kept) checks(ctx context.Context, ask func() map[string]check) map[string]check {
+// get returns the checks that are kept, or those that probe makes.
+func (k *checkCache) get(ctx context.Context, probe func() map[string]check) map[string]check {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.last != nil && k.fresh(k.at, probeCache) {
@@ -84,74 +86,84 @@ func (k *kept) checks(ctx context.Context, ask func() map[string]check) map[stri
 	}
 	k.at = k.now().Round(0)
 	if k.store == nil {
-		k.last = ask()
+		k.last = probe()
 	} else {
-		k.last = k.shared(ctx, ask)
+		k.last = k.shared(ctx, probe)
 	}
 	return k.last
 }
 
-// shared are the checks that the processes have in common. One of them asks, and the others
-// take what it has said or what stood before. Where the store does not answer, the ledger,
-// which it is a part of, does not, and nothing else is asked.
-func (k *kept) shared(ctx context.Context, ask func() map[string]check) map[string]check {
-	was, err := k.store.Load(ctx)
+// shared returns the checks that the processes have in common. One of them probes, and the
+// others take its checks or those before. Where the store does not answer, neither does the
+// ledger, which it is a part of, and nothing else is probed.
+func (k *checkCache) shared(ctx context.Context, probe func() map[string]check) map[string]check {
+	loaded, err := k.store.Load(ctx)
 	if err != nil {
-		return k.unread(err)
+		return k.withoutStore(err)
 	}
-	if said := saidBy(was); said != nil && k.fresh(was.Given, probeCache) {
-		k.at = was.Given
-		return said
+	if checks := k.usable(loaded, probeCache); checks != nil {
+		return checks
 	}
 	granted := false
-	if !k.fresh(was.Asked, probeCache) {
-		if granted, err = k.store.Claim(ctx, was, k.at); err != nil {
-			return k.unread(err)
+	if !k.fresh(loaded.Claimed, probeCache) {
+		granted, err = k.store.Claim(ctx, loaded, k.at)
+		if err != nil {
+			return k.withoutStore(err)
 		}
 	}
 	if !granted {
-		return k.awaited(ctx, was)
+		return k.await(ctx, loaded)
 	}
-	checks := ask()
+	checks := probe()
 	if err := k.store.Keep(ctx, untrusted.Marshal(checks), k.at); err != nil {
-		return k.unread(err)
+		return k.withoutStore(err)
 	}
 	return checks
 }
 
-// awaited are the checks that another process is about to keep. What is in the store stands
-// meanwhile unless it is too old.
-func (k *kept) awaited(ctx context.Context, was KeptReady) map[string]check {
+// await returns the checks that another process is about to keep. Those in the store stand
+// meanwhile unless they are too old.
+func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]check {
 	ctx, cancel := context.WithTimeout(ctx, waitReady)
 	defer cancel()
 	for {
-		if said := saidBy(was); said != nil && k.fresh(was.Given, staleReady) {
-			k.at = was.Given
-			return said
+		if checks := k.usable(loaded, staleReady); checks != nil {
+			return checks
 		}
 		select {
 		case <-ctx.Done():
-			return map[string]check{ProbeLedger: {Status: statusFailing, Message: "readiness is being looked at"}}
+			return ledgerFails("readiness is being looked at")
 		case <-time.After(lookReady):
 		}
-		now, err := k.store.Load(ctx)
+		var err error
+		loaded, err = k.store.Load(ctx)
 		if err != nil {
-			return k.unread(err)
+			return k.withoutStore(err)
 		}
-		was = now
 	}
 }
 
-// saidBy are the checks that were kept; nil where they cannot be read.
-func saidBy(k KeptReady) map[string]check {
+// usable returns the checks of a store that are younger than within, whose time they keep; nil
+// where they are older, or cannot be decoded.
+func (k *checkCache) usable(loaded KeptReady, within time.Duration) map[string]check {
 	var checks map[string]check
-	if json.Unmarshal(k.Said, &checks) != nil {
+	if err := json.Unmarshal(loaded.Checks, &checks); err != nil {
 		return nil
 	}
+	if checks == nil || !k.fresh(loaded.Kept, within) {
+		return nil
+	}
+	k.at = loaded.Kept
 	return checks
 }
 
-func (k *kept) unread(err error) map[string]check {
+// withoutStore returns the checks where the store does not answer.
+func (k *checkCache) withoutStore(err error) map[string]check {
 	k.log.Warn("not ready", "check", ProbeLedger, "error", err)
-	return map[string]check{ProbeLedger: {Status: statusFailing, Message: ProbeLedger + " does not answer"}}
+	return ledgerFails(ProbeLedger + " does not answer")
+}
+
+// ledgerFails are checks of which only that of the ledger was made, and failed.
+func ledgerFails(message string) map[string]check {
+	return map[string]check{ProbeLedger: {Status: statusFailing, Message: message}}
 }

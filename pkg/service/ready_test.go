@@ -38,17 +38,17 @@ func (s *shelf) Claim(_ context.Context, loaded service.KeptReady, at time.Time)
 	time.Sleep(5 * time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.kept.Asked.Equal(loaded.Asked) {
+	if !s.kept.Claimed.Equal(loaded.Claimed) {
 		return false, nil
 	}
-	s.kept.Asked = at
+	s.kept.Claimed = at
 	return true, s.fails
 }
 
 func (s *shelf) Keep(_ context.Context, said []byte, at time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept.Said, s.kept.Given = said, at
+	s.kept.Checks, s.kept.Kept = said, at
 	return s.fails
 }
 
@@ -150,7 +150,7 @@ func TestReadyWithoutItsStore(t *testing.T) {
 		}
 		same(t, "probes", c.asked.Load(), 0)
 		time.Sleep(16 * time.Second)
-		c.store.fails, c.store.kept = nil, service.KeptReady{Asked: time.Now().Round(0)}
+		c.store.fails, c.store.kept = nil, service.KeptReady{Claimed: time.Now().Round(0)}
 		begun := time.Now()
 		for answer, n := range c.burst() {
 			if n != processes || !strings.Contains(answer, "readiness is being looked at") {

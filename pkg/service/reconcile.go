@@ -27,8 +27,8 @@ const (
 	MetricReconcileFailed = "ReconcileFailed" // records that could not be dealt with
 )
 
-// reconcileMargin is the part of an invocation's time that is kept for a verdict
-// that is being written when the run's time ends, and for the log.
+// reconcileMargin is the part of an invocation's time that is kept for a decision that is
+// being written when the run's time ends, and for the log.
 const reconcileMargin = 10 * time.Second
 
 // Reconciler settles by evidence what requests left in doubt, under the terms of a
@@ -39,7 +39,8 @@ func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconcil
 	if former != nil {
 		c.Former = former.Terms.PayTo
 		for _, price := range former.Prices {
-			if n, ok := new(big.Int).SetString(price, 10); ok && n.Cmp(c.Cheapest) < 0 {
+			n, ok := new(big.Int).SetString(price, 10)
+			if ok && n.Cmp(c.Cheapest) < 0 {
 				c.Cheapest = n
 			}
 		}
@@ -52,78 +53,82 @@ type Scheduled struct {
 	Reconciler *reconcile.Reconciler
 	Watched    bool // there is a view of the chain
 	Probes     []Probe
-	// Origin is the public origin, which Outside asks; nil or an empty one is asked nothing.
+	// Origin returns the public origin, which Outside checks. It may be nil or return nothing.
 	Origin  func(ctx context.Context) string
 	Outside Outside
 }
 
-// Reconcile is the scheduled function: it asks the probes and the public origin, runs the
-// Reconciler once within the time that ctx leaves, and writes one log line with the result,
-// at any LOG_LEVEL, because alarms are computed from it. Its error says that the index or the
-// ledger failed.
+// Reconcile is the scheduled function: it probes, also the public origin, runs the Reconciler
+// once within the time that ctx leaves, and writes one log line with the result, at any
+// LOG_LEVEL, because alarms are computed from it. Its error says that the index or the ledger
+// failed.
 func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
-	r := do.Reconciler
-	watched := do.Watched
-	probes := do.Probes
 	if p.Paused { // nobody is to miss the facilitator
-		probes = slices.DeleteFunc(probes, func(b Probe) bool { return b.Name == ProbeFacilitator })
+		do.Probes = slices.DeleteFunc(slices.Clone(do.Probes), func(b Probe) bool { return b.Name == ProbeFacilitator })
 	}
 	return func(ctx context.Context) error {
 		begun := p.Now()
-		checks, outside := p.look(ctx, do, probes)
-		run := ctx
-		cancel := context.CancelFunc(func() {})
-		if deadline, ok := ctx.Deadline(); ok {
-			run, cancel = context.WithDeadline(ctx, deadline.Add(-reconcileMargin))
-		}
-		defer cancel()
-		s, err := r.Run(run)
+		checks, certificate := p.look(ctx, do)
+		summary, err := runWithMargin(ctx, do.Reconciler)
 		level := slog.LevelInfo
-		attrs := lineOf(s)
-		values := metricsOf(s)
+		attrs := lineOf(summary)
+		values := metricsOf(summary)
 		if err != nil {
 			// A run that failed counts only as failed: its other numbers may be too low, and
 			// would end an alarm.
 			level = slog.LevelError
-			values = []metric{counted(MetricReconcileFailed, max(s.Failed+s.Uncounted, 1))}
+			values = []metric{counted(MetricReconcileFailed, max(failures(summary), 1))}
 			attrs = append(attrs, slog.String("error", err.Error()))
 		}
-		down := notReady(checks)
-		if len(down) > 0 {
+		if down := notReady(checks); len(down) > 0 {
 			attrs = append(attrs, slog.Any("not_ready", down))
 		}
 		if len(checks) > 0 {
-			answers, ready := readyMetrics(checks, err)
-			values = slices.Concat(values, answers, outside)
+			byProbe, ready := readyMetrics(checks, err)
+			values = slices.Concat(values, byProbe, certificate)
 			values = append(values, counted(MetricReady, ready))
 		}
-		attrs = append(attrs, slog.Bool("evidence", watched), slog.Float64("ms", storefront.Milliseconds(p.Now().Sub(begun))))
-		p.logAlways(ctx, level, "reconcile", append(attrs, p.emf(values)...))
+		attrs = append(attrs,
+			slog.Bool("evidence", do.Watched),
+			slog.Float64("ms", storefront.Milliseconds(p.Now().Sub(begun))))
+		attrs = append(attrs, p.emf(values)...)
+		p.logAlways(ctx, level, "reconcile", attrs)
 		return err
 	}
 }
 
-// look asks the probes and, side by side with them, the public origin. It returns what they
-// say, and the metrics of the origin's certificate.
-func (p Platform) look(ctx context.Context, do Scheduled, probes []Probe) (checks map[string]check, certificate []metric) {
-	if do.Origin == nil {
-		return p.probe(ctx, probes), nil
+// runWithMargin runs a Reconciler once. It ends a margin before ctx does.
+func runWithMargin(ctx context.Context, r *reconcile.Reconciler) (reconcile.Summary, error) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return r.Run(ctx)
 	}
-	origin := do.Origin(ctx)
+	ctx, cancel := context.WithDeadline(ctx, deadline.Add(-reconcileMargin))
+	defer cancel()
+	return r.Run(ctx)
+}
+
+// look checks the probes and, side by side with them, the public origin. It returns the checks,
+// and the metrics of the origin's certificate.
+func (p Platform) look(ctx context.Context, do Scheduled) (checks map[string]check, certificate []metric) {
+	origin := ""
+	if do.Origin != nil {
+		origin = do.Origin(ctx)
+	}
 	if origin == "" {
-		return p.probe(ctx, probes), nil
+		return p.probe(ctx, do.Probes), nil
 	}
 	var ends time.Time
-	all := append(slices.Clone(probes), Probe{
+	outside := Probe{
 		Name:     ProbeOrigin,
 		Optional: true,
 		Timeout:  outsideTimeout,
 		Check: func(ctx context.Context) (err error) {
-			ends, err = do.Outside.Ask(ctx, origin, p.Deployment)
+			ends, err = do.Outside.Check(ctx, origin, p.Deployment)
 			return err
 		},
-	})
-	checks = p.probe(ctx, all)
+	}
+	checks = p.probe(ctx, append(slices.Clone(do.Probes), outside))
 	if !ends.IsZero() {
 		const day = 24 * time.Hour
 		certificate = []metric{counted(MetricCertificateDays, int(ends.Sub(p.Now())/day))}
@@ -131,7 +136,7 @@ func (p Platform) look(ctx context.Context, do Scheduled, probes []Probe) (check
 	return checks, certificate
 }
 
-// notReady are the names of the checks that do not say that all is well.
+// notReady returns the names of the checks that found something wrong.
 func notReady(checks map[string]check) []string {
 	var down []string
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
@@ -142,48 +147,78 @@ func notReady(checks map[string]check) []string {
 	return down
 }
 
-// readyMetrics are the metrics of the checks, each 1 or 0, and ready is 0 when one is 0
-// without which the service does not answer. A run that failed says that the ledger or its
-// index does not answer, whatever the probe of the ledger says.
+// readyMetrics returns a metric for each check, 1 or 0. ready is 0 when one is 0 without which
+// the service does not answer. A run that failed means that the ledger or its index does not
+// answer, whatever the probe of the ledger found.
 func readyMetrics(checks map[string]check, failed error) (values []metric, ready int) {
 	ready = 1
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
 		status := checks[name].Status
-		answers := 1
-		if status != statusOK || name == ProbeLedger && failed != nil {
-			answers = 0
+		if name == ProbeLedger && failed != nil && status == statusOK {
+			status = statusFailing
 		}
-		if answers == 0 && status != statusWarning {
+		if status == statusFailing {
 			ready = 0
+		}
+		answers := 0
+		if status == statusOK {
+			answers = 1
 		}
 		values = append(values, counted(ReadyMetric(name), answers))
 	}
 	return values, ready
 }
 
-// lineOf is what the line of a run says of its result.
+// lineOf returns what the log line of a run has of its result.
 func lineOf(s reconcile.Summary) []slog.Attr {
 	return []slog.Attr{
-		slog.Int("listed", s.Listed), slog.Int("settled_late", s.SettledLate), slog.Int("refused_late", s.RefusedLate),
-		slog.Int("still_open", s.StillOpen), slog.Int("cannot_tell", s.CannotTell), slog.Int("undue", s.Undue),
-		slog.Int("skipped", s.Skipped), slog.Int("failed", s.Failed), slog.Int("left", s.Left), slog.Int("open", s.Open),
-		slog.Int("received", s.Received), slog.Int("deposits", s.Deposits), slog.Int("found", s.Found), slog.Int("unasked", s.Unasked),
-		slog.Int("unmatched", s.Unmatched), slog.Int("owed", s.Owed), slog.Int("owed_over_an_hour", s.OwedLong), slog.Int("refunds_due", s.RefundsDue),
-		slog.Int("silent", s.Silent), slog.Int("unproven", s.Unproven), slog.Int("swept", s.Swept), slog.Int("uncounted", s.Uncounted),
-		slog.Bool("unread", s.Unread), slog.Bool("unfinished", s.Unfinished),
+		slog.Int("listed", s.Listed),
+		slog.Int("settled_late", s.SettledLate),
+		slog.Int("refused_late", s.RefusedLate),
+		slog.Int("still_open", s.StillOpen),
+		slog.Int("cannot_tell", s.CannotTell),
+		slog.Int("undue", s.Undue),
+		slog.Int("skipped", s.Skipped),
+		slog.Int("failed", s.Failed),
+		slog.Int("left", s.Left),
+		slog.Int("open", s.Open),
+		slog.Int("received", s.Received),
+		slog.Int("deposits", s.Deposits),
+		slog.Int("found", s.Found),
+		slog.Int("unasked", s.Unasked),
+		slog.Int("unmatched", s.Unmatched),
+		slog.Int("owed", s.Owed),
+		slog.Int("owed_over_an_hour", s.OwedLong),
+		slog.Int("refunds_due", s.RefundsDue),
+		slog.Int("silent", s.Silent),
+		slog.Int("unproven", s.Unproven),
+		slog.Int("swept", s.Swept),
+		slog.Int("uncounted", s.Uncounted),
+		slog.Bool("unread", s.Unread),
+		slog.Bool("unfinished", s.Unfinished),
 	}
 }
 
-// metricsOf are the metrics of a run that did not fail. One that did not read the index to
-// its end counts as failed, too, with what it has seen.
+// failures is the number of records that a run could not deal with.
+func failures(s reconcile.Summary) int { return s.Failed + s.Uncounted }
+
+// metricsOf returns the metrics of a run that did not fail. One that did not read the index to
+// its end counts as failed as well, with what it has seen.
 func metricsOf(s reconcile.Summary) []metric {
-	failed := s.Failed + s.Uncounted
+	failed := failures(s)
 	if s.Unfinished {
 		failed = max(failed, 1)
 	}
 	return []metric{
-		counted(MetricSettledLate, s.SettledLate), counted(MetricRefusedLate, s.RefusedLate), counted(MetricStillOpen, s.StillOpen),
-		counted(MetricCannotTell, s.CannotTell), counted(MetricLeft, s.Left), counted(MetricOpen, s.Open),
-		counted(MetricOwedUnclaimed, s.Owed), counted(MetricOwedLong, s.OwedLong), counted(MetricRefundsDue, s.RefundsDue), counted(MetricReconcileFailed, failed),
+		counted(MetricSettledLate, s.SettledLate),
+		counted(MetricRefusedLate, s.RefusedLate),
+		counted(MetricStillOpen, s.StillOpen),
+		counted(MetricCannotTell, s.CannotTell),
+		counted(MetricLeft, s.Left),
+		counted(MetricOpen, s.Open),
+		counted(MetricOwedUnclaimed, s.Owed),
+		counted(MetricOwedLong, s.OwedLong),
+		counted(MetricRefundsDue, s.RefundsDue),
+		counted(MetricReconcileFailed, failed),
 	}
 }

@@ -42,7 +42,7 @@ type Platform struct {
 	RequestID func(*http.Request) string
 	// Stack is the name of the deployment, for the metrics; it may be empty.
 	Stack string
-	// Deployment is what /health says of whose it is; it may be empty.
+	// Deployment names the deployment in /health; see Deployment. It may be empty.
 	Deployment string
 	// Function and Version are Lambda's names of the code that runs, for the metrics
 	// that a release is rolled back by; empty elsewhere.
@@ -52,9 +52,9 @@ type Platform struct {
 	Paused bool
 }
 
-// Offering is what a deployment asks for its answers, and to whom it is paid.
+// Offering is what a deployment sells its answers for, and to whom it is paid.
 type Offering struct {
-	// Site is what the documents say of the deployment. Its Origin and its clock are not
+	// Site describes the deployment in the documents. Its Origin and its clock are not
 	// set. An answer over MCP stands for twice the DuplicateWindow, because the official
 	// SDK gives up after 60 s and its host may call again then.
 	discovery.Site
@@ -64,8 +64,8 @@ type Offering struct {
 	Receipts x402.Receipts
 }
 
-// FormerTerms are terms that payments pass under, too, which were signed before a
-// change of payee or price.
+// FormerTerms are the terms before a change of payee or price. Payments that were signed under
+// them still pass for a while.
 type FormerTerms struct {
 	Terms  x402.Terms
 	Prices map[string]string // in atomic units, by slug; another operation's is today's
@@ -84,7 +84,7 @@ type Limits struct {
 	Single, Bundle int
 }
 
-// Seller sells operations: it has what every one of them needs to be paid.
+// Seller sells operations.
 type Seller struct {
 	platform Platform
 	offering Offering
@@ -142,7 +142,11 @@ func NewSeller(
 // are made of, one path each, and the documents for everything else. Its error
 // names the operations of the catalog that are missing.
 func All(s *Seller, operations []Operation, health, documents http.Handler) (http.Handler, error) {
-	paths := map[string]http.Handler{catalog.PathHealth: health, catalog.PathReady: health, catalog.PathMCP: s.MCP(operations)}
+	paths := map[string]http.Handler{
+		catalog.PathHealth: health,
+		catalog.PathReady:  health,
+		catalog.PathMCP:    s.MCP(operations),
+	}
 	for _, op := range operations {
 		paths[op.entry.Path] = s.Handler(op)
 	}
@@ -166,16 +170,16 @@ func All(s *Seller, operations []Operation, health, documents http.Handler) (htt
 
 // Handler answers an operation's path.
 func (s *Seller) Handler(op Operation) http.Handler {
-	terms := s.terms(op, discovery.Offer, discovery.ToolOffer)
-	terms.Product.ChallengeBody = func(required x402.PaymentRequired, f *fault.Error) any {
+	overrides := s.overrides(op, discovery.Offer, discovery.ToolOffer)
+	overrides.Product.ChallengeBody = func(required x402.PaymentRequired, f *fault.Error) any {
 		return discovery.ChallengeOf(op.entry, s.offering.Site, required, f)
 	}
-	terms.Product.Page = func(
-		r *http.Request, asks storefront.Response, offer x402.PaymentRequired,
+	overrides.Product.Page = func(
+		r *http.Request, challenge storefront.Response, offer x402.PaymentRequired,
 	) (storefront.Response, error) {
-		return s.paywall(op, r, asks, offer)
+		return s.paywall(op, r, challenge, offer)
 	}
-	return s.sell(op, terms)
+	return s.sell(op, overrides)
 }
 
 // MCP is /mcp: the operations as tools of the Model Context Protocol. A tool is
@@ -185,9 +189,9 @@ func (s *Seller) MCP(operations []Operation) http.Handler {
 	router := http.NewServeMux()
 	var tools []x402http.Tool
 	for _, op := range operations {
-		e := s.sell(op, s.terms(op, discovery.ToolOffer, discovery.Offer))
-		router.Handle(op.entry.Path, e)
-		tool := x402http.Tool{Endpoint: e, Path: op.entry.Path, Name: op.entry.Tool}
+		endpoint := s.sell(op, s.overrides(op, discovery.ToolOffer, discovery.Offer))
+		router.Handle(op.entry.Path, endpoint)
+		tool := x402http.Tool{Endpoint: endpoint, Path: op.entry.Path, Name: op.entry.Tool}
 		for _, param := range op.entry.Params {
 			tool.Params = append(tool.Params, x402http.Param{Name: param.Name, Type: param.Type})
 		}
@@ -199,7 +203,10 @@ func (s *Seller) MCP(operations []Operation) http.Handler {
 // describe describes the tools at an origin.
 func (s *Seller) describe(origin string) mcp.Description {
 	site := s.platform.site(s.offering, origin)
-	return mcp.Description{Instructions: discovery.ToolInstructions(site), Tools: discovery.Tools(site)}
+	return mcp.Description{
+		Instructions: discovery.ToolInstructions(site),
+		Tools:        discovery.Tools(site),
+	}
 }
 
 // paywall is the page in place of the 402's body, for a client that wants one.
@@ -209,14 +216,15 @@ func (s *Seller) paywall(
 	if !wantsPage(r) {
 		return res, nil
 	}
-	visit := op.asked(r.URL.RawQuery)
+	visit := op.visit(r.URL.RawQuery)
 	visit.Offer = offer
 	visit.Nonce = rand.Text()
-	body, csp := discovery.Paywall(op.entry, s.platform.site(s.offering, s.platform.Origin(r)), visit)
+	site := s.platform.site(s.offering, s.platform.Origin(r))
+	body, csp := discovery.Paywall(op.entry, site, visit)
 	return zipped(r, page(res, body, csp)), nil
 }
 
-// wantsPage says that the client is a browser.
+// wantsPage reports whether the client wants a page, as a browser does.
 func wantsPage(r *http.Request) bool {
 	return discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", "))
 }
@@ -237,15 +245,17 @@ func page(res storefront.Response, body []byte, csp string) storefront.Response 
 const worthZipping = 4 << 10
 
 // zipped compresses an answer for a client that accepts gzip.
-func zipped(q *http.Request, r storefront.Response) storefront.Response {
-	if len(r.Body) >= worthZipping && discovery.WantsGzip(strings.Join(q.Header.Values("Accept-Encoding"), ",")) {
-		r.Body = discovery.Gzip(r.Body)
-		r.Header.Set("Content-Encoding", "gzip")
+func zipped(r *http.Request, res storefront.Response) storefront.Response {
+	accept := strings.Join(r.Header.Values("Accept-Encoding"), ",")
+	if len(res.Body) < worthZipping || !discovery.WantsGzip(accept) {
+		return res
 	}
-	return r
+	res.Body = discovery.Gzip(res.Body)
+	res.Header.Set("Content-Encoding", "gzip")
+	return res
 }
 
-// site is what offers and pages say at an origin.
+// site describes the deployment at an origin.
 func (p Platform) site(o Offering, origin string) discovery.Site {
 	site := o.Site
 	site.Origin = origin
@@ -253,9 +263,9 @@ func (p Platform) site(o Offering, origin string) discovery.Site {
 	return site
 }
 
-// proven are the ownership proofs that are valid at an origin. Another one would say that
-// the service belongs to somebody else, so the documents leave it out; /ready names it.
-func (p Platform) proven(o Offering, origin string) []string {
+// validProofs returns the ownership proofs that are valid at an origin. Another one would say
+// that the service belongs to somebody else, so the documents leave it out; /ready names it.
+func (p Platform) validProofs(o Offering, origin string) []string {
 	return slices.DeleteFunc(slices.Clone(o.OwnershipProofs), func(proof string) bool {
 		err := x402.CheckOrigin(origin, proof, o.Terms.PayTo)
 		if err != nil {
@@ -277,28 +287,36 @@ func (p Platform) front(priced bool) storefront.Front {
 		Header:    edgeHeader,
 		Docs:      func(r *http.Request, c fault.Code) string { return catalog.ErrorURL(p.Origin(r), c) },
 		Observe: func(r *http.Request, name, id string, res storefront.Response, took time.Duration) {
-			level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took) // on the stack
-			sold := priced && name != "mcp"
-			dimensions := []string{DimensionOperation} // mcp is what is not a call
-			if res.Tool != "" {
-				sold = true
-				dimensions = append(dimensions, DimensionTransport)
-			}
-			if sold && p.Function != "" { // elsewhere no CloudWatch reads the log
-				attrs = append(attrs, p.counts(res, limit.SiteKey(r.RemoteAddr), dimensions...)...)
-			}
-			if sold || p.Log.Enabled(r.Context(), level) {
-				p.logAlways(r.Context(), level, "request", attrs)
-			}
+			p.observe(r, name, id, res, took, priced)
 		},
 	}
 }
 
-// edgeHeader adds what every response has, and a page for browsers. What says that pages of
-// other origins may read it is left out where nobody but its client gets the response, and
-// that is no such page: the head of a 402 has no room to spare.
+// observe writes the log record of a response. Where CloudWatch reads the log, the record of a
+// priced request carries its metrics.
+func (p Platform) observe(r *http.Request, name, id string, res storefront.Response, took time.Duration, priced bool) {
+	level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took) // on the stack
+	dimensions := []string{DimensionOperation}
+	if res.Tool != "" {
+		dimensions = append(dimensions, DimensionTransport)
+	}
+	isCall := res.Tool != ""
+	counts := isCall || (priced && name != "mcp") // other messages for tools are free
+	if counts && p.Function != "" {
+		attrs = append(attrs, p.counts(res, limit.SiteKey(r.RemoteAddr), dimensions...)...)
+	}
+	if counts || p.Log.Enabled(r.Context(), level) {
+		p.logAlways(r.Context(), level, "request", attrs)
+	}
+}
+
+// edgeHeader adds the headers that every response has, and those of a page for browsers. The
+// headers of CORS are left out of a response that only its client gets, unless the client is a
+// page of another origin: the head of a 402 has no room to spare.
 func edgeHeader(r *http.Request, h http.Header) {
-	if r.Header.Get("Origin") != "" || !strings.Contains(h.Get("Cache-Control"), "no-store") {
+	fromPage := r.Header.Get("Origin") != ""
+	forAnybody := !strings.Contains(h.Get("Cache-Control"), "no-store")
+	if fromPage || forAnybody {
 		h["Access-Control-Allow-Origin"] = []string{"*"}
 		h["Access-Control-Expose-Headers"] = []string{exposed}
 	}
@@ -314,17 +332,36 @@ func edgeHeader(r *http.Request, h http.Header) {
 }
 
 // exposed are the response headers that a page of another origin may read.
-const exposed = x402.HeaderRequired + ", " + x402.HeaderResponse + ", " + fault.HeaderRetryAfter + ", " + x402.HeaderReplayed + ", " +
-	x402.HeaderAge + ", " + x402.HeaderOwed + ", " + limit.HeaderPolicy + ", " + limit.HeaderLimit + ", X-Request-Id"
+const exposed = x402.HeaderRequired +
+	", " + x402.HeaderResponse +
+	", " + fault.HeaderRetryAfter +
+	", " + x402.HeaderReplayed +
+	", " + x402.HeaderAge +
+	", " + x402.HeaderOwed +
+	", " + limit.HeaderPolicy +
+	", " + limit.HeaderLimit +
+	", X-Request-Id"
 
 // preflight answers OPTIONS with the request headers that a page of another origin may
 // send, in lower case as browsers compare them. The reference clients send the name of a
 // response header, access-control-expose-headers, on the paid retry. The last two of what
 // tools take belong to transports that clients try as well.
 func preflight(methods []string) http.Header {
-	allowed := []string{x402.HeaderSignature, x402.HeaderKey, "access-control-expose-headers", "accept", "content-type"}
+	allowed := []string{
+		x402.HeaderSignature,
+		x402.HeaderKey,
+		"access-control-expose-headers",
+		"accept",
+		"content-type",
+	}
 	if slices.Contains(methods, http.MethodPost) {
-		allowed = append(allowed, mcp.HeaderVersion, mcp.HeaderMethod, mcp.HeaderName, "mcp-session-id", "last-event-id")
+		allowed = append(allowed,
+			mcp.HeaderVersion,
+			mcp.HeaderMethod,
+			mcp.HeaderName,
+			"mcp-session-id",
+			"last-event-id",
+		)
 	}
 	allow := strings.Join(append(slices.Clone(methods), http.MethodOptions), ", ")
 	return http.Header{

@@ -16,28 +16,31 @@ import (
 )
 
 // sell sells an operation as every handler is sold.
-func (s *Seller) sell(op Operation, terms storefront.Overrides) *x402http.Endpoint {
-	return s.seller.Sell(op.entry.PriceUSD(), sold{op, terms}, x402http.Named(op.entry.Slug), x402http.Normalized(op.normal))
+func (s *Seller) sell(op Operation, overrides storefront.Overrides) *x402http.Endpoint {
+	return s.seller.Sell(op.entry.PriceUSD(), handler{op: op, overrides: overrides},
+		x402http.Named(op.entry.Slug),
+		x402http.Normalized(op.normal))
 }
 
-// sold is an operation as a handler.
-type sold struct {
-	op    Operation
-	terms storefront.Overrides
+// handler is an operation as an http.Handler.
+type handler struct {
+	op        Operation
+	overrides storefront.Overrides
 }
 
 // Special implements storefront.Special.
-func (s sold) Special() storefront.Overrides { return s.terms }
+func (h handler) Special() storefront.Overrides { return h.overrides }
 
 // ServeHTTP implements http.Handler: it answers the request's query.
-func (s sold) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, _, work, err := s.op.read(r.URL.RawQuery)
-	var result any
-	if err == nil {
-		result, err = work(r.Context())
-	}
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, err := h.op.parseQuery(r.URL.RawQuery)
 	if err != nil {
-		storefront.Fail(w, listed(s.op.entry, err))
+		storefront.Fail(w, documented(h.op.entry, err))
+		return
+	}
+	result, err := q.lookUp(r.Context())
+	if err != nil {
+		storefront.Fail(w, documented(h.op.entry, err))
 		return
 	}
 	w.Header().Set("Content-Type", storefront.TypeJSON)
@@ -51,28 +54,20 @@ func (s sold) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // normal names what a request asks for, after normalisation.
 func (op Operation) normal(w http.ResponseWriter, r *http.Request) string {
-	_, normal, _, err := op.read(r.URL.RawQuery)
+	q, err := op.parseQuery(r.URL.RawQuery)
 	if err != nil {
 		storefront.Fail(w, fault.From(err))
 		return ""
 	}
-	return op.entry.Request(normal)
+	return op.entry.Request(q.normal)
 }
 
-// terms are how an operation is sold on one transport: by its own offer, beside its sibling
-// on the other, with the former one behind it.
-func (s *Seller) terms(op Operation, own, sibling func(catalog.Operation, discovery.Site) x402.PaymentRequired) storefront.Overrides {
-	offer := func(entry catalog.Operation, site discovery.Site) (*x402.Offer, error) {
-		return x402.NewOffer(own(entry, site), sibling(entry, site))
-	}
-	var most int // at once
-	switch op.entry.Kind {
-	case catalog.Tool:
-		most = s.limits.Single
-	case catalog.Bundle:
-		most = s.limits.Bundle
-	case catalog.SmokeTest: // it looks nothing up
-	}
+// offerFunc returns the terms of an operation on one transport.
+type offerFunc func(catalog.Operation, discovery.Site) x402.PaymentRequired
+
+// overrides are how an operation is sold on one transport: by the offer of that transport,
+// beside the one of the other transport, which a client may pay as well.
+func (s *Seller) overrides(op Operation, offer, sibling offerFunc) storefront.Overrides {
 	return storefront.Overrides{
 		Endpoint: op.entry.Slug,
 		Whole:    true,
@@ -83,25 +78,43 @@ func (s *Seller) terms(op Operation, own, sibling func(catalog.Operation, discov
 			NoImplicitRetry: op.entry.Kind == catalog.SmokeTest,
 		},
 		Product: storefront.Product{
-			Name: op.entry.Slug,
-			At:   s.platform.Origin,
-			Cap:  most,
-			Offer: func(origin string) (*x402.Offer, error) {
-				entry := op.entry
-				site := s.platform.site(s.offering, origin)
-				former := s.offering.Former
-				now, err := offer(entry, site)
-				if err != nil || former == nil {
-					return now, err
-				}
-				entry.Amount = cmp.Or(former.Prices[entry.Slug], entry.Amount)
-				site.Terms = former.Terms
-				before, err := offer(entry, site)
-				if err != nil {
-					return nil, err
-				}
-				return now.Succeeding(before, former.Until), nil
-			},
+			Name:  op.entry.Slug,
+			At:    s.platform.Origin,
+			Cap:   s.limits.atOnce(op.entry.Kind),
+			Offer: func(origin string) (*x402.Offer, error) { return s.offer(op.entry, origin, offer, sibling) },
 		},
 	}
+}
+
+// atOnce is how many lookups of one operation of a kind may run at once; 0 is any number.
+func (l Limits) atOnce(kind catalog.Kind) int {
+	switch kind {
+	case catalog.Tool:
+		return l.Single
+	case catalog.Bundle:
+		return l.Bundle
+	case catalog.SmokeTest: // it looks nothing up
+	}
+	return 0
+}
+
+// offer returns the offer of an operation at an origin, with the one under the former terms
+// behind it.
+func (s *Seller) offer(entry catalog.Operation, origin string, offer, sibling offerFunc) (*x402.Offer, error) {
+	site := s.platform.site(s.offering, origin)
+	now, err := x402.NewOffer(offer(entry, site), sibling(entry, site))
+	if err != nil {
+		return nil, err
+	}
+	former := s.offering.Former
+	if former == nil {
+		return now, nil
+	}
+	entry.Amount = cmp.Or(former.Prices[entry.Slug], entry.Amount)
+	site.Terms = former.Terms
+	before, err := x402.NewOffer(offer(entry, site), sibling(entry, site))
+	if err != nil {
+		return nil, err
+	}
+	return now.Succeeding(before, former.Until), nil
 }
