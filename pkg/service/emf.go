@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // metric is one value of CloudWatch's embedded metric format: a log line that

@@ -19,7 +19,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // Object is a JSON object, decoded as a whole. Its values are Object, []any,
@@ -62,7 +62,7 @@ func read[V any](doc []byte, depth int, member func(*jsontext.Decoder) (V, error
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		const most = 40
 		e, _ := errors.AsType[*jsontext.SyntacticError](err)
-		return nil, fmt.Errorf("key %s appears twice", printable.Quote(e.JSONPointer.LastToken(), most))
+		return nil, fmt.Errorf("key %s appears twice", untrusted.Quote(e.JSONPointer.LastToken(), most))
 	case err != nil:
 		return nil, errors.New("not valid JSON")
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// proofTime is what a lookup keeps of its time to ask whether its resolvers work, or an
-	// eighth of what is left.
+	// proofTime is how much of its time a lookup keeps to find out whether its resolvers work,
+	// or an eighth of the rest.
 	proofTime = time.Second / 2
 
 	// proofLasts is how long a resolver counts as one that works after it has shown it.
@@ -30,21 +30,21 @@ type working struct {
 
 	mu     sync.Mutex
 	proved map[netip.AddrPort]time.Time     // when a resolver has last answered
-	asking map[netip.AddrPort]chan struct{} // closed when the question under way is over
+	proofs map[netip.AddrPort]chan struct{} // closed when the question under way is over
 }
 
 func newWorking(now func() time.Time) *working {
 	return &working{
 		now:    now,
 		proved: map[netip.AddrPort]time.Time{},
-		asking: map[netip.AddrPort]chan struct{}{},
+		proofs: map[netip.AddrPort]chan struct{}{},
 	}
 }
 
-// is reports whether a resolver works. Callers that come together share one question, which
-// ask sends. When that fails, each of the others may ask for itself, because it may have more
-// time than the first had.
-func (w *working) is(ctx context.Context, server netip.AddrPort, ask func() bool) (works bool) {
+// has reports whether a resolver works. Callers that come together share one proof, which the
+// first of them makes. When that fails, each of the others may make its own, because it may
+// have more time than the first had.
+func (w *working) has(ctx context.Context, server netip.AddrPort, prove func() bool) (works bool) {
 	for {
 		known, wait := w.begin(server)
 		switch {
@@ -52,7 +52,7 @@ func (w *working) is(ctx context.Context, server netip.AddrPort, ask func() bool
 			return true
 		case wait == nil:
 			defer func() { w.end(server, works) }() // also after a panic
-			return ask()
+			return prove()
 		}
 		select {
 		case <-wait:
@@ -64,8 +64,8 @@ func (w *working) is(ctx context.Context, server netip.AddrPort, ask func() bool
 	}
 }
 
-// begin says that a resolver is known to work, or returns what to wait for while somebody
-// else asks it. When it does neither, the caller is the one that asks, and calls end.
+// begin says that a resolver is known to work, or returns what to wait for while another caller
+// makes the proof. When it does neither, this caller makes it, and calls end.
 func (w *working) begin(server netip.AddrPort) (known bool, wait <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,10 +75,10 @@ func (w *working) begin(server netip.AddrPort) (known bool, wait <-chan struct{}
 			return true, nil
 		}
 	}
-	if under, ok := w.asking[server]; ok {
-		return false, under
+	if underWay, ok := w.proofs[server]; ok {
+		return false, underWay
 	}
-	w.asking[server] = make(chan struct{})
+	w.proofs[server] = make(chan struct{})
 	return false, nil
 }
 
@@ -88,12 +88,12 @@ func (w *working) end(server netip.AddrPort, works bool) {
 	if works {
 		w.proved[server] = w.now()
 	}
-	close(w.asking[server])
-	delete(w.asking, server)
+	close(w.proofs[server])
+	delete(w.proofs, server)
 }
 
-// resolversWork reports whether enough of these resolvers have just answered for com,
-// which it asks of those that are not known to. It ends with ctx at the latest.
+// resolversWork reports whether enough of these resolvers have just answered for com. It
+// queries those of which that is not known. It ends with ctx at the latest.
 func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bool {
 	missing := min(witnesses, len(c.resolvers))
 	if ctx.Err() != nil || len(servers) < missing {
@@ -120,11 +120,11 @@ func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bo
 	return false
 }
 
-// works reports whether a resolver has just answered for com, which it asks unless that is
-// known.
+// works reports whether a resolver has just answered for com, for which it queries the resolver
+// unless that is known.
 func (c *Client) works(ctx context.Context, server netip.AddrPort) bool {
-	return c.working.is(ctx, server, func() bool {
-		r := c.put(ctx, server, "com", miekg.TypeNS)
+	return c.working.has(ctx, server, func() bool {
+		r := c.queryName(ctx, server, "com", miekg.TypeNS)
 		return r.outcome == answering && r.msg.Rcode == miekg.RcodeSuccess && len(r.found) > 0
 	})
 }

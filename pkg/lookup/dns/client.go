@@ -7,11 +7,11 @@
 // records that can be reached from the name asked about. It does not validate DNSSEC, keeps no
 // cache, and returns private addresses as they are.
 //
-// Several resolvers are asked in a staggered race; the first that says
+// Several resolvers are queried in a staggered race; the first that says
 // something about the name wins:
 //
 //	NOERROR                      the records, none if there are none
-//	NXDOMAIN                     nxdomain; without proof, if a second one says so, too
+//	NXDOMAIN                     nxdomain; without proof, if a second one says the same
 //	YXDOMAIN                     the rcode of the result (RFC 6672 §2.2)
 //	SERVFAIL                     the next resolver; the rcode of the result if no other knows better
 //	REFUSED, NOTIMP, FORMERR …,  the next resolver: they speak of the resolver,
@@ -61,7 +61,7 @@ import (
 
 // Config is what a Client needs.
 type Config struct {
-	// Resolvers are recursive resolvers as ip:port, in the order in which they are asked.
+	// Resolvers are recursive resolvers as ip:port, in the order in which they are queried.
 	// They must echo the letter case of a question, as all common ones do; for one that
 	// does not, every lookup and Probe is dns_timeout.
 	Resolvers []string
@@ -73,7 +73,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Client asks resolvers. It is safe for concurrent use, and runs nothing between calls. It
+// Client queries resolvers. It is safe for concurrent use, and runs nothing between calls. It
 // remembers for a minute which resolvers have answered for com, and for half a minute which
 // had not replied when another answered.
 type Client struct {
@@ -91,7 +91,11 @@ func New(cfg Config) *Client {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	c := &Client{dial: cfg.Dial, working: newWorking(cfg.Now), late: newLate(cfg.Now)}
+	c := &Client{
+		dial:    cfg.Dial,
+		working: newWorking(cfg.Now),
+		late:    newLate(cfg.Now),
+	}
 	if c.dial == nil {
 		c.dial = new(net.Dialer).DialContext
 	}
@@ -118,12 +122,14 @@ func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error)
 	return r.result(q)
 }
 
-// Probe reports whether lookups work: it asks for the name servers of com as
-// Lookup asks. A resolver that says of com that it does not exist, or has none, says
-// so of other names, too. Its errors are those of Lookup but nxdomain.
+// Probe reports whether lookups work, by a lookup of the name servers of com. A resolver that
+// denies com, or its name servers, denies other names as well. Its errors are those of Lookup
+// but nxdomain.
 func (c *Client) Probe(ctx context.Context) error {
 	r, err := c.Lookup(ctx, Query{Domain: "com", Type: "NS"})
-	if err == nil && len(r.Records) == 0 || err != nil && fault.From(err).Code == lookup.NXDomain {
+	unknown := err == nil && len(r.Records) == 0
+	denied := err != nil && fault.From(err).Code == lookup.NXDomain
+	if unknown || denied {
 		return lookup.Fault(lookup.UpstreamUnavailable, errors.New("the resolver knows no name servers of com"))
 	}
 	return err
@@ -135,8 +141,8 @@ const grace = 50 * time.Millisecond
 
 var _ guard.Resolver = (*Client)(nil)
 
-// Addresses implements guard.Resolver: IPv4 first, private addresses too, and IPv4-mapped
-// ones as IPv6. Both families are always asked for, side by side. IPv6 that fails, or that
+// Addresses implements guard.Resolver: IPv4 first, private addresses as well, and IPv4-mapped
+// ones as IPv6. Both families are always looked up, side by side. IPv6 that fails, or that
 // is not there 50 ms after IPv4, does not hold up a name with IPv4. A name that the
 // resolvers answer SERVFAIL or YXDOMAIN for is connect_failed, a panic internal_error. It
 // keeps the promises of Lookup about deadlines and goroutines.
@@ -144,7 +150,7 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 	defer catch(&err)
 	g := newCrew(ctx)
 	defer g.end()
-	ask := func(qtype uint16) <-chan family {
+	lookUp := func(qtype uint16) <-chan family {
 		out := make(chan family, 1)
 		g.start(func() {
 			defer close(out)
@@ -152,8 +158,8 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 		})
 		return out
 	}
-	four := ask(miekg.TypeA)
-	six := ask(miekg.TypeAAAA)
+	four := lookUp(miekg.TypeA)
+	six := lookUp(miekg.TypeAAAA)
 	v4 := <-four
 	if len(v4.addrs) > 0 {
 		over := time.AfterFunc(grace, g.cancel)
@@ -166,24 +172,25 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 	return nil, unresolved(v4, v6)
 }
 
-// family is what the resolvers say about one family of a name. The error is a fault if they
-// said something about the name; without one, the name exists.
+// family is what the resolvers say about one family of addresses of a name. The error is a
+// fault if it is about the name itself; without one, the name exists.
 type family struct {
 	addrs  []netip.Addr
 	err    error
 	denied bool // the name, not only its addresses, does not exist
 }
 
-// family asks for the addresses of one family, without a bound: each must be checked.
-func (c *Client) family(ctx context.Context, name string, qtype uint16) (f family) {
+// family looks up the addresses of one family, without a bound: each must be checked.
+func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
 	r, err := c.resolve(ctx, name, qtype)
 	if err != nil {
-		whose := guard.ErrResolvers
+		kind := guard.ErrResolvers
 		if fault.From(err).IsSilence() {
-			whose = guard.ErrUnresolvable
+			kind = guard.ErrUnresolvable
 		}
-		return family{err: fmt.Errorf("%w: %v", whose, err)} //nolint:errorlint // the codes of the dns tool must not become another tool's
+		return family{err: fmt.Errorf("%w: %v", kind, err)} //nolint:errorlint // the codes of the dns tool must not become another tool's
 	}
+	var f family
 	switch r.msg.Rcode {
 	case miekg.RcodeNameError:
 		_, f.err = r.result(Query{})
@@ -209,13 +216,16 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) (f famil
 // server's mistake (RFC 4074 §4.2).
 func unresolved(v4, v6 family) error {
 	none := guard.NoAddress("it exists without A and AAAA records")
-	var said *fault.Error
+	isFault := func(err error) bool {
+		_, ok := errors.AsType[*fault.Error](err)
+		return ok
+	}
 	switch {
 	case v6.denied && v4.err == nil, v4.denied && v6.err == nil:
 		return none
 	case v4.denied:
 		return v4.err
-	case v6.denied, !errors.As(v4.err, &said) && errors.As(v6.err, &said):
+	case v6.denied, isFault(v6.err) && !isFault(v4.err):
 		return v6.err
 	case v4.err != nil:
 		return v4.err
@@ -225,24 +235,16 @@ func unresolved(v4, v6 family) error {
 	return none
 }
 
-// ParseResolvers reads a comma-separated list of ip or ip:port, IPv6 bare or in brackets, and
+// ParseResolvers parses a comma-separated list of ip or ip:port, IPv6 bare or in brackets, and
 // returns each as ip:port, with port 53 if it has none. Its error, for the operator, names
 // every entry that is wrong, in one line.
-func ParseResolvers(csv string) (resolvers []string, err error) {
-	var faults []string
+func ParseResolvers(csv string) ([]string, error) {
+	var resolvers, faults []string
 	for i, entry := range strings.Split(csv, ",") {
 		entry = strings.TrimSpace(entry)
-		r, err := netip.ParseAddrPort(entry)
-		if err != nil {
-			r, err = netip.ParseAddrPort(entry + ":53")
-		}
-		if a, bare := netip.ParseAddr(entry); bare == nil {
-			r = netip.AddrPortFrom(a, 53)
-			err = nil
-		}
-		r = netip.AddrPortFrom(r.Addr().Unmap(), r.Port())
+		r, ok := parseResolver(entry)
 		switch {
-		case err != nil || r.Port() == 0 || r.Addr().IsUnspecified() || r.Addr().IsMulticast():
+		case !ok:
 			faults = append(faults, fmt.Sprintf("entry %d: %q is not the ip or ip:port of a host", i+1, entry))
 		case slices.Contains(resolvers, r.String()):
 			faults = append(faults, fmt.Sprintf("entry %d: %s is listed twice", i+1, r))
@@ -253,6 +255,25 @@ func ParseResolvers(csv string) (resolvers []string, err error) {
 		return nil, fmt.Errorf("DNS resolvers: %s", strings.Join(faults, "; "))
 	}
 	return resolvers, nil
+}
+
+// parseResolver parses one ip or ip:port, which is not ok where it cannot be that of a host.
+func parseResolver(entry string) (resolver netip.AddrPort, ok bool) {
+	const port = 53
+	resolver, err := netip.ParseAddrPort(entry)
+	if err != nil {
+		resolver, err = netip.ParseAddrPort(fmt.Sprintf("%s:%d", entry, port)) // [ip]
+	}
+	if addr, notBare := netip.ParseAddr(entry); notBare == nil {
+		resolver = netip.AddrPortFrom(addr, port)
+		err = nil
+	}
+	if err != nil {
+		return netip.AddrPort{}, false
+	}
+	addr := resolver.Addr().Unmap()
+	isHost := !addr.IsUnspecified() && !addr.IsMulticast()
+	return netip.AddrPortFrom(addr, resolver.Port()), isHost && resolver.Port() != 0
 }
 
 // crew is a context and the goroutines that work under it. A panic in one of them ends
@@ -282,7 +303,7 @@ func (c *crew) start(work func()) {
 	})
 }
 
-// end ends the context, waits for what runs under it, and panics if a part of that did.
+// end ends the context, waits for the goroutines under it, and panics if one of them did.
 func (c *crew) end() {
 	c.cancel()
 	c.running.Wait()
@@ -314,10 +335,10 @@ func catch(err *error) {
 	}
 }
 
-// verdict weighs attempts none of which answered. A SERVFAIL counts whatever
-// the others did, because theirs says nothing about the name. When the caller
+// unanswered weighs attempts none of which answered. A SERVFAIL counts whatever
+// the others did, because their outcome says nothing about the name. When the caller
 // gave up, no failure counts.
-func verdict(ctx context.Context, servfail *reply, timedOut bool, causes ...error) (*reply, error) {
+func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...error) (*reply, error) {
 	gaveUp := errors.Is(ctx.Err(), context.Canceled)
 	if servfail != nil && !gaveUp {
 		return servfail, nil
@@ -329,7 +350,7 @@ func verdict(ctx context.Context, servfail *reply, timedOut bool, causes ...erro
 	return nil, lookup.Faultf(code, errors.Join(append(causes, ctx.Err())...), guard.Unresolved)
 }
 
-// budget ends before ctx does, so that a verdict can still be returned in time.
+// budget ends before ctx does, so that a result can still be returned in time.
 func budget(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -339,9 +360,9 @@ func budget(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, left-min(margin, left/10))
 }
 
-// part is what the question about the name has of a budget. The rest is for the one whether
-// the resolvers work.
-func part(budget context.Context) (context.Context, context.CancelFunc) {
+// nameBudget is the share of a budget for the question about the name. The rest is for the
+// question whether the resolvers work.
+func nameBudget(budget context.Context) (context.Context, context.CancelFunc) {
 	end, _ := budget.Deadline()
 	left := time.Until(end)
 	return context.WithTimeout(budget, left-min(proofTime, left/8))

@@ -25,8 +25,8 @@ const (
 	// headerSize is that of every message: ID, flags and four counts.
 	headerSize = 12
 
-	// resendAfter is when a question over UDP is sent again, and asked over TCP as well:
-	// datagrams get lost.
+	// resendAfter is when a question over UDP is sent again, and over TCP as well: datagrams
+	// get lost.
 	resendAfter = 2 * time.Second
 )
 
@@ -35,11 +35,11 @@ var (
 	errCut   = errors.New("truncated or damaged reply")
 )
 
-// ask sends one question over UDP and, if need be, over TCP, and returns the reply that comes
-// first. Over TCP it is asked at once when the reply over UDP was cut; hedgeDelay after a
+// query sends one question over UDP and, if need be, over TCP, and returns the reply that comes
+// first. It is sent over TCP at once when the reply over UDP was cut; hedgeDelay after a
 // datagram that is not the reply; and when UDP has been silent for resendAfter, or for half
 // of the time that is left. In the latter two cases UDP is still waited for.
-func (c *Client) ask(ctx context.Context, server string, q question) (*miekg.Msg, error) {
+func (c *Client) query(ctx context.Context, server string, q question) (*miekg.Msg, error) {
 	g := newCrew(ctx)
 	defer g.end()
 	after := resendAfter
@@ -47,7 +47,7 @@ func (c *Client) ask(ctx context.Context, server string, q question) (*miekg.Msg
 		after = min(after, time.Until(end)/2)
 	}
 	due := time.Now().Add(after)
-	tcp := time.NewTimer(after) // when TCP is asked
+	tcp := time.NewTimer(after) // when TCP is tried
 	defer tcp.Stop()
 	foreign := sync.OnceFunc(func() { tcp.Reset(min(time.Until(due), hedgeDelay)) })
 	type received struct {
@@ -55,8 +55,9 @@ func (c *Client) ask(ctx context.Context, server string, q question) (*miekg.Msg
 		err error
 	}
 	replies := make(chan received, 2)
+	overUDP := func(conn net.Conn) (*miekg.Msg, error) { return q.overUDP(g, conn, foreign) }
 	g.start(func() {
-		m, err := c.connected(g, "udp", server, func(conn net.Conn) (*miekg.Msg, error) { return q.overUDP(g, conn, foreign) })
+		m, err := c.connected(g, "udp", server, overUDP)
 		replies <- received{m, err}
 	})
 	g.start(func() {
@@ -114,15 +115,23 @@ type question struct {
 // newQuestion draws an ID and the letter case of the name, which a forger has to guess beside
 // the port (draft-vixie-dnsext-dns0x20). It panics unless name is a domain name.
 func newQuestion(name string, qtype uint16, edns bool) question {
-	q := question{id: miekg.Id(), name: drawCase(miekg.Fqdn(name)), qtype: qtype}
-	m := miekg.Msg{MsgHdr: miekg.MsgHdr{Id: q.id, RecursionDesired: true}, Question: q.section()}
+	q := question{
+		id:    miekg.Id(),
+		name:  drawCase(miekg.Fqdn(name)),
+		qtype: qtype,
+	}
+	m := miekg.Msg{
+		MsgHdr:   miekg.MsgHdr{Id: q.id, RecursionDesired: true},
+		Question: q.section(),
+	}
 	if edns {
 		m.SetEdns0(ednsSize, false)
 	}
-	var err error
-	if q.wire, err = m.Pack(); err != nil {
+	wire, err := m.Pack()
+	if err != nil {
 		panic(fmt.Sprintf("pack question: %v", err))
 	}
+	q.wire = wire
 	return q
 }
 
@@ -165,7 +174,7 @@ func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*
 		}
 		n, err := conn.Read(buf)
 		if err == nil {
-			m, err := q.read(buf[:n])
+			m, err := q.parseReply(buf[:n])
 			if err == nil && n == len(buf) {
 				return nil, errCut
 			}
@@ -180,7 +189,7 @@ func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*
 	return nil, ctx.Err()
 }
 
-// overTCP asks over a connection that carries nothing else. The reply is framed
+// overTCP sends the question over a connection that carries nothing else. The reply is framed
 // by a length of two bytes, so it has at most 64 KiB.
 func (q question) overTCP(conn net.Conn) (*miekg.Msg, error) {
 	framed := miekg.Conn{Conn: conn}
@@ -191,19 +200,21 @@ func (q question) overTCP(conn net.Conn) (*miekg.Msg, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.read(raw)
+	return q.parseReply(raw)
 }
 
-// read judges bytes that came back. It returns the reply, or an error that is
-// errStray or errCut. TC is looked at before the parser's verdict, because a
-// truncated reply need not parse.
+// parseReply parses bytes that came back. It returns the reply, or an error that is errStray or
+// errCut. TC is looked at before the parser's error, because a truncated reply need not parse.
 //
 // A reply without a question is the short form in which some resolvers refuse. It may end the
 // attempt at this resolver, or send us to TCP or away from EDNS. Nobody refuses with NOERROR or
 // NXDOMAIN, so these do not even end the wait: without the name a forger guesses less.
-func (q question) read(raw []byte) (*miekg.Msg, error) {
-	// Of QR and the opcode, a reply to a query has just QR.
-	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != q.id || raw[2]&0xf8 != 0x80 {
+func (q question) parseReply(raw []byte) (*miekg.Msg, error) {
+	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != q.id {
+		return nil, errStray
+	}
+	const flags = 0xf8 // QR and the opcode, of which a reply to a query has just QR
+	if raw[2]&flags != 0x80 {
 		return nil, errStray
 	}
 	m, complete := parse(raw)
@@ -229,12 +240,17 @@ func (q question) read(raw []byte) (*miekg.Msg, error) {
 	return m, nil
 }
 
-// parse reads a message. It is complete when it has all the records that its header counts, or
+// parse parses a message. It is complete when it has all the records that its header counts, or
 // is just a header: the parser takes a cut between two records for the end.
 func parse(raw []byte) (m *miekg.Msg, complete bool) {
 	m = new(miekg.Msg)
-	err := m.Unpack(raw)
+	if err := m.Unpack(raw); err != nil {
+		return m, false
+	}
+	if len(raw) == headerSize {
+		return m, true
+	}
 	count := func(at int) int { return int(binary.BigEndian.Uint16(raw[at:])) }
 	counted := count(6) + count(8) + count(10)
-	return m, err == nil && (len(m.Answer)+len(m.Ns)+len(m.Extra) == counted || len(raw) == headerSize)
+	return m, len(m.Answer)+len(m.Ns)+len(m.Extra) == counted
 }

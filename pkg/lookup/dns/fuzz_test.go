@@ -42,7 +42,7 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, n uint8) {
 		typ := types()[int(n)%len(types())]
 		q := fuzzed(typ)
-		m, err := q.read(raw)
+		m, err := q.parseReply(raw)
 		if err != nil {
 			if m != nil {
 				t.Error("a reply beside an error")

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// lateLasts is how long a resolver that was late is asked after the others.
+	// lateLasts is how long a resolver that was late is queried after the others.
 	lateLasts = time.Minute / 2
 
-	// trialDelay is how long such a resolver has, when it is asked in its turn again, before
-	// the next is asked as well. Who waits for it waits in vain if it is still dead.
+	// trialDelay is how long such a resolver has, when it is queried in its turn again, before
+	// the next is queried as well. If it is still dead, that time is lost.
 	trialDelay = 15 * time.Millisecond
 )
 
-// late remembers which resolvers had not replied when one that was asked after them had
-// answered: they are dead or slow, or a datagram was lost. They are asked last for a while,
+// late remembers which resolvers had not replied when one that was queried after them had
+// answered: they are dead or slow, or a datagram was lost. They are queried last for a while,
 // and then with little patience, until they reply.
 type late struct {
 	now func() time.Time
@@ -44,7 +44,7 @@ func (l *late) forget(server netip.AddrPort) {
 	delete(l.since, server)
 }
 
-// last is a list of resolvers in its order, but with the late ones at its end.
+// last returns a list of resolvers in its order, but with the late ones at its end.
 func (l *late) last(servers []netip.AddrPort) []netip.AddrPort {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +59,7 @@ func (l *late) last(servers []netip.AddrPort) []netip.AddrPort {
 	return slices.Concat(order, behind)
 }
 
-// onTrial reports whether a resolver was late so long ago that it is asked in its turn again,
+// onTrial reports whether a resolver was late so long ago that it is queried in its turn again,
 // and has not replied since.
 func (l *late) onTrial(server netip.AddrPort) bool {
 	l.mu.Lock()

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// hedgeDelay is how long the first resolver has before the second is asked
+	// hedgeDelay is how long the first resolver has before the second is queried
 	// as well; the third has twice that after it, and so on. It is also how long
 	// a reply may come behind a datagram that is not one before TCP is tried.
 	hedgeDelay = 200 * time.Millisecond
@@ -20,7 +20,7 @@ const (
 	// timeout bounds a lookup whose context has no deadline.
 	timeout = 8 * time.Second
 
-	// margin is how long before the deadline the verdict is reached, or a tenth of the time that remains.
+	// margin is how long before the deadline a lookup ends, or a tenth of the time that remains.
 	margin = 50 * time.Millisecond
 )
 
@@ -29,13 +29,13 @@ type race struct {
 	*crew
 
 	client  *Client
-	ask     func(server netip.AddrPort) *reply
+	query   func(server netip.AddrPort) *reply
 	answer  *answer
 	order   []netip.AddrPort
-	started int    // how many were asked
-	heard   []bool // by order: those that replied
+	started int    // how many were queried
+	replied []bool // by order
 	hedge   *time.Timer
-	delay   time.Duration // until the next is asked
+	delay   time.Duration // until the next is queried
 	replies chan placed
 }
 
@@ -46,10 +46,10 @@ type placed struct {
 	at int
 }
 
-// exchange asks the resolvers until one answers: each next one at once when another has failed,
-// else after a delay that doubles. It returns the verdict if none answers, when ctx ends at the
-// latest, and panics if an attempt did. Every attempt has ended then. While it goes on, it notes
-// in a who was asked, and the first SERVFAIL.
+// exchange queries the resolvers until one answers: each next one at once when another has
+// failed, else after a delay that doubles. If none answers it returns what follows from that,
+// when ctx ends at the latest. It panics if an attempt did. Every attempt has ended then. While
+// it goes on, it notes in a which resolvers were queried, and the first SERVFAIL.
 func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *answer) (*reply, error) {
 	g := newCrew(ctx)
 	defer g.end()
@@ -59,17 +59,18 @@ func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *ans
 		client:  c,
 		answer:  a,
 		order:   order,
-		heard:   make([]bool, len(order)),
+		replied: make([]bool, len(order)),
 		replies: make(chan placed, len(order)),
 		hedge:   time.NewTimer(hedgeDelay),
 		delay:   hedgeDelay,
-		ask:     func(server netip.AddrPort) *reply { return c.attempt(g, server, name, qtype) },
+		query:   func(server netip.AddrPort) *reply { return c.attempt(g, server, name, qtype) },
 	}
 	defer r.hedge.Stop()
-	return r.run(ctx)
+	return r.winner(ctx)
 }
 
-func (r *race) run(ctx context.Context) (*reply, error) {
+// winner returns the first reply that answers, or what follows when none does.
+func (r *race) winner(ctx context.Context) (*reply, error) {
 	r.next()
 	var causes []error
 	denied := false
@@ -79,24 +80,26 @@ func (r *race) run(ctx context.Context) (*reply, error) {
 		case <-r.hedge.C:
 			r.next()
 		case p := <-r.replies:
-			r.hear(p)
+			r.noteReply(p)
 			switch {
 			case p.outcome == answering, p.outcome == unproven && denied: // two agree
 				r.noteLate(p.at)
 				return p.reply, nil
 			case p.outcome == failing:
 				r.answer.servfail.CompareAndSwap(nil, p.reply)
+			case p.outcome == unproven:
+				denied = true
+			case p.outcome == silent:
+				timedOut = true
 			}
-			denied = denied || p.outcome == unproven
-			timedOut = timedOut || p.outcome == silent
 			causes = append(causes, p.err)
 			r.next()
 		}
 	}
-	return verdict(ctx, r.answer.servfail.Load(), timedOut, causes...)
+	return unanswered(ctx, r.answer.servfail.Load(), timedOut, causes...)
 }
 
-// next asks the next resolver, if there is one.
+// next queries the next resolver, if there is one.
 func (r *race) next() {
 	if r.started == len(r.order) {
 		return
@@ -104,13 +107,13 @@ func (r *race) next() {
 	at := r.started
 	server := r.order[r.started]
 	r.started++
-	if r.Err() == nil { // else it is not heard any more
-		r.answer.ask(server)
+	if r.Err() == nil { // else nobody waits for its reply any more
+		r.answer.noteQuery(server)
 	}
 	r.start(func() {
-		said := &reply{outcome: silent} // if it panics, which ends the others
-		defer func() { r.replies <- placed{said, at} }()
-		said = r.ask(server)
+		got := &reply{outcome: silent} // if it panics, which ends the others
+		defer func() { r.replies <- placed{reply: got, at: at} }()
+		got = r.query(server)
 	})
 	if r.client.late.onTrial(server) {
 		r.hedge.Reset(trialDelay)
@@ -120,27 +123,27 @@ func (r *race) next() {
 	r.delay *= 2
 }
 
-// hear notes that a resolver replied, whatever it said.
-func (r *race) hear(p placed) {
+// noteReply notes that a resolver replied, whatever the reply is.
+func (r *race) noteReply(p placed) {
 	if p.outcome != silent {
-		r.heard[p.at] = true
+		r.replied[p.at] = true
 		r.client.late.forget(r.order[p.at])
 	}
 }
 
-// noteLate notes who had not replied when one that was asked later won.
+// noteLate notes which resolvers had not replied when one that was queried later won.
 func (r *race) noteLate(winner int) {
 	for at, server := range r.order[:winner] {
-		if !r.heard[at] {
+		if !r.replied[at] {
 			r.client.late.note(server)
 		}
 	}
 }
 
-// attempt asks one resolver about a name. That a name does not exist counts without a proof
-// only from a resolver that knows one that does: a portal or a filter says so of every name.
+// attempt queries one resolver about a name. That a name does not exist counts without a proof
+// only from a resolver that knows one that does: a portal or a filter denies every name.
 func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
-	r := c.put(ctx, server, name, qtype)
+	r := c.queryName(ctx, server, name, qtype)
 	if r.outcome == unproven && !c.works(ctx, server) {
 		r.outcome = useless
 		r.err = fmt.Errorf("%w; it has not named the servers of com", r.err)
@@ -148,13 +151,13 @@ func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string
 	return r
 }
 
-// put puts a question to one resolver, and once more without EDNS if the resolver may know
-// nothing of it, or not this version (RFC 6891 §7; old ones say NOTIMP).
-func (c *Client) put(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
+// queryName queries one resolver about a name, and once more without EDNS if the resolver may
+// know nothing of that, or not this version (RFC 6891 §7; old ones answer NOTIMP).
+func (c *Client) queryName(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
 	refusals := []int{miekg.RcodeFormatError, miekg.RcodeNotImplemented, miekg.RcodeBadVers}
-	msg, err := c.ask(ctx, server.String(), newQuestion(name, qtype, true))
+	msg, err := c.query(ctx, server.String(), newQuestion(name, qtype, true))
 	if err == nil && slices.Contains(refusals, msg.Rcode) {
-		msg, err = c.ask(ctx, server.String(), newQuestion(name, qtype, false))
+		msg, err = c.query(ctx, server.String(), newQuestion(name, qtype, false))
 	}
 	if err == nil {
 		return newReply(msg, server.Addr(), name, qtype)

@@ -150,7 +150,9 @@ func readable(b []byte) string {
 	var out strings.Builder
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
-		if r == utf8.RuneError && n == 1 || r == '\\' && threeDigits(string(b[1:min(4, len(b))])) {
+		invalid := r == utf8.RuneError && n == 1
+		likeEscape := r == '\\' && threeDigits(string(b[1:min(4, len(b))]))
+		if invalid || likeEscape {
 			fmt.Fprintf(&out, `\%03d`, b[0])
 		} else {
 			out.Write(b[:n])

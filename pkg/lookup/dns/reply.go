@@ -29,7 +29,7 @@ const (
 	answering                // NOERROR, NXDOMAIN with its proof, or YXDOMAIN
 )
 
-// reply is what one resolver has to say about a name.
+// reply is the reply of one resolver to the question about a name.
 type reply struct {
 	outcome  outcome
 	err      error // why it does not answer
@@ -37,14 +37,14 @@ type reply struct {
 	msg      *miekg.Msg
 
 	chain []string   // the name and those that its aliases lead to
-	found []miekg.RR // records of the type asked for at one of these
+	found []miekg.RR // records of the queried type at one of these
 	ttl   uint32     // the lowest of the aliases that were followed
 }
 
-// newReply reads what a message says about a name. A question for CNAME follows none. Of
-// several aliases of one name, which none may have, the first counts; a chain ends where it
+// newReply takes from a message what it says about a name. A question for CNAME follows none.
+// Of several aliases of one name, which none may have, the first counts; a chain ends where it
 // would come back to itself. DNAMEs need no care: the CNAMEs that resolvers make from them are
-// there too.
+// there as well.
 func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
 	r := &reply{
 		msg:      m,
@@ -60,11 +60,13 @@ func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *rep
 		passed[name] = true
 	}
 	for _, rr := range m.Answer {
-		if h := rr.Header(); h.Rrtype == qtype && h.Class == miekg.ClassINET && passed[lower(h.Name)] {
+		h := rr.Header()
+		isQueried := h.Rrtype == qtype && h.Class == miekg.ClassINET
+		if isQueried && passed[lower(h.Name)] {
 			r.found = append(r.found, rr)
 		}
 	}
-	r.outcome = r.judge()
+	r.outcome = r.classify()
 	r.err = fmt.Errorf("resolver %s: %s, %d questions, %d answers, %d authorities",
 		r.resolver, miekg.RcodeToString[m.Rcode], len(m.Question), len(m.Answer), len(m.Ns))
 	return r
@@ -92,22 +94,25 @@ func (r *reply) follow() {
 	}
 }
 
-// aliased reports whether an NXDOMAIN has the alias that was asked for. It is about what the
-// alias leads to, which some servers look up all the same (RFC 6604 §3).
+// aliased reports whether an NXDOMAIN has the alias that was queried. It is about the target of
+// the alias, which some servers look up all the same (RFC 6604 §3).
 func (r *reply) aliased() bool {
 	return r.msg.Rcode == miekg.RcodeNameError && len(r.found) > 0 && r.found[0].Header().Rrtype == miekg.TypeCNAME
 }
 
-// judge tells what a reply says about the name from what a resolver says about
-// itself. A reply without a question is the latter whatever its code.
+// classify tells a reply about the name from one that a resolver gives about itself. A reply
+// without a question is the latter whatever its code.
 //
 // NXDOMAIN is proven by the SOA record of a zone that the name, or one that its aliases lead
 // to, is in (RFC 2308 §2.1). A filter or a network's portal often sends none, or that of a
-// zone that it made up. A name with an SOA record exists, so its own proves nothing. Nor does
-// that of the root: who sends it for a name of com says that there is no com.
+// zone that it made up. A name with an SOA record exists, so that its own record proves
+// nothing. Nor does that of the root: sent for a name of com, it would deny com itself.
 //
 // A NOERROR without an answer and with servers, but no SOA, is a referral (RFC 2308 §2.2).
-func (r *reply) judge() outcome {
+func (r *reply) classify() outcome {
+	if len(r.msg.Question) == 0 {
+		return useless
+	}
 	proven := false
 	soa := false
 	servers := false
@@ -124,18 +129,24 @@ func (r *reply) judge() outcome {
 		}
 	}
 	refers := len(r.found) == 0 && servers && !soa
-	switch rcode := r.msg.Rcode; {
-	case len(r.msg.Question) == 0:
-		return useless
-	case rcode == miekg.RcodeSuccess && !refers, rcode == miekg.RcodeYXDomain,
-		rcode == miekg.RcodeNameError && (proven || r.aliased()):
+	switch r.msg.Rcode {
+	case miekg.RcodeSuccess:
+		if refers {
+			return useless
+		}
 		return answering
-	case rcode == miekg.RcodeNameError:
+	case miekg.RcodeYXDomain:
+		return answering
+	case miekg.RcodeNameError:
+		if proven || r.aliased() {
+			return answering
+		}
 		return unproven
-	case rcode == miekg.RcodeServerFailure:
+	case miekg.RcodeServerFailure:
 		return failing
+	default:
+		return useless
 	}
-	return useless
 }
 
 // leadsInto reports whether the name, or one that its aliases lead to, is below a zone.
@@ -144,7 +155,7 @@ func (r *reply) leadsInto(zone string) bool {
 }
 
 // result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when it is about the
-// target of an alias (RFC 6604 §3), unless the alias was asked for.
+// target of an alias (RFC 6604 §3), unless the alias was queried.
 func (r *reply) result(q Query) (Result, error) {
 	switch {
 	case r.msg.Rcode != miekg.RcodeNameError || r.aliased():
@@ -170,7 +181,8 @@ func (r *reply) result(q Query) (Result, error) {
 		if record == nil {
 			continue
 		}
-		if text += record.size(); len(out.Records) == maxRecords || text > maxText {
+		text += record.size()
+		if len(out.Records) == maxRecords || text > maxText {
 			break
 		}
 		out.Records = append(out.Records, record)

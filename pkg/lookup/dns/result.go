@@ -10,7 +10,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// DefaultType is the record type when none is asked for (spec §4.2).
+// DefaultType is the record type of a query that names none (spec §4.2).
 const DefaultType = "A"
 
 // Query is a normalised question, as ParseQuery returns it.
@@ -19,12 +19,12 @@ type Query struct {
 	Type   string // A, AAAA, MX, TXT, CNAME, NS or SOA
 }
 
-// Codes are those that a query and its lookup can answer.
+// Codes returns the codes that a query and its lookup can answer.
 func Codes() []fault.Code {
 	return []fault.Code{lookup.InvalidDomain, lookup.InvalidType, lookup.NXDomain, lookup.UpstreamUnavailable, lookup.DNSTimeout}
 }
 
-// ParseQuery reads domain and type of spec §4.2, and ignores other parameters. It
+// ParseQuery parses domain and type of spec §4.2, and ignores other parameters. It
 // returns invalid_domain or invalid_type.
 func ParseQuery(q url.Values) (Query, error) {
 	domain, err := guard.DomainParam(q, guard.DNSName)
@@ -35,7 +35,7 @@ func ParseQuery(q url.Values) (Query, error) {
 	return Query{Domain: domain, Type: typ}, err
 }
 
-// TypeParam reads a record type in either letter case from the parameter with
+// TypeParam parses a record type in either letter case from the parameter with
 // the given name, DefaultType if it is absent.
 func TypeParam(q url.Values, name string) (string, error) {
 	values, ok := q[name]
@@ -53,7 +53,7 @@ func TypeParam(q url.Values, name string) (string, error) {
 	return t, nil
 }
 
-// Values are the parameters as understood: requests with equal ones ask the same question.
+// Values returns the parameters as they were understood. Requests with equal ones are the same.
 func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "type": {q.Type}}
 }
@@ -63,7 +63,7 @@ type Result struct {
 	Domain string `json:"domain" doc:"Normalized FQDN queried"`
 	Type   string `json:"type" doc:"Record type queried" enum:"A,AAAA,MX,TXT,CNAME,NS,SOA" schema:"RecordType"`
 	// Rcode is NOERROR, YXDOMAIN, SERVFAIL when that is all the resolvers say, or
-	// NXDOMAIN beside the alias that was asked for.
+	// NXDOMAIN beside the alias that was queried.
 	Rcode    string `json:"rcode" doc:"Such as NOERROR; SERVFAIL and YXDOMAIN have no records"`
 	Resolver string `json:"resolver" doc:"Resolver that answered"`
 	// TTL is the lowest of the records and of the aliases that lead to them.
@@ -72,7 +72,7 @@ type Result struct {
 	Records []Record `json:"records" doc:"At most 1,000; their shape depends on type"`
 }
 
-// Verdicts are the rules for the line that says in words what a Result found.
+// Verdicts returns the rules for the line that says in words what a Result found.
 func Verdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{If: "rcode = SERVFAIL", Says: "No resolver could answer for {domain} (SERVFAIL)", Tone: lookup.Bad},

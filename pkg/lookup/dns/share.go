@@ -12,12 +12,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Share returns a context for the lookups of one bundle: under it a Client asks each question
+// Share returns a context for the lookups of one bundle: under it a Client sends each question
 // once, for Lookup and Addresses alike, so that what one reports is what another has connected
-// to. Each caller keeps its deadline, and judges by what is known then.
+// to. Each caller keeps its deadline, and gets what is known then.
 //
-// end must be called when all lookups have returned. It stops what still runs, and returns
-// when nothing of it is left.
+// end must be called when all lookups have returned. It stops the questions that are still
+// under way, and returns when all have ended.
 func Share(ctx context.Context) (shared context.Context, end func()) {
 	s := &questions{crew: newCrew(ctx)}
 	return context.WithValue(s.crew, sharedKey{}, s), s.crew.end
@@ -27,8 +27,8 @@ type sharedKey struct{}
 
 // questions are those of one Share. Their context outlasts that of each caller.
 type questions struct {
-	crew  *crew
-	asked sync.Map // *answer by question
+	crew    *crew
+	answers sync.Map // *answer by question
 }
 
 // answer is what exchange returns, when over is closed, and what is known until then.
@@ -38,22 +38,22 @@ type answer struct {
 	reply    *reply
 	err      error
 
-	mu    sync.Mutex
-	asked []netip.AddrPort
+	mu      sync.Mutex
+	queried []netip.AddrPort
 }
 
-// ask notes that a resolver is asked.
-func (a *answer) ask(server netip.AddrPort) {
+// noteQuery notes that a resolver is queried.
+func (a *answer) noteQuery(server netip.AddrPort) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asked = append(a.asked, server)
+	a.queried = append(a.queried, server)
 }
 
-// servers are those that were asked so far.
+// servers returns the resolvers that were queried so far.
 func (a *answer) servers() []netip.AddrPort {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Clone(a.asked)
+	return slices.Clone(a.queried)
 }
 
 // resolve puts a question to the resolvers, or waits for the answer of one that is under
@@ -61,14 +61,14 @@ func (a *answer) servers() []netip.AddrPort {
 func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*reply, error) {
 	whole, cancel := budget(parent)
 	defer cancel()
-	ctx, cancel := part(whole)
+	ctx, cancel := nameBudget(whole)
 	defer cancel()
 	a := &answer{over: make(chan struct{})}
 	s, shared := parent.Value(sharedKey{}).(*questions)
 	var r *reply
 	var err error
 	if shared {
-		a = s.ask(c, name, qtype, a)
+		a = s.start(c, name, qtype, a)
 		r, err = a.wait(ctx)
 	} else {
 		r, err = c.exchange(ctx, name, qtype, a)
@@ -80,15 +80,15 @@ func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*re
 	return r, err
 }
 
-// ask returns the answer of a question that was asked before, or begins to ask it for the
-// given one.
-func (s *questions) ask(c *Client, name string, qtype uint16, a *answer) *answer {
+// start returns the answer of a question that was put before, or starts the question, whose
+// answer is the given one then.
+func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answer {
 	type question struct {
 		client *Client
 		name   string
 		qtype  uint16
 	}
-	if earlier, asked := s.asked.LoadOrStore(question{c, name, qtype}, a); asked {
+	if earlier, found := s.answers.LoadOrStore(question{c, name, qtype}, a); found {
 		return earlier.(*answer)
 	}
 	s.crew.start(func() {
@@ -96,14 +96,14 @@ func (s *questions) ask(c *Client, name string, qtype uint16, a *answer) *answer
 		defer catch(&a.err)
 		whole, cancel := budget(s.crew)
 		defer cancel()
-		ctx, cancel := part(whole)
+		ctx, cancel := nameBudget(whole)
 		defer cancel()
 		a.reply, a.err = c.exchange(ctx, name, qtype, a)
 	})
 	return a
 }
 
-// wait waits until the answer is there. When ctx ends before, it judges by what is known.
+// wait waits until the answer is there. When ctx ends before, it goes by what is known.
 func (a *answer) wait(ctx context.Context) (*reply, error) {
 	select {
 	case <-a.over:
@@ -112,6 +112,6 @@ func (a *answer) wait(ctx context.Context) (*reply, error) {
 		}
 		return a.reply, a.err
 	case <-ctx.Done():
-		return verdict(ctx, a.servfail.Load(), true)
+		return unanswered(ctx, a.servfail.Load(), true)
 	}
 }
