@@ -48,8 +48,13 @@ type state struct {
 }
 
 func newBootstrap(cfg whois.Config) *bootstrap {
-	// The file of 2026 has 49 KB, 600 services and 1,200 top-level domains.
-	file := transport{trusted(cfg.Connector, cfg.Direct), cfg.RootCAs, 512 << 10, untrusted.Limits{Depth: 8, Values: 50_000}}
+	file := transport{
+		dial:  trusted(cfg.Connector, cfg.Direct),
+		roots: cfg.RootCAs,
+		// The file of 2026 has 49 KB, 600 services and 1,200 top-level domains.
+		maxBody: 512 << 10,
+		limits:  untrusted.Limits{Depth: 8, Values: 50_000},
+	}
 	b := &bootstrap{
 		cfg:  cfg,
 		turn: make(chan struct{}, 1),
@@ -59,11 +64,15 @@ func newBootstrap(cfg whois.Config) *bootstrap {
 	return b
 }
 
-// due says that another file is to be looked for.
+// due reports whether it is time to look for another file.
 func (b *bootstrap) due(s *state) bool {
+	if s.registry == nil {
+		return true
+	}
 	now := b.cfg.Now()
-	age := now.Sub(s.fetched) // below 0 by a clock that is not ours
-	return s.registry == nil || (age < 0 || age >= fresh) && !now.Before(s.notUntil)
+	age := now.Sub(s.fetched)
+	isFresh := age >= 0 && age < fresh // below 0 by a clock that is not ours
+	return !isFresh && !now.Before(s.notUntil)
 }
 
 // load returns the file in use, after it has looked for a newer one if that is due. Of
@@ -102,26 +111,27 @@ func (b *bootstrap) warn(ctx context.Context, err error, what string) {
 // update takes a newer file: that of the Cache, where another process may have put it,
 // else that of the URL, which it puts into the Cache.
 func (b *bootstrap) update(ctx context.Context, s *state) error {
-	if r, fetched := b.restore(ctx); r != nil && (s.registry == nil || fetched.After(s.fetched)) {
-		s.registry = r
+	cached, fetched := b.restore(ctx)
+	if cached != nil && (s.registry == nil || fetched.After(s.fetched)) {
+		s.registry = cached
 		s.fetched = fetched
 	}
-	pause := s.notUntil.Sub(b.cfg.Now())
-	switch {
-	case !b.due(s):
+	if !b.due(s) {
 		return nil
-	case pause > 0:
-		return lookup.Fault(lookup.BootstrapUnavailable, errors.New("whois: waiting after a failed download")).After(pause).Prevented()
+	}
+	if pause := s.notUntil.Sub(b.cfg.Now()); pause > 0 {
+		waiting := lookup.Fault(lookup.BootstrapUnavailable, errors.New("whois: waiting after a failed download"))
+		return waiting.After(pause).Prevented()
 	}
 	doc, r, err := b.download(ctx)
-	switch {
-	case err == nil:
+	if err == nil {
 		s.registry = r
 		s.fetched = b.cfg.Now()
 		s.failures = 0
 		b.save(ctx, doc, s.fetched)
 		return nil
-	case s.registry == nil && ctx.Err() != nil: // the next caller has more time
+	}
+	if s.registry == nil && ctx.Err() != nil { // the next caller has more time
 		return lookup.Fault(lookup.WhoisTimeout, err)
 	}
 	s.notUntil = b.cfg.Now().Add(min(longestPause, firstPause<<min(s.failures, 16)))
@@ -170,16 +180,18 @@ func (b *bootstrap) download(ctx context.Context) (doc []byte, r registry, err e
 	if resp.StatusCode != http.StatusOK {
 		return nil, nil, fmt.Errorf("whois: bootstrap file: HTTP status %d", resp.StatusCode)
 	}
-	if doc, err = io.ReadAll(resp.Body); err == nil {
-		r, err = parseRegistry(doc)
+	doc, err = io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, nil, err
 	}
+	r, err = parseRegistry(doc)
 	return doc, r, err
 }
 
-// registry is a bootstrap file as read: base URL by domain suffix. It is never changed.
+// registry is a parsed bootstrap file: base URLs by domain suffix. It is never changed.
 type registry map[string]string
 
-// parseRegistry reads a bootstrap file for domains (RFC 9224 §3, §4). One that names no usable
+// parseRegistry parses a bootstrap file for domains (RFC 9224 §3, §4). One that names no usable
 // server is an error, so that it never replaces a good one.
 func parseRegistry(doc []byte) (registry, error) {
 	file, err := rdapbootstrap.NewFile(doc)
@@ -204,10 +216,16 @@ func parseRegistry(doc []byte) (registry, error) {
 
 // find returns the base URL of the longest suffix of a name, by whole labels (RFC 9224 §4).
 func (r registry) find(name string) (base string, ok bool) {
-	for more := true; more && !ok; _, name, more = strings.Cut(name, ".") {
-		base, ok = r[name]
+	for {
+		if base, ok := r[name]; ok {
+			return base, true
+		}
+		_, parent, more := strings.Cut(name, ".")
+		if !more {
+			return "", false
+		}
+		name = parent
 	}
-	return base, ok
 }
 
 // chooseBase prefers the first https URL over the first http one (RFC 9224
@@ -215,7 +233,7 @@ func (r registry) find(name string) (base string, ok bool) {
 func chooseBase(urls []*url.URL) string {
 	for _, scheme := range []string{"https", "http"} {
 		for _, u := range urls {
-			if u.Scheme != scheme || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+			if u.Scheme != scheme || !isBase(u) {
 				continue
 			}
 			lower := *u
@@ -227,4 +245,10 @@ func chooseBase(urls []*url.URL) string {
 		}
 	}
 	return ""
+}
+
+// isBase reports whether a URL has a host and a path and nothing else.
+func isBase(u *url.URL) bool {
+	hasQuery := u.RawQuery != "" || u.ForceQuery
+	return u.Hostname() != "" && u.User == nil && !hasQuery && u.Fragment == ""
 }

@@ -42,13 +42,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// maxAnswer bounds an answer in bytes, answers in the rest. Honest ones have some kilobytes
-// and hundreds of values.
+// maxAnswer bounds an answer in bytes, and answers bounds its depth and its values. Honest
+// answers have some kilobytes and hundreds of values.
 const maxAnswer = 1 << 20
 
 func answers() untrusted.Limits { return untrusted.Limits{Depth: 64, Values: 20_000} }
 
-// Client asks registries. It is safe for concurrent use.
+// Client fetches from registries. It is safe for concurrent use.
 type Client struct {
 	rdap      *rdap.Client
 	bootstrap *bootstrap
@@ -60,13 +60,19 @@ func New(cfg whois.Config) *Client {
 	if cfg.Direct == nil {
 		cfg.Direct = new(net.Dialer).DialContext
 	}
+	servers := transport{
+		dial:    guarded(cfg.Connector),
+		roots:   cfg.RootCAs,
+		maxBody: maxAnswer,
+		limits:  answers(),
+	}
 	return &Client{
 		bootstrap: newBootstrap(cfg),
 		// With every field preset, and the server given with each request, the library
 		// writes to nothing of its client, and it can be shared.
 		rdap: &rdap.Client{
-			HTTP:      &http.Client{CheckRedirect: follow, Transport: transport{guarded(cfg.Connector), cfg.RootCAs, maxAnswer, answers()}},
-			Bootstrap: &rdapbootstrap.Client{}, // never asked
+			HTTP:      &http.Client{CheckRedirect: follow, Transport: servers},
+			Bootstrap: &rdapbootstrap.Client{}, // never used
 			Verbose:   func(string) {},
 			UserAgent: cfg.UserAgent,
 		},
@@ -75,7 +81,7 @@ func New(cfg whois.Config) *Client {
 
 // NoServer reports whether the bootstrap file in memory names no RDAP server for a
 // domain, so that a lookup would answer rdap_unavailable unless a newer file has one.
-// It is false while no file was loaded. It asks nobody.
+// It is false while no file was loaded. It sends nothing.
 func (c *Client) NoServer(domain string) bool {
 	s := c.bootstrap.state.Load()
 	_, ok := s.find(registrable(domain))
@@ -94,9 +100,9 @@ func (c *Client) Lookup(ctx context.Context, q whois.Query) (whois.Result, error
 	if !ok {
 		return whois.Result{}, lookup.Fault(lookup.RDAPUnavailable, nil)
 	}
-	domain, err := c.ask(ctx, base, name)
-	if err != nil && fault.From(err).Code == lookup.NotFound {
-		domain, err = c.askAbove(ctx, base, name, err)
+	domain, err := c.fetch(ctx, base, name)
+	if isNotFound(err) {
+		domain, err = c.fetchSuffix(ctx, base, name, err)
 	}
 	if err != nil {
 		return whois.Result{}, err
@@ -104,78 +110,90 @@ func (c *Client) Lookup(ctx context.Context, q whois.Query) (whois.Result, error
 	return result(q, base, domain), nil
 }
 
-// askAbove says what the registration of a name is of which the registry has none. It is about a
-// name below a suffix of several labels, of which there are two kinds: those below which the
-// registry registers names itself (co.uk), so that the name is free, and those that somebody
-// registered and whose names another registry keeps (ac.uk, gov.uk), which need not speak RDAP
-// and is not in IANA's file. No registry says in its answer which kind it is, and the
-// registration of the suffix is not that of the name. So the answer stays not_found, and says
-// what it leaves open.
+func isNotFound(err error) bool {
+	return err != nil && fault.From(err).Code == lookup.NotFound
+}
+
+// fetchSuffix returns the registration that counts for a name which the registry has none of,
+// and its error where there is none.
+//
+// A name below a suffix of several labels is of one of two kinds. Below some, such as co.uk,
+// the registry registers names itself, so that the name is free. Others, such as ac.uk and
+// gov.uk, were registered by somebody, and another registry keeps the names below them. It need
+// not speak RDAP, and is not in IANA's file. No registry tells in its answer which kind it is,
+// and the registration of the suffix is not that of the name. So the answer stays not_found,
+// and its message leaves the question open.
 //
 // The web host of a suffix is the exception: nobody registers www, and what answers there is
 // the suffix. Its registration counts where the registry shows one, and not an object that only
 // keeps the suffix from being registered.
-func (c *Client) askAbove(ctx context.Context, base, name string, none error) (*rdap.Domain, error) {
+func (c *Client) fetchSuffix(ctx context.Context, base, name string, notFound error) (*rdap.Domain, error) {
 	host, suffix, _ := strings.Cut(name, ".")
 	if !strings.Contains(suffix, ".") {
-		return nil, none
+		return nil, notFound
 	}
-	open := lookup.Faultf(lookup.NotFound, none,
+	maybeElsewhere := lookup.Faultf(lookup.NotFound, notFound,
 		"The registry of the top-level domain has no registration of the domain. Another registry may keep the names below %s.", suffix)
 	if host != "www" {
-		return nil, open
+		return nil, maybeElsewhere
 	}
-	domain, err := c.ask(ctx, base, suffix)
-	switch {
-	case err != nil && fault.From(err).Code != lookup.NotFound:
+	domain, err := c.fetch(ctx, base, suffix)
+	if isNotFound(err) {
+		return nil, maybeElsewhere
+	}
+	if err != nil {
 		return nil, err
-	case err != nil || !registered(domain):
-		return nil, open
+	}
+	if !registered(domain) {
+		return nil, maybeElsewhere
 	}
 	return domain, nil
 }
 
-// ask gets the domain object of a registrable name.
-func (c *Client) ask(ctx context.Context, base, name string) (*rdap.Domain, error) {
+// fetch fetches the domain object of a registrable name.
+func (c *Client) fetch(ctx context.Context, base, name string) (*rdap.Domain, error) {
 	server, err := url.Parse(base) // for this request alone: the library writes to it
 	if err != nil {
 		return nil, fmt.Errorf("whois: base URL: %w", err)
 	}
-	unusable := func(format string, args ...any) error {
-		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server answered "+format, args...)
-	}
 	resp, err := c.rdap.Do(rdap.NewDomainRequest(name).WithContext(ctx).WithServer(server))
 	if err != nil {
-		// The library's error says little; the exchange that it reports says more.
-		switch exchange := resp.HTTP[0]; {
-		case exchange.Error != nil:
-			return nil, broken(ctx, exchange.Error)
-		case exchange.Response.StatusCode == http.StatusNotFound:
-			return nil, lookup.Fault(lookup.NotFound, err)
-		case exchange.Response.StatusCode == http.StatusOK: // and an empty body
-			return nil, lookup.Fault(lookup.RDAPUpstream, err)
-		default:
-			return nil, unusable("with HTTP status %d.", exchange.Response.StatusCode)
-		}
+		return nil, fetchFault(ctx, resp.HTTP[0], err)
 	}
 	switch o := resp.Object.(type) {
 	case *rdap.Domain:
 		if about(o, name) {
 			return o, nil
 		}
-		return nil, unusable("about another name.")
+		return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered about another name.")
 	case *rdap.Error:
 		if o.ErrorCode != nil && *o.ErrorCode == http.StatusNotFound {
 			return nil, lookup.Fault(lookup.NotFound, nil)
 		}
-		return nil, unusable("with an error.")
+		return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered with an error.")
 	}
-	return nil, unusable("with something other than a domain.")
+	return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered with something other than a domain.")
 }
 
-// broken says what an exchange that failed means. http.Client puts the address into its
-// error, and with it the name that is asked about, which is not to be logged.
-func broken(ctx context.Context, err error) error {
+// fetchFault returns the fault of an exchange without an object. The library's error tells
+// little; the exchange that it reports tells more.
+func fetchFault(ctx context.Context, exchange *rdap.HTTPResponse, err error) error {
+	if exchange.Error != nil {
+		return exchangeFault(ctx, exchange.Error)
+	}
+	switch status := exchange.Response.StatusCode; status {
+	case http.StatusNotFound:
+		return lookup.Fault(lookup.NotFound, err)
+	case http.StatusOK: // and an empty body
+		return lookup.Fault(lookup.RDAPUpstream, err)
+	default:
+		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server answered with HTTP status %d.", status)
+	}
+}
+
+// exchangeFault returns the fault of an exchange that failed. http.Client puts the address
+// into its error, and with it the name of the lookup, which is not to be logged.
+func exchangeFault(ctx context.Context, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,12 +48,16 @@ func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 // registered reports whether an object shows a registration: with whom, since or until when,
 // and no status of RFC 9083 §10.2.2 that says that it is the registry's own.
 func registered(d *rdap.Domain) bool {
-	own := func(status any) bool { return is(status, "reserved") || is(status, "administrative") }
-	if slices.ContainsFunc(list(raw(d.DecodeData, "status")), own) {
-		return false
+	for _, status := range list(raw(d.DecodeData, "status")) {
+		if is(status, "reserved") || is(status, "administrative") {
+			return false
+		}
 	}
-	return registrar(objects(raw(d.DecodeData, "entities")), 0) != nil ||
-		event(objects(raw(d.DecodeData, "events")), "registration", "expiration") != nil
+	if registrar(objects(raw(d.DecodeData, "entities")), 0) != nil {
+		return true
+	}
+	events := objects(raw(d.DecodeData, "events"))
+	return event(events, "registration", "expiration") != nil
 }
 
 // about reports whether an object is about a name. Some registries write the
@@ -101,11 +106,16 @@ func objects(v any) (all []object) {
 // anything else. Identifiers are sometimes sent as JSON numbers.
 func text(v any) string {
 	const exact = 1 << 53 // above it a float64 is no longer the number sent
-	if s, ok := v.(string); ok && len(strings.TrimSpace(s)) <= maxText {
-		return strings.TrimSpace(s)
-	}
-	if n, ok := v.(float64); ok && n >= 0 && n < exact && n == float64(int64(n)) {
-		return strconv.FormatInt(int64(n), 10)
+	switch v := v.(type) {
+	case string:
+		if trimmed := strings.TrimSpace(v); len(trimmed) <= maxText {
+			return trimmed
+		}
+	case float64:
+		isIdentifier := v >= 0 && v < exact && v == math.Trunc(v)
+		if isIdentifier {
+			return strconv.FormatInt(int64(v), 10)
+		}
 	}
 	return ""
 }
@@ -114,9 +124,14 @@ func text(v any) string {
 func words(v any) []string {
 	out := []string{}
 	for _, e := range list(v) {
-		if s, ok := e.(string); ok && strings.TrimSpace(s) != "" && len(s) <= maxText && len(out) < maxListed {
-			out = append(out, s)
+		s, _ := e.(string)
+		if strings.TrimSpace(s) == "" || len(s) > maxText {
+			continue
 		}
+		if len(out) == maxListed {
+			break
+		}
+		out = append(out, s)
 	}
 	return out
 }
@@ -155,9 +170,8 @@ func registrar(entities []object, depth int) *whois.Registrar {
 	return nil
 }
 
-// ianaID is the identifier with the type of RFC 9083 §4.8, and takes no other for
-// IANA's: not those of registries, and not the handle, which is the same number with
-// some registries only.
+// ianaID is the identifier with the type of RFC 9083 §4.8. No other is taken for IANA's: not
+// those of registries, and not the handle, which is the same number at some registries only.
 func ianaID(e object) string {
 	for _, id := range objects(e["publicIds"]) {
 		if s := text(id["identifier"]); s != "" && is(id["type"], "IANA Registrar ID") {
@@ -175,7 +189,7 @@ func entityName(e object) string {
 	return cmp.Or(property(card, "fn", maxCard), property(card, "org", maxCard))
 }
 
-// property reads a text property out of a jCard (RFC 7095) that need not be
+// property finds a text property in a jCard (RFC 7095) that need not be
 // well formed: the arrays may be nested one more time than they should be, and of
 // a property only the name at its start and the value at its end count.
 func property(card any, name string, depth int) string {
@@ -184,10 +198,8 @@ func property(card any, name string, depth int) string {
 		return ""
 	}
 	if len(fields) >= 3 && is(fields[0], name) {
-		if value := list(fields[len(fields)-1]); len(value) > 0 { // org: the units follow
-			if s, ok := value[0].(string); ok && text(s) != "" {
-				return text(s)
-			}
+		if value := propertyValue(fields[len(fields)-1]); value != "" {
+			return value
 		}
 	}
 	for _, f := range fields {
@@ -196,6 +208,17 @@ func property(card any, name string, depth int) string {
 		}
 	}
 	return ""
+}
+
+// propertyValue is the text of a property's value. That of org may be a list, in which units
+// follow the name.
+func propertyValue(v any) string {
+	values := list(v)
+	if len(values) == 0 {
+		return ""
+	}
+	s, _ := values[0].(string)
+	return text(s)
 }
 
 // event is the time of the first event with one of the actions and a date that can be read.
@@ -222,10 +245,19 @@ func date(published string) string {
 	published = strings.ToUpper(strings.TrimSpace(published))
 	published = strings.Replace(published, " ", "T", 1) // some write a space
 	for _, layout := range []string{
-		time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", time.DateOnly,
+		time.RFC3339,
+		"2006-01-02T15:04:05Z0700",
+		"2006-01-02T15:04:05Z07",
+		"2006-01-02T15:04Z07:00",
+		"2006-01-02T15:04:05",
+		time.DateOnly,
 	} {
 		t, err := time.Parse(layout, published)
-		if t = t.UTC(); err == nil && 1 <= t.Year() && t.Year() <= 9999 { // an offset can leave the years of RFC 3339
+		if err != nil {
+			continue
+		}
+		t = t.UTC()
+		if 1 <= t.Year() && t.Year() <= 9999 { // an offset can leave the years of RFC 3339
 			return t.Format(time.RFC3339)
 		}
 	}
@@ -254,8 +286,14 @@ func hostname(v any) string {
 	if mapped, err := guard.Domain(published, guard.DNSName); err == nil {
 		name = mapped
 	}
-	for l := range strings.SplitSeq(name, ".") {
-		if l == "" || len(l) > 63 || len(name) > 253 || strings.Trim(l, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+	if len(name) > 253 {
+		return ""
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return ""
+		}
+		if strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 			return ""
 		}
 	}

@@ -50,9 +50,9 @@ func trusted(c guard.Connector, direct func(ctx context.Context, network, addres
 		if err == nil {
 			return conn, nil
 		}
-		conn, own := direct(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
-		if own != nil {
-			return nil, errors.Join(err, own)
+		conn, directErr := direct(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+		if directErr != nil {
+			return nil, errors.Join(err, directErr)
 		}
 		return conn, nil
 	}
@@ -79,16 +79,10 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	stream := conn
 	if req.URL.Scheme == "https" {
-		secure := tls.Client(conn, &tls.Config{
-			ServerName: strings.TrimSuffix(req.URL.Hostname(), "."),
-			RootCAs:    t.roots,
-			NextProtos: []string{"http/1.1"},
-			MinVersion: tls.VersionTLS12,
-		})
-		if err := secure.HandshakeContext(ctx); err != nil {
+		stream, err = t.secure(ctx, conn, req.URL)
+		if err != nil {
 			return nil, fmt.Errorf("whois: TLS handshake: %w", err)
 		}
-		stream = secure
 	}
 	out := req.Clone(ctx)
 	out.Close = true
@@ -100,6 +94,17 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("whois: receive: %w", err)
 	}
 	return resp, nil
+}
+
+// secure makes the TLS handshake with the host of a URL.
+func (t transport) secure(ctx context.Context, conn net.Conn, u *url.URL) (net.Conn, error) {
+	secure := tls.Client(conn, &tls.Config{
+		ServerName: strings.TrimSuffix(u.Hostname(), "."),
+		RootCAs:    t.roots,
+		NextProtos: []string{"http/1.1"},
+		MinVersion: tls.VersionTLS12,
+	})
+	return secure, secure.HandshakeContext(ctx)
 }
 
 func (t transport) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
@@ -118,12 +123,12 @@ func (t transport) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
 	return t.dial(ctx, u.Hostname(), uint16(port))
 }
 
-// receive reads the response to a request; of what comes before it (RFC 9110 §15.2) nothing
-// counts.
+// receive reads the response to a request. Interim responses before it (RFC 9110 §15.2) do not
+// count.
 func (t transport) receive(stream io.Reader, req *http.Request) (*http.Response, error) {
 	r := bufio.NewReader(io.LimitReader(stream, maxHeader+2*t.maxBody)) // chunks have a frame
 	resp, err := http.ReadResponse(r, req)
-	for err == nil && resp.StatusCode/100 == 1 && resp.StatusCode != http.StatusSwitchingProtocols {
+	for err == nil && isInterim(resp.StatusCode) {
 		resp, err = http.ReadResponse(r, req)
 	}
 	if err != nil {
@@ -132,7 +137,7 @@ func (t transport) receive(stream io.Reader, req *http.Request) (*http.Response,
 	var body []byte
 	switch resp.StatusCode / 100 {
 	case 2:
-		body, err = t.read(resp)
+		body, err = t.readBody(resp)
 	case 3:
 		if _, bad := resp.Location(); bad != nil && !errors.Is(bad, http.ErrNoLocation) {
 			err = errors.New("a malformed location") // http.Client would quote it
@@ -145,14 +150,20 @@ func (t transport) receive(stream io.Reader, req *http.Request) (*http.Response,
 	return resp, nil
 }
 
-// read takes gzip from a server that sends it unasked, and drops a byte order mark,
-// which RFC 8259 §8.1 lets a reader ignore.
-func (t transport) read(resp *http.Response) (_ []byte, err error) {
+func isInterim(status int) bool {
+	return status/100 == 1 && status != http.StatusSwitchingProtocols
+}
+
+// readBody takes gzip from a server that sends it although it was not accepted, and drops a
+// byte order mark, which RFC 8259 §8.1 lets a reader ignore.
+func (t transport) readBody(resp *http.Response) ([]byte, error) {
 	body := io.LimitReader(resp.Body, t.maxBody+1)
 	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
-		if body, err = gzip.NewReader(body); err != nil {
+		plain, err := gzip.NewReader(body)
+		if err != nil {
 			return nil, err
 		}
+		body = plain
 	}
 	b, err := io.ReadAll(io.LimitReader(body, t.maxBody+1))
 	if err != nil {
@@ -198,8 +209,12 @@ func follow(next *http.Request, via []*http.Request) error {
 	if to.Scheme == "http" {
 		ports = append(ports, "80")
 	}
-	if len(via) > maxRedirects || to.User != nil || !slices.Contains(ports, to.Port()) ||
-		to.Scheme != "https" && (to.Scheme != "http" || last.Scheme != "http") {
+	staysPlain := to.Scheme == "http" && last.Scheme == "http"
+	switch {
+	case len(via) > maxRedirects,
+		to.User != nil,
+		!slices.Contains(ports, to.Port()),
+		to.Scheme != "https" && !staysPlain:
 		return errRedirect
 	}
 	return nil
