@@ -50,7 +50,7 @@ type Target struct {
 
 // Connector finds and reaches public hosts, and no others.
 type Connector interface {
-	// Resolve asks for every A and AAAA address of a name and checks all of
+	// Resolve looks up every A and AAAA address of a name and checks all of
 	// them. Its errors are those of a Resolver and blocked_address.
 	Resolve(ctx context.Context, name string) (Target, error)
 
@@ -90,7 +90,7 @@ type Dialer struct {
 	// itself. Default: a net.Dialer with that check.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 	// HasRoute reports whether this machine has a route to an address.
-	// Default: the kernel is asked, and nothing is sent.
+	// Default: the kernel looks the route up, and nothing is sent.
 	HasRoute func(ctx context.Context, a netip.Addr) bool
 }
 
@@ -98,7 +98,7 @@ var _ Connector = (*Dialer)(nil)
 
 // Resolve implements Connector. It takes at most half of the time that ctx leaves.
 func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
-	ctx, cancel := part(ctx, resolveShare)
+	ctx, cancel := withShare(ctx, resolveShare)
 	defer cancel()
 	addrs, err := d.Resolver.Addresses(ctx, name)
 	if err == nil {
@@ -128,7 +128,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 	if connect == nil {
 		connect = connectChecked
 	}
-	all, cancel := part(ctx, dialShare)
+	all, cancel := withShare(ctx, dialShare)
 	defer cancel()
 	conn, peer, failed := race(all, addrs, func(ctx context.Context, a netip.Addr) (net.Conn, error) {
 		return connect(ctx, "tcp", netip.AddrPortFrom(a, port).String())
@@ -148,8 +148,8 @@ func connectFailed(failed []failure, unrouted []string) error {
 	var ways []string
 	for _, f := range failed {
 		causes = append(causes, fmt.Errorf("connect to %s: %w", f.addr, f.err))
-		if w := way(f.err, f.addr); !slices.Contains(ways, w) {
-			ways = append(ways, w)
+		if way := wayOf(f.err, f.addr); !slices.Contains(ways, way) {
+			ways = append(ways, way)
 		}
 	}
 	leftOut := ""
@@ -160,7 +160,7 @@ func connectFailed(failed []failure, unrouted []string) error {
 		"The TCP connection to the host failed: %s (addresses tried: %d).%s", strings.Join(ways, ", "), len(failed), leftOut)
 }
 
-// reachable are the addresses to try, each once, in the order in which they are tried, and
+// reachable returns the addresses to try, each once, in the order in which they are tried, and
 // the names of the families that are left out because there is no route to them.
 func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) (try []netip.Addr, unrouted []string) {
 	routed := d.HasRoute
@@ -201,8 +201,8 @@ func familyOf(a netip.Addr) string {
 	return ipv6
 }
 
-// part is ctx with a share of the time that it leaves.
-func part(ctx context.Context, share float64) (context.Context, context.CancelFunc) {
+// withShare returns ctx with a share of the time that it leaves.
+func withShare(ctx context.Context, share float64) (context.Context, context.CancelFunc) {
 	left := defaultTimeout
 	if end, ok := ctx.Deadline(); ok {
 		left = time.Until(end)
@@ -210,8 +210,8 @@ func part(ctx context.Context, share float64) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, time.Duration(float64(left)*share))
 }
 
-// way says in our own words how an address failed.
-func way(err error, a netip.Addr) string {
+// wayOf says in words how an address failed.
+func wayOf(err error, a netip.Addr) string {
 	timed, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -247,9 +247,17 @@ func hasRoute(ctx context.Context, a netip.Addr) bool {
 
 // isNoRoute recognises what the kernel says of an address that nothing can be sent to.
 func isNoRoute(err error) bool {
-	return slices.ContainsFunc([]error{
-		syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT,
-	}, func(known error) bool { return errors.Is(err, known) })
+	for _, known := range []error{
+		syscall.ENETUNREACH,
+		syscall.EHOSTUNREACH,
+		syscall.EADDRNOTAVAIL,
+		syscall.EAFNOSUPPORT,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
 }
 
 // public knows every special-purpose range of the IANA registries, multicast

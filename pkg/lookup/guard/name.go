@@ -39,23 +39,23 @@ const (
 	maxInput = 1024
 )
 
-// Codes are those of a name, and of a Connector about it.
+// Codes returns the codes of a name, and those of a Connector about it.
 func Codes() []fault.Code {
 	return []fault.Code{lookup.InvalidDomain, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed}
 }
 
-// Query is the question to a tool that takes the name of a host and nothing else.
+// Query is the query of a tool that takes the name of a host and nothing else.
 type Query struct {
 	Domain string // as Domain returns it for a Hostname
 }
 
-// ParseQuery reads domain. It returns invalid_domain. Other parameters are ignored.
+// ParseQuery parses domain, and ignores other parameters. Its error is invalid_domain.
 func ParseQuery(q url.Values) (Query, error) {
 	domain, err := DomainParam(q, Hostname)
 	return Query{Domain: domain}, err
 }
 
-// Values are the parameters as understood: requests with equal ones ask the same question.
+// Values returns the parameters as they were understood. Requests with equal ones are the same.
 func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
 
 // DomainParam returns the domain parameter of a query, normalised like
@@ -74,7 +74,7 @@ func DomainParam(q url.Values, g Grammar) (string, error) {
 // dot. Everything that is not a public fully-qualified name under the grammar
 // is invalid_domain. A name that Domain returned is returned as it is.
 //
-// Internationalised names are mapped by UTS #46 first and judged afterwards, because the
+// Internationalised names are mapped by UTS #46 first and checked afterwards, because the
 // mapping turns other characters into digits, dots and slashes and drops invisible ones.
 func Domain(raw string, g Grammar) (string, error) {
 	switch {
@@ -88,26 +88,35 @@ func Domain(raw string, g Grammar) (string, error) {
 	// The dots of UTS #46 §2.3: ideographic, fullwidth and halfwidth ideographic. The capital
 	// sharp s is a small one since Unicode 15.1, and "ss" to the library, which has 15.0.
 	raw = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".", "\u1e9e", "\u00df").Replace(raw)
-	// Forms of addresses that would be refused for a colon or a bracket.
-	_, noAddress := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(raw, "["), "]"))
-	if _, noAddressPort := netip.ParseAddrPort(raw); noAddress == nil || noAddressPort == nil {
+	if isAddress(raw) {
 		return "", refuse(isAnAddress)
 	}
-	parts := []string{raw}
+	pieces := []string{raw}
 	if g == DNSName && strings.Contains(raw, "_") { // which IDNA does not know: label by label
-		parts = strings.Split(raw, ".")
+		pieces = strings.Split(raw, ".")
 	}
-	for i, p := range parts {
-		var err error
-		if parts[i], err = mapIDNA(p); err != nil {
+	for i, piece := range pieces {
+		mapped, err := mapIDNA(piece)
+		if err != nil {
 			return "", err
 		}
+		pieces[i] = mapped
 	}
-	name := strings.TrimSuffix(strings.Join(parts, "."), ".")
+	name := strings.TrimSuffix(strings.Join(pieces, "."), ".")
 	if err := check(name, g); err != nil {
 		return "", err
 	}
 	return name, nil
+}
+
+// isAddress recognises forms of IP addresses that check would refuse for a colon or a bracket.
+func isAddress(raw string) bool {
+	if _, err := netip.ParseAddrPort(raw); err == nil {
+		return true
+	}
+	bare := strings.TrimSuffix(strings.TrimPrefix(raw, "["), "]")
+	_, err := netip.ParseAddr(bare)
+	return err == nil
 }
 
 // check holds a mapped name without its trailing dot to the grammar and to the public DNS.
@@ -127,8 +136,10 @@ func check(name string, g Grammar) error {
 		case len(label) > maxLabel:
 			return refuse("has a label that is too long: a label has at most 63 characters.")
 		}
+		underscores := g == DNSName && i != last
 		for _, r := range label {
-			if !isHostRune(r) && (r != '_' || g != DNSName || i == last) {
+			allowed := isHostRune(r) || (r == '_' && underscores)
+			if !allowed {
 				return refuseRune(r)
 			}
 		}
@@ -159,8 +170,8 @@ func mapIDNA(name string) (string, error) {
 	p := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
 	a, err := p.ToASCII(name)
 	if err == nil {
-		// The library looks for right-to-left characters before it maps, and a
-		// symbol can map to a letter of such a script: judge what came out, too.
+		// The library looks for right-to-left characters before it maps, and a symbol can
+		// map to a letter of such a script. So its output is checked as well.
 		a, err = p.ToASCII(a)
 	}
 	if err == nil {
@@ -171,7 +182,7 @@ func mapIDNA(name string) (string, error) {
 			return "", refuseRune(r)
 		}
 	}
-	// The library's error quotes the label; what is asked about is not logged.
+	// The library's error quotes the label; names that are looked up are not logged.
 	return "", refuse("is not a valid internationalised name.")
 }
 
@@ -186,10 +197,10 @@ func isNumber(label string) bool {
 }
 
 // isSpecial reports whether a normalised name is, or lies under, a name that
-// is not part of the public DNS or that must not be asked about.
+// is not part of the public DNS or that must not be looked up.
 func isSpecial(name string) bool {
-	for rest, more := name, true; more; _, rest, more = strings.Cut(rest, ".") {
-		switch rest {
+	for {
+		switch name {
 		case
 			// Special-use domain names (IANA registry of RFC 6761 and its
 			// successors: RFC 6762, 7686, 9476 and the whole of arpa).
@@ -202,15 +213,19 @@ func isSpecial(name string) bool {
 			"metadata.goog":
 			return true
 		}
+		_, parent, more := strings.Cut(name, ".")
+		if !more {
+			return false
+		}
+		name = parent
 	}
-	return false
 }
 
 func isHostRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-'
 }
 
-// What more than one fault says.
+// Texts of more than one refusal.
 const (
 	tooLong     = "is too long: a name has at most 253 characters."
 	isAnAddress = "is an IP address: pass a domain name."

@@ -30,7 +30,9 @@ type attempt struct {
 // that are still on their way. The first to connect wins. The others have ended, and their
 // connections are closed, when race returns. Without a winner it returns why each address
 // failed, in the order of the addresses that were tried. It panics if an attempt did.
-func race(ctx context.Context, addrs []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, netip.Addr, []failure) {
+func race(
+	ctx context.Context, addrs []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error),
+) (net.Conn, netip.Addr, []failure) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan attempt)
 	started := 0
@@ -85,13 +87,13 @@ func race(ctx context.Context, addrs []netip.Addr, connect func(context.Context,
 	}
 	failed := make([]failure, started)
 	for i := range failed {
-		failed[i] = failure{addrs[i], errs[i]}
+		failed[i] = failure{addr: addrs[i], err: errs[i]}
 	}
 	return nil, netip.Addr{}, failed
 }
 
-// inTurn takes from the first list and from the second, one by one, as long as both have
-// something left.
+// inTurn takes from the first list and from the second in turn, and then the rest of the longer
+// one.
 func inTurn(first, second []netip.Addr) []netip.Addr {
 	var all []netip.Addr
 	for i := range max(len(first), len(second)) {

@@ -25,12 +25,12 @@ import (
 // Port is the only one that is connected to (spec §8).
 const Port = 443
 
-// Codes are those of a request to a host, beside the time-out that Fault is given.
+// Codes returns the codes of a request to a host, beside the time-out that Fault is given.
 func Codes() []fault.Code {
 	return append(guard.Codes(), lookup.HandshakeFailed, lookup.HTTPFailed)
 }
 
-// Client asks origins. It is safe for concurrent use, and holds no connection.
+// Client makes Hosts. It is safe for concurrent use, and holds no connection.
 type Client struct {
 	Connector guard.Connector
 	UserAgent string // names the service and its URL, in printable ASCII
@@ -49,9 +49,9 @@ func Late(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Fault gives an error of this package or of a guard.Connector its code: its own, or
-// the tool's time-out for one that says nothing about the target and, marked as its
-// silence (fault.Error.Silence), for ErrSilence and guard.ErrUnresolvable.
+// Fault gives an error of this package or of a guard.Connector a code. An error that has a
+// code keeps it. One that says nothing about the target gets the tool's time-out, and so do
+// ErrSilence and guard.ErrUnresolvable, marked as the target's silence (fault.Error.Silence).
 func Fault(ctx context.Context, err error, timeout fault.Code) error {
 	switch {
 	case errors.As(err, new(*fault.Error)):
@@ -120,7 +120,8 @@ func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error
 	a, err := readHead(h.in)
 	a.Method = method
 	a.Peer = h.peer
-	if stop(); err != nil || sendErr != nil || h.in.Buffered() > 0 || !a.persists() {
+	stop()
+	if err != nil || sendErr != nil || h.in.Buffered() > 0 || !a.persists() {
 		h.Close()
 	}
 	switch {
@@ -132,7 +133,7 @@ func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error
 	return a, h.failed(fmt.Errorf("%s to %s: %w", method, h.peer, errors.Join(err, sendErr)))
 }
 
-// failed says in our own words how a request failed.
+// failed returns the fault of a request, with how it failed in words.
 func (h *Host) failed(err error) error {
 	nothing := h.limit.N == maxHead
 	why := "the response headers are incomplete"

@@ -31,8 +31,8 @@ func (o outcome) checked() outcome {
 	return o
 }
 
-// stands says that GET has nothing to add to this outcome of HEAD. It has where HEAD is refused
-// (spec §3.2), and where HEAD is hung up on or answered with something that is not HTTP.
+// stands reports whether this outcome of HEAD is the final one. GET is needed where HEAD is
+// refused (spec §3.2), and where the server hangs up on it or answers something that is not HTTP.
 func (o outcome) stands() bool {
 	if o.err != nil {
 		return fault.From(o.err).Code != lookup.HTTPFailed
@@ -40,9 +40,12 @@ func (o outcome) stands() bool {
 	return !o.answer.refusesHead()
 }
 
-// refusesHead says that the server does not take HEAD.
+// refusesHead reports whether the server does not take HEAD.
 func (a Answer) refusesHead() bool {
-	return a.Method == http.MethodHead && (a.Status == http.StatusMethodNotAllowed || a.Status == http.StatusNotImplemented)
+	if a.Method != http.MethodHead {
+		return false
+	}
+	return a.Status == http.StatusMethodNotAllowed || a.Status == http.StatusNotImplemented
 }
 
 // Fetch requests an absolute path and query, printable ASCII without spaces, with HEAD, and
@@ -66,7 +69,7 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 			return head.answer, head.err
 		}
 		get := <-h.begin(ctx, http.MethodGet, path)
-		return settle(head, get.checked())
+		return afterHead(head, get.checked())
 	case <-patience.C:
 	}
 	other := h.client.Host(h.target, nil, netip.Addr{})
@@ -91,17 +94,19 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 		return head.answer, head.err
 	}
 	h.replace(other)
-	return settle(head, get)
+	return afterHead(head, get)
 }
 
-// settle is what GET comes to after HEAD, which does not stand or was cancelled for it. Where
-// GET could not be sent and HEAD was, the error says that.
-func settle(head, get outcome) (Answer, error) {
+// afterHead returns the result of GET after a HEAD that does not stand or was cancelled for it.
+// Where GET could not be sent and HEAD was, the error says that.
+func afterHead(head, get outcome) (Answer, error) {
 	if head.err == nil || get.err == nil {
 		return get.answer, get.err
 	}
-	if code := fault.From(get.err).Code; code == lookup.ConnectFailed || code == lookup.HandshakeFailed {
-		return head.answer, lookup.Faultf(lookup.HTTPFailed, fmt.Errorf("%w; then %w", head.err, get.err),
+	code := fault.From(get.err).Code
+	if code == lookup.ConnectFailed || code == lookup.HandshakeFailed {
+		cause := fmt.Errorf("%w; then %w", head.err, get.err)
+		return head.answer, lookup.Faultf(lookup.HTTPFailed, cause,
 			"The HTTPS request with HEAD failed, and there was no connection for one with GET.")
 	}
 	return get.answer, get.err
@@ -123,14 +128,14 @@ func (h *Host) begin(ctx context.Context, method, path string) <-chan outcome {
 			o.panicked = recover()
 			ended <- o
 		}()
-		o.answer, o.err = h.ask(ctx, method, path)
+		o.answer, o.err = h.request(ctx, method, path)
 	}()
 	return ended
 }
 
-// ask makes one request. A connection that was used before may be dead or out of step (some
-// servers send a body after HEAD), so its failure is settled on a new one.
-func (h *Host) ask(ctx context.Context, method, path string) (Answer, error) {
+// request makes one request. A connection that was used before may be dead or out of step (some
+// servers send a body after HEAD), so where it fails the request is made on a new one.
+func (h *Host) request(ctx context.Context, method, path string) (Answer, error) {
 	if h.conn != nil && h.used {
 		if a, err := h.exchange(ctx, method, path); err == nil || ctx.Err() != nil {
 			return a, err

@@ -31,8 +31,8 @@ const (
 	Browser
 )
 
-// Offers are what a host is greeted with that is to be spoken to, in this order, until it
-// takes one.
+// Offers returns the offers for a host that requests are sent to, in the order in which they are
+// made until it takes one.
 func Offers() []Offer { return []Offer{Modern, Plain, Old} }
 
 // Protocols of ALPN.
@@ -77,7 +77,7 @@ type Hello func(conn net.Conn) (again bool, err error)
 // the peer that took it. All go to the address that took the first connection. When all of
 // them fail, the failure of the first stands.
 func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hello) (netip.Addr, error) {
-	var verdict error
+	var first error
 	for i, hello := range hellos {
 		again := false
 		conn, peer, err := c.Dial(ctx, t, Port)
@@ -89,13 +89,13 @@ func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hel
 		case err == nil, i == 0 && !again:
 			return peer, err
 		case i == 0:
-			verdict = err
+			first = err
 		case ctx.Err() != nil:
 			return peer, fmt.Errorf("%w when it was greeted again: %s", Late(ctx), err.Error())
 		}
 	}
-	f := fault.From(verdict)
-	return netip.Addr{}, f.Info().Newf(verdict, "%s What was offered to the host may have been too narrow.", f.Public())
+	f := fault.From(first)
+	return netip.Addr{}, f.Info().Newf(first, "%s What was offered to the host may have been too narrow.", f.Public())
 }
 
 // connect dials and completes the TLS handshake.

@@ -20,7 +20,10 @@ import (
 // maxHead bounds what is read for one head, in bytes, interim answers included. It is curl's.
 const maxHead = 300 << 10
 
-var errStatus, errStatusLine = errors.New("status below 100"), errors.New("malformed status line")
+var (
+	errStatus     = errors.New("status below 100")
+	errStatusLine = errors.New("malformed status line")
+)
 
 // Answer is the head of an origin's answer.
 type Answer struct {
@@ -62,10 +65,12 @@ func readHead(from *bufio.Reader) (a Answer, err error) {
 		if err != nil {
 			return a, fmt.Errorf("status line: %w", err)
 		}
-		if a.Status, a.minor, err = statusLine(first); err != nil {
+		a.Status, a.minor, err = parseStatusLine(first)
+		if err != nil {
 			return a, err
 		}
-		if a.Header, err = readFields(text); err != nil {
+		a.Header, err = readFields(text)
+		if err != nil {
 			return a, fmt.Errorf("header: %w", err)
 		}
 	}
@@ -80,41 +85,45 @@ func readFields(text *textproto.Reader) (http.Header, error) {
 	for {
 		start, _ := text.R.Peek(1)
 		line, err := text.ReadContinuedLine()
-		if err != nil || line == "" && !strings.ContainsAny(string(start), " \t") {
+		isEmpty := line == "" && !strings.ContainsAny(string(start), " \t")
+		if err != nil || isEmpty {
 			return fields, err
 		}
-		if name, value, ok := field(line); ok {
+		if name, value, ok := parseField(line); ok {
 			fields[name] = append(fields[name], value)
 		}
 	}
 }
 
-// field reads a line of a header. White space before the colon is not a part of the
-// name (RFC 9112 §5.1), and control bytes are not part of the value.
-func field(line string) (name, value string, ok bool) {
+// parseField parses a line of a header. White space before the colon does not belong to the
+// name (RFC 9112 §5.1), nor control bytes to the value.
+func parseField(line string) (name, value string, ok bool) {
 	name, value, ok = strings.Cut(line, ":")
 	name = strings.TrimRight(name, " \t")
 	if !ok || !httpguts.ValidHeaderFieldName(name) {
 		return "", "", false
 	}
-	kept := slices.DeleteFunc([]byte(value), func(b byte) bool { return b < ' ' && b != '\t' || b == 0x7f })
+	isControl := func(b byte) bool { return (b < ' ' && b != '\t') || b == 0x7f }
+	kept := slices.DeleteFunc([]byte(value), isControl)
 	return textproto.CanonicalMIMEHeaderKey(name), strings.Trim(string(kept), " \t"), true
 }
 
-// statusLine reads "HTTP/1.1 200 OK" (RFC 9112 §4). As with curl, the reason may be
+// parseStatusLine parses "HTTP/1.1 200 OK" (RFC 9112 §4). As with curl, the reason may be
 // missing or stick to the status, and the version may be in lower case or that of
 // another protocol than is spoken.
-func statusLine(s string) (status, minor int, err error) {
+func parseStatusLine(s string) (status, minor int, err error) {
 	version, rest, _ := strings.Cut(strings.ToUpper(s), " ")
 	if version == "HTTP/2" {
 		version = "HTTP/1.1"
 	}
 	major, minor, ok := http.ParseHTTPVersion(version)
 	rest = strings.TrimLeft(rest, " ")
-	if !ok || major < 1 || len(rest)-len(strings.TrimLeft(rest, "0123456789")) != len("200") {
+	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
+	if !ok || major < 1 || digits != len("200") {
 		return 0, 0, errStatusLine
 	}
-	if status, _ = strconv.Atoi(rest[:3]); status < 100 { // three digits
+	status, _ = strconv.Atoi(rest[:digits])
+	if status < 100 {
 		return 0, 0, errStatus
 	}
 	if major > 1 {
@@ -127,8 +136,8 @@ func statusLine(s string) (status, minor int, err error) {
 // answer that ends with its head (§6.3). An answer that refuses HEAD and announces a body may
 // be followed by it, which must not be taken for the next answer.
 func (a Answer) persists() bool {
-	if a.minor == 0 || a.Status == http.StatusSwitchingProtocols ||
-		strings.Contains(strings.ToLower(strings.Join(a.Header["Connection"], ",")), "close") {
+	connection := strings.ToLower(strings.Join(a.Header["Connection"], ","))
+	if a.minor == 0 || a.Status == http.StatusSwitchingProtocols || strings.Contains(connection, "close") {
 		return false
 	}
 	length := a.Header["Content-Length"]
