@@ -1,5 +1,5 @@
-// Package headers asks https://{domain}/ for its response headers, and returns its status and the
-// sixteen headers that say how a site is secured, cached and served. (It is HTTP Headers of the
+// Package headers requests https://{domain}/, and returns the status and the sixteen response
+// headers that tell how a site is secured, cached and served. (It is HTTP Headers of the
 // service: spec §2.4, §4.5.)
 //
 // It connects to a host only if all its addresses are public. A result holds the sixteen headers
@@ -26,7 +26,7 @@ import (
 // Query is the question of spec §4.5.
 type Query = guard.Query
 
-// Codes are those that a query and its lookup can answer.
+// Codes returns the codes that a query and its lookup can answer.
 func Codes() []fault.Code { return append(origin.Codes(), lookup.HeadersTimeout) }
 
 // Result is the headers result of spec §2.4.
@@ -62,7 +62,7 @@ type Headers struct {
 	XPoweredBy                      *string `json:"x-powered-by" doc:"As the origin sent it; null when it did not"`
 }
 
-// Expected are the security headers that an answer is expected to have.
+// Expected returns the names of the security headers that an answer is expected to have.
 func Expected() (all []string) {
 	for f := range reflect.TypeFor[Headers]().Fields() {
 		if f.Tag.Get("show") == "expected" {
@@ -72,7 +72,7 @@ func Expected() (all []string) {
 	return all
 }
 
-// Verdicts are the rules for the line that says in words what a Result found.
+// Verdicts returns the rules for the line that says in words what a Result found.
 func Verdicts() []lookup.Verdict {
 	expected := len(Expected())
 	return []lookup.Verdict{
@@ -124,7 +124,7 @@ func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, con
 	}, nil
 }
 
-// names are those of the headers that are reported, in the order of Headers.
+// names returns the names of the headers that are reported, in the order of Headers.
 func names() (all []string) {
 	for f := range reflect.TypeFor[Headers]().Fields() {
 		all = append(all, f.Tag.Get("json"))

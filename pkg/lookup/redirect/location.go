@@ -19,8 +19,8 @@ type httpsURL struct {
 
 func (p httpsURL) url() string { return "https://" + p.host + p.path }
 
-// follow reads the Location fields of an answer that came from a URL. It returns the next URL
-// or why there is none, without any call. It reads a reference as browsers do, by the URL
+// follow parses the Location fields of an answer that came from a URL. It returns the next URL
+// or why there is none, without any call. It parses a reference as browsers do, by the URL
 // standard of the WHATWG: a backslash is a slash, a slash too many or too few does not matter,
 // and a stray percent sign stays as it is. Unlike browsers it follows no URL with a user name
 // or a password.
@@ -48,7 +48,8 @@ func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
 	case slashes >= 2:
 		authority := rest[slashes:]
 		end := strings.IndexAny(authority+"/", `/\`)
-		if next.host, stop = hostOf(authority[:end]); stop != "" {
+		next.host, stop = hostOf(authority[:end])
+		if stop != "" {
 			return httpsURL{}, stop
 		}
 		segments = join(nil, authority[min(end+1, len(authority)):])
@@ -86,7 +87,7 @@ func cutScheme(raw string) (scheme, rest string) {
 	return strings.ToLower(name), rest
 }
 
-// hostOf is the host of an authority, as the guard takes it, on the one port that there is.
+// hostOf returns the host of an authority, if the guard takes it and the port is 443.
 func hostOf(authority string) (host string, stop StopReason) {
 	if at := strings.LastIndex(authority, "@"); at >= 0 {
 		if strings.Trim(authority[:at], ":") != "" {
@@ -131,7 +132,9 @@ func decodeHost(host string) (decoded string, wrong bool) {
 		out = append(out, c)
 	}
 	decoded = string(out)
-	forbidden := func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("#%/:<>?@[\\]^|", r) }
+	forbidden := func(r rune) bool {
+		return r <= ' ' || r == 0x7f || strings.ContainsRune("#%/:<>?@[\\]^|", r)
+	}
 	return decoded, decoded == "" || !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, forbidden)
 }
 
@@ -154,8 +157,8 @@ func join(segments []string, path string) []string {
 	return segments
 }
 
-// escape writes what a request line or the standard does not have as it is by its bytes. What
-// is escaped already stays so.
+// escape percent-encodes the bytes that a request line cannot have, and those in more. What is
+// encoded already stays as it is.
 func escape(text, more string) string {
 	var out strings.Builder
 	for _, c := range []byte(text) {

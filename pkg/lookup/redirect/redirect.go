@@ -46,7 +46,7 @@ const (
 // Query is the question of spec §4.6.
 type Query = guard.Query
 
-// Codes are those that a query and its lookup can answer.
+// Codes returns the codes that a query and its lookup can answer.
 func Codes() []fault.Code { return append(origin.Codes(), lookup.RedirectTimeout) }
 
 // Result is the redirect trace of spec §2.5.
@@ -90,7 +90,7 @@ const (
 	HTTPFailed                  = StopReason(lookup.HTTPFailed)
 )
 
-// StopReasons are all of them, in the order of spec §2.5.
+// StopReasons returns all stop reasons, in the order of spec §2.5.
 func StopReasons() []StopReason {
 	return []StopReason{
 		MaxHops, Loop, MissingLocation, InvalidLocation, InsecureRedirect, BlockedHost, BlockedPort,
@@ -98,14 +98,14 @@ func StopReasons() []StopReason {
 	}
 }
 
-// Verdicts are the rules for the line that says in words what a Result found.
+// Verdicts returns the rules for the line that says in words what a Result found.
 func Verdicts() []lookup.Verdict {
 	rules := []lookup.Verdict{
 		{If: "stop_reason = max_hops", Says: "Still redirects after {hops count request}, at {final_url host}", Tone: lookup.Warn},
 		{If: "stop_reason = loop", Says: "Redirects in a loop, closed by {final_url host}", Tone: lookup.Bad},
 		{If: "stop_reason = missing_location", Says: "{final_url host} redirects without saying where", Tone: lookup.Bad},
 	}
-	to := map[StopReason]string{
+	targets := map[StopReason]string{
 		InvalidLocation:  "a Location that is not a usable URL",
 		InsecureRedirect: "a URL that is not HTTPS",
 		BlockedHost:      "a host that is not a public domain name",
@@ -119,11 +119,17 @@ func Verdicts() []lookup.Verdict {
 	for _, reason := range StopReasons()[3:] {
 		rules = append(rules, lookup.Verdict{
 			If:   "stop_reason = " + string(reason),
-			Says: "{final_url host} redirects to " + to[reason],
+			Says: "{final_url host} redirects to " + targets[reason],
 			Tone: lookup.Bad,
 		})
 	}
-	for hops, times := range []string{"Does not redirect", "Redirects once", "Redirects 2 times", "Redirects 3 times", "Redirects 4 times"} {
+	for hops, times := range []string{
+		"Does not redirect",
+		"Redirects once",
+		"Redirects 2 times",
+		"Redirects 3 times",
+		"Redirects 4 times",
+	} {
 		last := fmt.Sprintf("hop_count = %d", hops+1)
 		status := fmt.Sprintf("%s and hops.%d.status", last, hops)
 		says := fmt.Sprintf("%s, ends at {final_url host} with HTTP {hops.%d.status}", times, hops)
@@ -198,11 +204,12 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	}
 }
 
-// end returns what a trace comes to whose next hop failed. late says that the hosts before
+// end returns the result of a trace whose next hop failed. late says that the hosts before
 // had left that hop hardly any time, so that they are to blame for its time-out.
 func (r Result) end(err error, late bool) (Result, error) {
 	f := fault.From(err)
-	if stop := StopReason(f.Code); len(r.Hops) > 0 && slices.Contains(StopReasons(), stop) {
+	stop := StopReason(f.Code)
+	if len(r.Hops) > 0 && slices.Contains(StopReasons(), stop) {
 		r.StopReason = &stop
 		return r, nil
 	}
@@ -212,12 +219,15 @@ func (r Result) end(err error, late bool) (Result, error) {
 	return Result{}, err
 }
 
-// nearlyOver says that less than enough is left. A deadline that is past says nothing about
-// hosts: the process may have been frozen.
+// nearlyOver reports whether ctx leaves less than enough time. A deadline that is past tells
+// nothing about hosts: the process may have been frozen.
 func nearlyOver(ctx context.Context) bool {
 	end, ok := ctx.Deadline()
-	left := time.Until(end)
-	return ok && left > 0 && left < enough
+	if !ok {
+		return false
+	}
+	remaining := time.Until(end)
+	return remaining > 0 && remaining < enough
 }
 
 func (c *Client) fetch(ctx context.Context, hosts map[string]*origin.Host, u httpsURL) (origin.Answer, error) {

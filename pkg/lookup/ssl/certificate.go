@@ -5,18 +5,13 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math/big"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"golang.org/x/crypto/cryptobyte"
 	"golang.org/x/crypto/cryptobyte/asn1"
@@ -30,46 +25,103 @@ var errNotACertificate = errors.New("ssl: not an X.509 certificate")
 // maxOID bounds the bytes of an object identifier; the longest in use have some twenty.
 const maxOID = 256
 
-// result joins what was seen with the question. It reads the certificate as far as a result
-// needs it, and agrees with crypto/x509 where that reads one. Its only error is
-// errNotACertificate.
-func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
-	r := Result{Domain: q.Domain, Port: origin.Port, SNI: q.Domain, PeerIP: peer.String()}
-	var der, body, tbs, serial, algorithm, issuer, validity, subject cryptobyte.String
-	var from, to time.Time
-	in := cryptobyte.String(f.leaf)
+// certificate has the fields of an X.509 certificate that a result shows.
+type certificate struct {
+	der       []byte
+	algorithm string // of the signature: its OID, dotted
+	serial    []byte // the content of a DER INTEGER
+	issuer    string
+	subject   string
+	notBefore time.Time
+	notAfter  time.Time
+	dnsNames  []string
+}
+
+// parseCertificate parses a certificate as far as a result needs it, and agrees with
+// crypto/x509 on those that it parses. Its only error is errNotACertificate.
+func parseCertificate(leaf []byte) (certificate, error) {
+	var der, body, tbs, algorithm cryptobyte.String
+	in := cryptobyte.String(leaf)
 	if !in.ReadASN1Element(&der, asn1.SEQUENCE) {
-		return r, errNotACertificate
+		return certificate{}, errNotACertificate
 	}
+	c := certificate{der: der}
 	whole := der
-	ok := whole.ReadASN1(&body, asn1.SEQUENCE) &&
-		body.ReadASN1(&tbs, asn1.SEQUENCE) &&
-		body.ReadASN1(&algorithm, asn1.SEQUENCE) && readOID(&algorithm, &r.SignatureAlgorithm) && // the outer one
-		tbs.SkipOptionalASN1(asn1.Tag(0).ContextSpecific().Constructed()) && // version
-		tbs.ReadASN1(&serial, asn1.INTEGER) && len(serial) > 0 &&
-		tbs.SkipASN1(asn1.SEQUENCE) && // signature
-		tbs.ReadASN1(&issuer, asn1.SEQUENCE) && readName(issuer, &r.Issuer) &&
-		tbs.ReadASN1(&validity, asn1.SEQUENCE) && readTime(&validity, &from) && readTime(&validity, &to) &&
-		tbs.ReadASN1(&subject, asn1.SEQUENCE) && readName(subject, &r.Subject) &&
-		tbs.SkipASN1(asn1.SEQUENCE) // subjectPublicKeyInfo
-	if !ok {
-		return r, errNotACertificate
+	if !whole.ReadASN1(&body, asn1.SEQUENCE) || !body.ReadASN1(&tbs, asn1.SEQUENCE) {
+		return certificate{}, errNotACertificate
 	}
-	names := alternativeNames(tbs)
+	if !body.ReadASN1(&algorithm, asn1.SEQUENCE) || !readOID(&algorithm, &c.algorithm) {
+		return certificate{}, errNotACertificate
+	}
+	if !c.readTBS(tbs) {
+		return certificate{}, errNotACertificate
+	}
+	return c, nil
+}
+
+// readTBS reads the fields of a TBSCertificate (RFC 5280 §4.1.2) in their order.
+func (c *certificate) readTBS(tbs cryptobyte.String) bool {
+	var serial, issuer, validity, subject cryptobyte.String
+	version := asn1.Tag(0).ContextSpecific().Constructed()
+	if !tbs.SkipOptionalASN1(version) {
+		return false
+	}
+	if !tbs.ReadASN1(&serial, asn1.INTEGER) || len(serial) == 0 {
+		return false
+	}
+	c.serial = serial
+	if !tbs.SkipASN1(asn1.SEQUENCE) { // signature
+		return false
+	}
+	if !tbs.ReadASN1(&issuer, asn1.SEQUENCE) || !readName(issuer, &c.issuer) {
+		return false
+	}
+	if !tbs.ReadASN1(&validity, asn1.SEQUENCE) || !readTime(&validity, &c.notBefore) || !readTime(&validity, &c.notAfter) {
+		return false
+	}
+	if !tbs.ReadASN1(&subject, asn1.SEQUENCE) || !readName(subject, &c.subject) {
+		return false
+	}
+	if !tbs.SkipASN1(asn1.SEQUENCE) { // subjectPublicKeyInfo
+		return false
+	}
+	c.dnsNames = alternativeNames(tbs)
+	return true
+}
+
+// result joins what the server sent with the query. Its only error is errNotACertificate.
+func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
+	c, err := parseCertificate(f.leaf)
+	if err != nil {
+		return Result{}, err
+	}
+	const stamp = "2006-01-02T15:04:05Z"
+	sum := sha256.Sum256(c.der)
+	r := Result{
+		Domain:             q.Domain,
+		Port:               origin.Port,
+		SNI:                q.Domain,
+		PeerIP:             peer.String(),
+		Subject:            c.subject,
+		Issuer:             c.issuer,
+		Serial:             serialText(c.serial),
+		NotBefore:          c.notBefore.Format(stamp),
+		NotAfter:           c.notAfter.Format(stamp),
+		SANs:               namesText(c.dnsNames),
+		FingerprintSHA256:  hex.EncodeToString(sum[:]),
+		SignatureAlgorithm: cmp.Or(algorithmNames()[c.algorithm], c.algorithm),
+	}
+	r.Expired = now.After(c.notAfter)
+	r.NotYetValid = now.Before(c.notBefore)
 	// RFC 9525: dNSName entries only; the wildcard is the whole left-most label and
 	// stands for exactly one.
-	r.SANs = namesText(names)
-	r.HostnameMatch = (&x509.Certificate{DNSNames: names}).VerifyHostname(q.Domain) == nil
-	const stamp = "2006-01-02T15:04:05Z"
-	r.NotBefore = from.Format(stamp)
-	r.NotAfter = to.Format(stamp)
-	r.Expired = now.After(to)
-	r.NotYetValid = now.Before(from)
-	sum := sha256.Sum256(der)
-	r.Serial = serialText(serial)
-	r.FingerprintSHA256 = hex.EncodeToString(sum[:])
-	r.SignatureAlgorithm = cmp.Or(algorithmNames()[r.SignatureAlgorithm], r.SignatureAlgorithm)
-	versions := map[uint16]string{tls.VersionTLS10: "tlsv1", tls.VersionTLS11: "tlsv1.1", tls.VersionTLS12: "tlsv1.2", tls.VersionTLS13: "tlsv1.3"}
+	r.HostnameMatch = (&x509.Certificate{DNSNames: c.dnsNames}).VerifyHostname(q.Domain) == nil
+	versions := map[uint16]string{
+		tls.VersionTLS10: "tlsv1",
+		tls.VersionTLS11: "tlsv1.1",
+		tls.VersionTLS12: "tlsv1.2",
+		tls.VersionTLS13: "tlsv1.3",
+	}
 	if v, ok := versions[f.version]; ok {
 		r.TLSVersion = &v
 	}
@@ -93,12 +145,13 @@ func serialText(twos []byte) string {
 func namesText(names []string) []string {
 	out := make([]string, 0, min(len(names), maxNames))
 	size := 0
-	for _, n := range names {
-		n = strings.ToValidUTF8(n, "\uFFFD")
-		if size += len(n); len(out) == maxNames || size > maxNamesText {
+	for _, name := range names {
+		name = strings.ToValidUTF8(name, "\uFFFD")
+		size += len(name)
+		if len(out) == maxNames || size > maxNamesText {
 			break
 		}
-		out = append(out, n)
+		out = append(out, name)
 	}
 	return out
 }
@@ -108,22 +161,37 @@ func namesText(names []string) []string {
 func alternativeNames(rest cryptobyte.String) []string {
 	var names []string
 	var tag asn1.Tag
-	var field, extensions, ext, value, general, name cryptobyte.String
+	var field, extensions, extension cryptobyte.String
 	for rest.ReadAnyASN1(&field, &tag) {
 		if tag != asn1.Tag(3).ContextSpecific().Constructed() || !field.ReadASN1(&extensions, asn1.SEQUENCE) {
 			continue
 		}
-		for extensions.ReadASN1(&ext, asn1.SEQUENCE) {
-			var oid string
-			if !readOID(&ext, &oid) || oid != "2.5.29.17" || !ext.SkipOptionalASN1(asn1.BOOLEAN) ||
-				!ext.ReadASN1(&value, asn1.OCTET_STRING) || !value.ReadASN1(&general, asn1.SEQUENCE) {
-				continue
-			}
-			for general.ReadAnyASN1(&name, &tag) {
-				if tag == asn1.Tag(2).ContextSpecific() {
-					names = append(names, string(name))
-				}
-			}
+		for extensions.ReadASN1(&extension, asn1.SEQUENCE) {
+			names = append(names, extensionNames(extension)...)
+		}
+	}
+	return names
+}
+
+// extensionNames returns the dNSName entries of an extension; none where it is not a
+// subjectAltName.
+func extensionNames(extension cryptobyte.String) []string {
+	const subjectAltName = "2.5.29.17"
+	var oid string
+	if !readOID(&extension, &oid) || oid != subjectAltName {
+		return nil
+	}
+	var value, general, name cryptobyte.String
+	if !extension.SkipOptionalASN1(asn1.BOOLEAN) || // critical
+		!extension.ReadASN1(&value, asn1.OCTET_STRING) ||
+		!value.ReadASN1(&general, asn1.SEQUENCE) {
+		return nil
+	}
+	var names []string
+	var tag asn1.Tag
+	for general.ReadAnyASN1(&name, &tag) {
+		if tag == asn1.Tag(2).ContextSpecific() {
+			names = append(names, string(name))
 		}
 	}
 	return names
@@ -139,8 +207,15 @@ func readTime(s *cryptobyte.String, out *time.Time) bool {
 		return false
 	}
 	layouts := map[asn1.Tag][]string{
-		asn1.UTCTime:         {"060102150405Z0700", "0601021504Z0700"},
-		asn1.GeneralizedTime: {"20060102150405Z0700", "200601021504Z0700", "2006010215Z0700", "20060102150405", "200601021504", "2006010215"},
+		asn1.UTCTime: {"060102150405Z0700", "0601021504Z0700"},
+		asn1.GeneralizedTime: {
+			"20060102150405Z0700",
+			"200601021504Z0700",
+			"2006010215Z0700",
+			"20060102150405",
+			"200601021504",
+			"2006010215",
+		},
 	}
 	for _, layout := range layouts[tag] {
 		t, err := time.Parse(layout, string(text))
@@ -166,128 +241,6 @@ func readOID(s *cryptobyte.String, out *string) bool {
 	}
 	*out = oid.String()
 	return true
-}
-
-// readName writes the content of an RDNSequence by RFC 4514: the last RDN first, the attributes
-// of one RDN joined by "+" in the order of the certificate.
-func readName(rdns cryptobyte.String, out *string) bool {
-	var parts []string
-	for !rdns.Empty() {
-		var rdn cryptobyte.String
-		if !rdns.ReadASN1(&rdn, asn1.SET) {
-			return false
-		}
-		var attributes []string
-		for !rdn.Empty() {
-			var a string
-			if !readAttribute(&rdn, &a) {
-				return false
-			}
-			attributes = append(attributes, a)
-		}
-		if len(attributes) > 0 {
-			parts = append(parts, strings.Join(attributes, "+"))
-		}
-	}
-	slices.Reverse(parts)
-	*out = strings.Join(parts, ",")
-	return true
-}
-
-// readAttribute reads one AttributeTypeAndValue. One whose type has a short name shows its
-// value as text if it is text by its type; everything else is "#" and the value's DER.
-func readAttribute(rdn *cryptobyte.String, out *string) bool {
-	var attribute, element, value cryptobyte.String
-	var tag asn1.Tag
-	var oid string
-	ok := rdn.ReadASN1(&attribute, asn1.SEQUENCE) && readOID(&attribute, &oid) && attribute.ReadAnyASN1Element(&element, &tag)
-	if whole := element; !ok || !whole.ReadAnyASN1(&value, &tag) {
-		return false
-	}
-	// RFC 4514 §2.3: a dotted type goes with a hex value.
-	if name := attributeNames()[oid]; name != "" {
-		if text, ok := stringText(tag, value); ok {
-			*out = name + "=" + escape(text)
-			return true
-		}
-		oid = name
-	}
-	*out = oid + "=#" + hex.EncodeToString(element)
-	return true
-}
-
-// String types of X.680 that cryptobyte does not name.
-const (
-	numericString   = asn1.Tag(18)
-	visibleString   = asn1.Tag(26)
-	universalString = asn1.Tag(28)
-	bmpString       = asn1.Tag(30)
-)
-
-// stringText decodes a value by its string type. It is more lenient than the
-// types are (PrintableString takes any ASCII, BMPString is UTF-16), but never guesses
-// an encoding; TeletexString is Latin-1, as everybody reads it.
-func stringText(tag asn1.Tag, value []byte) (string, bool) {
-	var text []rune
-	switch tag {
-	case asn1.UTF8String:
-		return string(value), utf8.Valid(value)
-	case asn1.PrintableString, asn1.IA5String, numericString, visibleString:
-		return string(value), !slices.ContainsFunc(value, func(c byte) bool { return c >= utf8.RuneSelf })
-	case asn1.T61String:
-		for _, c := range value {
-			text = append(text, rune(c))
-		}
-		return string(text), true
-	case bmpString:
-		var units []uint16
-		for ; len(value) >= 2; value = value[2:] {
-			units = append(units, binary.BigEndian.Uint16(value))
-		}
-		text = utf16.Decode(units)
-	case universalString:
-		for ; len(value) >= 4; value = value[4:] {
-			text = append(text, rune(binary.BigEndian.Uint32(value)))
-		}
-	default:
-		return "", false
-	}
-	// What is not a character becomes U+FFFD.
-	return string(text), len(value) == 0 && !strings.ContainsRune(string(text), utf8.RuneError)
-}
-
-// escape applies RFC 4514 §2.4, and writes control characters as hex pairs.
-func escape(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case unicode.IsControl(r):
-			for _, c := range []byte(string(r)) {
-				fmt.Fprintf(&b, `\%02X`, c)
-			}
-			continue
-		case strings.ContainsRune(`"+,;<>\`, r),
-			r == '#' && i == 0,
-			r == ' ' && (i == 0 || i == len(s)-1):
-			b.WriteByte('\\')
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// attributeNames are the short names of attribute types by OID: those of RFC 4514 §3, then
-// the LDAP descriptors of RFC 4519 and 2985, then what the CA/Browser Forum's profiles
-// and common practice call the rest.
-func attributeNames() map[string]string {
-	return numbered(map[string]string{
-		"2.5.4.": "3 CN 4 SN 5 serialNumber 6 C 7 L 8 ST 9 STREET 10 O 11 OU 12 title 13 description " +
-			"15 businessCategory 17 postalCode 18 postOfficeBox 20 telephoneNumber 41 name 42 givenName " +
-			"43 initials 44 generationQualifier 46 dnQualifier 65 pseudonym 97 organizationIdentifier",
-		"0.9.2342.19200300.100.1.": "1 UID 3 mail 25 DC",
-		"1.2.840.113549.1.9.":      "1 emailAddress 2 unstructuredName 8 unstructuredAddress",
-		"1.3.6.1.4.1.311.60.2.1.":  "1 jurisdictionL 2 jurisdictionST 3 jurisdictionC",
-	})
 }
 
 // algorithmNames are the names of signature algorithms by OID in RFC 8017 and 5754 (RSA,

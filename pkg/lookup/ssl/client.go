@@ -13,7 +13,7 @@
 //	                                           HTTP/2, and with a hello that offers all
 //	                                           that there is, if that can help; then
 //	                                           handshake_failed
-//	no TLS, or no certificate that reads       handshake_failed
+//	no TLS, or no certificate that parses      handshake_failed
 //	silence, or bytes too slow                 ssl_timeout, marked as the host's silence
 //
 // crypto/x509 refuses many certificates that are in use, and then crypto/tls refuses the
@@ -48,7 +48,7 @@ import (
 type Config struct {
 	// Connector resolves and reaches hosts.
 	Connector guard.Connector
-	// Now is the time by which a certificate is judged. Default time.Now.
+	// Now is the clock that tells whether a certificate is in date. Default time.Now.
 	Now func() time.Time
 }
 
@@ -60,7 +60,7 @@ func New(cfg Config) *Client {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Client{cfg}
+	return &Client{cfg: cfg}
 }
 
 // Lookup answers a query within the time of ctx. Its errors are blocked_address,
@@ -123,7 +123,8 @@ func (r *recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// secret is what a TLS 1.3 server's certificate is encrypted under; nil if there is none.
+// secret is the secret that a TLS 1.3 server's certificate is encrypted with; nil if there is
+// none.
 func (r *recorder) secret() []byte {
 	_, keys, _ := strings.Cut(r.keys.String(), "SERVER_HANDSHAKE_TRAFFIC_SECRET ")
 	line, _, _ := strings.Cut(keys, "\n")
@@ -135,16 +136,20 @@ func (r *recorder) secret() []byte {
 // alertUnrecognizedName is an alert after which no other hello helps.
 const alertUnrecognizedName = 112
 
-// handshake runs one handshake with what is offered, and closes conn unless it returns it as
-// a tls.Conn, over which HTTP/1.1 can be spoken. Without an error there is a leaf, without a
-// tls.Conn as well that of a handshake that failed later. again says that another hello may
-// show more.
+// handshake makes one handshake with an offer. It closes conn unless it returns it as a
+// tls.Conn, over which HTTP/1.1 can be spoken. Without an error there is a leaf. A leaf without
+// a tls.Conn is that of a handshake that failed later. again says that another hello may show
+// more.
 func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, done *tls.Conn, again bool, err error) {
 	rec := &recorder{Conn: conn}
 	cfg := origin.TLSConfig(domain, o)
 	cfg.KeyLogWriter = &rec.keys
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
-		f = flight{leaf: cs.PeerCertificates[0].Raw, version: cs.Version, suite: cs.CipherSuite}
+		f = flight{
+			leaf:    cs.PeerCertificates[0].Raw,
+			version: cs.Version,
+			suite:   cs.CipherSuite,
+		}
 		return nil
 	}
 	client := tls.Client(rec, cfg)
@@ -180,33 +185,35 @@ type Query struct {
 	Domain string // as guard.Domain returns it
 }
 
-// Codes are those that a query and its lookup can answer.
+// Codes returns the codes that a query and its lookup can answer.
 func Codes() []fault.Code {
 	return append(guard.Codes(), lookup.InvalidPort, lookup.HandshakeFailed, lookup.SSLTimeout)
 }
 
-// ParseQuery reads domain and port of spec §4.3. It returns invalid_domain or
+// ParseQuery parses domain and port of spec §4.3. It returns invalid_domain or
 // invalid_port. Other parameters are ignored.
 func ParseQuery(q url.Values) (Query, error) {
 	domain, err := guard.DomainParam(q, guard.Hostname)
 	if err != nil {
 		return Query{}, err
 	}
-	switch p, ok := q["port"]; {
-	case len(p) > 1:
+	ports, given := q["port"]
+	if len(ports) > 1 {
 		return Query{}, lookup.Faultf(lookup.InvalidPort, nil, "port is repeated: leave it out or pass 443 once.")
-	case ok && !slices.Equal(p, []string{strconv.Itoa(origin.Port)}): // a port that needs interpretation is not 443
+	}
+	taken := []string{strconv.Itoa(origin.Port)} // a port that needs interpretation is not 443
+	if given && !slices.Equal(ports, taken) {
 		return Query{}, lookup.Fault(lookup.InvalidPort, nil)
 	}
 	return Query{Domain: domain}, nil
 }
 
-// Values are the parameters as understood: requests with equal ones ask the same question.
+// Values returns the parameters as they were understood. Requests with equal ones are the same.
 func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "port": {strconv.Itoa(origin.Port)}}
 }
 
-// Bounds of sans. They cut what is shown, not what hostname_match looks at.
+// Bounds of sans. They limit the names that are shown, not those that hostname_match looks at.
 const (
 	maxNames     = 5000
 	maxNamesText = 256 << 10 // bytes
@@ -243,7 +250,7 @@ type Result struct {
 	SignatureAlgorithm string `json:"signature_algorithm" doc:"Name of the algorithm"`
 }
 
-// Verdicts are the rules for the line that says in words what a Result found.
+// Verdicts returns the rules for the line that says in words what a Result found.
 func Verdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{If: "expired = true", Says: "Certificate expired {not_after date}, {not_after distance}", Tone: lookup.Bad},

@@ -41,7 +41,7 @@ const (
 	maxRecord = 16384 + 2048 // payload of a protected record, TLS 1.2's larger one
 )
 
-// flight is what a server said in its first flight, as far as it was read.
+// flight is what a server sent in its first flight, as far as it was read.
 type flight struct {
 	hello          bool // a ServerHello came; version and suite are its choice
 	version, suite uint16
@@ -78,7 +78,7 @@ func readFlight(in io.Reader, secret []byte) flight {
 		case kind == recordAlert && len(payload) == 2 && payload[0] == fatal:
 			f.alert = int(payload[1])
 		case kind == recordHandshake:
-			stream = f.read(append(stream, payload...))
+			stream = f.takeMessages(append(stream, payload...))
 		case kind == recordData: // that cannot be opened
 			return f
 		}
@@ -86,8 +86,8 @@ func readFlight(in io.Reader, secret []byte) flight {
 	return f
 }
 
-// read takes whole messages off the stream and returns what is left of it.
-func (f *flight) read(stream []byte) []byte {
+// takeMessages takes whole messages off the stream and returns the rest of it.
+func (f *flight) takeMessages(stream []byte) []byte {
 	for len(stream) >= 4 && f.leaf == nil {
 		kind := stream[0]
 		size := int(binary.BigEndian.Uint32(stream) & 0xffffff)
@@ -100,7 +100,7 @@ func (f *flight) read(stream []byte) []byte {
 		}
 		switch kind {
 		case messageServerHello:
-			f.readHello(body[:size])
+			f.parseHello(body[:size])
 		case messageHelloDone:
 			f.done = true
 		}
@@ -109,14 +109,18 @@ func (f *flight) read(stream []byte) []byte {
 	return stream
 }
 
-// readHello reads a ServerHello (RFC 8446 §4.1.3, RFC 5246 §7.4.1.3). A
+// parseHello parses a ServerHello (RFC 8446 §4.1.3, RFC 5246 §7.4.1.3). A
 // HelloRetryRequest looks like one and makes the same choice; the ServerHello
 // after it counts.
-func (f *flight) readHello(s cryptobyte.String) {
+func (f *flight) parseHello(s cryptobyte.String) {
 	var session, extensions cryptobyte.String
 	var version, suite uint16
-	if !s.ReadUint16(&version) || !s.Skip(32) || !s.ReadUint8LengthPrefixed(&session) ||
-		!s.ReadUint16(&suite) || !s.Skip(1) {
+	const randomSize = 32
+	if !s.ReadUint16(&version) ||
+		!s.Skip(randomSize) ||
+		!s.ReadUint8LengthPrefixed(&session) ||
+		!s.ReadUint16(&suite) ||
+		!s.Skip(1) { // compression
 		return
 	}
 	f.hello = true
@@ -133,12 +137,24 @@ func (f *flight) readHello(s cryptobyte.String) {
 }
 
 // firstCertificate returns the first entry of a Certificate message, nil while it is not there
-// in full. Lengths of what is around it only have to leave room for it.
-func firstCertificate(body cryptobyte.String, version uint16) (der []byte) {
-	var context cryptobyte.String
+// in full. The length of the list only has to leave room for it.
+func firstCertificate(body cryptobyte.String, version uint16) []byte {
+	if version == tls.VersionTLS13 {
+		var context cryptobyte.String
+		if !body.ReadUint8LengthPrefixed(&context) {
+			return nil
+		}
+	}
 	var list, size uint32
-	if version == tls.VersionTLS13 && !body.ReadUint8LengthPrefixed(&context) ||
-		!body.ReadUint24(&list) || !body.ReadUint24(&size) || size == 0 || size+3 > list || !body.ReadBytes(&der, int(size)) {
+	if !body.ReadUint24(&list) || !body.ReadUint24(&size) {
+		return nil
+	}
+	const sizeOfSize = 3
+	if size == 0 || size+sizeOfSize > list {
+		return nil
+	}
+	var der []byte
+	if !body.ReadBytes(&der, int(size)) {
 		return nil
 	}
 	return der
@@ -219,8 +235,8 @@ type suite struct {
 	name string
 }
 
-// suites are those of TLS 1.2 and earlier with which a server shows a certificate, strong
-// ones first. Those that want a shared key besides are left out.
+// suites returns the suites of TLS 1.2 and earlier with which a server shows a certificate,
+// strong ones first. Those that need a shared key as well are left out.
 func suites() (all []suite) {
 	const (
 		curves = "ECDHE_ECDSA ECDH_ECDSA ECDHE_RSA ECDH_RSA"
@@ -319,9 +335,12 @@ func widest(domain string) []byte {
 	}
 	curves = append(curves, 0xff01, 0xff02) // curves that a server writes out
 	schemes := []uint16{
-		0x0403, 0x0503, 0x0603, 0x0807, 0x0808, 0x0804, 0x0805, 0x0806, 0x0809, 0x080a, 0x080b, 0x0401, 0x0501, 0x0601, // in use
-		0x0840, 0x0841, 0xeded, 0xeeee, 0xefef, // GOST: RFC 9189 §7.1, and its drafts
-		0x0402, 0x0502, 0x0602, 0x0303, 0x0301, 0x0302, 0x0203, 0x0201, 0x0202, 0x0101, // DSA, SHA-224, SHA-1, MD5
+		// In use.
+		0x0403, 0x0503, 0x0603, 0x0807, 0x0808, 0x0804, 0x0805, 0x0806, 0x0809, 0x080a, 0x080b, 0x0401, 0x0501, 0x0601,
+		// GOST: RFC 9189 §7.1, and its drafts.
+		0x0840, 0x0841, 0xeded, 0xeeee, 0xefef,
+		// DSA, SHA-224, SHA-1, MD5.
+		0x0402, 0x0502, 0x0602, 0x0303, 0x0301, 0x0302, 0x0203, 0x0201, 0x0202, 0x0101,
 	}
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails
@@ -336,7 +355,9 @@ func widest(domain string) []byte {
 		}
 		return b
 	}
-	extension := func(kind uint16, body []byte) []byte { return slices.Concat(list(kind), sized(2, body)) }
+	extension := func(kind uint16, body []byte) []byte {
+		return slices.Concat(list(kind), sized(2, body))
+	}
 	hello := slices.Concat(
 		list(tls.VersionTLS12), random, []byte{0}, // no session
 		sized(2, list(ids...)), []byte{1, 0}, // no compression
@@ -359,7 +380,7 @@ const maxFlight = 512 << 10
 func greet(ctx context.Context, conn net.Conn, domain string) (flight, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_, err := conn.Write(widest(domain)) // a server that does not listen may have said why
+	_, err := conn.Write(widest(domain)) // where it fails, the server may have sent the reason
 	f := readFlight(io.LimitReader(conn, maxFlight), nil)
 	if f.leaf == nil {
 		return f, fmt.Errorf("ssl: no certificate after alert %d: %w", f.alert, errors.Join(err, errNotACertificate))

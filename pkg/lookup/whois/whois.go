@@ -22,7 +22,7 @@ import (
 // Query is the question of spec §4.4.
 type Query = guard.Query
 
-// Codes are those that a query and its lookup can answer.
+// Codes returns the codes that a query and its lookup can answer.
 func Codes() []fault.Code {
 	return []fault.Code{
 		lookup.InvalidDomain, lookup.RDAPUnavailable, lookup.NotFound,

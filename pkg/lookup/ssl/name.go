@@ -1,0 +1,141 @@
+package ssl
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"golang.org/x/crypto/cryptobyte"
+	"golang.org/x/crypto/cryptobyte/asn1"
+)
+
+// readName writes the content of an RDNSequence by RFC 4514: the last RDN first, the attributes
+// of one RDN joined by "+" in the order of the certificate.
+func readName(rdns cryptobyte.String, out *string) bool {
+	var parts []string
+	for !rdns.Empty() {
+		var rdn cryptobyte.String
+		if !rdns.ReadASN1(&rdn, asn1.SET) {
+			return false
+		}
+		var attributes []string
+		for !rdn.Empty() {
+			var a string
+			if !readAttribute(&rdn, &a) {
+				return false
+			}
+			attributes = append(attributes, a)
+		}
+		if len(attributes) > 0 {
+			parts = append(parts, strings.Join(attributes, "+"))
+		}
+	}
+	slices.Reverse(parts)
+	*out = strings.Join(parts, ",")
+	return true
+}
+
+// readAttribute reads one AttributeTypeAndValue. One whose type has a short name shows its
+// value as text if it is text by its type; everything else is "#" and the value's DER.
+func readAttribute(rdn *cryptobyte.String, out *string) bool {
+	var attribute, element, value cryptobyte.String
+	var tag asn1.Tag
+	var oid string
+	if !rdn.ReadASN1(&attribute, asn1.SEQUENCE) || !readOID(&attribute, &oid) || !attribute.ReadAnyASN1Element(&element, &tag) {
+		return false
+	}
+	whole := element
+	if !whole.ReadAnyASN1(&value, &tag) {
+		return false
+	}
+	// RFC 4514 §2.3: a dotted type goes with a hex value.
+	if name := attributeNames()[oid]; name != "" {
+		if text, ok := stringText(tag, value); ok {
+			*out = name + "=" + escape(text)
+			return true
+		}
+		oid = name
+	}
+	*out = oid + "=#" + hex.EncodeToString(element)
+	return true
+}
+
+// String types of X.680 that cryptobyte does not name.
+const (
+	numericString   = asn1.Tag(18)
+	visibleString   = asn1.Tag(26)
+	universalString = asn1.Tag(28)
+	bmpString       = asn1.Tag(30)
+)
+
+// stringText decodes a value by its string type. It is more lenient than the
+// types are (PrintableString takes any ASCII, BMPString is UTF-16), but never guesses
+// an encoding; TeletexString is Latin-1, as everybody reads it.
+func stringText(tag asn1.Tag, value []byte) (string, bool) {
+	var text []rune
+	switch tag {
+	case asn1.UTF8String:
+		return string(value), utf8.Valid(value)
+	case asn1.PrintableString, asn1.IA5String, numericString, visibleString:
+		isASCII := !slices.ContainsFunc(value, func(c byte) bool { return c >= utf8.RuneSelf })
+		return string(value), isASCII
+	case asn1.T61String:
+		for _, c := range value {
+			text = append(text, rune(c))
+		}
+		return string(text), true
+	case bmpString:
+		var units []uint16
+		for ; len(value) >= 2; value = value[2:] {
+			units = append(units, binary.BigEndian.Uint16(value))
+		}
+		text = utf16.Decode(units)
+	case universalString:
+		for ; len(value) >= 4; value = value[4:] {
+			text = append(text, rune(binary.BigEndian.Uint32(value)))
+		}
+	default:
+		return "", false
+	}
+	// What is not a character becomes U+FFFD.
+	return string(text), len(value) == 0 && !strings.ContainsRune(string(text), utf8.RuneError)
+}
+
+// escape applies RFC 4514 §2.4, and writes control characters as hex pairs.
+func escape(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case unicode.IsControl(r):
+			for _, c := range []byte(string(r)) {
+				fmt.Fprintf(&b, `\%02X`, c)
+			}
+			continue
+		case strings.ContainsRune(`"+,;<>\`, r),
+			r == '#' && i == 0,
+			r == ' ' && (i == 0 || i == len(s)-1):
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// attributeNames are the short names of attribute types by OID: those of RFC 4514 §3, then
+// the LDAP descriptors of RFC 4519 and 2985, then what the CA/Browser Forum's profiles
+// and common practice call the rest.
+func attributeNames() map[string]string {
+	return numbered(map[string]string{
+		"2.5.4.": "3 CN 4 SN 5 serialNumber 6 C 7 L 8 ST 9 STREET 10 O 11 OU 12 title 13 description " +
+			"15 businessCategory 17 postalCode 18 postOfficeBox 20 telephoneNumber 41 name 42 givenName " +
+			"43 initials 44 generationQualifier 46 dnQualifier 65 pseudonym 97 organizationIdentifier",
+		"0.9.2342.19200300.100.1.": "1 UID 3 mail 25 DC",
+		"1.2.840.113549.1.9.":      "1 emailAddress 2 unstructuredName 8 unstructuredAddress",
+		"1.3.6.1.4.1.311.60.2.1.":  "1 jurisdictionL 2 jurisdictionST 3 jurisdictionC",
+	})
+}
