@@ -168,42 +168,58 @@ func (c *Config) fill() {
 	}
 }
 
-// check makes the Settler of Facilitator, and returns what is wrong with the settings.
+// check makes the Settler of Facilitator and the function of the origins, and returns what is
+// wrong with the settings.
 func (c *Config) check(t x402.Terms) error {
-	var all []error
-	check := func(ok bool, setting string, is any, must string) {
-		if !ok {
-			all = append(all, fmt.Errorf("x402http: %s is %v, and must be %s", setting, is, must))
-		}
-	}
+	var wrong problems
 	err := x402.CheckAddress(c.PayTo, t.Asset)
-	check(err == nil, "PayTo", fmt.Sprintf("%q, which %v", c.PayTo, err), "the address that is paid")
+	wrong.unless(err == nil, "PayTo", fmt.Sprintf("%q, which %v", c.PayTo, err), "the address that is paid")
 	if c.Settler == nil {
-		c.Facilitator = cmp.Or(c.Facilitator, x402.Network(t.Network).Facilitator)
-		client, err := facilitator.New(facilitator.Config{
-			URL:         c.Facilitator,
-			Credentials: c.Credentials,
-			Now:         c.Now,
-		})
-		u, bad := url.Parse(c.Facilitator)
-		if bad != nil {
-			u = &url.URL{} // New has said what is wrong
-		}
-		host, _ := netip.ParseAddr(u.Hostname())
-		local := u.Hostname() == "localhost" || host.IsLoopback()
-		check(err == nil && (u.Scheme == "https" || local), "Facilitator", strconv.Quote(c.Facilitator), "an https URL, or an http URL of this machine")
-		c.Settler = x402.One(client)
+		ok := c.fillSettler(t)
+		wrong.unless(ok, "Facilitator", strconv.Quote(c.Facilitator), "an https URL, or an http URL of this machine")
 	}
-	check(c.Ledger != nil, "Ledger", "missing", "one of package ledger/file, or a DynamoDB table")
-	check(c.Budget > 0 && c.Budget <= 12*time.Second, "Budget", c.Budget, "more than 0 and at most 12s")
+	wrong.unless(c.Ledger != nil, "Ledger", "missing", "one of package ledger/file, or a DynamoDB table")
+	wrong.unless(c.Budget > 0 && c.Budget <= 12*time.Second, "Budget", c.Budget, "more than 0 and at most 12s")
 	if c.OriginOf == nil {
 		origins, err := newOrigins(c.Origin, c.OtherOrigins)
-		all = append(all, err)
+		wrong = append(wrong, err)
 		c.OriginOf = origins.of
 	} else {
-		check(c.Origin == "" && len(c.OtherOrigins) == 0, "Origin", "set beside OriginOf", "empty where that is set")
+		alone := c.Origin == "" && len(c.OtherOrigins) == 0
+		wrong.unless(alone, "Origin", "set beside OriginOf", "empty where that is set")
 	}
-	check(c.Concurrent <= limit.MaxCap, "Concurrent", c.Concurrent, fmt.Sprint("at most ", limit.MaxCap))
-	check(c.Decimals > 0 && c.Decimals <= 36, "Decimals", c.Decimals, "from 1 to 36")
-	return errors.Join(all...)
+	wrong.unless(c.Concurrent <= limit.MaxCap, "Concurrent", c.Concurrent, fmt.Sprint("at most ", limit.MaxCap))
+	wrong.unless(c.Decimals > 0 && c.Decimals <= 36, "Decimals", c.Decimals, "from 1 to 36")
+	return errors.Join(wrong...)
+}
+
+// problems are what is wrong with settings.
+type problems []error
+
+// unless adds a setting that is not what it must be.
+func (p *problems) unless(ok bool, setting string, is any, must string) {
+	if !ok {
+		*p = append(*p, fmt.Errorf("x402http: %s is %v, and must be %s", setting, is, must))
+	}
+}
+
+// fillSettler makes the Settler of Facilitator. It is not ok where the URL cannot be used.
+func (c *Config) fillSettler(t x402.Terms) (ok bool) {
+	c.Facilitator = cmp.Or(c.Facilitator, x402.Network(t.Network).Facilitator)
+	client, err := facilitator.New(facilitator.Config{
+		URL:         c.Facilitator,
+		Credentials: c.Credentials,
+		Now:         c.Now,
+	})
+	c.Settler = x402.One(client)
+	if err != nil {
+		return false
+	}
+	u, err := url.Parse(c.Facilitator)
+	if err != nil {
+		return false
+	}
+	addr, _ := netip.ParseAddr(u.Hostname())
+	local := u.Hostname() == "localhost" || addr.IsLoopback()
+	return u.Scheme == "https" || local
 }

@@ -23,7 +23,7 @@ import (
 // maxRequest bounds the name of a purchase: its URL, and the media type of a body.
 const maxRequest = 4 << 10
 
-// job is the run of the handler for a request.
+// job is the work for a request: a call of the handler.
 func (x *sale) job(r *http.Request) (x402.Job, error) {
 	sold := soldRequest{r: r}
 	if x.maxBody > 0 {
@@ -48,7 +48,7 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 	if !x.special.Whole {
 		job.KeyScope = x.seller.config.OriginOf(r)
 	}
-	job.Run = func(ctx context.Context) (x402.Reply, error) { return x.run(ctx, sold) }
+	job.Run = func(ctx context.Context) (x402.Reply, error) { return x.answer(ctx, sold) }
 	if x.check != nil {
 		job.Check = func(ctx context.Context) error { return x.refusal(ctx, sold, x.check) }
 	}
@@ -59,18 +59,17 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 func (x *sale) purchase(s soldRequest) (string, error) {
 	name := x.method() + " " + x.seller.config.OriginOf(s.r)
 	if x.normal == nil {
-		asked, err := x.asked(s)
+		resource, err := x.resourceName(s)
 		if err != nil {
 			return "", err
 		}
-		name += asked
+		name += resource
 	} else {
-		normal := ""
-		err := x.refusal(s.r.Context(), s, func(w http.ResponseWriter, r *http.Request) { normal = x.normal(w, r) })
-		switch {
-		case err != nil:
+		normal, err := x.normalName(s)
+		if err != nil {
 			return "", err
-		case x.special.Whole:
+		}
+		if x.special.Whole {
 			return normal, nil
 		}
 		name += " " + strings.Trim(strconv.QuoteToASCII(normal), `"`)
@@ -84,20 +83,30 @@ func (x *sale) purchase(s soldRequest) (string, error) {
 	return name, nil
 }
 
-// asked is what a request asks for at its origin.
-func (x *sale) asked(s soldRequest) (string, error) {
+// normalName is the name that the function of Normalized gives a request.
+func (x *sale) normalName(s soldRequest) (string, error) {
+	name := ""
+	err := x.refusal(s.r.Context(), s, func(w http.ResponseWriter, r *http.Request) {
+		name = x.normal(w, r)
+	})
+	return name, err
+}
+
+// resourceName names what a request is for at its origin: its path, its query, sorted, and its
+// body.
+func (x *sale) resourceName(s soldRequest) (string, error) {
 	query, err := url.ParseQuery(s.r.URL.RawQuery)
 	if err != nil {
 		return "", fault.Newf(fault.InvalidArguments, err, "The query cannot be read.")
 	}
-	asked := path(s.r)
+	name := path(s.r)
 	if len(query) > 0 {
-		asked += "?" + query.Encode()
+		name += "?" + query.Encode()
 	}
 	if x.maxBody > 0 {
-		asked += " " + bodyName(s.r.Header, s.body)
+		name += " " + bodyName(s.r.Header, s.body)
 	}
-	return asked, nil
+	return name, nil
 }
 
 // soldRequest is a request that was paid for, with its body.
@@ -106,12 +115,20 @@ type soldRequest struct {
 	body []byte
 }
 
-// with returns the request as a handler sees it, in memory that is the handler's: without the
-// payment, without what asks for a part of an answer, and without a body that was not bought.
-func (s soldRequest) with(ctx context.Context) *http.Request {
+// forHandler returns a copy of the request as a handler sees it: without the payment, without
+// the headers of conditions and ranges, because the whole answer is sold, and without a body
+// that was not bought.
+func (s soldRequest) forHandler(ctx context.Context) *http.Request {
 	r := s.r.Clone(ctx)
 	for _, name := range []string{
-		x402.HeaderSignature, x402.HeaderKey, "Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since",
+		x402.HeaderSignature,
+		x402.HeaderKey,
+		"Range",
+		"If-Range",
+		"If-Match",
+		"If-None-Match",
+		"If-Modified-Since",
+		"If-Unmodified-Since",
 	} {
 		r.Header.Del(name)
 	}
@@ -121,16 +138,16 @@ func (s soldRequest) with(ctx context.Context) *http.Request {
 	return r
 }
 
-// refusal is why a check refuses a request; nil where it does not.
+// refusal returns why a check refuses a request; nil where it does not.
 func (x *sale) refusal(ctx context.Context, s soldRequest, check http.HandlerFunc) error {
 	w := storefront.NewRecorder(ctx)
-	check(w, s.with(ctx))
+	check(w, s.forHandler(ctx))
 	switch {
 	case w.Fault != nil:
 		return w.Fault
 	case w.Status == 0:
 		return nil
-	case w.Status < http.StatusBadRequest || w.Status >= http.StatusInternalServerError:
+	case w.Status < http.StatusBadRequest, w.Status >= http.StatusInternalServerError:
 		return fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.Status))
 	}
 	refused := fault.Info{Code: Refused, Status: w.Status, Class: fault.NoCharge}
@@ -149,25 +166,28 @@ func answerOwed(status int) fault.Info {
 	}
 }
 
-// run runs the handler, and judges its answer. A handler that still runs when ctx ends is
-// waited for by Unfinished.Rest: routers reuse what they gave it once its request is over.
-func (x *sale) run(ctx context.Context, s soldRequest) (x402.Reply, error) {
+// answer calls the handler and returns its answer. A handler that has not returned when ctx
+// ends is waited for by Unfinished.Rest: routers reuse what they gave it once its request is
+// over.
+func (x *sale) answer(ctx context.Context, s soldRequest) (x402.Reply, error) {
 	w := storefront.NewRecorder(ctx)
 	if x.special.Punctual {
-		return x.judge(w, x.serve(w, s.with(ctx)))
+		panicked := x.callHandler(w, s.forHandler(ctx))
+		return x.reply(w, panicked)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- x.serve(w, s.with(ctx)) }()
+	returned := make(chan error, 1)
+	go func() { returned <- x.callHandler(w, s.forHandler(ctx)) }()
 	select {
-	case err := <-ended:
-		return x.judge(w, err)
+	case panicked := <-returned:
+		return x.reply(w, panicked)
 	case <-ctx.Done():
-		return x402.Reply{}, &x402.Unfinished{Rest: func() (x402.Reply, error) { return x.judge(w, <-ended) }}
+		rest := func() (x402.Reply, error) { return x.reply(w, <-returned) }
+		return x402.Reply{}, &x402.Unfinished{Rest: rest}
 	}
 }
 
-// serve runs the handler. Its error is a panic.
-func (x *sale) serve(w *storefront.Recorder, r *http.Request) (err error) {
+// callHandler calls the handler. Its error is a panic.
+func (x *sale) callHandler(w *storefront.Recorder, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the handler panicked: %v", p)
@@ -180,12 +200,13 @@ func (x *sale) serve(w *storefront.Recorder, r *http.Request) (err error) {
 // errOutOfTime is of a handler that ended without an answer because its time was over.
 var errOutOfTime = errors.New("the time of the handler is over")
 
-// judge says whether what a handler has written is an answer. Once its time is over, a handler
-// that writes nothing more has given up, and what it wrote before may be a part of an answer.
-func (x *sale) judge(w *storefront.Recorder, err error) (x402.Reply, error) {
+// reply returns what a handler has written, or a fault where that is no answer. Once its time is
+// over, a handler that writes nothing more has given up, and what it wrote before may be half of
+// an answer.
+func (x *sale) reply(w *storefront.Recorder, panicked error) (x402.Reply, error) {
 	switch {
-	case err != nil:
-		return x402.Reply{}, fault.New(fault.InternalError, err)
+	case panicked != nil:
+		return x402.Reply{}, fault.New(fault.InternalError, panicked)
 	case w.OutOfTime() && !x.special.Punctual:
 		return x402.Reply{}, x.timeout().New(errOutOfTime)
 	case w.Fault != nil:
@@ -202,7 +223,7 @@ func (x *sale) judge(w *storefront.Recorder, err error) (x402.Reply, error) {
 		Status:    w.Status,
 		Header:    storefront.Kept(w.Header(), body),
 		Body:      body,
-		Owed:      owedParts(w.Header()),
+		Owed:      parseOwed(w.Header()),
 		Prevented: w.Prevented,
 		Silent:    w.Silent,
 	}, nil
@@ -216,15 +237,16 @@ func (x *sale) timeout() fault.Info {
 	return answerOwed(http.StatusGatewayTimeout)
 }
 
-// owedParts are the parts that an answer says it owes.
-func owedParts(h http.Header) []string {
-	var parts []string
-	for part := range strings.SplitSeq(strings.Join(h.Values(x402.HeaderOwed), ","), ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			parts = append(parts, part)
+// parseOwed parses the header in which an answer names what is still owed of it.
+func parseOwed(h http.Header) []string {
+	var owed []string
+	joined := strings.Join(h.Values(x402.HeaderOwed), ",")
+	for name := range strings.SplitSeq(joined, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			owed = append(owed, name)
 		}
 	}
-	return parts
+	return owed
 }
 
 // longestPause is the most that a handler may ask to wait before it runs again.
@@ -246,11 +268,14 @@ func failure(w *storefront.Recorder) *fault.Error {
 	return f.Paused(min(time.Duration(seconds)*time.Second, longestPause))
 }
 
-// isOwed says whether a status is not an answer: the handler may do better when it runs
-// again.
+// isOwed reports whether a status leaves the answer owed: the handler may do better when it is
+// called again.
 func (x *sale) isOwed(status int) bool {
 	switch status {
-	case http.StatusPaymentRequired, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusPaymentRequired,
+		http.StatusRequestTimeout,
+		http.StatusTooEarly,
+		http.StatusTooManyRequests:
 		return true
 	}
 	return status >= http.StatusInternalServerError || slices.Contains(x.owed, status)

@@ -51,9 +51,11 @@ func (s *Seller) MCP(name, version string, router http.Handler, tools ...Tool) h
 		Compress: s.config.Service.Compress,
 	}
 	if server.Describe == nil {
-		words := "Each call of a tool is paid for: see x402. Repeat one that fails with the same payment."
-		described := mcp.Description{Instructions: words, Tools: untrusted.Marshal(listed(tools))}
-		server.Describe = func(string) mcp.Description { return described }
+		description := mcp.Description{
+			Instructions: "Each call of a tool is paid for: see x402. Repeat one that fails with the same payment.",
+			Tools:        untrusted.Marshal(listTools(tools)),
+		}
+		server.Describe = func(string) mcp.Description { return description }
 	}
 	sold := map[string]*storefront.Tool{}
 	for _, t := range tools {
@@ -63,16 +65,24 @@ func (s *Seller) MCP(name, version string, router http.Handler, tools ...Tool) h
 		if sold[t.Name] != nil {
 			panic(fmt.Sprintf("x402http: two tools are called %s", t.Name))
 		}
-		sold[t.Name] = &storefront.Tool{Name: t.Name, Endpoint: t.Endpoint.sold, Request: t.request}
+		sold[t.Name] = &storefront.Tool{
+			Name:     t.Name,
+			Endpoint: t.Endpoint.sold,
+			Request:  t.request,
+		}
 	}
 	return s.shop.Tools(server, sold)
 }
 
-// listed is how tools are described to a model.
-func listed(tools []Tool) []map[string]any {
+// listTools describes tools to a model.
+func listTools(tools []Tool) []map[string]any {
 	list := []map[string]any{}
 	for _, t := range tools {
-		list = append(list, map[string]any{"name": t.Name, "description": t.Description, "inputSchema": t.schema()})
+		list = append(list, map[string]any{
+			"name":        t.Name,
+			"description": t.Description,
+			"inputSchema": t.schema(),
+		})
 	}
 	return list
 }

@@ -43,7 +43,11 @@ func newOrigins(first string, others []string) (origins, error) {
 func hostsOf(origin string) ([]string, error) {
 	wrong := fmt.Errorf("x402http: Origin is %q, and must be an origin in lower case without a path, such as https://shop.example", origin)
 	u, err := url.Parse(origin)
-	if err != nil || u.Hostname() == "" || origin != u.Scheme+"://"+u.Host || origin != strings.ToLower(origin) {
+	if err != nil || u.Hostname() == "" {
+		return nil, wrong
+	}
+	bare := u.Scheme + "://" + u.Host
+	if origin != bare || origin != strings.ToLower(origin) {
 		return nil, wrong
 	}
 	port := ""
@@ -61,7 +65,7 @@ func hostsOf(origin string) ([]string, error) {
 	return []string{u.Host, u.Host + port}, nil
 }
 
-// of is the origin of a request: that which its Host names, or else the first one.
+// of returns the origin of a request: the one that its Host names, or else the first one.
 func (o origins) of(r *http.Request) string {
 	origin, named := o.byHost[strings.ToLower(r.Host)]
 	if !named {

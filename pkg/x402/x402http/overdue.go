@@ -55,8 +55,8 @@ func (o *overdue) reconciled() {
 	o.next = now.Add(overdueAfter)
 }
 
-// served looks when it is time. The response may not have been sent yet, and does not wait
-// for it.
+// served looks when it is time. The response may not have been sent yet, and does not wait for
+// the look.
 func (o *overdue) served(ctx context.Context) {
 	now := o.seller.config.Now()
 	if !o.due(now) {
@@ -70,7 +70,7 @@ func (o *overdue) served(ctx context.Context) {
 	}()
 }
 
-// due says that it is time to look, to one request.
+// due reports to one request that it is time to look.
 func (o *overdue) due(now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,12 +102,15 @@ func (o *overdue) look(ctx context.Context, now time.Time) {
 		"payments", count, "more", len(page) == mostOverdue)
 }
 
-// doubtful says whether a record is one that Reconcile would have asked the chain about, and
-// was not written lately. One that cannot be read is left to Reconcile.
+// doubtful reports whether a record is one that Reconcile would have asked the chain about, and
+// was not written lately. One that cannot be loaded is a matter for Reconcile.
 func (o *overdue) doubtful(ctx context.Context, key string, now time.Time) bool {
 	books := o.seller.shop.Ledger
 	r, err := books.Fetch(ctx, key)
-	if err != nil || r == nil || !books.Sleeping(*r) || r.UpdatedAt.After(now.Add(-overdueAfter)) {
+	if err != nil || r == nil {
+		return false
+	}
+	if !books.Sleeping(*r) || r.UpdatedAt.After(now.Add(-overdueAfter)) {
 		return false
 	}
 	sending, err := books.Sending(ctx, *r)

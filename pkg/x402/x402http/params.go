@@ -2,6 +2,7 @@ package x402http
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -31,35 +32,53 @@ func (t Tool) checkParams() error {
 	}
 	params := map[string]Param{}
 	for _, p := range t.Params {
-		_, taken := params[p.Name]
-		switch {
-		case p.Name == "":
-			return fmt.Errorf("a parameter has no name")
-		case taken:
+		if err := t.checkParam(p); err != nil {
+			return err
+		}
+		if _, taken := params[p.Name]; taken {
 			return fmt.Errorf("two parameters are called %s", p.Name)
-		case !slices.Contains([]string{"string", "integer", "number", "boolean", "array", "object"}, p.kind()):
-			return fmt.Errorf("the parameter %s has the type %s, which JSON Schema does not have", p.Name, p.Type)
-		case p.nested() && t.Endpoint.sold.Method() != http.MethodPost:
-			return fmt.Errorf("the parameter %s is an %s, which no query has: sell the handler with Post", p.Name, p.Type)
 		}
 		params[p.Name] = p
 	}
 	for _, segment := range strings.Split(t.Path, "/") {
-		name, _, wild := wildcard(segment)
-		if !wild {
-			if strings.ContainsAny(segment, "{}") {
-				return fmt.Errorf("the segment %s of its Path is not a wildcard such as {city}", segment)
-			}
-			continue
-		}
-		if p, ok := params[name]; !ok || !p.Required || p.nested() {
-			return fmt.Errorf("the wildcard {%s} of its Path needs a parameter of that name which is Required and not nested", name)
+		if err := checkSegment(segment, params); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// wildcard reads a segment of a path such as {city} or {rest...}.
+// checkParam says what is wrong with a parameter by itself.
+func (t Tool) checkParam(p Param) error {
+	kinds := []string{"string", "integer", "number", "boolean", "array", "object"}
+	switch {
+	case p.Name == "":
+		return errors.New("a parameter has no name")
+	case !slices.Contains(kinds, p.kind()):
+		return fmt.Errorf("the parameter %s has the type %s, which JSON Schema does not have", p.Name, p.Type)
+	case p.nested() && t.Endpoint.sold.Method() != http.MethodPost:
+		return fmt.Errorf("the parameter %s is an %s, which no query has: sell the handler with Post", p.Name, p.Type)
+	}
+	return nil
+}
+
+// checkSegment says what is wrong with a segment of the path.
+func checkSegment(segment string, params map[string]Param) error {
+	name, _, wild := wildcard(segment)
+	if !wild {
+		if strings.ContainsAny(segment, "{}") {
+			return fmt.Errorf("the segment %s of its Path is not a wildcard such as {city}", segment)
+		}
+		return nil
+	}
+	p, ok := params[name]
+	if !ok || !p.Required || p.nested() {
+		return fmt.Errorf("the wildcard {%s} of its Path needs a parameter of that name which is Required and not nested", name)
+	}
+	return nil
+}
+
+// wildcard parses a segment of a path such as {city} or {rest...}.
 func wildcard(segment string) (name string, rest, ok bool) {
 	inner, opens := strings.CutPrefix(segment, "{")
 	inner, closes := strings.CutSuffix(inner, "}")
@@ -71,12 +90,20 @@ func (t Tool) schema() map[string]any {
 	properties := map[string]any{}
 	required := []string{}
 	for _, p := range t.Params {
-		properties[p.Name] = map[string]any{"type": p.kind(), "description": p.Description}
+		properties[p.Name] = map[string]any{
+			"type":        p.kind(),
+			"description": p.Description,
+		}
 		if p.Required {
 			required = append(required, p.Name)
 		}
 	}
-	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+	return map[string]any{
+		"type":                 "object",
+		"properties":           properties,
+		"required":             required,
+		"additionalProperties": false,
+	}
 }
 
 // request is the URL and the body of the request that a call with some arguments stands for.
@@ -89,19 +116,20 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 	names := []string{}
 	for _, p := range t.Params {
 		names = append(names, p.Name)
-		v := args[p.Name]
-		if v == nil {
+		value := args[p.Name]
+		if value == nil {
 			if p.Required {
 				return t.plain(), nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s is missing.", p.Name)
 			}
 			continue
 		}
-		text, ok := p.text(v)
+		text, ok := p.text(value)
 		if !ok {
-			return t.plain(), nil, fault.Newf(fault.InvalidArguments, fmt.Errorf("it is a %T", v), "The argument %s must be %s.", p.Name, p.article())
+			cause := fmt.Errorf("it is a %T", value)
+			return t.plain(), nil, fault.Newf(fault.InvalidArguments, cause, "The argument %s must be %s.", p.Name, p.article())
 		}
 		texts[p.Name] = text
-		given[p.Name] = v
+		given[p.Name] = value
 	}
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if !slices.Contains(names, name) {
@@ -135,17 +163,17 @@ func (t Tool) fill(texts map[string]string, given map[string]any) (*url.URL, err
 		if !wild {
 			continue
 		}
-		parts := []string{texts[name]}
+		filled := []string{texts[name]}
 		if rest {
-			parts = strings.Split(texts[name], "/")
+			filled = strings.Split(texts[name], "/")
 		}
-		for n, part := range parts {
-			if part == "" || part == "." || part == ".." { // routers clean such paths
+		for n, text := range filled {
+			if text == "" || text == "." || text == ".." { // routers clean such paths
 				return nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s cannot stand in a path: no part of it may be empty or a dot.", name)
 			}
-			parts[n] = url.PathEscape(part)
+			filled[n] = url.PathEscape(text)
 		}
-		segments[i] = strings.Join(parts, "/")
+		segments[i] = strings.Join(filled, "/")
 		delete(given, name)
 	}
 	target, err := url.Parse(strings.Join(segments, "/"))
@@ -181,20 +209,27 @@ func (p Param) nested() bool { return p.Type == "array" || p.Type == "object" }
 // number without a fraction is an integer in any notation, as in JSON Schema: 443.0, 4.43e2.
 func (p Param) text(v any) (text string, ok bool) {
 	kind := p.kind()
-	switch x := v.(type) {
+	switch v := v.(type) {
 	case string:
-		return x, !p.nested()
+		return v, !p.nested()
 	case bool:
-		return strconv.FormatBool(x), kind == "boolean"
+		return strconv.FormatBool(v), kind == "boolean"
 	case []any:
 		return "", kind == "array"
 	case map[string]any:
 		return "", kind == "object"
 	case json.Number:
-		if f, err := x.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-			return strconv.FormatInt(int64(f), 10), kind == "integer" || kind == "number"
-		}
-		return x.String(), kind == "integer" || kind == "number"
+		return numberText(v), kind == "integer" || kind == "number"
 	}
 	return "", false
+}
+
+// numberText writes a number without a fraction as an integer, and any other as it was sent.
+func numberText(n json.Number) string {
+	const exact = 1 << 53 // above it a float64 is no longer the number that was sent
+	f, err := n.Float64()
+	if err != nil || f != math.Trunc(f) || math.Abs(f) >= exact {
+		return n.String()
+	}
+	return strconv.FormatInt(int64(f), 10)
 }

@@ -32,11 +32,11 @@ func (x *sale) route(r *http.Request) string {
 	return r.Pattern[strings.LastIndexAny(r.Pattern, " \t")+1:]
 }
 
-// called is what logs call the handler.
-func (x *sale) called(r *http.Request) string { return cmp.Or(x.route(r), "unnamed") }
+// logName names the handler in logs.
+func (x *sale) logName(r *http.Request) string { return cmp.Or(x.route(r), "unnamed") }
 
-// ready says whether the handler can be told from the others that are sold. What announces a
-// body that is too long is told before it is told a price.
+// ready checks that the handler can be told from the others that are sold. A request that
+// announces a body which is too long is refused before it gets a price.
 func (x *sale) ready(r *http.Request) error {
 	if x.maxBody > 0 && r.ContentLength > x.maxBody && r.Header.Get(x402.HeaderSignature) == "" {
 		return x.tooLarge()
@@ -55,11 +55,11 @@ func (x *sale) ready(r *http.Request) error {
 	return x.seller.unnamed.take(x.method()+" "+x.seller.at(r)+" for "+x.amount, x)
 }
 
-// routes are the handlers of a seller by their endpoints or, of those without a name, by the
-// URLs that they were asked at. The zero value is empty.
+// routes are the handlers of a seller by their endpoints or, where they have no name, by the
+// URLs of their requests. The zero value is empty.
 type routes struct {
-	mu sync.Mutex
-	by map[string]*sale
+	mu    sync.Mutex
+	sales map[string]*sale
 }
 
 // mostRoutes bounds the memory of routes. Further ones are not compared.
@@ -69,17 +69,17 @@ const mostRoutes = 4096
 func (t *routes) take(endpoint string, x *sale) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	other := t.by[endpoint]
+	other := t.sales[endpoint]
 	switch {
 	case other == x:
 		return nil
 	case other != nil:
 		return fmt.Errorf("%w (%s)", errSameName, endpoint)
-	case len(t.by) >= mostRoutes:
+	case len(t.sales) >= mostRoutes:
 		return nil
-	case t.by == nil:
-		t.by = map[string]*sale{}
+	case t.sales == nil:
+		t.sales = map[string]*sale{}
 	}
-	t.by[endpoint] = x
+	t.sales[endpoint] = x
 	return nil
 }

@@ -63,8 +63,8 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 			ServiceName: s.config.Name,
 		},
 	}
-	for _, o := range options {
-		o(x)
+	for _, option := range options {
+		option(x)
 	}
 	if special, ok := h.(storefront.Special); ok {
 		x.special = special.Special()
@@ -81,7 +81,7 @@ type Endpoint struct{ sold *storefront.Endpoint }
 // ServeHTTP implements http.Handler.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.sold.ServeHTTP(w, r) }
 
-// product is the handler as an endpoint sells it.
+// product describes the handler to the endpoint that sells it.
 func (x *sale) product() storefront.Product {
 	p := x.special.Product
 	p.Method = x.method()
@@ -91,7 +91,7 @@ func (x *sale) product() storefront.Product {
 	p.Job = x.job
 	if p.Name == "" {
 		p.Name = "sold"
-		p.Route = x.called
+		p.Route = x.logName
 		p.Cap = x.seller.config.Concurrent
 	}
 	if p.Offer == nil {
@@ -104,12 +104,13 @@ func (x *sale) product() storefront.Product {
 // Handle registers a handler that is sold for a pattern of mux. It panics for a pattern
 // whose method is not the one that is sold, as mux does for one that it cannot read.
 func (s *Seller) Handle(mux *http.ServeMux, pattern, price string, h http.Handler, options ...Option) {
-	e := s.Sell(price, h, options...)
+	endpoint := s.Sell(price, h, options...)
 	method, _, given := strings.Cut(pattern, " ")
-	if given && method != e.sold.Method() {
-		panic(fmt.Sprintf("x402http: the pattern %q has another method than %s, which is what is sold: x402http.Post sells POST", pattern, e.sold.Method()))
+	sold := endpoint.sold.Method()
+	if given && method != sold {
+		panic(fmt.Sprintf("x402http: the pattern %q has another method than %s, which is what is sold: x402http.Post sells POST", pattern, sold))
 	}
-	mux.Handle(pattern, e)
+	mux.Handle(pattern, endpoint)
 }
 
 // method is the method that is sold.
@@ -143,7 +144,7 @@ func (x *sale) offer(at string) (*x402.Offer, error) {
 	})
 }
 
-// checkOffer says whether the offer fits into its header.
+// checkOffer checks that the offer fits into its header.
 func (x *sale) checkOffer() error {
 	if x.special.Product.Offer != nil {
 		return nil

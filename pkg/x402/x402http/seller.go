@@ -104,12 +104,14 @@ func (s *Seller) ReconcileEvery(ctx context.Context, d time.Duration) {
 
 // atomicUnits is a decimal price, such as "0.01", in the smallest units of an asset.
 func atomicUnits(price string, decimals int) (*big.Int, error) {
-	whole, part, _ := strings.Cut(price, ".")
-	digits := whole + part
-	if whole == "" || len(part) > decimals || strings.Trim(digits, "0123456789") != "" || strings.HasSuffix(price, ".") {
+	whole, fraction, _ := strings.Cut(price, ".")
+	digits := whole + fraction
+	isDecimal := whole != "" && strings.Trim(digits, "0123456789") == "" && !strings.HasSuffix(price, ".")
+	if !isDecimal || len(fraction) > decimals {
 		return nil, fmt.Errorf("price %q is not a decimal number with at most %d places", price, decimals)
 	}
-	n, ok := new(big.Int).SetString(digits+strings.Repeat("0", decimals-len(part)), 10)
+	zeros := strings.Repeat("0", decimals-len(fraction))
+	n, ok := new(big.Int).SetString(digits+zeros, 10)
 	if !ok || n.Sign() == 0 || n.BitLen() > 128 {
 		return nil, fmt.Errorf("price %q is not above 0, or too large", price)
 	}
