@@ -120,12 +120,16 @@ type Playbook struct {
 func Playbooks() []Playbook {
 	return []Playbook{
 		{
-			Slug: "host-intelligence", Name: "Host intelligence", Bundle: "host-intel",
+			Slug:        "host-intelligence",
+			Name:        "Host intelligence",
+			Bundle:      "host-intel",
 			Description: "DNS records, certificate and registration: three calls, or the bundle.",
 			Sequence:    []string{"dns", "ssl-check", "whois"},
 		},
 		{
-			Slug: "uptime-check", Name: "Uptime check", Bundle: "uptime-check",
+			Slug:        "uptime-check",
+			Name:        "Uptime check",
+			Bundle:      "uptime-check",
 			Description: "Whether a host answers: three calls, or the bundle. Not a hosted monitor.",
 			Sequence:    []string{"dns", "ssl-check", "headers"},
 		},
@@ -134,20 +138,27 @@ func Playbooks() []Playbook {
 
 // BySlug returns the operation with that slug.
 func BySlug(slug string) (op Operation, ok bool) {
-	if i := slices.IndexFunc(all(), func(o Operation) bool { return o.Slug == slug }); i >= 0 {
-		return all()[i], true
+	for _, op := range all() {
+		if op.Slug == slug {
+			return op, true
+		}
 	}
-	return op, false
+	return Operation{}, false
 }
 
-// PaymentErrors are the codes that every priced path can answer (spec §7.1),
-// without overloaded, which the smoke test never answers.
+// PaymentErrors returns the codes that every priced path can answer (spec §7.1), without
+// overloaded, which the smoke test never answers.
 func PaymentErrors() []fault.Code {
 	return []fault.Code{
-		fault.PaymentRequired, fault.PaymentInProgress, fault.RateLimited,
-		fault.SettlementUncertain, fault.FacilitatorUnavailable,
-		fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized,
-		fault.LedgerUnavailable, fault.PaymentUnavailable,
+		fault.PaymentRequired,
+		fault.PaymentInProgress,
+		fault.RateLimited,
+		fault.SettlementUncertain,
+		fault.FacilitatorUnavailable,
+		fault.FacilitatorMisconfigured,
+		fault.FacilitatorUnauthorized,
+		fault.LedgerUnavailable,
+		fault.PaymentUnavailable,
 	}
 }
 
@@ -162,7 +173,13 @@ func (o Operation) Price() string { return "$" + o.PriceUSD() }
 
 // Cheapest returns the lowest price of all operations, in atomic units.
 func Cheapest() *big.Int {
-	return slices.MinFunc(all(), func(a, b Operation) int { return a.atomic().Cmp(b.atomic()) }).atomic()
+	cheapest := all()[0].atomic()
+	for _, op := range all() {
+		if price := op.atomic(); price.Cmp(cheapest) < 0 {
+			cheapest = price
+		}
+	}
+	return cheapest
 }
 
 // atomic is the price as a number.
@@ -179,11 +196,14 @@ func (o Operation) PriceUSD() string {
 	const decimals = 6 // USDC
 	digits := fmt.Sprintf("%0*d", decimals+1, o.atomic())
 	whole := digits[:len(digits)-decimals]
-	frac := digits[len(digits)-decimals:]
-	return strings.TrimSuffix(whole+"."+strings.TrimRight(frac, "0"), ".")
+	fraction := strings.TrimRight(digits[len(digits)-decimals:], "0")
+	if fraction == "" {
+		return whole
+	}
+	return whole + "." + fraction
 }
 
-// Example are the parameters of the query that the example answer belongs to.
+// Example returns the parameters of the query that the example answer belongs to.
 func (o Operation) Example() []Param {
 	return slices.DeleteFunc(slices.Clone(o.Params), func(p Param) bool { return p.Example == p.Default })
 }
@@ -197,13 +217,21 @@ func (o Operation) ExampleURL(origin string) string {
 	return origin + o.Path + "?" + strings.Join(query, "&")
 }
 
-// StepURL is the example call of an operation as a step of a playbook: it asks
-// what the bundle asks, so it has only parameters of the bundle.
+// StepURL is the example call of an operation as a step of a playbook. It is part of what the
+// bundle looks up, so it has only parameters of the bundle.
 func (o Operation) StepURL(origin string, bundle Operation) string {
-	o.Params = slices.DeleteFunc(slices.Clone(o.Params), func(p Param) bool {
-		return !slices.ContainsFunc(bundle.Params, func(b Param) bool { return b.Name == p.Name })
-	})
+	var shared []Param
+	for _, p := range o.Params {
+		if bundle.hasParam(p.Name) {
+			shared = append(shared, p)
+		}
+	}
+	o.Params = shared
 	return o.ExampleURL(origin)
+}
+
+func (o Operation) hasParam(name string) bool {
+	return slices.ContainsFunc(o.Params, func(p Param) bool { return p.Name == name })
 }
 
 // ErrorURL is where the human documentation says what an error code means; every
@@ -219,8 +247,9 @@ func ErrorAnchor(c fault.Code) string { return "error-" + string(c) }
 func (o Operation) Request(values url.Values) string {
 	understood := url.Values{}
 	for _, p := range o.Params {
-		if v := cmp.Or(values.Get(p.Name), p.Default); v != "" && o.Kind != SmokeTest {
-			understood.Set(p.Name, v)
+		value := cmp.Or(values.Get(p.Name), p.Default)
+		if value != "" && o.Kind != SmokeTest {
+			understood.Set(p.Name, value)
 		}
 	}
 	return Method + " " + o.Path + "?" + understood.Encode()
@@ -249,16 +278,25 @@ func Codes() []fault.Info { return slices.Clone(codes()) }
 
 // codes is made once, as all is.
 var codes = sync.OnceValue(func() []fault.Info {
-	payments := fault.All()
-	own := slices.IndexFunc(payments, func(i fault.Info) bool { return i.Code == fault.InternalError })
-	return slices.Concat(payments[:own], lookup.Codes(), payments[own:own+1], []fault.Info{NoSuchPath()}, payments[own+1:])
+	var list []fault.Info
+	for _, info := range fault.All() {
+		if info.Code == fault.InternalError {
+			list = append(list, lookup.Codes()...)
+			list = append(list, info, NoSuchPath())
+			continue
+		}
+		list = append(list, info)
+	}
+	return list
 })
 
 // CodeOf returns what is known about a code; ok is false for one that the service does
 // not answer with.
 func CodeOf(c fault.Code) (info fault.Info, ok bool) {
-	if i := slices.IndexFunc(codes(), func(i fault.Info) bool { return i.Code == c }); i >= 0 {
-		return codes()[i], true
+	for _, info := range codes() {
+		if info.Code == c {
+			return info, true
+		}
 	}
 	return fault.Info{}, false
 }
@@ -267,23 +305,34 @@ func CodeOf(c fault.Code) (info fault.Info, ok bool) {
 // within one edit of it, or the name that another operation has for the same
 // thing, whose wrong values have the same code.
 func (o Operation) Slip(name string) (meant Param, ok bool) {
-	if slices.ContainsFunc(o.Params, func(p Param) bool { return p.Name == name }) {
+	if o.hasParam(name) {
 		return Param{}, false
 	}
 	for _, p := range o.Params {
-		same := func(q Param) bool { return q.Name == name && q.Code == p.Code }
-		elsewhere := func(other Operation) bool { return slices.ContainsFunc(other.Params, same) }
-		if p.Code != "" && (OneEdit(strings.ToLower(name), p.Name) || slices.ContainsFunc(all(), elsewhere)) {
+		if p.Code != "" && (OneEdit(strings.ToLower(name), p.Name) || isParam(name, p.Code)) {
 			return p, true
 		}
 	}
 	return Param{}, false
 }
 
+// isParam reports whether an operation has a parameter of a name whose wrong values have a code.
+func isParam(name string, code fault.Code) bool {
+	for _, op := range all() {
+		for _, p := range op.Params {
+			if p.Name == name && p.Code == code {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // OneEdit reports whether two texts are equal, or become so by one insertion, removal
 // or change of a character, or by exchanging two that are beside each other
 // (Damerau-Levenshtein distance of 1 at most).
 func OneEdit(a, b string) bool {
+	// What differs is between the beginning and the end that they share.
 	x := []rune(a)
 	y := []rune(b)
 	for len(x) > 0 && len(y) > 0 && x[0] == y[0] {
@@ -294,5 +343,8 @@ func OneEdit(a, b string) bool {
 		x = x[:len(x)-1]
 		y = y[:len(y)-1]
 	}
-	return len(x) <= 1 && len(y) <= 1 || len(x) == 2 && len(y) == 2 && x[0] == y[1] && x[1] == y[0]
+	if len(x) <= 1 && len(y) <= 1 {
+		return true
+	}
+	return len(x) == 2 && len(y) == 2 && x[0] == y[1] && x[1] == y[0]
 }

@@ -45,10 +45,10 @@ func (f Field) TypeText() string {
 }
 
 // FieldsOf returns the fields of a struct as encoding/json writes them, in its order.
-// Tags say the rest: doc describes the field and item the items of an array, enum lists
+// Tags have the rest: doc describes the field and item the items of an array, enum lists
 // values with commas, const, format, pattern and minimum are those of JSON Schema, show is
-// that of Field, and schema names the schema of the value or of an array's items. A pointer can be null; a slice
-// is never nil in what is sent. What can be omitted is optional.
+// that of Field, and schema names the schema of the value or of an array's items. A pointer
+// can be null; a slice is never nil in what is sent. A field that can be omitted is optional.
 func FieldsOf[T any]() []Field { return fieldOf(reflect.TypeFor[T](), "").Fields }
 
 func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
@@ -75,8 +75,8 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 	switch kind := t.Kind(); {
 	case t == reflect.TypeFor[redirect.StopReason]():
 		f.Type = "string"
-		for _, r := range redirect.StopReasons() {
-			f.Enum = append(f.Enum, string(r))
+		for _, reason := range redirect.StopReasons() {
+			f.Enum = append(f.Enum, string(reason))
 		}
 	case kind == reflect.String:
 		f.Type = "string"
@@ -115,13 +115,16 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 	return f
 }
 
-// recordShapes are the shapes of a DNS record, which depend on the type asked for.
+// recordShapes returns the shapes of a DNS record, which depend on its type.
 func recordShapes() []Field {
+	shape := func(types, schema string, fields []Field) Field {
+		return Field{Type: "object", Description: types, Schema: schema, Fields: fields}
+	}
 	return []Field{
-		{Type: "object", Description: "A and AAAA", Schema: "AddressRecord", Fields: FieldsOf[dns.Address]()},
-		{Type: "object", Description: "MX", Schema: "MxRecord", Fields: FieldsOf[dns.MX]()},
-		{Type: "object", Description: "TXT", Schema: "TxtRecord", Fields: FieldsOf[dns.TXT]()},
-		{Type: "object", Description: "CNAME and NS", Schema: "TargetRecord", Fields: FieldsOf[dns.Target]()},
-		{Type: "object", Description: "SOA", Schema: "SoaRecord", Fields: FieldsOf[dns.SOA]()},
+		shape("A and AAAA", "AddressRecord", FieldsOf[dns.Address]()),
+		shape("MX", "MxRecord", FieldsOf[dns.MX]()),
+		shape("TXT", "TxtRecord", FieldsOf[dns.TXT]()),
+		shape("CNAME and NS", "TargetRecord", FieldsOf[dns.Target]()),
+		shape("SOA", "SoaRecord", FieldsOf[dns.SOA]()),
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -23,14 +22,23 @@ import (
 
 // all is made once: it reads the types of every result.
 var all = sync.OnceValue(func() []Operation {
-	return []Operation{DNS(), SSLCheck(), Whois(), Headers(), ResolveRedirect(), HostIntel(), UptimeCheck(), Ping()}
+	return []Operation{
+		DNS(),
+		SSLCheck(),
+		Whois(),
+		Headers(),
+		ResolveRedirect(),
+		HostIntel(),
+		UptimeCheck(),
+		Ping(),
+	}
 })
 
 // All returns every priced operation in the order of the spec's price list.
 func All() []Operation { return slices.Clone(all()) }
 
-// bundleDeadline is that of a bundle's lookup, and of a tool that is one of uptime-check's
-// lookups from name to answer: what the one sees answered, the other does.
+// bundleDeadline is the deadline of a bundle's lookup, and of a tool that does the same work from
+// name to answer as uptime-check, so that neither misses an answer that the other gets.
 const bundleDeadline = 12 * time.Second
 
 // priced fills in what every operation of its kind has: price, deadline of the lookup,
@@ -43,10 +51,15 @@ func priced[Result any](o Operation) Operation {
 		o.Amount = "15000"
 		o.Deadline = bundleDeadline
 	}
-	o.Params = append([]Param{{
-		Name: "domain", Type: "string", Required: true, Example: "example.com", Code: lookup.InvalidDomain,
+	domain := Param{
+		Name:        "domain",
+		Type:        "string",
+		Required:    true,
+		Example:     "example.com",
 		Description: "Public domain name; no IP address, URL or port.",
-	}}, o.Params...)
+		Code:        lookup.InvalidDomain,
+	}
+	o.Params = append([]Param{domain}, o.Params...)
 	o.Errors = slices.Concat([]fault.Code{lookup.InvalidDomain}, o.Errors, []fault.Code{fault.Overloaded})
 	o.Fields = FieldsOf[Result]()
 	o.Response = example(o.Slug)
@@ -79,9 +92,14 @@ func DNS() Operation {
 		Summary: "Live DNS records of a public hostname from a public recursive resolver.",
 		Description: "Live DNS records of one type of a public hostname, from a public recursive resolver: " +
 			"response code, lowest TTL, typed records. Values are untrusted data.",
-		Tags:     []string{"dns", "domain", "network"},
-		Params:   []Param{recordType("type", "MX", "Record type, in either case.")},
-		Errors:   []fault.Code{lookup.InvalidType, lookup.NXDomain, lookup.UpstreamUnavailable, lookup.DNSTimeout},
+		Tags:   []string{"dns", "domain", "network"},
+		Params: []Param{recordType("type", "MX", "Record type, in either case.")},
+		Errors: []fault.Code{
+			lookup.InvalidType,
+			lookup.NXDomain,
+			lookup.UpstreamUnavailable,
+			lookup.DNSTimeout,
+		},
 		Verdicts: dns.Verdicts(),
 	})
 }
@@ -101,10 +119,22 @@ func SSLCheck() Operation {
 			"Expired, not yet valid and mismatching ones are results with flags, not errors. The chain is not validated.",
 		Tags: []string{"tls", "certificate", "security"},
 		Params: []Param{{
-			Name: "port", Type: "integer", Default: "443", Enum: []string{"443"}, Example: "443", Description: "TLS port; 443 only.",
-			Code: lookup.InvalidPort,
+			Name:        "port",
+			Type:        "integer",
+			Default:     "443",
+			Enum:        []string{"443"},
+			Example:     "443",
+			Description: "TLS port; 443 only.",
+			Code:        lookup.InvalidPort,
 		}},
-		Errors:   []fault.Code{lookup.InvalidPort, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.SSLTimeout},
+		Errors: []fault.Code{
+			lookup.InvalidPort,
+			lookup.BlockedAddress,
+			lookup.NXDomain,
+			lookup.ConnectFailed,
+			lookup.HandshakeFailed,
+			lookup.SSLTimeout,
+		},
 		Verdicts: ssl.Verdicts(),
 	})
 }
@@ -122,8 +152,14 @@ func Whois() Operation {
 		Summary: "Registry data of a public domain over RDAP.",
 		Description: "Registration data of a public domain from its registry's RDAP server: registrar, status, dates, name servers, DNSSEC. " +
 			"A host name is reduced to its registrable domain.",
-		Tags:     []string{"whois", "rdap", "domain"},
-		Errors:   []fault.Code{lookup.RDAPUnavailable, lookup.NotFound, lookup.RDAPUpstream, lookup.BootstrapUnavailable, lookup.WhoisTimeout},
+		Tags: []string{"whois", "rdap", "domain"},
+		Errors: []fault.Code{
+			lookup.RDAPUnavailable,
+			lookup.NotFound,
+			lookup.RDAPUpstream,
+			lookup.BootstrapUnavailable,
+			lookup.WhoisTimeout,
+		},
 		Verdicts: whois.Verdicts(),
 	})
 }
@@ -143,7 +179,14 @@ func Headers() Operation {
 			"Redirects are not followed, certificates not validated, cookies never returned.",
 		Tags:     []string{"http", "headers", "security"},
 		Deadline: bundleDeadline,
-		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.HeadersTimeout},
+		Errors: []fault.Code{
+			lookup.BlockedAddress,
+			lookup.NXDomain,
+			lookup.ConnectFailed,
+			lookup.HandshakeFailed,
+			lookup.HTTPFailed,
+			lookup.HeadersTimeout,
+		},
 		Verdicts: headers.Verdicts(),
 	})
 }
@@ -161,8 +204,15 @@ func ResolveRedirect() Operation {
 		Summary: "The HTTPS redirect chain of a public hostname, hop by hop.",
 		Description: "Follows https://{domain}/ through at most five hops, HTTPS on port 443 only, each guarded against private addresses: " +
 			"status, peer and Location of each, and why the trace ended. Bodies and cookies are omitted.",
-		Tags:     []string{"http", "redirect", "network"},
-		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.RedirectTimeout},
+		Tags: []string{"http", "redirect", "network"},
+		Errors: []fault.Code{
+			lookup.BlockedAddress,
+			lookup.NXDomain,
+			lookup.ConnectFailed,
+			lookup.HandshakeFailed,
+			lookup.HTTPFailed,
+			lookup.RedirectTimeout,
+		},
 		Verdicts: redirect.Verdicts(),
 	})
 }
@@ -238,12 +288,14 @@ func Ping() Operation {
 //go:embed examples
 var examples embed.FS
 
-// example is the example answer of an operation, without the white space that it is read
-// with.
+// example is the example answer of an operation, without the white space of its file.
 func example(slug string) string {
-	text, err := examples.ReadFile("examples/" + slug + ".json")
 	var b bytes.Buffer
-	if err = errors.Join(err, json.Compact(&b, text)); err != nil {
+	text, err := examples.ReadFile("examples/" + slug + ".json")
+	if err == nil {
+		err = json.Compact(&b, text)
+	}
+	if err != nil {
 		panic(fmt.Errorf("catalog: the example answer of %s is pkg/catalog/examples/%[1]s.json: %w", slug, err))
 	}
 	return b.String()

@@ -15,29 +15,33 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// All is every operation of the catalog.
+// All returns every operation of the catalog.
 func All(p boot.Parts) []service.Operation {
 	certificates := ssl.New(ssl.Config{Connector: p.Connector})
-	fetched := headers.New(p.Origins())
+	responses := headers.New(p.Origins())
 	registries := registry.New(p.Registries())
 	return []service.Operation{
 		service.DNS(p.Resolver),
 		service.SSLCheck(certificates),
 		service.Whois(registries),
-		service.Headers(fetched),
+		service.Headers(responses),
 		service.ResolveRedirect(redirect.New(p.Origins())),
-		service.HostIntel(bundle.HostIntel{DNS: p.Resolver, SSL: certificates, Whois: registries}),
+		service.HostIntel(bundle.HostIntel{
+			DNS:   p.Resolver,
+			SSL:   certificates,
+			Whois: registries,
+		}),
 		service.UptimeCheck(bundle.Uptime{
 			Connector: p.Connector,
 			DNS:       p.Resolver,
 			SSL:       certificates,
-			Headers:   fetched,
+			Headers:   responses,
 		}),
 		service.Ping(),
 	}
 }
 
-// Handler is the whole service on one mux.
+// Handler returns the whole service on one mux.
 func Handler(p boot.Parts) (http.Handler, error) {
 	return service.All(p.Seller, All(p), p.Health(), p.Documents())
 }
