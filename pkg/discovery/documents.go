@@ -8,7 +8,7 @@
 // it. Rendering is deterministic: the same Site gives the same bytes, and so the same ETags, in
 // every execution environment.
 //
-// The words are in assets: templates of the documents and pages, and the sentences that
+// The texts are in assets: templates of the documents and pages, and the sentences that
 // several of them share (prose.txt.tmpl).
 //
 // The templates are executed by a copy of the standard library's packages that calls no methods.
@@ -117,7 +117,7 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Location", d.Location)
 		w.WriteHeader(http.StatusFound)
 		if r.Method != http.MethodHead {
-			_, _ = w.Write(c.Body) // the client left; nobody to tell
+			_, _ = w.Write(c.Body) // where it fails, the client has left
 		}
 		return
 	}
@@ -142,7 +142,9 @@ type Documents struct {
 func New(s Site) *Documents {
 	v := sync.OnceValue(func() *view { return newView(s) })
 	d := &Documents{missing: sync.OnceValue(func() Page { return v().page("missing") })}
-	said := func(name string) func() []byte { return func() []byte { return []byte(v().render(name)) } }
+	rendered := func(name string) func() []byte {
+		return func() []byte { return []byte(v().render(name)) }
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Claims)) {
 		kind := typeText
 		if path.Ext(name) == ".json" {
@@ -153,9 +155,9 @@ func New(s Site) *Documents {
 	d.list = append(d.list,
 		document(catalog.PathCatalog, typeJSON, func() []byte { return toolCatalogOf(s) }),
 		document(catalog.PathManifest, typeJSON, func() []byte { return encode(manifestOf(v())) }),
-		document(catalog.PathOpenAPI, typeJSON, func() []byte { return layout.Ugly(said("openapi.json.tmpl")()) }),
-		document(catalog.PathLLMs, typeText, said("llms.txt.tmpl")),
-		document(catalog.PathLLMsFull, typeText, said("llms-full.txt.tmpl")),
+		document(catalog.PathOpenAPI, typeJSON, func() []byte { return layout.Ugly(rendered("openapi.json.tmpl")()) }),
+		document(catalog.PathLLMs, typeText, rendered("llms.txt.tmpl")),
+		document(catalog.PathLLMsFull, typeText, rendered("llms-full.txt.tmpl")),
 		document(catalog.PathServer, typeJSON, func() []byte { return encode(serverEntryOf(s)) }),
 		page(catalog.PathDocs, typeHTML, func() Page { return v().page("docs", "early", "place", "docs") }),
 		Document{
@@ -232,46 +234,68 @@ func preferences(header string) (list map[string]float64, ok bool) {
 		return nil, false
 	}
 	list = map[string]float64{}
-	quoted := false
-	escaped := false
-	for text := range strings.FieldsFuncSeq(header, func(r rune) bool {
-		quoted, escaped = quoted != (r == '"' && !escaped), quoted && r == '\\' && !escaped
-		return r == ',' && !quoted
-	}) {
-		if strings.Trim(text, " \t") == "" {
+	for _, element := range splitList(header) {
+		if strings.Trim(element, " \t") == "" {
 			continue // RFC 9110, section 5.6.1.2: empty elements are ignored
 		}
-		name, params, err := mime.ParseMediaType(text)
+		name, params, err := mime.ParseMediaType(element)
 		if err != nil {
 			return nil, false
 		}
 		q := 1.0
-		variant := ""
 		for key, value := range params {
 			switch key {
 			case "q":
-				q, err = strconv.ParseFloat(value, 64)
-				decimal := strings.Trim(value, "0123456789.") == "" && len(value) <= len("0.000") && !strings.HasPrefix(value, ".")
-				if err != nil || q > 1 || !decimal {
+				q, ok = parseQuality(value)
+				if !ok {
 					return nil, false
 				}
 			case "charset": // ours is UTF-8, whatever is asked
 			default:
-				variant = ";"
+				if !strings.HasSuffix(name, ";") {
+					name += ";"
+				}
 			}
 		}
-		list[name+variant] = max(q, list[name+variant])
+		list[name] = max(q, list[name])
 	}
 	return list, true
 }
 
-// quality is that of the most specific of some names, which are given from the least
-// specific on. It is below 0 where none is there.
+// splitList splits a header at its commas, but for those in quoted strings.
+func splitList(header string) []string {
+	quoted := false
+	escaped := false
+	return strings.FieldsFunc(header, func(r rune) bool {
+		switch {
+		case escaped:
+			escaped = false
+		case quoted && r == '\\':
+			escaped = true
+		case r == '"':
+			quoted = !quoted
+		}
+		return r == ',' && !quoted
+	})
+}
+
+// parseQuality parses a weight (RFC 9110, section 12.4.2).
+func parseQuality(text string) (q float64, ok bool) {
+	q, err := strconv.ParseFloat(text, 64)
+	if err != nil || q > 1 {
+		return 0, false
+	}
+	isDecimal := strings.Trim(text, "0123456789.") == "" && !strings.HasPrefix(text, ".")
+	return q, isDecimal && len(text) <= len("0.000")
+}
+
+// quality returns the quality of the most specific of some names, which are given from the
+// least specific on. It is below 0 where none is there.
 func quality(list map[string]float64, names ...string) float64 {
 	q := -1.0
 	for _, name := range names {
-		if own, there := list[name]; there {
-			q = own
+		if listed, there := list[name]; there {
+			q = listed
 		}
 	}
 	return q
@@ -287,14 +311,19 @@ func WantsHTML(accept string) bool {
 		return false // as programs ask
 	}
 	list, ok := preferences(accept)
+	if !ok {
+		return false
+	}
 	html := quality(list, "*/*", "text/*", "text/html")
 	for name, q := range maps.Clone(list) {
-		ok = ok && strings.Contains(name, "/")
-		if plain := strings.TrimSuffix(name, ";"); plain != name {
+		if !strings.Contains(name, "/") {
+			return false
+		}
+		if plain, isVariant := strings.CutSuffix(name, ";"); isVariant {
 			list[plain] = max(list[plain], q)
 		}
 	}
-	return ok && html > max(0, quality(list, "*/*", "application/*", "application/json"))
+	return html > max(0, quality(list, "*/*", "application/*", "application/json"))
 }
 
 // WantsGzip reports whether an Accept-Encoding header allows gzip, which can be called
@@ -302,11 +331,16 @@ func WantsHTML(accept string) bool {
 // Absent, malformed or too long is false.
 func WantsGzip(accept string) bool {
 	list, ok := preferences(accept)
+	if !ok {
+		return false
+	}
 	for name := range list {
-		ok = ok && !strings.HasSuffix(name, ";")
+		if strings.HasSuffix(name, ";") {
+			return false
+		}
 	}
 	zipped := max(quality(list, "*", "x-gzip", "gzip"), list["x-gzip"])
-	return ok && zipped > 0 && zipped >= quality(list, "*", "identity")
+	return zipped > 0 && zipped >= quality(list, "*", "identity")
 }
 
 // zippers are kept because each takes a megabyte. They have the default level: the

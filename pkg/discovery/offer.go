@@ -30,82 +30,109 @@ const (
 // count once. The schema is short, as in every challenge and every payment.
 const identifier = `{"info":{"required":false},"schema":{"type":"object","required":["required"]}}`
 
-// bazaarOf is the discovery extension of x402 for a path: an example call, and the
-// schema that it validates against, from the one that says most to the shortest: example and
+// variant is how much the discovery extension of a path says.
+type variant struct {
+	example bool   // with the example answer
+	fields  detail // of the answer
+	notes   bool   // with descriptions of the parameters
+}
+
+// variants returns all of them, from the one that says most to the shortest: example and
 // whole schema, then example and the top-level fields, then schemas alone, in the end with no
-// more than the names of the fields, or without them. Facilitators drop a listing whose info
-// fails its own schema.
-func bazaarOf(op catalog.Operation) []object {
-	type try struct {
-		example bool
-		fields  detail
-		notes   bool
+// more than the names of the fields, or without them.
+func variants() []variant {
+	return []variant{
+		{example: true, fields: deep, notes: true},
+		{example: true, fields: shallow, notes: true},
+		{example: true, fields: shallow},
+		{fields: deep},
+		{fields: shallow, notes: true},
+		{fields: shallow},
+		{fields: names, notes: true},
+		{fields: names},
+		{fields: untold},
 	}
-	return tried([]try{
-		{true, deep, true}, {true, shallow, true}, {true, shallow, false}, {false, deep, false},
-		{false, shallow, true}, {false, shallow, false}, {false, names, true}, {false, names, false}, {false, untold, false},
-	}, func(t try) object {
-		input := object{{"type", "http"}, {"method", catalog.Method}, {"queryParams", exampleQuery(op)}}
-		return bazaar(op, t.example, input, schema{
+}
+
+// bazaarOf returns the discovery extensions of x402 for a path, the longest first: an example
+// call, and the schema that it validates against. Facilitators drop a listing whose info fails
+// its own schema.
+func bazaarOf(op catalog.Operation) []object {
+	var extensions []object
+	for _, v := range variants() {
+		input := object{
+			{"type", "http"},
+			{"method", catalog.Method},
+			{"queryParams", exampleQuery(op)},
+		}
+		inputSchema := schema{
 			Type: "object",
 			Properties: object{
 				{"type", schema{Type: "string", Const: "http"}},
 				{"method", schema{Type: "string", Enum: []any{catalog.Method}}},
-				{"queryParams", querySchema(op, t.notes)},
+				{"queryParams", querySchema(op, v.notes)},
 			},
 			Required:   []string{"type", "method"},
 			Additional: false,
-		}, resultSchema(op.Fields, t.fields))
-	})
+		}
+		extension := bazaar(op, v.example, input, inputSchema, resultSchema(op.Fields, v.fields))
+		extensions = append(extensions, extension)
+	}
+	return extensions
 }
 
 // toolBazaar is the same for a tool, as short as it can be: a model reads it twice, and has
 // read the tool's schemas before. Facilitators list it by the resource's URL and the tool's
 // name.
 func toolBazaar(op catalog.Operation) object {
-	str := schema{Type: "string"}
-	obj := schema{Type: "object"}
+	anyString := schema{Type: "string"}
+	anyObject := schema{Type: "object"}
 	input := object{
-		{"type", "mcp"}, {"toolName", op.Tool}, {"description", op.Summary}, {"transport", "streamable-http"},
-		{"inputSchema", argumentsSchema(op, false)}, {"example", exampleQuery(op)},
+		{"type", "mcp"},
+		{"toolName", op.Tool},
+		{"description", op.Summary},
+		{"transport", "streamable-http"},
+		{"inputSchema", argumentsSchema(op, false)},
+		{"example", exampleQuery(op)},
 	}
-	return bazaar(op, false, input, schema{
+	inputSchema := schema{
 		Type: "object",
 		Properties: object{
-			{"type", schema{Type: "string", Const: "mcp"}}, {"toolName", str}, {"description", str},
-			{"transport", schema{Type: "string", Enum: []any{"streamable-http"}}}, {"inputSchema", obj}, {"example", obj},
+			{"type", schema{Type: "string", Const: "mcp"}},
+			{"toolName", anyString},
+			{"description", anyString},
+			{"transport", schema{Type: "string", Enum: []any{"streamable-http"}}},
+			{"inputSchema", anyObject},
+			{"example", anyObject},
 		},
 		Required:   []string{"type", "toolName", "inputSchema"},
 		Additional: false,
-	}, obj)
+	}
+	return bazaar(op, false, input, inputSchema, anyObject)
 }
 
 // bazaar is the extension: what is sent and answered, and the schemas of both.
-func bazaar(op catalog.Operation, example bool, input object, inputs, result schema) object {
+func bazaar(op catalog.Operation, example bool, input object, inputSchema, resultSchema schema) object {
 	output := object{{"type", "json"}}
 	if example {
 		output = append(output, member{"example", json.RawMessage(op.Response)})
 	}
+	outputSchema := schema{
+		Type:     "object",
+		Required: []string{"type"},
+		Properties: object{
+			{"type", schema{Type: "string"}},
+			{"example", resultSchema},
+		},
+	}
 	return object{
 		{"info", object{{"input", input}, {"output", output}}},
 		{"schema", schema{
-			Type:     "object",
-			Required: []string{"input"},
-			Properties: object{{"input", inputs}, {"output", schema{
-				Type:       "object",
-				Required:   []string{"type"},
-				Properties: object{{"type", schema{Type: "string"}}, {"example", result}},
-			}}},
+			Type:       "object",
+			Required:   []string{"input"},
+			Properties: object{{"input", inputSchema}, {"output", outputSchema}},
 		}},
 	}
-}
-
-// tried are the objects that the tries make.
-func tried[T any](tries []T, with func(T) object) (all []object) {
-	for _, t := range tries {
-		all = append(all, with(t))
-	}
-	return all
 }
 
 // fitting returns the offer with the first of some bazaar extensions that it has room for
@@ -113,8 +140,8 @@ func tried[T any](tries []T, with func(T) object) (all []object) {
 // signature in the header, and the offer has the first that fits then.
 func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.PaymentRequired {
 	_, host, _ := strings.Cut(s.Origin, "://")
-	more := len(host) - usualHost
-	for _, most := range []int{maxSigned - more*8/3, maxUnsigned} {
+	longer := len(host) - usualHost
+	for _, most := range []int{maxSigned - longer*8/3, maxUnsigned} {
 		for _, extension := range extensions {
 			required.Extensions["bazaar"] = encode(extension)
 			if len(encode(required.WithToken(shownToken))) <= most {
@@ -130,7 +157,7 @@ func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.Pa
 // nothing in it belongs to one request. Clients echo its extensions, and the echo is
 // compared.
 func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
-	return fitting(x402.PaymentRequired{
+	required := x402.PaymentRequired{
 		X402Version: x402.Version,
 		Error:       "Payment required",
 		Resource: x402.Resource{
@@ -143,7 +170,8 @@ func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 		},
 		Accepts:    []x402.Requirements{s.Terms.Requirements(op.Amount)},
 		Extensions: map[string]json.RawMessage{x402.ExtensionIdentifier: json.RawMessage(identifier)},
-	}, s, bazaarOf(op))
+	}
+	return fitting(required, s, bazaarOf(op))
 }
 
 // Challenge is the JSON body of a 402: what must be paid, whose error is a

@@ -75,25 +75,27 @@ func declaredErrors(op catalog.Operation) (sets []errorSet) {
 		only = []int{http.StatusPaymentRequired}
 	}
 	for _, o := range outcomes(answerableCodes(op)) {
-		i := slices.IndexFunc(sets, func(e errorSet) bool { return e.Status == o.Status })
-		switch {
-		case only != nil && !slices.Contains(only, o.Status):
-		case i < 0:
-			sets = append(sets, errorSet{Status: o.Status, Codes: []fault.Code{o.Code}})
-		default:
-			sets[i].Codes = append(sets[i].Codes, o.Code)
+		if only != nil && !slices.Contains(only, o.Status) {
+			continue
 		}
+		i := slices.IndexFunc(sets, func(e errorSet) bool { return e.Status == o.Status })
+		if i < 0 {
+			sets = append(sets, errorSet{Status: o.Status, Codes: []fault.Code{o.Code}})
+			continue
+		}
+		sets[i].Codes = append(sets[i].Codes, o.Code)
 	}
 	slices.SortFunc(sets, func(a, b errorSet) int { return a.Status - b.Status })
 	return sets
 }
 
 // errorSets names the responses that operations declare, each once, and that of the
-// documents first. The first of a status has its name; the next ones have a number, too. A
-// 402 is the challenge, whatever its code.
+// documents first. The first of a status has its name; the next ones have a number behind it.
+// A 402 is the challenge, whatever its code.
 func errorSets(ops []opView) []errorSet {
 	name := strings.NewReplacer(" ", "", "Server ", "")
-	documents := opView{Declared: []errorSet{{Status: http.StatusTooManyRequests, Codes: []fault.Code{fault.RateLimited}}}}
+	limited := errorSet{Status: http.StatusTooManyRequests, Codes: []fault.Code{fault.RateLimited}}
+	documents := opView{Declared: []errorSet{limited}}
 	var sets []errorSet
 	seen := map[int]int{}
 	for _, op := range append([]opView{documents}, ops...) {
@@ -105,8 +107,10 @@ func errorSets(ops []opView) []errorSet {
 			case known >= 0:
 				e.Name = sets[known].Name
 			default:
-				e.Name, e.Headers = name.Replace(http.StatusText(e.Status)), headersOf(e)
-				if seen[e.Status]++; seen[e.Status] > 1 {
+				e.Name = name.Replace(http.StatusText(e.Status))
+				e.Headers = headersOf(e)
+				seen[e.Status]++
+				if seen[e.Status] > 1 {
 					e.Name += strconv.Itoa(seen[e.Status])
 				}
 				sets = append(sets, e)
@@ -117,15 +121,26 @@ func errorSets(ops []opView) []errorSet {
 	return sets
 }
 
-func headersOf(e errorSet) (headers object) {
+// headersOf returns the headers that a response with any of the codes can have.
+func headersOf(e errorSet) object {
+	var headers object
 	ref := func(header, name string) {
 		headers = append(headers, member{header, object{{"$ref", "#/components/headers/" + name}}})
 	}
-	codes := outcomes(e.Codes)
-	if slices.ContainsFunc(codes, func(o outcome) bool { return x402.ChargeOf(o.Info).Yes }) {
+	charged := false
+	replayed := false
+	for _, o := range outcomes(e.Codes) {
+		if x402.ChargeOf(o.Info).Yes {
+			charged = true
+		}
+		if o.Class == fault.Answer { // it can come from the ledger
+			replayed = true
+		}
+	}
+	if charged {
 		ref(x402.HeaderResponse, "PaymentResponse")
 	}
-	if slices.ContainsFunc(codes, func(o outcome) bool { return o.Class == fault.Answer }) { // it can come from the ledger
+	if replayed {
 		ref(x402.HeaderReplayed, "IdempotentReplayed")
 		ref(x402.HeaderAge, "Age")
 	}
@@ -188,7 +203,14 @@ func outcomes(codes []fault.Code) []outcome {
 
 // outsideCodes are the codes that no operation lists.
 func outsideCodes() []fault.Code {
-	return []fault.Code{fault.InternalError, catalog.UnknownPath, fault.MethodNotAllowed, fault.IdempotencyConflict, fault.InvalidIdempotencyKey, fault.InvalidArguments}
+	return []fault.Code{
+		fault.InternalError,
+		catalog.UnknownPath,
+		fault.MethodNotAllowed,
+		fault.IdempotencyConflict,
+		fault.InvalidIdempotencyKey,
+		fault.InvalidArguments,
+	}
 }
 
 // codesIn are the codes of one class in a list.
@@ -219,7 +241,9 @@ type moneyGroup struct {
 func moneyGroups(list []outcome) []moneyGroup {
 	var groups []moneyGroup
 	for _, o := range list {
-		i := slices.IndexFunc(groups, func(g moneyGroup) bool { return g.Charged == o.Charged && g.Retryable == o.Retryable })
+		i := slices.IndexFunc(groups, func(g moneyGroup) bool {
+			return g.Charged == o.Charged && g.Retryable == o.Retryable
+		})
 		if i < 0 {
 			groups = append(groups, moneyGroup{Charged: o.Charged, Retryable: o.Retryable})
 			i = len(groups) - 1

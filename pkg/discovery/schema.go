@@ -59,7 +59,8 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 		if d != names {
 			s.Properties = append(s.Properties, member{f.Name, fieldSchema(f, d)})
 		}
-		if (s.Additional != nil || d == names) && !f.Optional {
+		complete := s.Additional != nil || d == names
+		if complete && !f.Optional {
 			s.Required = append(s.Required, f.Name)
 		}
 	}
@@ -76,8 +77,10 @@ func alike(s schema) schema {
 		return s
 	}
 	first := s.Properties[0].Value
-	if slices.ContainsFunc(s.Properties, func(m member) bool { return !reflect.DeepEqual(m.Value, first) }) {
-		return s
+	for _, property := range s.Properties {
+		if !reflect.DeepEqual(property.Value, first) {
+			return s
+		}
 	}
 	s.Properties = nil
 	s.Additional = first
@@ -210,8 +213,8 @@ func describe(f catalog.Field) string {
 	return f.Description + ": one of " + strings.Join(f.Enum, ", ")
 }
 
-// namedSchemas are these schemas and those of what inside them has a name, each once,
-// in the order in which they are met.
+// namedSchemas returns these schemas and the named ones inside them, each once, in the order in
+// which they are met.
 func namedSchemas(tops []catalog.Field) object {
 	var all object
 	var walk func(fields []catalog.Field)
@@ -237,12 +240,13 @@ func namedSchemas(tops []catalog.Field) object {
 	return all
 }
 
-// recordOf is an object with these fields. A description that all of them share is
-// said once.
+// recordOf is the schema of an object with these fields. A description that all of them share
+// stands once.
 func recordOf(description string, fields []catalog.Field) schema {
 	shared := fields[0].Description
 	differs := slices.ContainsFunc(fields, func(f catalog.Field) bool { return f.Description != shared })
-	if len(fields) > 1 && !differs && shared != "" {
+	isShared := shared != "" && !differs
+	if len(fields) > 1 && isShared {
 		description += "; each: " + shared
 		fields = slices.Clone(fields)
 		for i := range fields {
@@ -270,7 +274,9 @@ func (o object) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(append(append(b, encode(m.Key)...), ':'), encode(m.Value)...)
+		b = append(b, encode(m.Key)...)
+		b = append(b, ':')
+		b = append(b, encode(m.Value)...)
 	}
 	return append(b, '}'), nil
 }
@@ -287,7 +293,8 @@ func encode(v any) []byte {
 
 // laid is JSON for people: indented, with the arrays that fit on one line on one.
 func laid(raw []byte) string {
-	return strings.TrimSuffix(string(layout.PrettyOptions(raw, &layout.Options{Width: 76, Indent: "  "})), "\n")
+	pretty := layout.PrettyOptions(raw, &layout.Options{Width: 76, Indent: "  "})
+	return strings.TrimSuffix(string(pretty), "\n")
 }
 
 // typed is the text of a value as the JSON type that its parameter or field declares; nil

@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"html"
 	"strings"
 
@@ -38,22 +37,32 @@ type snippet struct {
 // network and its token, which are those of x402.USDC there.
 const documentedOrigin = "https://api.example.com"
 
-// programs are those of the list with the values of a site.
+// programs returns the programs of the list with the values of a site.
 func programs(s Site) []snippet {
 	var list []snippet
 	var colored map[string]string // the markup of every file, by its name
-	err := errors.Join(json.Unmarshal(must(assets.ReadFile("assets/snippets.json")), &list), json.Unmarshal([]byte(generated(assets, "colored.json")), &colored))
-	if err != nil {
+	if err := json.Unmarshal(must(assets.ReadFile("assets/snippets.json")), &list); err != nil {
+		panic(err)
+	}
+	if err := json.Unmarshal([]byte(generated(assets, "colored.json")), &colored); err != nil {
 		panic(err)
 	}
 	usdc := x402.USDC()
-	own := strings.NewReplacer(documentedOrigin, s.Origin, usdc.Network, s.Terms.Network, usdc.Asset, s.Terms.Asset)
-	ownMarkup := strings.NewReplacer(documentedOrigin, html.EscapeString(s.Origin), usdc.Network, html.EscapeString(s.Terms.Network),
-		usdc.Asset, html.EscapeString(s.Terms.Asset))
+	inText := strings.NewReplacer(
+		documentedOrigin, s.Origin,
+		usdc.Network, s.Terms.Network,
+		usdc.Asset, s.Terms.Asset,
+	)
+	inMarkup := strings.NewReplacer(
+		documentedOrigin, html.EscapeString(s.Origin),
+		usdc.Network, html.EscapeString(s.Terms.Network),
+		usdc.Asset, html.EscapeString(s.Terms.Asset),
+	)
 	for i := range list {
-		raw := must(assets.ReadFile("assets/snippets/" + list[i].File))
-		list[i].Code = strings.TrimSuffix(own.Replace(string(raw)), "\n")
-		list[i].markup = strings.TrimSuffix(ownMarkup.Replace(colored[list[i].File]), "\n")
+		file := list[i].File
+		text := string(must(assets.ReadFile("assets/snippets/" + file)))
+		list[i].Code = strings.TrimSuffix(inText.Replace(text), "\n")
+		list[i].markup = strings.TrimSuffix(inMarkup.Replace(colored[file]), "\n")
 	}
 	return list
 }
@@ -85,14 +94,20 @@ func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 		panic(err)
 	}
 	offer := must(must(x402.NewOffer(Offer(op, s))).Signed(shownReceipts{keys: s.ReceiptKeys}))
-	header := sent(must(offer.Challenges("", shownToken)))
-	e.Required = wireHeader{x402.HeaderRequired, header, laid(must(base64.StdEncoding.DecodeString(header)))}
-	e.Body = string(encode(ChallengeOf(op, s, offer.Required("").WithToken(shownToken), fault.New(fault.PaymentRequired, nil))))
+	header := usualForm(must(offer.Challenges("", shownToken)))
+	e.Required = wireHeader{
+		Name:    x402.HeaderRequired,
+		Encoded: header,
+		Decoded: laid(must(base64.StdEncoding.DecodeString(header))),
+	}
+	required := offer.Required("").WithToken(shownToken)
+	challenge := ChallengeOf(op, s, required, fault.New(fault.PaymentRequired, nil))
+	e.Body = string(encode(challenge))
 	return e
 }
 
-// sent is what a response with the usual headers has of the forms of PAYMENT-REQUIRED.
-func sent(headers []string) string {
+// usualForm returns the form of PAYMENT-REQUIRED that fits beside the usual headers.
+func usualForm(headers []string) string {
 	for _, header := range headers {
 		if len(header) < x402.MaxOfferHeader {
 			return header
@@ -117,5 +132,9 @@ func (r shownReceipts) SignOffer(o receipt.Offer) (string, error) {
 }
 
 func headerOf(name string, raw []byte) wireHeader {
-	return wireHeader{name, base64.StdEncoding.EncodeToString(raw), laid(raw)}
+	return wireHeader{
+		Name:    name,
+		Encoded: base64.StdEncoding.EncodeToString(raw),
+		Decoded: laid(raw),
+	}
 }

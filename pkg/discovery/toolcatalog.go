@@ -85,10 +85,14 @@ type playbookStep struct {
 // environment decides, of which nothing needs an escape in JSON. To render it from package
 // catalog would take a tenth of the time from the function's start to its first answer.
 func toolCatalogOf(s Site) []byte {
-	at := blankSite()
-	return []byte(strings.NewReplacer(at.Origin, s.Origin, at.Terms.Network, s.Terms.Network, at.Terms.Asset, s.Terms.Asset,
-		string(encode(idempotencyOf(at.DuplicateWindow))), string(encode(idempotencyOf(s.DuplicateWindow))),
-	).Replace(generated(assets, "catalog.json")))
+	blank := blankSite()
+	values := strings.NewReplacer(
+		blank.Origin, s.Origin,
+		blank.Terms.Network, s.Terms.Network,
+		blank.Terms.Asset, s.Terms.Asset,
+		string(encode(idempotencyOf(blank.DuplicateWindow))), string(encode(idempotencyOf(s.DuplicateWindow))),
+	)
+	return []byte(values.Replace(generated(assets, "catalog.json")))
 }
 
 // blankSite is the Site of the tool catalog that is embedded.
@@ -167,7 +171,8 @@ func manifestOf(v *view) manifest {
 			Example:     op.ExampleURL,
 		}
 		for _, p := range op.Params {
-			e.QueryParams = append(e.QueryParams, member{p.Name, typed(p.Type, cmp.Or(p.Default, p.Example))})
+			value := typed(p.Type, cmp.Or(p.Default, p.Example))
+			e.QueryParams = append(e.QueryParams, member{p.Name, value})
 		}
 		m.Endpoints = append(m.Endpoints, e)
 		if op.Kind != catalog.SmokeTest {
@@ -189,17 +194,32 @@ func Tools(s Site) json.RawMessage {
 
 // mcpToolOf is an entry of tools/list. Its annotations are hints for the decision
 // whether a model may call it: a lookup changes nothing, and what it costs is for the
-// wallet to allow. The smoke test is called for its payment, and charges each one. Its _meta shows the price before the first call.
+// wallet to allow. The smoke test is called for its payment, and charges each one. The _meta
+// of an entry shows the price before the first call.
 func mcpToolOf(s Site, op catalog.Operation) object {
+	isLookup := op.Kind != catalog.SmokeTest
+	annotations := object{
+		{"title", op.Title},
+		{"readOnlyHint", isLookup},
+		{"destructiveHint", false},
+		{"idempotentHint", isLookup},
+		{"openWorldHint", isLookup},
+	}
+	price := object{
+		{"scheme", x402.Scheme},
+		{"network", s.Terms.Network},
+		{"amount", op.Amount},
+		{"asset", s.Terms.Asset},
+		{"payTo", s.Terms.PayTo},
+	}
 	return object{
-		{"name", op.Tool}, {"title", op.Title}, {"description", toolText(s, op)},
-		{"inputSchema", argumentsSchema(op, true)}, {"outputSchema", answerSchema(op)},
-		{"annotations", object{
-			{"title", op.Title}, {"readOnlyHint", op.Kind != catalog.SmokeTest}, {"destructiveHint", false}, {"idempotentHint", op.Kind != catalog.SmokeTest}, {"openWorldHint", op.Kind != catalog.SmokeTest},
-		}},
-		{"_meta", object{{"x402", object{
-			{"scheme", x402.Scheme}, {"network", s.Terms.Network}, {"amount", op.Amount}, {"asset", s.Terms.Asset}, {"payTo", s.Terms.PayTo},
-		}}}},
+		{"name", op.Tool},
+		{"title", op.Title},
+		{"description", toolText(s, op)},
+		{"inputSchema", argumentsSchema(op, true)},
+		{"outputSchema", answerSchema(op)},
+		{"annotations", annotations},
+		{"_meta", object{{"x402", price}}},
 	}
 }
 
@@ -219,25 +239,31 @@ func argumentsSchema(op catalog.Operation, notes bool) schema {
 }
 
 // answerSchema is the schema of structuredContent: the result, or what must be
-// paid. Clients hold the structured content of an error to it, too, so that a
+// paid. Clients hold the structured content of an error to it as well, so that a
 // schema of the result alone would keep the price from them. Models read the schemas of all
 // tools before the first call, so that they are short: what each field means is in the
 // documentation, and the result of another tool has its schema there.
 func answerSchema(op catalog.Operation) schema {
 	result := resultSchema(op.Fields, exact)
 	for i, f := range op.Fields {
-		if of := resultOf(f); of.Tool != "" {
-			result.Properties[i].Value = schema{Type: "object", Description: "As " + of.Tool + " answers, or {error: {code, message}}"}
+		other := resultOf(f)
+		if other.Tool == "" {
+			continue
+		}
+		result.Properties[i].Value = schema{
+			Type:        "object",
+			Description: "As " + other.Tool + " answers, or {error: {code, message}}",
 		}
 	}
-	return schema{Type: "object", AnyOf: []schema{result, {
+	challenge := schema{
 		Description: "What must be paid first (x402 version 2)",
 		Properties: object{
 			{"x402Version", schema{Const: x402.Version}},
 			{"accepts", schema{Type: "array", MinItems: 1}},
 		},
 		Required: []string{"x402Version", "accepts"},
-	}}}
+	}
+	return schema{Type: "object", AnyOf: []schema{result, challenge}}
 }
 
 // ToolInstructions tell a model how to use and pay for the tools.
@@ -282,7 +308,8 @@ func ServerVersion() string {
 	if err := json.Unmarshal([]byte(generated(assets, "release.json")), &r); err != nil {
 		panic(err)
 	}
-	return catalog.APIVersion[:strings.LastIndexByte(catalog.APIVersion, '.')+1] + strconv.Itoa(r.Number)
+	end := strings.LastIndexByte(catalog.APIVersion, '.') + 1
+	return catalog.APIVersion[:end] + strconv.Itoa(r.Number)
 }
 
 // serverEntryOf is the entry of the MCP server for registries: server.json of the
@@ -290,8 +317,11 @@ func ServerVersion() string {
 func serverEntryOf(s Site) object {
 	return object{
 		{"$schema", "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"},
-		{"name", s.serverName()}, {"title", catalog.Service}, {"description", catalog.Tagline},
-		{"version", ServerVersion()}, {"websiteUrl", s.Origin + catalog.PathDocs + "#mcp"},
+		{"name", s.serverName()},
+		{"title", catalog.Service},
+		{"description", catalog.Tagline},
+		{"version", ServerVersion()},
+		{"websiteUrl", s.Origin + catalog.PathDocs + "#mcp"},
 		{"remotes", []object{{{"type", "streamable-http"}, {"url", s.Origin + catalog.PathMCP}}}},
 	}
 }
