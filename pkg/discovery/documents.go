@@ -250,7 +250,7 @@ func preferences(header string) (list map[string]float64, ok bool) {
 				if !ok {
 					return nil, false
 				}
-			case "charset": // ours is UTF-8, whatever is asked
+			case "charset": // ours is always UTF-8
 			default:
 				if !strings.HasSuffix(name, ";") {
 					name += ";"

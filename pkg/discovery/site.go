@@ -16,7 +16,7 @@ type Site struct {
 	// slash at the end. OpenAPI readers look for /openapi.json at the root of
 	// the host, so it has no path.
 	Origin string
-	// Terms are what every payer is asked for.
+	// Terms are the payee, the network and the asset of every offer.
 	Terms x402.Terms
 	// MostKept is how large an answer may be to be kept, in bytes of its compressed body; 0
 	// is ledger.LeastKept.
@@ -27,8 +27,8 @@ type Site struct {
 	DuplicateWindow time.Duration
 	// OwnershipProofs are signatures of the bare origin by the payee's key.
 	OwnershipProofs []string
-	// ReceiptKeys are the set of public keys of offers and receipts. Without one there
-	// is not a DID document.
+	// ReceiptKeys are the public keys of offers and receipts. Without one there is no DID
+	// document.
 	ReceiptKeys []ed25519.PublicKey
 	// PlayMoney says that the facilitator moves no real money.
 	PlayMoney bool
@@ -38,7 +38,7 @@ type Site struct {
 	// Caps are the numbers of the limits.
 	Caps Caps
 	// Contact is an https or mailto URL at which the operator can be reached. Without
-	// one there is not a security.txt, whose end of validity is reckoned from Now.
+	// one there is no security.txt, whose end of validity is computed from Now.
 	Contact string
 	Now     func() time.Time
 	// Claims are the operator's files below /.well-known/, by name.

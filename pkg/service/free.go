@@ -31,9 +31,8 @@ const (
 	ProbeMark        = "mark" // the ledger's table says that it is this stack's
 )
 
-// MetricReady is 1 when every probe of a reconcile run that the service cannot do
-// without has answered, else 0. Followed by the name of a probe, it is the same for
-// that one.
+// MetricReady is 1 when a reconcile run found that every probe answers which the service
+// needs, else 0. Followed by the name of a probe, it is the same for that one.
 const MetricReady = "Ready"
 
 // ReadyMetric is the name of the metric of one probe.
@@ -68,8 +67,8 @@ type check struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Public is an error of a Probe whose text anybody may read, because nothing in it is
-// secret or foreign: /ready says it.
+// Public is an error of a Probe whose text /ready shows, because nothing in it is secret or
+// comes from somebody else.
 type Public string
 
 func (p Public) Error() string { return string(p) }
@@ -171,10 +170,9 @@ func jsonResponse(v any) storefront.Response {
 	}
 }
 
-// Discovery is every static document, and the answer to every unknown path
-// (spec §4.1, §2.10). Its requests count as those without a payment do, in a separate
-// tally, so that a client over its limit can read the docs_url of that error; a nil
-// rate counts nothing.
+// Discovery answers the paths of the documents, and every unknown path (spec §4.1, §2.10).
+// Its requests count like those without a payment, in a separate tally, so that a client over
+// its limit can read the docs_url of that error; a nil rate counts nothing.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	// A deployment has one or two origins, which the platform names and not the client.
 	var kept storefront.Places[discovery.Documents]

@@ -78,9 +78,9 @@ const (
 	MemberUnanswered = "payer_unanswered"
 )
 
-// KeptBy says whether a metric is kept over all operations, and by operation and of
-// the tools. CloudWatch bills each series, so that one which no alarm and no graph
-// reads is not kept.
+// KeptBy reports whether a metric is kept as a total of all operations, and whether it is kept
+// for each operation and for the tools. CloudWatch bills each series, so that one which no
+// alarm and no graph reads is not kept.
 func KeptBy(name string) (total, operation bool) {
 	switch name {
 	case MetricRequests, MetricChallenges, MetricAnswers, MetricReplayed, MetricFaults:
@@ -100,8 +100,8 @@ const (
 	TransportMCP       = "mcp"
 )
 
-// SettlementMetrics are the names of the metrics that count settlements, one
-// for each class of outcome.
+// SettlementMetrics returns the names of the metrics that count settlements, one for each class
+// of outcome.
 func SettlementMetrics() []string {
 	var names []string
 	for _, class := range []x402.Class{x402.Moved, x402.Refused, x402.TurnedAway, x402.NotSent, x402.Unknown} {

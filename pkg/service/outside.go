@@ -22,7 +22,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// ProbeOrigin is the probe of the public origin, by reconcile alone.
+// ProbeOrigin is the probe of the public origin, which only the scheduled function has.
 const ProbeOrigin = "origin"
 
 // MetricCertificateDays is how many days the certificate of the public origin is still good

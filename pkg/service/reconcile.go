@@ -31,9 +31,9 @@ const (
 // being written when the run's time ends, and for the log.
 const reconcileMargin = 10 * time.Second
 
-// Reconciler settles by evidence what requests left in doubt, under the terms of a
-// deployment and its former ones, which may be nil. It completes the configuration with
-// these and the lowest price.
+// Reconciler returns a Reconciler that settles by evidence what requests left in doubt, under
+// the terms of a deployment and its former ones, which may be nil. It is c with these and with
+// the lowest price.
 func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconciler {
 	c.Cheapest = catalog.Cheapest()
 	if former != nil {

@@ -52,7 +52,7 @@ type Platform struct {
 	Paused bool
 }
 
-// Offering is what a deployment sells its answers for, and to whom it is paid.
+// Offering is how a deployment sells: its prices and payee, and how its documents describe it.
 type Offering struct {
 	// Site describes the deployment in the documents. Its Origin and its clock are not
 	// set. An answer over MCP stands for twice the DuplicateWindow, because the official
@@ -138,8 +138,8 @@ func NewSeller(
 	return seller, err
 }
 
-// All is the whole service on one mux: the same handlers that the functions
-// are made of, one path each, and the documents for everything else. Its error
+// All returns the whole service on one mux: the handlers of the functions, one path each, and
+// the documents for everything else. Its error
 // names the operations of the catalog that are missing.
 func All(s *Seller, operations []Operation, health, documents http.Handler) (http.Handler, error) {
 	paths := map[string]http.Handler{
@@ -168,7 +168,7 @@ func All(s *Seller, operations []Operation, health, documents http.Handler) (htt
 	}), nil
 }
 
-// Handler answers an operation's path.
+// Handler returns the handler of an operation's path.
 func (s *Seller) Handler(op Operation) http.Handler {
 	overrides := s.overrides(op, discovery.Offer, discovery.ToolOffer)
 	overrides.Product.ChallengeBody = func(required x402.PaymentRequired, f *fault.Error) any {
@@ -182,9 +182,9 @@ func (s *Seller) Handler(op Operation) http.Handler {
 	return s.sell(op, overrides)
 }
 
-// MCP is /mcp: the operations as tools of the Model Context Protocol. A tool is
-// sold as its path is, by the same terms and on the same ledger, so that what was
-// paid for on one is answered on the other.
+// MCP returns the handler of /mcp: the operations as tools of the Model Context Protocol. A
+// tool is sold as its path is, on the same terms and with the same ledger, so that a payment
+// that was made on one transport is answered on the other.
 func (s *Seller) MCP(operations []Operation) http.Handler {
 	router := http.NewServeMux()
 	var tools []x402http.Tool

@@ -356,14 +356,14 @@ func budget(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !ok {
 		return context.WithTimeout(ctx, timeout)
 	}
-	left := time.Until(end)
-	return context.WithTimeout(ctx, left-min(margin, left/10))
+	remaining := time.Until(end)
+	return context.WithTimeout(ctx, remaining-min(margin, remaining/10))
 }
 
 // nameBudget is the share of a budget for the question about the name. The rest is for the
 // question whether the resolvers work.
 func nameBudget(budget context.Context) (context.Context, context.CancelFunc) {
 	end, _ := budget.Deadline()
-	left := time.Until(end)
-	return context.WithTimeout(budget, left-min(proofTime, left/8))
+	remaining := time.Until(end)
+	return context.WithTimeout(budget, remaining-min(proofTime, remaining/8))
 }

@@ -203,11 +203,11 @@ func familyOf(a netip.Addr) string {
 
 // withShare returns ctx with a share of the time that it leaves.
 func withShare(ctx context.Context, share float64) (context.Context, context.CancelFunc) {
-	left := defaultTimeout
+	remaining := defaultTimeout
 	if end, ok := ctx.Deadline(); ok {
-		left = time.Until(end)
+		remaining = time.Until(end)
 	}
-	return context.WithTimeout(ctx, time.Duration(float64(left)*share))
+	return context.WithTimeout(ctx, time.Duration(float64(remaining)*share))
 }
 
 // wayOf says in words how an address failed.
@@ -245,7 +245,7 @@ func hasRoute(ctx context.Context, a netip.Addr) bool {
 	return true
 }
 
-// isNoRoute recognises what the kernel says of an address that nothing can be sent to.
+// isNoRoute recognises the errors of the kernel for an address that nothing can be sent to.
 func isNoRoute(err error) bool {
 	for _, known := range []error{
 		syscall.ENETUNREACH,

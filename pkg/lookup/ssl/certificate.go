@@ -50,17 +50,17 @@ func parseCertificate(leaf []byte) (certificate, error) {
 	if !whole.ReadASN1(&body, asn1.SEQUENCE) || !body.ReadASN1(&tbs, asn1.SEQUENCE) {
 		return certificate{}, errNotACertificate
 	}
-	if !body.ReadASN1(&algorithm, asn1.SEQUENCE) || !readOID(&algorithm, &c.algorithm) {
+	if !body.ReadASN1(&algorithm, asn1.SEQUENCE) || !parseOID(&algorithm, &c.algorithm) {
 		return certificate{}, errNotACertificate
 	}
-	if !c.readTBS(tbs) {
+	if !c.parseTBS(tbs) {
 		return certificate{}, errNotACertificate
 	}
 	return c, nil
 }
 
-// readTBS reads the fields of a TBSCertificate (RFC 5280 §4.1.2) in their order.
-func (c *certificate) readTBS(tbs cryptobyte.String) bool {
+// parseTBS parses the fields of a TBSCertificate (RFC 5280 §4.1.2) in their order.
+func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 	var serial, issuer, validity, subject cryptobyte.String
 	version := asn1.Tag(0).ContextSpecific().Constructed()
 	if !tbs.SkipOptionalASN1(version) {
@@ -73,13 +73,13 @@ func (c *certificate) readTBS(tbs cryptobyte.String) bool {
 	if !tbs.SkipASN1(asn1.SEQUENCE) { // signature
 		return false
 	}
-	if !tbs.ReadASN1(&issuer, asn1.SEQUENCE) || !readName(issuer, &c.issuer) {
+	if !tbs.ReadASN1(&issuer, asn1.SEQUENCE) || !parseName(issuer, &c.issuer) {
 		return false
 	}
-	if !tbs.ReadASN1(&validity, asn1.SEQUENCE) || !readTime(&validity, &c.notBefore) || !readTime(&validity, &c.notAfter) {
+	if !tbs.ReadASN1(&validity, asn1.SEQUENCE) || !parseTime(&validity, &c.notBefore) || !parseTime(&validity, &c.notAfter) {
 		return false
 	}
-	if !tbs.ReadASN1(&subject, asn1.SEQUENCE) || !readName(subject, &c.subject) {
+	if !tbs.ReadASN1(&subject, asn1.SEQUENCE) || !parseName(subject, &c.subject) {
 		return false
 	}
 	if !tbs.SkipASN1(asn1.SEQUENCE) { // subjectPublicKeyInfo
@@ -178,7 +178,7 @@ func alternativeNames(rest cryptobyte.String) []string {
 func extensionNames(extension cryptobyte.String) []string {
 	const subjectAltName = "2.5.29.17"
 	var oid string
-	if !readOID(&extension, &oid) || oid != subjectAltName {
+	if !parseOID(&extension, &oid) || oid != subjectAltName {
 		return nil
 	}
 	var value, general, name cryptobyte.String
@@ -197,10 +197,10 @@ func extensionNames(extension cryptobyte.String) []string {
 	return names
 }
 
-// readTime reads a Time (RFC 5280 §4.1.2.5), in the other forms that X.680
+// parseTime parses a Time (RFC 5280 §4.1.2.5), in the other forms that X.680
 // allows as well: without seconds, with a fraction, with an offset. A
 // GeneralizedTime without a zone is taken as UTC.
-func readTime(s *cryptobyte.String, out *time.Time) bool {
+func parseTime(s *cryptobyte.String, out *time.Time) bool {
 	var tag asn1.Tag
 	var text cryptobyte.String
 	if !s.ReadAnyASN1(&text, &tag) || len(text) > 64 {
@@ -232,8 +232,8 @@ func readTime(s *cryptobyte.String, out *time.Time) bool {
 	return false
 }
 
-// readOID reads an OBJECT IDENTIFIER into its dotted form.
-func readOID(s *cryptobyte.String, out *string) bool {
+// parseOID parses an OBJECT IDENTIFIER into its dotted form.
+func parseOID(s *cryptobyte.String, out *string) bool {
 	var raw cryptobyte.String
 	var oid x509.OID
 	if !s.ReadASN1(&raw, asn1.OBJECT_IDENTIFIER) || len(raw) > maxOID || oid.UnmarshalBinary(raw) != nil {

@@ -251,7 +251,7 @@ func TestReadTime(t *testing.T) {
 	} {
 		s := cryptobyte.String(slices.Concat([]byte{in[0], byte(len(in) - 1)}, []byte(in[1:])))
 		var got time.Time
-		if ok := readTime(&s, &got); ok != (want != "") || ok && got.Format(time.RFC3339) != want {
+		if ok := parseTime(&s, &got); ok != (want != "") || ok && got.Format(time.RFC3339) != want {
 			t.Errorf("%q is %s, %v, want %s", in, got, ok, want)
 		}
 	}

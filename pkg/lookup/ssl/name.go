@@ -14,9 +14,9 @@ import (
 	"golang.org/x/crypto/cryptobyte/asn1"
 )
 
-// readName writes the content of an RDNSequence by RFC 4514: the last RDN first, the attributes
+// parseName parses an RDNSequence into the text of RFC 4514: the last RDN first, the attributes
 // of one RDN joined by "+" in the order of the certificate.
-func readName(rdns cryptobyte.String, out *string) bool {
+func parseName(rdns cryptobyte.String, out *string) bool {
 	var parts []string
 	for !rdns.Empty() {
 		var rdn cryptobyte.String
@@ -26,7 +26,7 @@ func readName(rdns cryptobyte.String, out *string) bool {
 		var attributes []string
 		for !rdn.Empty() {
 			var a string
-			if !readAttribute(&rdn, &a) {
+			if !parseAttribute(&rdn, &a) {
 				return false
 			}
 			attributes = append(attributes, a)
@@ -40,13 +40,13 @@ func readName(rdns cryptobyte.String, out *string) bool {
 	return true
 }
 
-// readAttribute reads one AttributeTypeAndValue. One whose type has a short name shows its
+// parseAttribute parses one AttributeTypeAndValue. One whose type has a short name shows its
 // value as text if it is text by its type; everything else is "#" and the value's DER.
-func readAttribute(rdn *cryptobyte.String, out *string) bool {
+func parseAttribute(rdn *cryptobyte.String, out *string) bool {
 	var attribute, element, value cryptobyte.String
 	var tag asn1.Tag
 	var oid string
-	if !rdn.ReadASN1(&attribute, asn1.SEQUENCE) || !readOID(&attribute, &oid) || !attribute.ReadAnyASN1Element(&element, &tag) {
+	if !rdn.ReadASN1(&attribute, asn1.SEQUENCE) || !parseOID(&attribute, &oid) || !attribute.ReadAnyASN1Element(&element, &tag) {
 		return false
 	}
 	whole := element

@@ -36,7 +36,7 @@ const Source = "rdap"
 // Result is the WHOIS result of spec §2.3. Its text is the registry's, and so
 // untrusted.
 type Result struct {
-	// Domain is the name that was asked for; the facts are about its registrable domain.
+	// Domain is the name that was looked up; the facts are about its registrable domain.
 	Domain string `json:"domain" doc:"Normalized FQDN queried"`
 	Source string `json:"source" doc:"Where the data come from" enum:"rdap"`
 	// RDAPServer is the registry's base URL in the bootstrap file, ending in /.

@@ -59,7 +59,7 @@ func (x *sale) readBody(r *http.Request) ([]byte, error) {
 // errReadBefore says that the body is not there, which would be a part of the purchase.
 var errReadBefore = errors.New("the body was read before it came to x402http: what reads bodies belongs behind what is sold")
 
-// bodyName is what a purchase says of a body: its media type, its content encoding, and its
+// bodyName names a body in the name of a purchase: its media type, its content encoding, and its
 // SHA-256.
 func bodyName(h http.Header, body []byte) string {
 	mediaType, params, err := mime.ParseMediaType(h.Get("Content-Type"))

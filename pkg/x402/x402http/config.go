@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Config says who is paid, by whom payments are settled, and where they are recorded.
+// Config says who is paid, which service settles payments, and where they are recorded.
 // PayTo, Facilitator, Ledger, and Origin or OriginOf, are required; everything else has a default.
 type Config struct {
 	// PayTo is the account that is paid: 0x and 40 hexadecimal digits, in one letter case or
@@ -34,9 +34,8 @@ type Config struct {
 	// Credentials are sent to Facilitator; the zero value sends none.
 	Credentials facilitator.Credentials
 	// Ledger records every payment: file.Open or dynamo.Open, or ledgertest.Memory in
-	// tests. A lost record can cost an answer, or a second charge. It says how long an answer
-	// may be to be kept: 1 MB compressed in a file, and 32 KB in a table unless dynamo.Keep
-	// says more.
+	// tests. A lost record can cost an answer, or a second charge. Answers are kept up to a
+	// length, compressed: 1 MB in a file, and 32 KB in a table unless dynamo.Keep sets more.
 	Ledger ledger.Store
 
 	// Network is where payments are made (CAIP-2): x402.Base, which is the default, or
@@ -50,7 +49,7 @@ type Config struct {
 	Decimals int
 
 	// Origin is the public origin of the program, such as https://shop.example, or
-	// http://127.0.0.1:8080 for a trial. It is a part of what is bought.
+	// http://127.0.0.1:8080 for a trial. It is a part of a purchase.
 	Origin string
 	// OtherOrigins are further origins of the program. A request whose Host is that of one of
 	// them is at that origin. Every other request is at Origin, whatever its Host says, because
@@ -59,11 +58,11 @@ type Config struct {
 	// OriginOf takes the place of both on a platform that knows the origin of each request. It
 	// must not go by the Host header alone.
 	OriginOf func(*http.Request) string
-	// Name and Description are what offers say is sold.
+	// Name and Description tell in offers what is sold.
 	Name, Description string
-	// Budget is how long a handler may run before its client is answered that the answer is
-	// owed; 0 means 10 s, and 12 s is the most: the payment is settled in what is left of
-	// 27 s. The handler's context ends then.
+	// Budget is how long a handler may run. Then its context ends, and its client is answered
+	// that the answer is owed. 0 means 10 s, and 12 s is the most, because a request with the
+	// settlement of its payment has 27 s.
 	Budget time.Duration
 	// Window is how long after an answer another payment of the same payer for the same
 	// request, without an Idempotency-Key, counts as the same purchase; 0 means 45 s, and
@@ -90,8 +89,8 @@ type Config struct {
 	// which promises nothing. chain.New makes one of your own nodes, and Evidence of package
 	// x402test one for play money. A node that is down delays answers and decides nothing.
 	Evidence x402.Evidence
-	// NoNode has nobody ask the chain, so that all there is to go by is the facilitator's
-	// word. What that costs: a payment whose settlement is not confirmed can stay in doubt
+	// NoNode leaves the chain out, so that the facilitator alone tells what became of a payment.
+	// What that costs: a payment whose settlement is not confirmed can stay in doubt
 	// until its client repeats it. It counts as paid if the facilitator says that its
 	// authorization was used, so that a payer whose payment was refused and who then cancels
 	// the authorization gets one answer that nobody paid for. A refusal is never disproved:
@@ -116,7 +115,7 @@ type Config struct {
 	Header func(http.Header)
 	// Random is where retry tokens come from; nil is crypto/rand.
 	Random io.Reader
-	// Service is what a program of this module sets beside that; nil for every other one.
+	// Service is for the programs of this module. Leave it nil.
 	Service *storefront.Service
 }
 

@@ -28,10 +28,10 @@ type Tool struct {
 // MCP sells endpoints as tools of the Model Context Protocol, at one path that takes
 // POST. name and version are the server's.
 //
-// A call passes through router, the handler of the whole program, on its way to the endpoint:
-// what middleware and routers put into a request is there, and a request over HTTP and a call
-// are one purchase. The call has the headers of the message that it came in, but for those
-// that are about that message. An answer stands for twice Config.Window.
+// A call passes through router, the handler of the whole program, on its way to the endpoint.
+// So the endpoint finds in the request what middleware and routers put there, and a request
+// over HTTP and a call are one purchase. The call has the headers of the message that it came
+// in, but for those that are about that message. An answer stands for twice Config.Window.
 //
 // A picture, a sound and other bytes are returned as the content that the protocol has for
 // them. MCP panics for a tool that cannot be right.

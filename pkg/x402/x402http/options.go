@@ -27,10 +27,10 @@ func Named(name string) Option {
 	return func(s *sale) { s.name = name }
 }
 
-// Check has a request checked before each time that its payment is sent, by a handler that
-// calls Refuse for a request that cannot be answered, and otherwise writes nothing. A refused
-// request is not charged. What is paid already is answered whatever the check says: the buyer
-// of the last ticket gets it again after it is sold out.
+// Check sets a handler that is called each time before a payment is sent. It calls Refuse for a
+// request that cannot be answered, and otherwise writes nothing. A refused request is not
+// charged. A request that is paid already is answered without the check: the buyer of the last
+// ticket gets it again after it is sold out.
 func Check(check http.HandlerFunc) Option {
 	if check == nil {
 		panic("x402http: the handler of Check is nil")
@@ -68,7 +68,7 @@ func MostRuns(n int) Option {
 	return func(s *sale) { s.mostRuns = n }
 }
 
-// Describe says in the offer what is sold, and its media type.
+// Describe sets the description and the media type in the offer.
 func Describe(description, mimeType string) Option {
 	return func(s *sale) {
 		s.resource.Description = description
@@ -82,7 +82,7 @@ func Describe(description, mimeType string) Option {
 //
 // The body is read after its payment was found to be valid, and kept in memory: 10 s after the
 // request has come at the latest, and maxBody bytes at most. A longer one is refused before the
-// payment is sent. The handler reads the body as if it came. maxBody is at most 32 MB.
+// payment is sent. The handler reads the body as usual. maxBody is at most 32 MB.
 func Post(maxBody int64) Option {
 	if maxBody < 1 || maxBody > storefront.MaxAnswer {
 		panic(fmt.Sprintf("x402http: the most bytes of Post are %d, and must be from 1 to %d", maxBody, storefront.MaxAnswer))
@@ -90,11 +90,11 @@ func Post(maxBody int64) Option {
 	return func(s *sale) { s.maxBody = maxBody }
 }
 
-// Normalized gives requests that ask for the same a common name, so that they are one
-// purchase: name returns what a request asks for, such as "oslo 2026-11-28" for
-// ?day=today&city=Oslo. That takes the place of path, query and body in what the purchase is
-// called; the method and the origin stay. For a request that cannot be answered, and never
-// can, name calls Refuse. It is called for each request that is paid, before Check.
+// Normalized gives requests for the same thing a common name, so that they are one purchase:
+// name returns, for instance, "oslo 2026-11-28" for ?day=today&city=Oslo. That takes the place
+// of path, query and body in the name of the purchase; the method and the origin stay. For a
+// request that can never be answered, name calls Refuse. It is called for each request that is
+// paid, before Check.
 func Normalized(name func(w http.ResponseWriter, r *http.Request) string) Option {
 	if name == nil {
 		panic("x402http: the function of Normalized is nil")

@@ -13,7 +13,7 @@ import (
 )
 
 // AnswerOwed is the code of an answer that a handler owes. While its payment may be
-// repeated, the handler's own body is answered.
+// repeated, the response has the body that the handler wrote.
 const AnswerOwed fault.Code = "answer_owed"
 
 // Refused is the code of a request that a check has refused.
@@ -36,9 +36,9 @@ type sale struct {
 }
 
 // Sell returns a handler that answers a client that has paid the price, a decimal number
-// such as "0.01" of the seller's asset. Like http.ServeMux.Handle it panics for what is a bug
-// in the program: a price that is none, an offer that is too long. It must be called before
-// the first request.
+// such as "0.01" of the seller's asset. Like http.ServeMux.Handle it panics for a bug in the
+// program, such as a price that is no number or an offer that is too long. It must be called
+// before the first request.
 //
 // It takes GET and HEAD or, with Post, POST. A purchase is the URL with its query sorted and,
 // of a POST, the body with its type and encoding. No other header counts.
