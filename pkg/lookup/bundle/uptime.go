@@ -95,7 +95,7 @@ func (u Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error)
 			r.Headers.Fault = headersFault(r.SSL.Fault)
 			return
 		}
-		r.Headers = lookUpChild(ctx, v.fetchHeaders, headers.Query{Domain: q.Domain})
+		r.Headers = lookUpChild(ctx, v.fetchHeaders, q)
 	}
 	err := sideBySide(ctx, lookup.UptimeCheckTimeout, lookUpDNS, lookUpWeb)
 	r.Verdict = r.verdict()
