@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 const templateName = "template.yaml"
@@ -148,11 +147,6 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 		c.fault(ctxDomain, "and %s go together", ctxCertificate)
 	}
 	s.params = c.parameters(s)
-	network, _ := s.params["Network"].(string)
-	settles := s.params["FacilitatorUrl"] != "" || x402.Network(network).Facilitator != ""
-	if !settles && (s.params["Selling"] == "yes" || s.params["FacilitatorFallbackUrl"] != "") {
-		c.fault("FacilitatorUrl", "is empty: it is required while Selling is yes, and beside FacilitatorFallbackUrl, but on a test network that has a public one")
-	}
 	c.nodes(s.params)
 	switch assets := c.text(ctxAssets, assetsBuild); assets {
 	case assetsNone:
@@ -194,6 +188,7 @@ func (c *contextReader) parameters(s settings) map[string]any {
 		c.fault(templateName, "cannot be used: %v", err)
 		return values
 	}
+	texts := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(t.Parameters)) {
 		p := t.Parameters[name]
 		const absent = "\x00"
@@ -220,6 +215,14 @@ func (c *contextReader) parameters(s settings) map[string]any {
 			c.fault(name, "%v", err)
 		}
 		values[name] = v
+		texts[name] = v
+	}
+	broken, err := t.Broken(texts)
+	if err != nil {
+		c.fault(templateName, "cannot be used: %v", err)
+	}
+	for _, description := range broken {
+		c.faults = append(c.faults, errors.New(description))
 	}
 	return values
 }

@@ -145,7 +145,7 @@ func TestSettingsFaults(t *testing.T) {
 		"the public node":       {map[string]any{ctxNodes: nil}, []string{"nodes must be secret (rpc_urls in the secret of FacilitatorSecretArn) or parameter (cdk deploy --parameters RpcUrl=…): production needs its own nodes"}},
 		"no node at all":        {map[string]any{ctxNodes: "none", "RpcUrl": "none"}, []string{"nodes must be secret", "without any node a refused payer can get an answer free", "RpcUrl would stand"}},
 		"no secret":             {map[string]any{ctxNodes: nodesSecret}, []string{"nodes is secret, and FacilitatorSecretArn is not set"}},
-		"nobody who settles":    {map[string]any{"FacilitatorUrl": nil}, []string{"FacilitatorUrl is empty: it is required while Selling is yes"}},
+		"nobody who settles":    {map[string]any{"FacilitatorUrl": nil}, []string{"FacilitatorUrl is empty. It is required while Selling is yes"}},
 		"a fallback alone": {map[string]any{"Selling": "no", "FacilitatorUrl": "", "FacilitatorFallbackUrl": "https://fallback.example"},
 			[]string{"1 fault(s)", "FacilitatorUrl is empty"}},
 		"all of it": {map[string]any{"PayTo": "me", ctxEmail: "ops", ctxDomain: "api.example.com", "LogLevel": "loud"},
@@ -273,13 +273,21 @@ func TestRunbookContext(t *testing.T) {
 			rows[strings.Trim(name, " `")] = strings.Trim(cells[3], " `")
 		}
 	}
-	for key, fallback := range map[string]string{
+	defaults := map[string]string{
 		ctxStack: defaultStack, ctxDomain: "none", ctxCertificate: "none", ctxEmail: "required", ctxTickets: ctxEmail,
 		ctxPhone: "none", ctxURL: "none", ctxSlack: "none", ctxTeams: "none",
 		ctxBudget: strconv.Itoa(defaultBudget), ctxRetention: strconv.Itoa(defaultRetention),
 		ctxReserve: "true", ctxAssets: assetsBuild, ctxNodes: "required",
 		"mayRead": "none", "mayRefund": "none", "mayRestore": "none", "mayDeploy": "none",
-	} {
+	}
+	parameters := template(t).Parameters
+	_, _ = readSettings("../..", func(key *string) any { // its faults do not matter here
+		if _, known := defaults[*key]; !known && parameters[*key].Type == "" {
+			t.Errorf("%s is a key of the context, and not in this list", *key)
+		}
+		return nil
+	})
+	for key, fallback := range defaults {
 		if got, ok := rows[key]; !ok || got != fallback {
 			t.Errorf("%s: the runbook says %q (%v), want %q", key, got, ok, fallback)
 		}

@@ -62,7 +62,7 @@ func TestNetworkAlone(t *testing.T) {
 			given := map[string]string{"PayTo": boot.LocalPayTo, "Network": n.USDC.Network}
 			d := transformed(t, templatePath, "PayTo="+given["PayTo"], "Network="+given["Network"])
 			variables := section(section(properties(d, sam.LogicalID(catalog.DNS().Slug)), "Environment"), "Variables")
-			read := must(boot.ReadLocal(func(name string) string {
+			read := must(boot.ParseLocal(func(name string) string {
 				ref, _ := variables[name].(document)
 				parameter, _ := ref["Ref"].(string) // others are made by functions of CloudFormation
 				usual, _ := section(section(d, "Parameters"), parameter)["Default"].(string)

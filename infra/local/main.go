@@ -64,7 +64,7 @@ var errGivesAway = errors.New("FACILITATOR_URL moves real money, but PAY_TO is n
 
 // run serves until ctx ends.
 func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
-	config, err := boot.ReadLocal(getenv)
+	config, err := boot.ParseLocal(getenv)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return fmt.Errorf("listen on %s: %w. Is Hostfacts running already? LOCAL_ADDR sets another port", config.Addr, err)
 	}
 	defer listener.Close()
-	if getenv("BASE_URL") == "" {
+	if !config.OriginGiven {
 		config.BaseURL = "http://" + reachable(listener.Addr(), config.Addr)
 	}
 	stores, ledgerName, closeStore, err := openLedger(ctx, config)
@@ -291,7 +291,7 @@ func welcome(out io.Writer, c boot.Local, ledgerName string) {
 	case network.Test:
 		money = " (test money of " + network.Name + ", which " + network.Faucet + " gives away)"
 	}
-	if !c.OwnPayee {
+	if !c.PayeeGiven {
 		payee += " (a published test address; set PAY_TO to use yours)"
 	}
 	dns := catalog.DNS()

@@ -91,37 +91,61 @@ func TestOneFunctionForEachSlug(t *testing.T) {
 	}
 }
 
+// readers are the programs that read settings, by the slug of a function.
+func readers(slug string) boot.Readers {
+	switch slug {
+	case "discovery":
+		return boot.ReadByDocuments
+	case sam.Reconcile:
+		return boot.ReadByReconcile
+	default:
+		return boot.ReadByOthers
+	}
+}
+
 // TestEnvironmentIsWhatBootReads: the template sets what boot reads for all functions
-// alike, and hides its secrets from those that need none.
+// alike, and hides its secrets from those that do not read them.
 func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
-	var set, secret []string
-	for _, v := range boot.Settings() {
-		if v.Template {
-			set = append(set, v.Name)
-		}
-		if v.Secret {
-			secret = append(secret, v.Name)
+	settings := map[string]boot.Setting{}
+	for _, s := range boot.Settings() {
+		if s.Template {
+			settings[s.Name] = s
 		}
 	}
-	hidden := map[string][]string{"discovery": secret, sam.Reconcile: {"RECEIPT_KEY"}}
 	for slug := range deployed.Routes() {
 		have := must(tpl.FunctionProperties(sam.LogicalID(slug)))(t).Environment.Variables
-		if d := cmp.Diff(slices.Sorted(slices.Values(set)), slices.Sorted(maps.Keys(have))); d != "" {
+		if d := cmp.Diff(slices.Sorted(maps.Keys(settings)), slices.Sorted(maps.Keys(have))); d != "" {
 			t.Errorf("%s: variables (-boot +template):\n%s", slug, d)
 		}
 		for name, node := range have {
-			checkVariable(t, slug+": "+name, node, slices.Contains(hidden[slug], name))
+			s := settings[name]
+			checkVariable(t, slug+": "+name, node, s.Secret && s.Readers&readers(slug) == 0)
 		}
 	}
-	for name, p := range tpl.Parameters {
-		for _, variable := range set {
-			if node := tpl.Globals.Function.Environment.Variables[variable]; node.Value == name && p.NoEcho != slices.Contains(secret, variable) {
-				t.Errorf("%s is hidden: %v, and %s is not such a secret", name, p.NoEcho, variable)
-			}
+	for parameter, s := range settingsByParameter(t) {
+		if p := tpl.Parameters[parameter]; p.NoEcho != s.Secret {
+			t.Errorf("%s is hidden: %v, and that %s is a secret: %v", parameter, p.NoEcho, s.Name, s.Secret)
 		}
 	}
+}
+
+// settingsByParameter are the settings that a parameter of the template becomes as it is.
+func settingsByParameter(t *testing.T) map[string]boot.Setting {
+	t.Helper()
+	tpl := template(t)
+	found := map[string]boot.Setting{}
+	for _, s := range boot.Settings() {
+		node := tpl.Globals.Function.Environment.Variables[s.Name]
+		if _, known := tpl.Parameters[node.Value]; known && node.Tag == "!Ref" {
+			found[node.Value] = s
+		}
+	}
+	if len(found) < 25 {
+		t.Fatalf("%d parameters are settings", len(found))
+	}
+	return found
 }
 
 // checkVariable holds a variable to be set to something that the function does not depend on,
@@ -136,29 +160,36 @@ func checkVariable(t *testing.T, what string, node yaml.Node, hidden bool) {
 	}
 }
 
-// TestDuplicateWindowIsBoots holds the parameter to what boot takes: its default,
-// its bounds, and that every function is told.
-func TestDuplicateWindowIsBoots(t *testing.T) {
+// TestParametersAreSettings holds a parameter to the setting that it becomes: its default, its
+// bounds, and the values that it allows.
+func TestParametersAreSettings(t *testing.T) {
 	t.Parallel()
-	const variable, name = "DUPLICATE_WINDOW_SECONDS", "DuplicateWindowSeconds"
-	window := func(value string) (time.Duration, error) {
-		c, err := boot.ReadLocal(func(asked string) string { return map[string]string{variable: value}[asked] })
-		return c.DuplicateWindow, err
-	}
-	p := template(t).Parameters[name]
-	if p.Default == nil || p.MinValue == nil || p.MaxValue == nil {
-		t.Fatalf("%s: %+v", name, p)
-	}
-	if usual, err := window(""); err != nil || *p.Default != fmt.Sprint(usual.Seconds()) {
-		t.Errorf("the default is %s, boot's is %v, %v", *p.Default, usual, err)
-	}
-	for _, c := range []struct {
-		value float64
-		taken bool
-	}{{*p.MinValue, true}, {*p.MaxValue, true}, {*p.MinValue - 1, false}, {*p.MaxValue + 1, false}} {
-		if _, err := window(fmt.Sprint(int(c.value))); (err == nil) != c.taken {
-			t.Errorf("boot on %v: %v", c.value, err)
+	bounded := 0
+	for name, s := range settingsByParameter(t) {
+		p := template(t).Parameters[name]
+		if p.Default != nil && *p.Default != s.Default && !strings.Contains(s.Otherwise, "`"+*p.Default+"`") {
+			t.Errorf("the default of %s is %q, and that of %s is %q", name, *p.Default, s.Name, s.Default)
 		}
+		for _, value := range p.AllowedValues {
+			if err := s.Check(value); err != nil {
+				t.Errorf("%s allows %s: %v", name, value, err)
+			}
+		}
+		if len(p.AllowedValues) > 0 && s.Check("something else") == nil {
+			t.Errorf("%s allows %v, and %s takes anything", name, p.AllowedValues, s.Name)
+		}
+		if p.Type != "Number" {
+			continue
+		}
+		bounded++
+		for value, taken := range map[float64]bool{*p.MinValue: true, *p.MaxValue: true, *p.MinValue - 1: false, *p.MaxValue + 1: false} {
+			if err := s.Check(fmt.Sprint(int(value))); (err == nil) != taken {
+				t.Errorf("%s=%v: %v", name, value, err)
+			}
+		}
+	}
+	if bounded != 4 {
+		t.Errorf("%d parameters have bounds", bounded)
 	}
 }
 

@@ -112,14 +112,20 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// Every default satisfies its own pattern, and the patterns refuse what boot refuses.
+// Every default satisfies its own pattern, and the patterns take and refuse what the functions
+// do, of which a few take more.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
-	a43, secret := strings.Repeat("a", 43), "arn:aws:secretsmanager:eu-west-3:111122223333:secret:"
+	settings := settingsByParameter(t)
+	a43, secret := strings.Repeat("A", 43), "arn:aws:secretsmanager:eu-west-3:111122223333:secret:"
 	for name, c := range map[string]struct{ taken, refused []string }{
-		"PayTo":                        {[]string{boot.LocalPayTo}, []string{boot.LocalPayTo[:41], ""}},
-		"BaseUrl":                      {[]string{"https://api.example.com"}, []string{"https://api.example.com/v1", "http://api.example.com"}},
-		"Network":                      {[]string{"eip155:84532"}, []string{"base"}},
+		"PayTo":   {[]string{boot.LocalPayTo}, []string{boot.LocalPayTo[:41], ""}},
+		"BaseUrl": {[]string{"https://api.example.com"}, []string{"https://api.example.com/v1", "http://api.example.com"}},
+		"Network": {[]string{"eip155:84532"}, []string{"base"}},
+		"FormerTerms": {
+			[]string{"none", "2026-11-20T08:05:00Z,payTo=" + boot.LocalPayTo + ",dns=5000"},
+			[]string{"soon", "2026-11-20T08:05:00Z"},
+		},
 		"UsdcAsset":                    {[]string{"", boot.LocalPayTo}, []string{"usdc", boot.LocalPayTo[:41]}},
 		"UsdcName":                     {[]string{"", "USD Coin"}, []string{strings.Repeat("a", 65)}},
 		"UsdcVersion":                  {[]string{"", "2"}, []string{strings.Repeat("2", 17)}},
@@ -128,7 +134,7 @@ func TestPatterns(t *testing.T) {
 		"Contact":                      {[]string{"https://example.com/contact", "mailto:a@example.com"}, []string{"http://example.com", "a@example.com", "https://a b"}},
 		"WellKnownFiles":               {[]string{`{"x402-trust.txt":"0x12\n"}`}, []string{"x402-trust.txt", "[]"}},
 		"ReceiptKey":                   {[]string{a43, " "}, []string{a43 + "a"}},
-		"ReceiptPublicKeys":            {[]string{a43 + "," + strings.Repeat("b", 43)}, []string{a43[1:]}},
+		"ReceiptPublicKeys":            {[]string{a43 + "," + strings.Repeat("B", 42) + "A"}, []string{a43[1:]}},
 		"FacilitatorUrl":               {[]string{"https://x402.org/facilitator", "http://127.0.0.1:8403"}, []string{"x402.org", "http://x402.org"}},
 		"FacilitatorSecretArn":         {[]string{secret + "team/x402-AbCdEf"}, []string{secret + "x402", "team/x402"}},
 		"FacilitatorFallbackUrl":       {[]string{"https://x402.org/facilitator"}, []string{"x402.org"}},
@@ -144,6 +150,11 @@ func TestPatterns(t *testing.T) {
 			params[name] = value
 			if _, err := template(t).Functions(params); (err == nil) != (i < len(c.taken)) {
 				t.Errorf("%s=%q: %v", name, value, err)
+			}
+			err := settings[name].Check(value)
+			narrower := slices.Contains([]string{"UsdcName", "UsdcVersion", "OwnershipProofs"}, name)
+			if i < len(c.taken) && err != nil || i >= len(c.taken) && err == nil && value != "" && !narrower {
+				t.Errorf("the functions say of %s=%q: %v", name, value, err)
 			}
 		}
 	}

@@ -150,7 +150,7 @@ func TestFaults(t *testing.T) {
 			"FACILITATOR_FALLBACK_KEY_ID and FACILITATOR_FALLBACK_KEY_SECRET go together"},
 		{two(vars{"FACILITATOR_FALLBACK_SECRET_ARN": "fallback"}), "FACILITATOR_FALLBACK_SECRET_ARN must be the complete ARN"},
 	} {
-		_, err := readFunction(env(deployed(c.vars)))
+		_, err := parseFunction(env(deployed(c.vars)), ReadByOthers)
 		if (err == nil) != (c.says == "") || err != nil && strings.Contains(err.Error(), "hush") {
 			t.Errorf("%v: %v", c.vars, err)
 			continue
@@ -194,7 +194,7 @@ func TestFormerTerms(t *testing.T) {
 // address whose key is public is told.
 func TestValues(t *testing.T) {
 	type values map[string]any
-	local := func(v vars) Local { return must(ReadLocal(env(v))) }
+	local := func(v vars) Local { return must(ParseLocal(env(v))) }
 	payTo := func(v vars) any { return local(v).Terms.PayTo }
 	nodes := func(v vars) any { return strings.Join(configured(t, v).Nodes, " ") }
 	sells := func(v vars) any {
@@ -287,13 +287,13 @@ func TestValues(t *testing.T) {
 // where nobody is counted.
 func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	v := deployed(vars{"LEDGER_TABLE": ""})
-	if _, err := readDocuments(env(v)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
+	if _, err := parseDocuments(env(v)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
 		t.Errorf("without a table: %v", err)
 	}
 	v["RATE_LIMIT_PER_MINUTE"] = "0"
-	same(t, "a table that is not needed", must(readDocuments(env(v))).Ledger.Name, "")
+	same(t, "a table that is not needed", must(parseDocuments(env(v))).Ledger.Name, "")
 	v["RATE_LIMIT_PER_MINUTE"], v["LEDGER_TABLE"] = "", "ledger"
-	c := must(readDocuments(env(v)))
+	c := must(parseDocuments(env(v)))
 	if c.Caps != (discovery.Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20}) || c.Ledger.Name != "ledger" || c.limits(stores(), time.Now).Rate == nil {
 		t.Errorf("%+v of %s", c.Caps, c.Ledger.Name)
 	}

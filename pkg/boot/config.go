@@ -3,7 +3,6 @@ package boot
 import (
 	"cmp"
 	"crypto/ed25519"
-	"fmt"
 	"log/slog"
 	"math/big"
 	"net/url"
@@ -15,14 +14,11 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
-	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
-	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 // Config is the environment, read and found valid.
@@ -82,130 +78,150 @@ type Local struct {
 	// LedgerAccept accepts a ledger file that was refused as a part of one.
 	LedgerAccept string
 	Addr         string // listening address
-	OwnPayee     bool   // PAY_TO is set; without, the payee is LocalPayTo
+	OriginGiven  bool   // BASE_URL is set; without, the origin is that of Addr
+	PayeeGiven   bool   // PAY_TO is set; without, the payee is LocalPayTo
 }
 
-// readDocuments reads what the function of the documents needs: no money.
-func readDocuments(get func(string) string) (Config, error) {
-	e := &environment{get: get, settings: Settings()}
-	c := e.shared(e.required("PAY_TO"))
+// parseDocuments parses what the function of the documents needs: no money.
+func parseDocuments(get func(string) string) (Config, error) {
+	e := readEnvironment(get, ReadByDocuments)
+	e.require("PAY_TO")
+	c := e.shared(e.payTo)
 	if c.Caps.PerMinute > 0 {
-		c.Ledger = e.ledger(e.required("LEDGER_TABLE"))
+		e.require("LEDGER_TABLE")
+		c.Ledger = e.table()
 	}
 	return c, e.err()
 }
 
-// readFunction reads what every other function needs.
-func readFunction(get func(string) string) (Config, error) {
-	e := &environment{get: get, settings: Settings()}
-	c := e.shared(e.required("PAY_TO"))
+// parseFunction parses what another function needs.
+func parseFunction(get func(string) string, reader Readers) (Config, error) {
+	e := readEnvironment(get, reader)
+	e.require("PAY_TO")
+	c := e.shared(e.payTo)
 	e.facilitators(&c)
 	e.money(&c, x402.Network(c.Terms.Network).PublicNode)
-	c.Ledger = e.ledger(e.required("LEDGER_TABLE"))
+	e.require("LEDGER_TABLE")
+	c.Ledger = e.table()
 	return c, e.err()
 }
 
-// ReadAWS reads how an operator's command reaches a service of AWS: the region, the
+// ParseAWS parses how an operator's command reaches a service of AWS: the region, the
 // credentials, and the endpoint to ask in place of AWS where the variable endpoint is set.
-func ReadAWS(get func(string) string, endpoint string) (aws.Config, error) {
-	e := &environment{get: get, settings: Settings()}
-	c := aws.Config{Region: e.required("AWS_REGION"), Credentials: e.awsKeys()}
-	if local := e.text(endpoint); local != "" {
-		c.BaseEndpoint = &local
-	}
+func ParseAWS(get func(string) string, endpoint string) (aws.Config, error) {
+	e := readEnvironment(get, readByAWS)
+	c := e.aws(e.text(endpoint))
 	return c, e.err()
 }
 
-// ReadLocal reads what the local runner needs. Everything has a default.
-func ReadLocal(get func(string) string) (Local, error) {
-	e := &environment{get: get, settings: Settings()}
-	payTo := e.text("PAY_TO")
-	l := Local{
-		Config:       e.shared(cmp.Or(payTo, LocalPayTo)),
-		OwnPayee:     payTo != "",
-		Addr:         e.text("LOCAL_ADDR"),
-		LedgerFile:   e.text("LEDGER_FILE"),
-		LedgerAccept: e.text("LEDGER_ACCEPT"),
+// ParseLocal parses what the local runner needs. Everything has a default.
+func ParseLocal(get func(string) string) (Local, error) {
+	e := readEnvironment(get, ReadByLocal)
+	payTo := e.payTo
+	if payTo == "" {
+		payTo = LocalPayTo
 	}
-	l.BaseURL = cmp.Or(l.BaseURL, "http://"+Reachable(l.Addr))
+	l := Local{
+		Config:       e.shared(payTo),
+		OriginGiven:  e.text("BASE_URL") != "",
+		PayeeGiven:   e.payTo != "",
+		Addr:         e.localAddr,
+		LedgerFile:   e.ledgerFile,
+		LedgerAccept: e.ledgerAccept,
+	}
+	if !l.OriginGiven {
+		l.BaseURL = "http://" + Reachable(l.Addr)
+	}
 	e.facilitators(&l.Config)
 	usualNode := noNodes
 	if l.settlesElsewhere() {
 		usualNode = x402.Network(l.Terms.Network).PublicNode
 	}
 	e.money(&l.Config, usualNode)
-	if price := e.text("LOWEST_PRICE"); price != "" {
-		l.LowestPrice, _ = new(big.Int).SetString(price, 10) // it has its form
-	}
+	l.LowestPrice = e.lowestPrice
 	l.MostKept = ledger.LargestKept // in a file
-	if name := e.text("LEDGER_TABLE"); name != "" {
-		l.Ledger = e.ledger(name)
+	if e.text("LEDGER_TABLE") != "" {
+		l.Ledger = e.table()
 		l.MostKept = ledger.LeastKept
 	}
 	return l, e.err()
 }
 
-// shared reads what does not move money.
+// shared is what does not move money.
 func (e *environment) shared(payTo string) Config {
 	terms := e.terms(payTo)
-	c := Config{
-		Offering: service.Offering{Former: e.formerTerms(terms), Site: discovery.Site{
-			Terms:           terms,
-			OwnershipProofs: e.list("OWNERSHIP_PROOFS"),
-			ReceiptKeys:     parsed(e, "RECEIPT_PUBLIC_KEYS", parseReceiptKeys),
-			Contact:         parsed(e, "CONTACT", parseContact),
-			Claims:          parsed(e, "WELL_KNOWN_FILES", parseClaims),
-			DuplicateWindow: time.Duration(e.number("DUPLICATE_WINDOW_SECONDS", int(ledger.KeptFor/time.Second))) * time.Second,
-			Caps: discovery.Caps{
-				PerMinute: e.number("RATE_LIMIT_PER_MINUTE", 1_000_000),
-				Single:    e.number("CONCURRENCY_SINGLE", limit.MaxCap),
-				Bundle:    e.number("CONCURRENCY_BUNDLE", limit.MaxCap),
+	undecided, refused := limit.Weights(e.perMinute)
+	return Config{
+		Offering: service.Offering{
+			Former: e.formerTerms(terms),
+			Site: discovery.Site{
+				Terms:           terms,
+				OwnershipProofs: e.proofs,
+				ReceiptKeys:     e.receiptKeys,
+				Contact:         e.contact,
+				Claims:          e.claims,
+				DuplicateWindow: time.Duration(e.windowSeconds) * time.Second,
+				Caps: discovery.Caps{
+					PerMinute: e.perMinute,
+					Undecided: undecided,
+					Refused:   refused,
+					Single:    e.single,
+					Bundle:    e.bundle,
+				},
 			},
-		}},
-		BaseURL:  parsed(e, "BASE_URL", parseOrigin),
-		Paused:   e.text("SELLING") == "no",
-		Stack:    e.text("STACK_NAME"),
-		Function: e.text("AWS_LAMBDA_FUNCTION_NAME"),
-		Version:  e.text("AWS_LAMBDA_FUNCTION_VERSION"),
+		},
+		BaseURL:  e.baseURL,
+		Paused:   !e.selling,
+		LogLevel: e.logLevel,
+		Stack:    e.stack,
+		Function: e.function,
+		Version:  e.version,
 	}
-	c.Caps.Undecided, c.Caps.Refused = limit.Weights(c.Caps.PerMinute)
-	_ = c.LogLevel.UnmarshalText([]byte(e.text("LOG_LEVEL"))) // what has its form is a level
-	return c
 }
 
-// terms reads who is paid, and in which token.
+// terms are who is paid, and in which token.
 func (e *environment) terms(payTo string) x402.Terms {
-	const asset = "USDC_ASSET"
 	terms, incomplete := x402.Terms{
 		PayTo:   payTo,
-		Network: e.text("NETWORK"),
-		Asset:   e.text(asset),
-		Name:    e.text("USDC_NAME"),
-		Version: e.text("USDC_VERSION"),
+		Network: e.network,
+		Asset:   e.asset,
+		Name:    e.tokenName,
+		Version: e.tokenVersion,
 	}.Completed()
-	_, unknown := x402.ChainID(terms.Network)
-	var malformed error
-	if terms.Asset != "" {
-		malformed = x402.CheckAddress(terms.Asset, "")
-	}
-	if unknown != nil {
-		e.fault("NETWORK", "must be a CAIP-2 id such as %s", x402.Base)
-	}
-	if malformed != nil {
-		e.fault(asset, "%v", malformed)
-	}
-	if incomplete != nil && unknown == nil && malformed == nil {
+	if incomplete != nil && !e.faulty["NETWORK"] && !e.faulty["USDC_ASSET"] {
 		e.fault("USDC_ASSET, USDC_NAME and USDC_VERSION", "%v", incomplete)
 	}
-	if err := x402.CheckAddress(payTo, terms.Asset); err != nil && payTo != "" {
-		e.fault("PAY_TO", "%v", err)
-	}
+	e.checkPayee("PAY_TO", payTo, terms.Asset)
 	return terms
+}
+
+// checkPayee makes it a fault that the payee of a setting is the token's contract.
+func (e *environment) checkPayee(setting, payTo, asset string) {
+	if payTo == "" {
+		return
+	}
+	if err := x402.CheckAddress(payTo, asset); err != nil {
+		e.fault(setting, "%v", err)
+	}
+}
+
+// formerTerms are the terms before the last change, which are those of now but for what
+// changed; nil where they do not pass.
+func (e *environment) formerTerms(now x402.Terms) *service.FormerTerms {
+	if e.former == nil {
+		return nil
+	}
+	former := &service.FormerTerms{Terms: now, Prices: e.former.prices, Until: e.former.until}
+	if e.former.payTo != "" {
+		former.Terms.PayTo = e.former.payTo
+		e.checkPayee("FORMER_TERMS", e.former.payTo, now.Asset)
+	}
+	return former
 }
 
 // GivesAway says that payments would go to the published test address, as real money.
 func (l Local) GivesAway() bool {
-	return l.settlesElsewhere() && !l.OwnPayee && !x402.Network(l.Terms.Network).Test
+	return l.settlesElsewhere() && !l.PayeeGiven && !x402.Network(l.Terms.Network).Test
 }
 
 // settlesElsewhere says that the facilitator is not on this machine, where it would be one
@@ -215,33 +231,37 @@ func (c Config) settlesElsewhere() bool {
 	return err == nil && c.FacilitatorURL != "" && !onThisMachine(u)
 }
 
-// money reads who signs receipts and who is asked: registries, resolvers, and nodes, which
-// are usual where none is named.
+// money is who signs receipts and who is asked: registries, resolvers, and nodes. usual is
+// as chain has it.
 func (e *environment) money(c *Config, usual string) {
-	c.receiptKey = parsed(e, "RECEIPT_KEY", receipt.ParseKey)
-	e.nodes(c, usual)
-	c.BootstrapURL = parsed(e, "RDAP_BOOTSTRAP_URL", func(text string) (string, error) {
-		if _, err := whois.ParseBootstrapURL(text); err != nil {
-			return "", fmt.Errorf("is %w", err)
-		}
-		return text, nil
-	})
-	c.Resolvers = parsed(e, "DNS_RESOLVERS", dns.ParseResolvers)
+	c.receiptKey = e.receiptKey
+	c.BootstrapURL = e.bootstrapURL
+	c.Resolvers = e.resolvers
+	e.chain(c, usual)
 }
 
-// ledger reads how to reach a table.
-func (e *environment) ledger(table string) Table {
-	t := Table{table, aws.Config{Region: e.required("AWS_REGION"), Credentials: e.awsKeys()}}
-	if endpoint := e.text("AWS_ENDPOINT_URL_DYNAMODB"); endpoint != "" {
-		t.AWS.BaseEndpoint = &endpoint
+// table is how the ledger's table is reached.
+func (e *environment) table() Table {
+	return Table{Name: e.ledgerTable, AWS: e.aws(e.dynamoEndpoint)}
+}
+
+// aws is how a service of AWS is reached: at an endpoint, or where AWS has it if that is
+// empty.
+func (e *environment) aws(endpoint string) aws.Config {
+	e.require("AWS_REGION")
+	c := aws.Config{Region: e.region, Credentials: e.awsKeys()}
+	if endpoint != "" {
+		c.BaseEndpoint = &endpoint
 	}
-	return t
+	return c
 }
 
-// awsKeys reads our credentials for AWS, which Lambda sets. They do not change while a
-// process lives.
+// awsKeys are our credentials for AWS, which Lambda sets. They do not change while a process
+// lives.
 func (e *environment) awsKeys() aws.CredentialsProvider {
-	return credentials.NewStaticCredentialsProvider(e.required("AWS_ACCESS_KEY_ID"), e.required("AWS_SECRET_ACCESS_KEY"), e.text("AWS_SESSION_TOKEN"))
+	e.require("AWS_ACCESS_KEY_ID")
+	e.require("AWS_SECRET_ACCESS_KEY")
+	return credentials.NewStaticCredentialsProvider(e.accessKeyID, e.secretAccessKey, e.sessionToken)
 }
 
 // userAgent names the service to those it calls, with where its operator can be

@@ -188,7 +188,7 @@ func TestSharedSecret(t *testing.T) {
 		if c.failed {
 			s.failed()
 		}
-		if got, err := s.read(t.Context(), now); string(got) != c.want || (err == nil) != (c.want != "") || reads != c.reads {
+		if got, err := s.document(t.Context(), now); string(got) != c.want || (err == nil) != (c.want != "") || reads != c.reads {
 			t.Errorf("%s: %s, %v after %d readings; want %s after %d", c.what, got, err, reads, c.want, c.reads)
 		}
 	}
@@ -197,13 +197,13 @@ func TestSharedSecret(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	fails = gone.Err()
-	if _, err := s.read(gone, now); !errors.Is(err, context.Canceled) {
+	if _, err := s.document(gone, now); !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller who gave up: %v", err)
 	}
 	doc, fails = `{"a":5}`, nil
-	same(t, "the minute's reading is not used up", string(must(s.read(t.Context(), now))), doc)
+	same(t, "the minute's reading is not used up", string(must(s.document(t.Context(), now))), doc)
 	s.failed()
-	if _, err := s.read(t.Context(), time.Now()); err != nil || s.at != s.at.Round(0) {
+	if _, err := s.document(t.Context(), time.Now()); err != nil || s.at != s.at.Round(0) {
 		t.Errorf("the reading of %s goes by a clock that stands still with the process: %v", s.at, err)
 	}
 }
@@ -249,7 +249,7 @@ func TestReadSecret(t *testing.T) {
 				same(t, "token", r.Header.Get("X-Amz-Security-Token"), "ST")
 				c.answer(w, r)
 			})
-			got, err := readSecret(t.Context(), secretARN, testKeys(), v.URL, time.Minute)
+			got, err := fetchSecret(t.Context(), must(parseSecretName(secretARN)), testKeys(), v.URL, time.Minute)
 			asked := 1
 			switch {
 			case c.fails == "":

@@ -32,7 +32,7 @@ import (
 // process with every fault named, which Lambda reports as an init error.
 func Serve(compose func(Parts) http.Handler) {
 	RelaxCollector(math.MaxInt64)
-	config, err := readFunction(os.Getenv)
+	config, err := parseFunction(os.Getenv, ReadByOthers)
 	exitOn(err)
 	parts, err := config.Parts(config.Ledger.Stores(), config.logger(os.Stdout), time.Now)
 	exitOn(err)
@@ -43,7 +43,7 @@ func Serve(compose func(Parts) http.Handler) {
 // ledger nor facilitator. It counts its clients' requests in the ledger's table.
 func Documents() {
 	RelaxCollector(math.MaxInt64)
-	config, err := readDocuments(os.Getenv)
+	config, err := parseDocuments(os.Getenv)
 	exitOn(err)
 	var limits service.Limits
 	if config.Caps.PerMinute > 0 { // else there is no table
@@ -55,7 +55,7 @@ func Documents() {
 
 // Reconcile runs the scheduled function. It does not return.
 func Reconcile() {
-	config, err := readFunction(os.Getenv)
+	config, err := parseFunction(os.Getenv, ReadByReconcile)
 	exitOn(err)
 	parts, err := config.Reconciling(config.Ledger.Stores(), config.logger(os.Stdout), time.Now)
 	exitOn(err)

@@ -3,7 +3,6 @@ package boot
 import (
 	"context"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,27 +20,30 @@ const (
 	ofFallback = "FACILITATOR_FALLBACK"
 )
 
-// facilitators reads where the facilitators are and who we are to each. The second one
-// must not be the first one, and must not have the first one's credentials, so that
-// neither operator ever sees what proves to the other who we are.
+// facilitators are where the facilitators are and who we are to each. The second one must
+// not be the first one, and must not have the first one's credentials, so that neither
+// operator ever sees what proves to the other who we are.
 func (e *environment) facilitators(c *Config) {
-	c.FacilitatorURL = parsed(e, ofPrimary+"_URL", parsePeer)
-	c.FallbackURL = parsed(e, ofFallback+"_URL", parsePeer)
-	if e.text(ofPrimary+"_URL") == "" {
-		c.FacilitatorURL = x402.Network(c.Terms.Network).Facilitator
+	c.FacilitatorURL = e.primary.url
+	c.FallbackURL = e.fallback.url
+	first := e.text(ofPrimary + "_URL")
+	second := e.text(ofFallback + "_URL")
+	if first == "" {
+		first = x402.Network(c.Terms.Network).Facilitator
+		c.FacilitatorURL = first
 	}
-	c.credentials, c.secret = e.credentials(ofPrimary)
-	c.fallbackCredentials, _ = e.credentials(ofFallback)
+	c.credentials, c.secret = e.credentials(ofPrimary, e.primary)
+	c.fallbackCredentials, _ = e.credentials(ofFallback, e.fallback)
 	for _, kind := range []string{"_KEY_ID", "_KEY_SECRET", "_TOKEN", "_SECRET_ARN"} {
 		switch v := e.text(ofFallback + kind); {
 		case v == "":
-		case e.text(ofFallback+"_URL") == "":
+		case second == "":
 			e.fault(ofFallback+kind, "is set, and %s_URL is not", ofFallback)
 		case v == e.text(ofPrimary+kind):
 			e.fault(ofFallback+kind, "is that of %s: each facilitator has its own credentials", ofPrimary+kind)
 		}
 	}
-	if c.FallbackURL != "" && place(c.FallbackURL) == place(c.FacilitatorURL) {
+	if second != "" && place(second) == place(first) {
 		e.fault(ofFallback+"_URL", "is the facilitator of %s_URL", ofPrimary)
 	}
 	if c.Paused || c.FacilitatorURL == "" { // the template refuses a fallback alone
@@ -50,7 +52,7 @@ func (e *environment) facilitators(c *Config) {
 	}
 }
 
-// place is what tells two facilitators apart: host and path of a URL, which is valid.
+// place is what tells two facilitators apart: host and path of a URL.
 func place(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -59,74 +61,69 @@ func place(raw string) string {
 	return strings.ToLower(u.Host) + strings.TrimRight(u.Path, "/")
 }
 
-// credentials reads a facilitator's. Unreadable ones do not stop the service: its free
-// part works, paid calls answer facilitator_misconfigured and /ready says so.
-// Contradicting ones are a fault. The secret that they are in is returned, too, nil
-// without one.
-func (e *environment) credentials(of string) (facilitator.Credentials, *secret) {
-	id := e.text(of + "_KEY_ID")
-	key := e.text(of + "_KEY_SECRET")
-	token := e.text(of + "_TOKEN")
-	arn := e.text(of + "_SECRET_ARN")
-	if (id == "") != (key == "") {
+// credentials are a facilitator's, with the secret that they are in, which is nil without
+// one. Unreadable ones do not stop the service: its free part works, paid calls answer
+// facilitator_misconfigured and /ready says so. Contradicting ones are a fault.
+func (e *environment) credentials(of string, v facilitatorValues) (facilitator.Credentials, *secret) {
+	hasSecret := e.text(of+"_SECRET_ARN") != ""
+	hasKey := v.keyID != "" || v.keySecret != ""
+	if (v.keyID == "") != (v.keySecret == "") {
 		e.fault(of+"_KEY_ID", "and %s_KEY_SECRET go together", of)
 	}
-	if token != "" && id+key != "" {
+	if v.token != "" && hasKey {
 		e.fault(of+"_TOKEN", "and %s_KEY_ID are both set: choose one", of)
 	}
-	if arn != "" && id+key+token != "" {
+	if hasSecret && (hasKey || v.token != "") {
 		e.fault(of+"_SECRET_ARN", "and other credentials of the facilitator are both set: choose one")
 	}
-	fixed := func(c facilitator.Credentials, err error) facilitator.Credentials {
-		return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return c, err }, nil)
-	}
 	switch {
-	case arn != "":
-		keys := e.awsKeys()
-		endpoint := e.text("AWS_ENDPOINT_URL_SECRETS_MANAGER")
-		s := &secret{load: func(ctx context.Context) ([]byte, error) {
-			return readSecret(ctx, arn, keys, endpoint, secretTimeout/secretAttempts)
-		}}
+	case hasSecret:
+		s := e.secret(v.secret)
 		return facilitator.Lazy(func(ctx context.Context, now time.Time) (facilitator.Credentials, error) {
-			return part(ctx, s, now, secretCredentials)
+			return fromSecret(ctx, s, now, secretCredentials)
 		}, s.failed), s
-	case token != "":
-		return fixed(facilitator.Bearer(token)), nil
-	case id != "" && key != "":
-		return fixed(facilitator.CDP(id, key)), nil
+	case v.token != "":
+		return fixed(facilitator.Bearer(v.token)), nil
+	case v.keyID != "" && v.keySecret != "":
+		return fixed(facilitator.CDP(v.keyID, v.keySecret)), nil
 	}
 	return facilitator.Credentials{}, nil
 }
 
-// Words of RPC_URL in the place of nodes.
-const (
-	noNodes     = "none"   // the chain is not asked
-	secretNodes = "secret" // the nodes are those of the secret
-)
+// secret is the secret of a name, which is not read yet.
+func (e *environment) secret(name secretName) *secret {
+	keys := e.awsKeys()
+	endpoint := e.secretsEndpoint
+	return &secret{load: func(ctx context.Context) ([]byte, error) {
+		return fetchSecret(ctx, name, keys, endpoint, secretTimeout/secretAttempts)
+	}}
+}
 
-// nodes reads the chain's nodes, separated by commas. Where none is named, they are
-// those of the facilitator's secret if it names any, and usual, which may be empty,
-// otherwise. A fault does not show them: a URL may hold a key.
-func (e *environment) nodes(c *Config, usual string) {
+// fixed are credentials that never change, or what is wrong with them.
+func fixed(c facilitator.Credentials, err error) facilitator.Credentials {
+	return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return c, err }, nil)
+}
+
+// chain is which nodes of the chain are asked. Where none is named, they are those of the
+// facilitator's secret if it names any, and usual, which may be empty, otherwise. noNodes as
+// usual says that none is asked.
+func (e *environment) chain(c *Config, usual string) {
 	const name = "RPC_URL"
-	_, unknown := x402.ChainID(c.Terms.Network)
-	switch v := e.text(name); {
-	case v == "" && usual == noNodes, v == noNodes:
-	case v == secretNodes && c.secret == nil:
+	unnamed := e.text(name) == ""
+	switch {
+	case e.faulty[name], e.nodes.none, unnamed && usual == noNodes:
+	case e.nodes.ofSecret && c.secret == nil:
 		e.fault(name, "is %s, and %s_SECRET_ARN is not set", secretNodes, ofPrimary)
-	case v == "" && usual == "" && c.secret == nil:
-		if unknown == nil {
-			e.fault(name, "is not set, and no public node of %s is known: name one, or none", c.Terms.Network)
-		}
-	case v == "" || v == secretNodes:
-		c.nodesInSecret = c.secret != nil
-		if v == "" && usual != "" {
-			c.Nodes = []string{usual}
-		}
+	case e.nodes.ofSecret:
+		c.nodesInSecret = true
+	case !unnamed:
+		c.Nodes = e.nodes.urls
+	case usual == "" && c.secret == nil:
+		e.fault(name, "is not set, and no public node of %s is known: name one, or none", c.Terms.Network)
 	default:
-		c.Nodes = e.list(name)
-		if len(c.Nodes) == 0 || len(c.Nodes) > chain.MaxNodes || slices.ContainsFunc(c.Nodes, insecure) {
-			e.fault(name, "must be an https URL (http only for this machine), or none, or %s, or up to %d URLs separated by commas", secretNodes, chain.MaxNodes)
+		c.nodesInSecret = c.secret != nil
+		if usual != "" {
+			c.Nodes = []string{usual}
 		}
 	}
 }
@@ -147,18 +144,18 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 		UserAgent: c.userAgent(),
 	}
 	if c.nodesInSecret {
-		n.Read = c.readNodes
+		n.Read = c.nodesOfSecret
 	}
 	return chain.New(n)
 }
 
-// readNodes reads the nodes that the secret names, which may be none; failed says that none
+// nodesOfSecret are the nodes that the secret names, which may be none; failed says that none
 // of those before works.
-func (c Config) readNodes(ctx context.Context, now time.Time, failed bool) ([]string, error) {
+func (c Config) nodesOfSecret(ctx context.Context, now time.Time, failed bool) ([]string, error) {
 	if failed {
 		c.secret.failed()
 	}
-	return part(ctx, c.secret, now, secretNodeURLs)
+	return fromSecret(ctx, c.secret, now, secretNodeURLs)
 }
 
 // evidence is a view of the chain as the payment layer takes it. Without one both are

@@ -48,7 +48,7 @@ func (v *vault) secretVars() vars {
 // configured is what a function that sells reads of an environment with these changes.
 func configured(t *testing.T, changes ...vars) Config {
 	t.Helper()
-	return must(readFunction(env(deployed(changes...))))
+	return must(parseFunction(env(deployed(changes...)), ReadByOthers))
 }
 
 // partsOf are what a configuration makes, over stores in memory.

@@ -29,11 +29,11 @@ func TestNodesOfTheSecret(t *testing.T) {
 		"no secret":    {"secret", reply(503, ""), "", "read the secret"},
 		"not a secret": {"", holds(`hush`), "", "not a JSON object"},
 	} {
-		config := must(readFunction(env(deployed(vars{"RPC_URL": c.rpc}, newVault(t, c.answer).secretVars()))))
+		config := must(parseFunction(env(deployed(vars{"RPC_URL": c.rpc}, newVault(t, c.answer).secretVars())), ReadByReconcile))
 		now := time.Unix(1_800_000_000, 0)
-		got, err := config.readNodes(t.Context(), now, false)
+		got, err := config.nodesOfSecret(t.Context(), now, false)
 		same(t, name+": reads again", config.secret.wrong.Load(), err != nil && !strings.HasPrefix(err.Error(), "read"))
-		_, _ = config.readNodes(t.Context(), now, true)
+		_, _ = config.nodesOfSecret(t.Context(), now, true)
 		same(t, name+": reads again after a failure", config.secret.wrong.Load(), true)
 		if strings.Join(got, " ") != c.want || (err == nil) != (c.says == "") ||
 			err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hush")) {

@@ -35,14 +35,14 @@ const (
 // nothing is known about the secret.
 var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitator.ErrUnreachable)
 
-// readSecret returns the current value of the secret with a complete ARN (secretForm). An
+// fetchSecret returns the current value of a secret. An
 // endpoint is asked in place of the region's own. attempt is the time limit of each of
 // secretAttempts. The error is errSecretSilent, or says why the secret has no value. A
 // reading is bounded in size and leaves nothing behind: no cache, no connection, no
 // goroutine. No error contains what was read.
-func readSecret(ctx context.Context, arn string, keys aws.CredentialsProvider, endpoint string, attempt time.Duration) ([]byte, error) {
+func fetchSecret(ctx context.Context, name secretName, keys aws.CredentialsProvider, endpoint string, attempt time.Duration) ([]byte, error) {
 	options := secretsmanager.Options{
-		Region:      strings.Split(arn, ":")[3],
+		Region:      name.region,
 		Credentials: keys,
 		HTTPClient:  dynamo.HTTPClient(attempt, maxSecretReply, 0),
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
@@ -53,7 +53,7 @@ func readSecret(ctx context.Context, arn string, keys aws.CredentialsProvider, e
 	if endpoint != "" {
 		options.BaseEndpoint = &endpoint
 	}
-	out, err := secretsmanager.New(options).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &arn})
+	out, err := secretsmanager.New(options).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &name.arn})
 	switch {
 	case err != nil:
 		return nil, explainSecret(err)
@@ -88,7 +88,7 @@ func explainSecret(err error) error {
 // rejects what is in it does not make us read it all the time.
 const rereadAfter = time.Minute
 
-// secret is a secret that several parts are configured by. It is read when one of them
+// secret is a secret that configures several things. It is read when one of them
 // first needs it, which is when somebody pays, and again after a reading that failed and
 // after what it holds has failed one of them, at most once a minute.
 type secret struct {
@@ -105,10 +105,10 @@ type secret struct {
 // failed says that what the secret holds did not work.
 func (s *secret) failed() { s.wrong.Store(true) }
 
-// part returns what the secret says for one part, decoded. No error quotes the
-// secret, unless decode's does.
-func part[T any](ctx context.Context, s *secret, now time.Time, decode func(doc []byte) (T, error)) (v T, err error) {
-	doc, err := s.read(ctx, now)
+// fromSecret returns something that the secret holds, decoded. No error quotes the secret,
+// unless decode's does.
+func fromSecret[T any](ctx context.Context, s *secret, now time.Time, decode func(doc []byte) (T, error)) (v T, err error) {
+	doc, err := s.document(ctx, now)
 	if err != nil {
 		return v, fmt.Errorf("read the secret: %w", err)
 	}
@@ -118,8 +118,8 @@ func part[T any](ctx context.Context, s *secret, now time.Time, decode func(doc 
 	return v, err
 }
 
-// read returns the secret.
-func (s *secret) read(ctx context.Context, now time.Time) ([]byte, error) {
+// document returns the secret, which it loads where that is due.
+func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// By the wall clock: the monotonic one may stand still while Lambda has the process

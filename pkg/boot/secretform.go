@@ -22,6 +22,11 @@ const (
 	SecretReceiptKey = "receipt_key" // as make receipt-key prints it
 )
 
+// SecretMembers are the members that the functions read.
+func SecretMembers() []string {
+	return []string{SecretKeyID, SecretKey, SecretToken, SecretNodes, SecretReceiptKey}
+}
+
 // CheckSecret says everything that is wrong with the document of a facilitator's secret, as
 // the functions read it. Its errors never contain what is in the document.
 func CheckSecret(doc []byte) error {

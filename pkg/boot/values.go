@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/big"
 	"net"
 	"net/mail"
 	"net/netip"
@@ -16,14 +18,15 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// parseOrigin reads a public origin: scheme and host, no path.
+// parseOrigin parses a public origin: scheme and host, no path.
 func parseOrigin(v string) (string, error) {
 	u, err := url.Parse(v)
 	switch {
@@ -61,13 +64,13 @@ func onThisMachine(u *url.URL) bool {
 	return u.Hostname() == "localhost" || ip.IsLoopback()
 }
 
-// parsePeer reads the URL of a peer that is trusted about money.
+// parsePeer parses the URL of a peer that is trusted about money.
 func parsePeer(v string) (string, error) {
 	if insecure(v) {
-		return v, errors.New("must be an https URL; http is for this machine only, because anybody on the way could read credentials and invent a settlement")
+		return "", errors.New("must be an https URL; http is for this machine only, because anybody on the way could read credentials and invent a settlement")
 	}
 	if _, err := facilitator.New(facilitator.Config{URL: v}); err != nil {
-		return v, fmt.Errorf("cannot be used: %w", err)
+		return "", fmt.Errorf("cannot be used: %w", err)
 	}
 	return v, nil
 }
@@ -88,7 +91,7 @@ func Reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// parseContact reads where the operator can be reached, which stands in a comment of the
+// parseContact parses where the operator can be reached, which stands in a comment of the
 // User-Agent.
 func parseContact(v string) (string, error) {
 	const most = 100
@@ -107,7 +110,7 @@ func parseContact(v string) (string, error) {
 	return v, nil
 }
 
-// parseClaims reads what the operator publishes below /.well-known/, by name: the files by
+// parseClaims parses what the operator publishes below /.well-known/, by name: the files by
 // which indexes of services find out whose a service is. They are of 402 Index, x402
 // Trust, the registry of MCP servers, and Glama. They are in the environment, of which
 // Lambda takes 4 KB.
@@ -127,9 +130,10 @@ func parseClaims(v string) (files map[string]string, err error) {
 	return files, nil
 }
 
-// parseReceiptKeys reads the public keys of the DID document.
+// parseReceiptKeys parses the public keys of the DID document.
 func parseReceiptKeys(v string) (keys []ed25519.PublicKey, err error) {
-	for _, text := range listed(v) {
+	list, _ := parseList(v)
+	for _, text := range list {
 		key, err := receipt.ParsePublic(text)
 		if err != nil {
 			return nil, fmt.Errorf("is a set of keys; each %w", err)
@@ -142,35 +146,189 @@ func parseReceiptKeys(v string) (keys []ed25519.PublicKey, err error) {
 	return keys, nil
 }
 
-// formerTerms reads until when the terms before the last change pass, and what of them
-// was different: payTo, and prices by operation. "none" says that they do not pass any
-// more.
-func (e *environment) formerTerms(now x402.Terms) *service.FormerTerms {
-	const name = "FORMER_TERMS"
-	v := e.list(name)
-	if len(v) == 0 || len(v) == 1 && v[0] == "none" {
-		return nil
+// formerTerms are what was different before the last change of terms, and until when it
+// passes. What did not change is empty.
+type formerTerms struct {
+	until  time.Time
+	payTo  string
+	prices map[string]string // by operation
+}
+
+// parseFormerTerms parses until when the terms before the last change pass, and what of them
+// was different: payTo, and prices by operation. "none" says that they do not pass any more.
+func parseFormerTerms(v string) (*formerTerms, error) {
+	list, _ := parseList(v)
+	if len(list) == 0 || len(list) == 1 && list[0] == "none" {
+		return nil, nil
 	}
-	f := &service.FormerTerms{Terms: now, Prices: map[string]string{}}
+	f := &formerTerms{prices: map[string]string{}}
+	var faults []error
 	var err error
-	if f.Until, err = time.Parse(time.RFC3339, v[0]); err != nil || len(v) == 1 {
-		e.fault(name, "must be none, or a time such as 2026-11-20T08:05:00Z with what was different behind it, such as payTo=0x… or dns=5000")
+	f.until, err = time.Parse(time.RFC3339, list[0])
+	if err != nil || len(list) == 1 {
+		faults = append(faults, errors.New("must be none, or a time such as 2026-11-20T08:05:00Z with what was different behind it, such as payTo=0x… or dns=5000"))
 	}
-	price := regexp.MustCompile(`^[1-9][0-9]{0,17}$`)
-	for _, part := range v[1:] {
-		what, value, _ := strings.Cut(part, "=")
-		_, priced := catalog.BySlug(what)
-		switch {
-		case what == "payTo" && value != "":
-			f.Terms.PayTo = value
-			if err := x402.CheckAddress(value, now.Asset); err != nil {
-				e.fault(name, "%v", err)
-			}
-		case priced && price.MatchString(value):
-			f.Prices[what] = value
-		default:
-			e.fault(name, "has %q, which is neither payTo=0x… nor an operation with a price in atomic units, such as dns=5000", part)
+	for _, difference := range list[1:] {
+		if err := f.parseDifference(difference); err != nil {
+			faults = append(faults, err)
 		}
 	}
-	return f
+	return f, errors.Join(faults...)
+}
+
+// parseDifference parses one thing that was different.
+func (f *formerTerms) parseDifference(text string) error {
+	what, value, _ := strings.Cut(text, "=")
+	if what == "payTo" && value != "" {
+		var err error
+		f.payTo, err = parseAddress(value)
+		return err
+	}
+	_, priced := catalog.BySlug(what)
+	_, err := parseAmount(value)
+	if !priced || err != nil {
+		return fmt.Errorf("has %q, which is neither payTo=0x… nor an operation with a price in atomic units, such as dns=5000", text)
+	}
+	f.prices[what] = value
+	return nil
+}
+
+// parseAddress parses the address of an account or of a token.
+func parseAddress(v string) (string, error) { return v, x402.CheckAddress(v, "") }
+
+// parseNetwork parses the CAIP-2 name of a network.
+func parseNetwork(v string) (string, error) {
+	if _, err := x402.ChainID(v); err != nil {
+		return "", fmt.Errorf("must be a CAIP-2 id such as %s", x402.Base)
+	}
+	return v, nil
+}
+
+// parseYes parses yes and no.
+func parseYes(v string) (bool, error) {
+	switch v {
+	case "yes":
+		return true, nil
+	case "no":
+		return false, nil
+	}
+	return false, errors.New("must be yes or no")
+}
+
+// parseLevel parses the least severe level that is logged.
+func parseLevel(v string) (level slog.Level, err error) {
+	known := []string{"debug", "info", "warn", "error"} // of more that slog knows, such as info+2
+	if !slices.Contains(known, strings.ToLower(v)) {
+		return level, errors.New("must be debug, info, warn or error")
+	}
+	err = level.UnmarshalText([]byte(v))
+	return level, err
+}
+
+// parseAmount parses a price in atomic units.
+func parseAmount(v string) (*big.Int, error) {
+	if !regexp.MustCompile(`^[1-9][0-9]{0,17}$`).MatchString(v) {
+		return nil, errors.New("must be atomic units, such as 5000")
+	}
+	amount, _ := new(big.Int).SetString(v, 10)
+	return amount, nil
+}
+
+// countTo parses a whole number up to the most that is allowed; 0 turns something off.
+func countTo(most int) func(string) (int, error) {
+	return func(v string) (int, error) {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 || n > most {
+			return 0, fmt.Errorf("must be a whole number from 0 to %d; 0 turns it off", most)
+		}
+		return n, nil
+	}
+}
+
+// parseList parses what is separated by commas.
+func parseList(v string) (all []string, _ error) {
+	for element := range strings.SplitSeq(v, ",") {
+		element = strings.TrimSpace(element)
+		if element != "" {
+			all = append(all, element)
+		}
+	}
+	return all, nil
+}
+
+// parseBootstrapURL parses where the file of registries is.
+func parseBootstrapURL(v string) (string, error) {
+	if _, err := whois.ParseBootstrapURL(v); err != nil {
+		return "", fmt.Errorf("is %w", err)
+	}
+	return v, nil
+}
+
+// parseTableName parses the name of a DynamoDB table. The most is not in the pattern, here
+// and below: a bound in the hundreds takes a twentieth of a function's start to compile.
+func parseTableName(v string) (string, error) {
+	const most = 255
+	if len(v) > most || !regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,}$`).MatchString(v) {
+		return "", errors.New("must be a DynamoDB table name")
+	}
+	return v, nil
+}
+
+// parseStackName parses the name of a stack.
+func parseStackName(v string) (string, error) {
+	const most = 128
+	if len(v) > most || !regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9-]*$`).MatchString(v) {
+		return "", fmt.Errorf("must be letters, digits and hyphens, %d at most, a letter first", most)
+	}
+	return v, nil
+}
+
+// parseAccept parses the word that accepts a ledger file.
+func parseAccept(v string) (string, error) {
+	if !regexp.MustCompile(`^[A-Z2-7]{8}$`).MatchString(v) {
+		return "", errors.New("must be the word that the program has named when it refused the ledger file")
+	}
+	return v, nil
+}
+
+// secretName names a secret: by a complete ARN, because a permission on exactly this secret
+// and the region to ask in follow from it.
+type secretName struct{ arn, region string }
+
+// parseSecretName parses the ARN of a secret.
+func parseSecretName(v string) (secretName, error) {
+	form := regexp.MustCompile(`^arn:aws[a-z-]*:secretsmanager:([a-z0-9-]+):[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}$`)
+	found := form.FindStringSubmatch(v)
+	if found == nil {
+		return secretName{}, errors.New("must be the complete ARN of a Secrets Manager secret, with its six random characters at the end")
+	}
+	return secretName{arn: v, region: found[1]}, nil
+}
+
+// nodes are the nodes of the chain as RPC_URL names them: not at all, none, those of the
+// secret, or by their URLs.
+type nodes struct {
+	none, ofSecret bool
+	urls           []string
+}
+
+// Words of RPC_URL in the place of nodes.
+const (
+	noNodes     = "none"   // the chain is not asked
+	secretNodes = "secret" // the nodes are those of the secret
+)
+
+// parseNodes parses the chain's nodes. Its error does not show them: a URL may hold a key.
+func parseNodes(v string) (nodes, error) {
+	switch v {
+	case noNodes:
+		return nodes{none: true}, nil
+	case secretNodes:
+		return nodes{ofSecret: true}, nil
+	}
+	urls, _ := parseList(v)
+	if len(urls) == 0 || len(urls) > chain.MaxNodes || slices.ContainsFunc(urls, insecure) {
+		return nodes{}, fmt.Errorf("must be an https URL (http only for this machine), or none, or %s, or up to %d URLs separated by commas", secretNodes, chain.MaxNodes)
+	}
+	return nodes{urls: urls}, nil
 }

@@ -285,7 +285,7 @@ func (r *receipts) key(ctx context.Context) (s *receipt.Signer, err error) {
 	case r.own != nil:
 		s, err = r.signerOf(r.own)
 	case r.secret != nil:
-		s, err = part(ctx, r.secret, r.now(), r.secretSigner)
+		s, err = fromSecret(ctx, r.secret, r.now(), r.secretSigner)
 	}
 	switch {
 	case s != nil:

@@ -247,7 +247,7 @@ func (p parts) whole() http.Handler {
 // every is every operation as the deployment makes it, but for the DNS
 // Explorer, which asks c.
 func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
-	local := must(boot.ReadLocal(func(string) string { return "" }))
+	local := must(boot.ParseLocal(func(string) string { return "" }))
 	local.FacilitatorURL = "http://127.0.0.1:1" // nobody asks it
 	stores := boot.Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}
 	all := operations.All(must(local.Parts(stores, slog.New(slog.DiscardHandler), time.Now)))

@@ -33,7 +33,7 @@ func openBench(b *testing.B, open func(boot.Parts) http.Handler, level string) (
 	store := ledgertest.NewFaulty(b, &ledgertest.Memory{}, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault { return ledgertest.None })
 	env := l.setup().env
 	env["LOG_LEVEL"], env["BASE_URL"] = level, "https://bench.example.com"
-	config := testbed.Must(boot.ReadLocal(func(name string) string { return env[name] }))
+	config := testbed.Must(boot.ParseLocal(func(name string) string { return env[name] }))
 	log := slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: config.LogLevel}))
 	stores := boot.Stores{Ledger: store, Limits: &limit.Memory{}}
 	return l, store, open(testbed.Must(config.Parts(stores, log, time.Now)))

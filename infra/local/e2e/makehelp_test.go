@@ -120,7 +120,7 @@ func theProgramsOwn(t *testing.T, lines map[string]string) {
 	if most == nil {
 		t.Fatal("infra/local/pay no longer says what it pays at most")
 	}
-	ledger := testbed.Must(boot.ReadLocal(func(string) string { return "" })).LedgerFile
+	ledger := testbed.Must(boot.ParseLocal(func(string) string { return "" })).LedgerFile
 	for name, ends := range map[string]string{
 		"run LOCAL_ADDR":     "(default: " + boot.LocalAddr + ")",
 		"pay MAX":            "(default with KEY_FILE: " + most[1] + ")",

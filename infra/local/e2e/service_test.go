@@ -146,7 +146,7 @@ func playDocuments(r *run) {
 const describedOrigin = "https://judge.example.com"
 
 func rendered(path string) string {
-	config := testbed.Must(boot.ReadLocal(func(string) string { return "" }))
+	config := testbed.Must(boot.ParseLocal(func(string) string { return "" }))
 	site := discovery.Site{Origin: describedOrigin, Terms: config.Terms, DuplicateWindow: config.DuplicateWindow}
 	doc, _ := discovery.New(site).Find(path)
 	return string(doc.Body())

@@ -22,7 +22,7 @@ import (
 // a facilitator of play money and a ledger in memory, unless the environment names others,
 // so that it works in a container, too. There are no limits, and no chain is asked.
 func trial(ctx context.Context, getenv func(string) string) error {
-	c, err := boot.ReadLocal(getenv)
+	c, err := boot.ParseLocal(getenv)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 // inMemory is a ledger in memory, looked at with a node.
 func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc string) opened {
 	t.Helper()
-	config, err := boot.ReadLocal(func(name string) string { return map[string]string{"RPC_URL": rpc, "PAY_TO": payee}[name] })
+	config, err := boot.ParseLocal(func(name string) string { return map[string]string{"RPC_URL": rpc, "PAY_TO": payee}[name] })
 	if err != nil {
 		t.Fatal(err)
 	}

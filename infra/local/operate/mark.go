@@ -16,7 +16,7 @@ import (
 // taken the place of the ledger looks as that of a new stack does. An origin is where reconcile
 // asks as a stranger would, of a stack that has no BASE_URL.
 func markLedger(ctx context.Context, o order) error {
-	c, err := boot.ReadLocal(o.getenv)
+	c, err := boot.ParseLocal(o.getenv)
 	switch {
 	case err != nil:
 		return err
@@ -24,7 +24,7 @@ func markLedger(ctx context.Context, o order) error {
 		return errors.New("LEDGER_TABLE is not set: it names the table to mark. A ledger in a file needs no mark")
 	case c.Stack == "":
 		return errors.New("STACK_NAME is not set: it names the stack whose ledger the table is")
-	case !c.OwnPayee:
+	case !c.PayeeGiven:
 		return errors.New("PAY_TO is not set: it is the address that the stack has as PayTo")
 	}
 	origin, err := o.typedOrigin()

@@ -33,11 +33,11 @@ var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDG
 // within opens the ledger that the environment names for as long as something is done with
 // it. byPayee says that transfers to the payee will be looked for.
 func (o order) within(byPayee bool, do func(opened) error) error {
-	c, err := boot.ReadLocal(o.getenv)
+	c, err := boot.ParseLocal(o.getenv)
 	switch {
 	case err != nil:
 		return err
-	case byPayee && c.Ledger.Name != "" && !c.OwnPayee:
+	case byPayee && c.Ledger.Name != "" && !c.PayeeGiven:
 		return errNoPayee
 	}
 	l := opened{order: o, name: "DynamoDB table " + c.Ledger.Name, node: host(c.Nodes)}

@@ -81,7 +81,7 @@ func TestWhoseTable(t *testing.T) {
 	for endpoint, asks := range map[string]bool{"http://127.0.0.1:1": false, "": true} {
 		env := tableVariables(map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": endpoint})
 		getenv := func(v string) string { return env[v] }
-		c, err := boot.ReadLocal(getenv)
+		c, err := boot.ParseLocal(getenv)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ const maxOwed = 50_000
 // listOwed prints every debt, money that came without a request, what is in doubt, and the
 // newest of what is refused without a proof, of each kind the longest untouched first.
 func listOwed(ctx context.Context, o order) error {
-	c, err := boot.ReadLocal(o.getenv)
+	c, err := boot.ParseLocal(o.getenv)
 	if err == nil && c.Ledger.Name != "" {
 		err = o.checkTable(ctx, c.Ledger)
 	}

@@ -43,7 +43,7 @@ type tableCopy struct {
 // original, which is only read. A copy that is there already is finished. A drill
 // deletes it then.
 func restore(ctx context.Context, o order) error {
-	c, err := boot.ReadLocal(o.getenv)
+	c, err := boot.ParseLocal(o.getenv)
 	if err != nil {
 		return err
 	}

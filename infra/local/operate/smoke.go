@@ -32,7 +32,7 @@ func smoke(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	c, err := boot.ReadLocal(o.getenv)
+	c, err := boot.ParseLocal(o.getenv)
 	if err != nil {
 		return err
 	}

@@ -189,11 +189,10 @@ func fingerprint(v value) string {
 
 // list prints the names of the members with their fingerprints, and what is public of them.
 func list(w io.Writer, all map[string]value, doc []byte) {
-	readers := []string{boot.SecretKeyID, boot.SecretKey, boot.SecretToken, boot.SecretNodes, boot.SecretReceiptKey}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		more := ""
 		switch {
-		case !slices.Contains(readers, name):
+		case !slices.Contains(boot.SecretMembers(), name):
 			more = "no function reads it"
 		case name == boot.SecretReceiptKey:
 			if public := boot.SecretReceiptPublicKey(doc); public != "" {

@@ -105,7 +105,7 @@ func known(name string) bool {
 
 // do shows the secret, or changes a part of it.
 func (o order) do(ctx context.Context) error {
-	config, err := boot.ReadAWS(o.getenv, "AWS_ENDPOINT_URL_SECRETS_MANAGER")
+	config, err := boot.ParseAWS(o.getenv, "AWS_ENDPOINT_URL_SECRETS_MANAGER")
 	if err != nil {
 		return err
 	}
