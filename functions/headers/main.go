@@ -10,8 +10,8 @@ import (
 )
 
 func main() {
-	boot.Serve(func(p boot.Parts) http.Handler {
-		fetched := headers.New(p.Origins())
-		return p.Seller.Handler(service.Headers(fetched))
+	boot.Serve(func(c boot.Components) http.Handler {
+		fetched := headers.New(c.Origins())
+		return c.Seller.Handler(service.Headers(fetched))
 	})
 }

@@ -8,5 +8,5 @@ import (
 )
 
 func main() {
-	boot.Serve(func(p boot.Parts) http.Handler { return p.Health() })
+	boot.Serve(func(c boot.Components) http.Handler { return c.Health() })
 }

@@ -12,9 +12,9 @@ import (
 )
 
 func main() {
-	boot.Serve(func(p boot.Parts) http.Handler {
-		certificates := ssl.New(ssl.Config{Connector: p.Connector})
-		registries := registry.New(p.Registries())
-		return p.Seller.Handler(service.HostIntel(bundle.HostIntel{DNS: p.Resolver, SSL: certificates, Whois: registries}))
+	boot.Serve(func(c boot.Components) http.Handler {
+		certificates := ssl.New(ssl.Config{Connector: c.Connector})
+		registries := registry.New(c.Registries())
+		return c.Seller.Handler(service.HostIntel(bundle.HostIntel{DNS: c.Resolver, SSL: certificates, Whois: registries}))
 	})
 }

@@ -10,5 +10,5 @@ import (
 )
 
 func main() {
-	boot.Serve(func(p boot.Parts) http.Handler { return p.Seller.MCP(operations.All(p)) })
+	boot.Serve(func(c boot.Components) http.Handler { return c.Seller.MCP(operations.All(c)) })
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func main() {
-	boot.Serve(func(p boot.Parts) http.Handler {
-		return p.Seller.Handler(service.Ping())
+	boot.Serve(func(c boot.Components) http.Handler {
+		return c.Seller.Handler(service.Ping())
 	})
 }

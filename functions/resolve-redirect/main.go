@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	boot.Serve(func(p boot.Parts) http.Handler {
-		return p.Seller.Handler(service.ResolveRedirect(redirect.New(p.Origins())))
+	boot.Serve(func(c boot.Components) http.Handler {
+		return c.Seller.Handler(service.ResolveRedirect(redirect.New(c.Origins())))
 	})
 }

@@ -10,8 +10,8 @@ import (
 )
 
 func main() {
-	boot.Serve(func(p boot.Parts) http.Handler {
-		certificates := ssl.New(ssl.Config{Connector: p.Connector})
-		return p.Seller.Handler(service.SSLCheck(certificates))
+	boot.Serve(func(c boot.Components) http.Handler {
+		certificates := ssl.New(ssl.Config{Connector: c.Connector})
+		return c.Seller.Handler(service.SSLCheck(certificates))
 	})
 }

@@ -12,12 +12,12 @@ import (
 )
 
 func main() {
-	boot.Serve(func(p boot.Parts) http.Handler {
-		certificates := ssl.New(ssl.Config{Connector: p.Connector})
-		fetched := headers.New(p.Origins())
-		return p.Seller.Handler(service.UptimeCheck(bundle.Uptime{
-			Connector: p.Connector,
-			DNS:       p.Resolver,
+	boot.Serve(func(c boot.Components) http.Handler {
+		certificates := ssl.New(ssl.Config{Connector: c.Connector})
+		fetched := headers.New(c.Origins())
+		return c.Seller.Handler(service.UptimeCheck(bundle.Uptime{
+			Connector: c.Connector,
+			DNS:       c.Resolver,
 			SSL:       certificates,
 			Headers:   fetched,
 		}))

@@ -10,8 +10,8 @@ import (
 )
 
 func main() {
-	boot.Serve(func(p boot.Parts) http.Handler {
-		registries := registry.New(p.Registries())
-		return p.Seller.Handler(service.Whois(registries))
+	boot.Serve(func(c boot.Components) http.Handler {
+		registries := registry.New(c.Registries())
+		return c.Seller.Handler(service.Whois(registries))
 	})
 }

@@ -49,7 +49,7 @@ func TestDeploy(t *testing.T) {
 // marked wants a table to say that it is the ledger of the stack, with a payee.
 func (o *operator) marked(table, payee string) {
 	o.t.Helper()
-	m, err := boot.Table{Name: table, AWS: o.account.emulator.Config()}.Mark(o.t.Context(), "shop-stack")
+	m, err := boot.Table{Name: table, AWS: o.account.emulator.Config()}.LoadMark(o.t.Context(), "shop-stack")
 	if err != nil || m == nil || m.Payee != payee || m.Origin != o.now(outputOrigin) || !strings.HasPrefix(m.By, "arn:aws:") {
 		o.t.Errorf("%s is marked %+v, %v; want %s", table, m, err, payee)
 	}

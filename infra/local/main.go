@@ -101,11 +101,11 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return err
 	}
 	config.SignReceipts(key)
-	parts, err := config.Parts(stores, newLog(out, config.LogLevel), time.Now)
+	components, err := config.Components(stores, newLog(out, config.LogLevel), time.Now)
 	if err != nil {
 		return err
 	}
-	handler, err := operations.Handler(parts)
+	handler, err := operations.Handler(components)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	welcome(out, config, ledgerName)
 	ctx, cancel := context.WithCancel(ctx)
 	probed := make(chan struct{})
-	go func() { defer close(probed); warnUnresolved(ctx, out, parts.Resolver.Probe) }()
+	go func() { defer close(probed); warnUnresolved(ctx, out, components.Resolver.Probe) }()
 	defer func() { cancel(); <-probed }()
 	return serve(ctx, listener, atHome(listener.Addr(), config.BaseURL, handler))
 }

@@ -273,7 +273,7 @@ func writeMains(t *testing.T) {
 			})
 			return string(text[files.Position(n.Pos()).Offset:files.Position(n.End()).Offset])
 		}
-		body := "return p.Seller.Handler(" + words(line) + ")\n"
+		body := "return c.Seller.Handler(" + words(line) + ")\n"
 		for _, s := range slices.Backward(all[:len(all)-1]) {
 			if needs[s.(*ast.AssignStmt).Lhs[0].(*ast.Ident).Name] {
 				body = words(s) + "\n" + body
@@ -286,7 +286,7 @@ func writeMains(t *testing.T) {
 			}
 		}
 		main := fmt.Sprintf("// %s, %s, as a Lambda function. make update writes this file.\npackage main\n\nimport (\n\"net/http\"\n\n%s)\n\n"+
-			"func main() {\nboot.Serve(func(p boot.Parts) http.Handler {\n%s})\n}\n", o.Title, o.Path, imports, body)
+			"func main() {\nboot.Serve(func(c boot.Components) http.Handler {\n%s})\n}\n", o.Title, o.Path, imports, body)
 		written(t, "functions/"+o.Slug+"/main.go", string(must(format.Source([]byte(main)))(t)))
 	}
 	for constructor := range made {

@@ -181,7 +181,7 @@ func TestFormerTerms(t *testing.T) {
 		same(t, "/ready says that "+list+" is one resolver", configured(t, vars{"DNS_RESOLVERS": list}).warnings()["one_resolver"] != "", alone)
 	}
 	for early, says := range map[time.Duration]string{0: "", 25 * time.Hour: "FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough"} {
-		_, err := c.Parts(stores(), quiet(), func() time.Time { return now.Add(-early) })
+		_, err := c.Components(stores(), quiet(), func() time.Time { return now.Add(-early) })
 		if err != nil && err.Error() != says || (err != nil) != (says != "") {
 			t.Errorf("%v before: %v", early, err)
 		}

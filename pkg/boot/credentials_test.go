@@ -133,7 +133,7 @@ func TestReadyWithAFallback(t *testing.T) {
 		})
 		type state struct{ ready, optional bool }
 		got := map[string]state{}
-		for _, probe := range partsOf(config, quiet()).probes {
+		for _, probe := range componentsOf(config, quiet()).probes {
 			if strings.HasPrefix(probe.Name, "facilitator") {
 				got[probe.Name] = state{probe.Check(context.Background()) == nil, probe.Optional}
 			}

@@ -27,16 +27,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Serve runs a function that works with money, made of the parts of the
+// Serve runs a function that works with money, made of the components of the
 // deployment. It does not return; a configuration that cannot work ends the
 // process with every fault named, which Lambda reports as an init error.
-func Serve(compose func(Parts) http.Handler) {
+func Serve(compose func(Components) http.Handler) {
 	RelaxCollector(math.MaxInt64)
 	config, err := parseFunction(os.Getenv, ReadByOthers)
 	exitOn(err)
-	parts, err := config.Parts(config.Ledger.Stores(), config.logger(os.Stdout), time.Now)
+	components, err := config.Components(config.Ledger.Stores(), config.logger(os.Stdout), time.Now)
 	exitOn(err)
-	lambda.Start(eventHandler(compose(parts)))
+	lambda.Start(eventHandler(compose(components)))
 }
 
 // Documents runs the function of the static documents, which needs neither
@@ -57,18 +57,18 @@ func Documents() {
 func Reconcile() {
 	config, err := parseFunction(os.Getenv, ReadByReconcile)
 	exitOn(err)
-	parts, err := config.Reconciling(config.Ledger.Stores(), config.logger(os.Stdout), time.Now)
+	reconciling, err := config.Reconciling(config.Ledger.Stores(), config.logger(os.Stdout), time.Now)
 	exitOn(err)
-	settle, err := config.facilitators(parts.Platform)
+	settle, err := config.facilitators(reconciling.Platform)
 	exitOn(err)
 	resolver := dns.New(dns.Config{Resolvers: config.Resolvers})
-	probes := config.probes(parts.Ledger, settle, resolver, parts.Chain)
+	probes := config.probes(reconciling.Ledger, settle, resolver, reconciling.Chain)
 	if mark, ok := config.markProbe(); ok {
 		probes = append(probes, mark)
 	}
-	lambda.Start(service.Reconcile(parts.Platform, service.Scheduled{
-		Reconciler: parts.Reconciler,
-		Watched:    parts.Chain != nil,
+	lambda.Start(service.Reconcile(reconciling.Platform, service.Scheduled{
+		Reconciler: reconciling.Reconciler,
+		Watched:    reconciling.Chain != nil,
 		Probes:     probes,
 		Origin:     config.publicOrigin,
 		Outside: service.Outside{

@@ -47,8 +47,8 @@ func markKey(stack string) string { return "stack|" + stack }
 // ErrMarked says that a table is marked for the stack with another payee.
 var ErrMarked = errors.New("the table is marked for another payee")
 
-// Mark reads the mark of a stack; nil when the table has none.
-func (t Table) Mark(ctx context.Context, stack string) (*Mark, error) {
+// LoadMark returns the mark of a stack; nil when the table has none.
+func (t Table) LoadMark(ctx context.Context, stack string) (*Mark, error) {
 	ctx, cancel := context.WithTimeout(ctx, dynamo.DefaultTimeout)
 	defer cancel()
 	key := map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: markKey(stack)}}
@@ -82,7 +82,7 @@ func (t Table) Mark(ctx context.Context, stack string) (*Mark, error) {
 // unless replace is set. Without an Origin the one that was there stays. It touches no other
 // item.
 func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark, err error) {
-	before, err = t.Mark(ctx, m.Stack)
+	before, err = t.LoadMark(ctx, m.Stack)
 	switch {
 	case err != nil:
 		return nil, err
@@ -141,7 +141,7 @@ func (m *Mark) check(c Config) error {
 // is no table, or the deployment has no name. The service answers without a mark.
 func (c Config) markProbe() (service.Probe, bool) {
 	check := func(ctx context.Context) error {
-		m, err := c.Ledger.Mark(ctx, c.Stack)
+		m, err := c.Ledger.LoadMark(ctx, c.Stack)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (c Config) markProbe() (service.Probe, bool) {
 func (c Config) publicOrigin(ctx context.Context) string {
 	origin := c.BaseURL
 	if origin == "" && c.Ledger.Name != "" && c.Stack != "" {
-		m, err := c.Ledger.Mark(ctx, c.Stack)
+		m, err := c.Ledger.LoadMark(ctx, c.Stack)
 		if err != nil || m == nil { // another probe says so
 			return ""
 		}

@@ -175,41 +175,51 @@ type facilitators struct {
 	probes  []service.Probe
 }
 
-func (c Config) facilitators(p service.Platform) (f facilitators, err error) {
-	client := func(name, url string, own facilitator.Credentials) (*facilitator.Client, error) {
-		client, err := facilitator.New(facilitator.Config{
-			URL:         url,
-			Credentials: own,
-			Now:         p.Now,
-			UserAgent:   c.userAgent(),
-		})
-		asks := func(ctx context.Context) error { return client.Supported(ctx, c.Terms.Network) }
-		f.probes = append(f.probes, service.Probe{Name: name, Optional: true, Check: asks})
-		return client, err
-	}
-	first, err := client("facilitator_primary", c.FacilitatorURL, c.credentials)
-	if err != nil || c.FallbackURL == "" {
-		f.settler = x402.One(first)
-		f.probes[0].Name = service.ProbeFacilitator
-		f.probes[0].Optional = false
-		return f, err
-	}
-	second, err := client("facilitator_fallback", c.FallbackURL, c.fallbackCredentials)
+func (c Config) facilitators(p service.Platform) (facilitators, error) {
+	first, err := c.facilitatorClient(p, c.FacilitatorURL, c.credentials)
 	if err != nil {
-		return f, err
+		return facilitators{}, err
 	}
-	f.settler = &fallback.Pair{
-		Primary: fallback.Member{Facilitator: first, Name: first.Name()},
-		Second:  fallback.Member{Facilitator: second, Name: second.Name()},
-		Now:     p.Now,
+	if c.FallbackURL == "" {
+		probe := service.Probe{Name: service.ProbeFacilitator, Check: c.supports(first)}
+		return facilitators{settler: x402.One(first), probes: []service.Probe{probe}}, nil
 	}
-	each := f.probes
-	f.probes = append(each, service.Probe{Name: service.ProbeFacilitator, Check: func(ctx context.Context) error {
-		err := each[0].Check(ctx)
-		if err != nil && each[1].Check(ctx) == nil {
+	second, err := c.facilitatorClient(p, c.FallbackURL, c.fallbackCredentials)
+	if err != nil {
+		return facilitators{}, err
+	}
+	either := func(ctx context.Context) error {
+		err := c.supports(first)(ctx)
+		if err != nil && c.supports(second)(ctx) == nil {
 			return nil
 		}
 		return err
-	}})
-	return f, nil
+	}
+	return facilitators{
+		settler: &fallback.Pair{
+			Primary: fallback.Member{Facilitator: first, Name: first.Name()},
+			Second:  fallback.Member{Facilitator: second, Name: second.Name()},
+			Now:     p.Now,
+		},
+		probes: []service.Probe{
+			{Name: "facilitator_primary", Optional: true, Check: c.supports(first)},
+			{Name: "facilitator_fallback", Optional: true, Check: c.supports(second)},
+			{Name: service.ProbeFacilitator, Check: either},
+		},
+	}, nil
+}
+
+// facilitatorClient is the client of one facilitator.
+func (c Config) facilitatorClient(p service.Platform, url string, credentials facilitator.Credentials) (*facilitator.Client, error) {
+	return facilitator.New(facilitator.Config{
+		URL:         url,
+		Credentials: credentials,
+		Now:         p.Now,
+		UserAgent:   c.userAgent(),
+	})
+}
+
+// supports checks that a facilitator settles our kind of payment on the network.
+func (c Config) supports(client *facilitator.Client) func(context.Context) error {
+	return func(ctx context.Context) error { return client.Supported(ctx, c.Terms.Network) }
 }

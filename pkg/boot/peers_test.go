@@ -51,9 +51,9 @@ func configured(t *testing.T, changes ...vars) Config {
 	return must(parseFunction(env(deployed(changes...)), ReadByOthers))
 }
 
-// partsOf are what a configuration makes, over stores in memory.
-func partsOf(c Config, log *slog.Logger) Parts {
-	return must(c.Parts(stores(), log, time.Now))
+// componentsOf are what a configuration makes, over stores in memory.
+func componentsOf(c Config, log *slog.Logger) Components {
+	return must(c.Components(stores(), log, time.Now))
 }
 
 func stores() Stores { return Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}} }

@@ -61,7 +61,7 @@ func TestReceiptConfiguration(t *testing.T) {
 			}
 			config := configured(t, c.vars, secret)
 			config.FacilitatorURL = "https://facilitator.example"
-			p := partsOf(config, quiet())
+			p := componentsOf(config, quiet())
 			signsOffer := func() bool {
 				return must(p.Offering.Receipts.SignOffer(receipt.Offer{ResourceURL: delivery.ResourceURL})) != ""
 			}

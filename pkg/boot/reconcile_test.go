@@ -51,7 +51,7 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	for rpc, wants := range map[string]bool{"none": false, "http://127.0.0.1:1": true} {
 		c := configured(t, vars{"RPC_URL": rpc})
-		p := must(c.Parts(c.Ledger.Stores(), quiet(), time.Now))
+		p := must(c.Components(c.Ledger.Stores(), quiet(), time.Now))
 		probes := 0
 		for _, p := range p.probes {
 			if p.Name == "chain" {

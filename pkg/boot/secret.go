@@ -35,11 +35,10 @@ const (
 // nothing is known about the secret.
 var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitator.ErrUnreachable)
 
-// fetchSecret returns the current value of a secret. An
-// endpoint is asked in place of the region's own. attempt is the time limit of each of
-// secretAttempts. The error is errSecretSilent, or says why the secret has no value. A
-// reading is bounded in size and leaves nothing behind: no cache, no connection, no
-// goroutine. No error contains what was read.
+// fetchSecret returns the current value of a secret. An endpoint is asked in place of AWS's
+// own. attempt is the time limit of each of secretAttempts. The error is errSecretSilent, or
+// says why the secret has no value. A reading is bounded in size and leaves nothing behind:
+// no cache, no connection, no goroutine. No error contains what was read.
 func fetchSecret(ctx context.Context, name secretName, keys aws.CredentialsProvider, endpoint string, attempt time.Duration) ([]byte, error) {
 	options := secretsmanager.Options{
 		Region:      name.region,
@@ -118,7 +117,7 @@ func fromSecret[T any](ctx context.Context, s *secret, now time.Time, decode fun
 	return v, err
 }
 
-// document returns the secret, which it loads where that is due.
+// document returns the secret, and loads it first where that is due.
 func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,12 +126,7 @@ func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 	since := now.Sub(s.at)
 	tooSoon := !s.at.IsZero() && since >= 0 && since < rereadAfter
 	if (s.doc == nil || s.wrong.Load()) && !tooSoon {
-		bounded, cancel := context.WithTimeout(ctx, secretTimeout)
-		defer cancel()
-		doc, err := s.load(bounded)
-		if err == nil && json.Unmarshal(doc, new(map[string]json.RawMessage)) != nil {
-			err = errors.New("the secret is not a JSON object") // its text would quote the secret
-		}
+		doc, err := s.loadObject(ctx)
 		if err != nil && ctx.Err() != nil {
 			return nil, ctx.Err() // the caller gave up; the minute's one reading is not used up
 		}
@@ -147,4 +141,18 @@ func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 		return s.doc, nil
 	}
 	return nil, s.err
+}
+
+// loadObject loads the secret, which must be a JSON object.
+func (s *secret) loadObject(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
+	defer cancel()
+	doc, err := s.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if json.Unmarshal(doc, new(map[string]json.RawMessage)) != nil {
+		return nil, errors.New("the secret is not a JSON object") // its text would quote the secret
+	}
+	return doc, nil
 }

@@ -34,9 +34,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Parts is what the functions of a deployment are made of. A function takes the
+// Components are what the functions of a deployment are made of. A function takes the
 // clients that its operation needs and links no others.
-type Parts struct {
+type Components struct {
 	Platform service.Platform
 	Offering service.Offering
 	Limits   service.Limits
@@ -51,56 +51,67 @@ type Parts struct {
 	probes []service.Probe
 }
 
-// Parts makes them, over the stores. What is logged of a peer's text is fit to be
+// Components are made over the stores. What is logged of a peer's text is fit to be
 // read, whatever handler log has.
-func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Parts, error) {
+func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time) (Components, error) {
 	const longestFormer = 24 * time.Hour // bounds a mistake: a payee whose time never ends
 	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
-		return Parts{}, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough")
+		return Components{}, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough")
 	}
-	signs := &receipts{own: c.receiptKey, secret: c.secret, published: c.ReceiptKeys, now: now}
+	signs := &receipts{configured: c.receiptKey, secret: c.secret, published: c.ReceiptKeys, now: now}
 	if c.receiptKey != nil {
 		_, _ = signs.key(context.Background()) // it is in memory, and /ready says what is wrong
 	}
-	p := Parts{
-		Platform: c.platform(log, now),
-		Offering: c.Offering,
-		Limits:   c.limits(stores, now),
-		config:   c,
-	}
-	p.Offering.Receipts = signs
-	p.Resolver = dns.New(dns.Config{Resolvers: c.Resolvers})
-	p.Connector = &guard.Dialer{Resolver: p.Resolver}
-	settle, err := c.facilitators(p.Platform)
+	platform := c.platform(log, now)
+	settle, err := c.facilitators(platform)
 	if err != nil {
-		return Parts{}, err
+		return Components{}, err
 	}
 	view, err := c.chainView(now)
 	if err != nil {
-		return Parts{}, err
+		return Components{}, err
 	}
-	p.probes = append(c.probes(ledger.New(stores.Ledger, now, rand.Text), settle, p.Resolver, view), service.Probe{
+	resolver := dns.New(dns.Config{Resolvers: c.Resolvers})
+	probes := c.probes(ledger.New(stores.Ledger, now, rand.Text), settle, resolver, view)
+	probes = append(probes, service.Probe{
 		Name:     service.ProbeReceipts,
 		Optional: true,
 		Check:    signs.check,
 	})
 	if mark, ok := c.markProbe(); ok {
-		p.probes = append(p.probes, mark)
+		probes = append(probes, mark)
 	}
+	offering := c.Offering
+	offering.Receipts = signs
+	limits := c.limits(stores, now)
 	watches, _ := evidence(view)
-	p.Seller, err = service.NewSeller(p.Platform, p.Offering, stores.Ledger, settle.settler, watches, p.Limits)
-	return p, err
+	seller, err := service.NewSeller(platform, offering, stores.Ledger, settle.settler, watches, limits)
+	return Components{
+		Platform:  platform,
+		Offering:  offering,
+		Limits:    limits,
+		Seller:    seller,
+		Resolver:  resolver,
+		Connector: &guard.Dialer{Resolver: resolver},
+		config:    c,
+		probes:    probes,
+	}, err
 }
 
 // probes ask what the service needs: the ledger by reading a key that no record has,
 // the only one that their function may read; the facilitators with their credentials
 // for what they support; the resolvers; and the chain, without which the service still
 // answers. view is nil where the chain is not asked.
-func (c Config) probes(books *ledger.Ledger, settle facilitators, resolver *dns.Client, view *chain.Nodes) []service.Probe {
-	all := append([]service.Probe{
-		{Name: service.ProbeLedger, Check: func(ctx context.Context) error { _, err := books.Fetch(ctx, "ready"); return err }},
+func (c Config) probes(payments *ledger.Ledger, settle facilitators, resolver *dns.Client, view *chain.Nodes) []service.Probe {
+	checkLedger := func(ctx context.Context) error {
+		_, err := payments.Fetch(ctx, "ready")
+		return err
+	}
+	all := []service.Probe{
+		{Name: service.ProbeLedger, Check: checkLedger},
 		{Name: service.ProbeResolvers, Check: resolver.Probe},
-	}, settle.probes...)
+	}
+	all = append(all, settle.probes...)
 	if view != nil {
 		all = append(all, service.Probe{
 			Name:     service.ProbeChain,
@@ -112,35 +123,35 @@ func (c Config) probes(books *ledger.Ledger, settle facilitators, resolver *dns.
 }
 
 // Origins is the client that asks web origins.
-func (p Parts) Origins() *origin.Client {
-	return &origin.Client{Connector: p.Connector, UserAgent: p.config.userAgent()}
+func (c Components) Origins() *origin.Client {
+	return &origin.Client{Connector: c.Connector, UserAgent: c.config.userAgent()}
 }
 
 // Registries says how the domain registries are reached. The bootstrap file is
 // kept in the ledger's table where there is one, so that a new process need not
 // ask IANA.
-func (p Parts) Registries() whois.Config {
-	c := whois.Config{
-		Connector:    p.Connector,
-		BootstrapURL: p.config.BootstrapURL,
-		Now:          p.Platform.Now,
-		UserAgent:    p.config.userAgent(),
-		Log:          p.Platform.Log,
+func (c Components) Registries() whois.Config {
+	config := whois.Config{
+		Connector:    c.Connector,
+		BootstrapURL: c.config.BootstrapURL,
+		Now:          c.Platform.Now,
+		UserAgent:    c.config.userAgent(),
+		Log:          c.Platform.Log,
 	}
-	if t := p.config.Ledger; t.Name != "" {
-		c.Cache = bootstrapFile{dynamo.APIOf(dynamo.NewClient(t.AWS)), t.Name}
+	if t := c.config.Ledger; t.Name != "" {
+		config.Cache = bootstrapFile{dynamo.APIOf(dynamo.NewClient(t.AWS)), t.Name}
 	}
-	return c
+	return config
 }
 
 // Health is /health and /ready, which asks what the functions are made of.
-func (p Parts) Health() http.Handler {
-	return service.Health(p.Platform, p.Offering, p.Limits.Rate, p.probes, p.config.readyStore(), p.config.warnings())
+func (c Components) Health() http.Handler {
+	return service.Health(c.Platform, c.Offering, c.Limits.Rate, c.probes, c.config.readyStore(), c.config.warnings())
 }
 
 // Documents is every static document.
-func (p Parts) Documents() http.Handler {
-	return service.Discovery(p.Platform, p.Offering, p.Limits.Rate)
+func (c Components) Documents() http.Handler {
+	return service.Discovery(c.Platform, c.Offering, c.Limits.Rate)
 }
 
 func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platform {
@@ -251,51 +262,60 @@ var errNoReceiptKey error = service.Public("RECEIPT_KEY is not set: answers come
 // and until then offers are unsigned. Without a key, and with one that is not
 // published, nothing is signed: nobody could check it.
 type receipts struct {
-	own       ed25519.PrivateKey // of the environment
-	secret    *secret
-	published []ed25519.PublicKey
-	now       func() time.Time
-	signer    atomic.Pointer[receipt.Signer] // nil until there is a key
+	configured ed25519.PrivateKey // in the environment; nil: the secret's, if there is one
+	secret     *secret
+	published  []ed25519.PublicKey
+	now        func() time.Time
+	signer     atomic.Pointer[receipt.Signer] // nil until there is a key
 }
 
 // Sign implements x402.Receipts.
-func (r *receipts) Sign(ctx context.Context, said receipt.Statement) (string, error) {
-	s, err := r.key(ctx)
+func (r *receipts) Sign(ctx context.Context, statement receipt.Statement) (string, error) {
+	signer, err := r.key(ctx)
 	if errors.Is(err, errNoReceiptKey) {
 		return "", nil // not configured: /ready says so, and no log line for each answer
-	} else if err != nil {
+	}
+	if err != nil {
 		return "", err
 	}
-	return s.Sign(said)
+	return signer.Sign(statement)
 }
 
 // SignOffer implements x402.Receipts.
 func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
-	if s := r.signer.Load(); s != nil {
-		return s.SignOffer(o)
+	signer := r.signer.Load()
+	if signer == nil {
+		return "", nil
 	}
-	return "", nil
+	return signer.SignOffer(o)
 }
 
-func (r *receipts) key(ctx context.Context) (s *receipt.Signer, err error) {
-	if s = r.signer.Load(); s != nil {
-		return s, nil
+// key is what signs. The error is errNoReceiptKey where no key is configured.
+func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
+	if signer := r.signer.Load(); signer != nil {
+		return signer, nil
 	}
-	switch {
-	case r.own != nil:
-		s, err = r.signerOf(r.own)
-	case r.secret != nil:
-		s, err = fromSecret(ctx, r.secret, r.now(), r.secretSigner)
-	}
-	switch {
-	case s != nil:
-	case err != nil:
+	signer, err := r.findKey(ctx)
+	if err != nil {
 		return nil, err
-	default:
+	}
+	r.signer.Store(signer)
+	return signer, nil
+}
+
+// findKey is the key of the environment, or else of the secret.
+func (r *receipts) findKey(ctx context.Context) (*receipt.Signer, error) {
+	if r.configured != nil {
+		return r.signerOf(r.configured)
+	}
+	if r.secret == nil {
 		return nil, errNoReceiptKey
 	}
-	r.signer.Store(s)
-	return s, nil
+	signer, err := fromSecret(ctx, r.secret, r.now(), r.secretSigner)
+	if err == nil && signer == nil {
+		return nil, errNoReceiptKey
+	}
+	return signer, err
 }
 
 // check is the probe of the key. Its error always has public words.

@@ -16,24 +16,24 @@ import (
 )
 
 // All returns every operation of the catalog.
-func All(p boot.Parts) []service.Operation {
-	certificates := ssl.New(ssl.Config{Connector: p.Connector})
-	responses := headers.New(p.Origins())
-	registries := registry.New(p.Registries())
+func All(c boot.Components) []service.Operation {
+	certificates := ssl.New(ssl.Config{Connector: c.Connector})
+	responses := headers.New(c.Origins())
+	registries := registry.New(c.Registries())
 	return []service.Operation{
-		service.DNS(p.Resolver),
+		service.DNS(c.Resolver),
 		service.SSLCheck(certificates),
 		service.Whois(registries),
 		service.Headers(responses),
-		service.ResolveRedirect(redirect.New(p.Origins())),
+		service.ResolveRedirect(redirect.New(c.Origins())),
 		service.HostIntel(bundle.HostIntel{
-			DNS:   p.Resolver,
+			DNS:   c.Resolver,
 			SSL:   certificates,
 			Whois: registries,
 		}),
 		service.UptimeCheck(bundle.Uptime{
-			Connector: p.Connector,
-			DNS:       p.Resolver,
+			Connector: c.Connector,
+			DNS:       c.Resolver,
 			SSL:       certificates,
 			Headers:   responses,
 		}),
@@ -42,6 +42,6 @@ func All(p boot.Parts) []service.Operation {
 }
 
 // Handler returns the whole service on one mux.
-func Handler(p boot.Parts) (http.Handler, error) {
-	return service.All(p.Seller, All(p), p.Health(), p.Documents())
+func Handler(c boot.Components) (http.Handler, error) {
+	return service.All(c.Seller, All(c), c.Health(), c.Documents())
 }

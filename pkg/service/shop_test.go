@@ -250,7 +250,7 @@ func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 	local := must(boot.ParseLocal(func(string) string { return "" }))
 	local.FacilitatorURL = "http://127.0.0.1:1" // nobody asks it
 	stores := boot.Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}
-	all := operations.All(must(local.Parts(stores, slog.New(slog.DiscardHandler), time.Now)))
+	all := operations.All(must(local.Components(stores, slog.New(slog.DiscardHandler), time.Now)))
 	for i, op := range all {
 		if op.Entry().Slug == catalog.DNS().Slug {
 			all[i] = service.DNS(c)

@@ -25,10 +25,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-func sellsDNS(p boot.Parts) http.Handler { return p.Seller.Handler(service.DNS(p.Resolver)) }
+func sellsDNS(p boot.Components) http.Handler { return p.Seller.Handler(service.DNS(p.Resolver)) }
 
 // openBench makes a service in this process over a store in memory that counts its calls.
-func openBench(b *testing.B, open func(boot.Parts) http.Handler, level string) (*lab, *ledgertest.Faulty, http.Handler) {
+func openBench(b *testing.B, open func(boot.Components) http.Handler, level string) (*lab, *ledgertest.Faulty, http.Handler) {
 	l := newLab(b)
 	store := ledgertest.NewFaulty(b, &ledgertest.Memory{}, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault { return ledgertest.None })
 	env := l.setup().env
@@ -36,7 +36,7 @@ func openBench(b *testing.B, open func(boot.Parts) http.Handler, level string) (
 	config := testbed.Must(boot.ParseLocal(func(name string) string { return env[name] }))
 	log := slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: config.LogLevel}))
 	stores := boot.Stores{Ledger: store, Limits: &limit.Memory{}}
-	return l, store, open(testbed.Must(config.Parts(stores, log, time.Now)))
+	return l, store, open(testbed.Must(config.Components(stores, log, time.Now)))
 }
 
 func BenchmarkChallenge(b *testing.B) {
@@ -46,12 +46,12 @@ func BenchmarkChallenge(b *testing.B) {
 func BenchmarkToolChallenge(b *testing.B) {
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + catalog.DNS().Tool +
 		`","arguments":{"domain":"example.com","type":"MX"}}}`
-	sells := func(p boot.Parts) http.Handler { return p.Seller.MCP(operations.All(p)) }
+	sells := func(p boot.Components) http.Handler { return p.Seller.MCP(operations.All(p)) }
 	unsigned(b, sells, http.MethodPost, catalog.PathMCP, body, http.StatusOK)
 }
 
 // unsigned measures the answer to an unsigned request: the handler alone, which may ask nobody.
-func unsigned(b *testing.B, open func(boot.Parts) http.Handler, method, path, body string, status int) {
+func unsigned(b *testing.B, open func(boot.Components) http.Handler, method, path, body string, status int) {
 	l, store, h := openBench(b, open, "info")
 	r := httptest.NewRequest(method, path, nil)
 	r.Header.Set("Accept", "application/json")

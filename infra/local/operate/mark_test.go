@@ -32,7 +32,7 @@ func TestMarkLedger(t *testing.T) {
 	prints(t, notes, "the table is marked for another payee, and nothing is written", "changed to "+sender+": make mark-ledger FORCE=1\n")
 	marked := func(stack, payee string) {
 		t.Helper()
-		m, err := testbed.Must(boot.ParseLocal(func(name string) string { return env[name] })).Ledger.Mark(t.Context(), stack)
+		m, err := testbed.Must(boot.ParseLocal(func(name string) string { return env[name] })).Ledger.LoadMark(t.Context(), stack)
 		if err != nil || m == nil || m.Stack != stack || m.Payee != payee || m.By != localUser() || time.Since(m.Written) > time.Hour {
 			t.Errorf("%s is marked %+v, %v; want %s", stack, m, err, payee)
 		}
@@ -47,7 +47,7 @@ func TestMarkLedger(t *testing.T) {
 
 	env["STACK_NAME"] = "shop"
 	origin := func() string {
-		return testbed.Must(testbed.Must(boot.ParseLocal(func(name string) string { return env[name] })).Ledger.Mark(t.Context(), "shop")).Origin
+		return testbed.Must(testbed.Must(boot.ParseLocal(func(name string) string { return env[name] })).Ledger.LoadMark(t.Context(), "shop")).Origin
 	}
 	_, notes = operate(t, exitFailed, env, "mark-ledger", "api.example.com")
 	prints(t, notes, `ORIGIN="api.example.com" is not an origin`)
