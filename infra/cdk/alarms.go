@@ -47,7 +47,7 @@ func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	return alarm{
 		name:       name,
 		means:      means,
-		of:         []series{e.own("faults", metric, statSum), e.own("ready", service.ReadyMetric(probe), statMin)},
+		of:         []series{e.serviceMetric("faults", metric, statSum), e.serviceMetric("ready", service.ReadyMetric(probe), statMin)},
 		expression: "FILL(faults, 0) + IF(FILL(ready, 1) > 0, 0, 3)",
 		bound:      few,
 		period:     minutes5,
@@ -60,10 +60,14 @@ func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 // is among them.
 func (e *envelope) forNow() []alarm {
 	return []alarm{{
-		name:       "errors",
-		means:      "A function failed in a way that is a bug: an internal error, a crash, a time-out, or a call that Lambda turned away.",
-		of:         []series{e.own("gateway", metricGatewayErrors, statSum), e.own("internal", service.MetricInternal, statSum)},
-		expression: "FILL(gateway, 0) + FILL(internal, 0)", period: minutes5,
+		name:  "errors",
+		means: "A function failed in a way that is a bug: an internal error, a crash, a time-out, or a call that Lambda turned away.",
+		of: []series{
+			e.serviceMetric("gateway", metricGatewayErrors, statSum),
+			e.serviceMetric("internal", service.MetricInternal, statSum),
+		},
+		expression: "FILL(gateway, 0) + FILL(internal, 0)",
+		period:     minutes5,
 	}, e.faultsAlarm("facilitator-faults", service.MetricFacilitator, service.ProbeFacilitator,
 		"The facilitator is down, not configured, or refuses our credentials: nobody can pay."),
 		e.faultsAlarm("ledger-faults", service.MetricLedger, service.ProbeLedger,
@@ -73,43 +77,61 @@ func (e *envelope) forNow() []alarm {
 			means: "The ledger's table is not marked as this stack's, or for another payee: it may be another table than before, " +
 				"so that payments are answered twice and debts are forgotten.",
 			of: []series{
-				e.own("mark", service.ReadyMetric(service.ProbeMark), statMin), e.own("ledger", service.ReadyMetric(service.ProbeLedger), statMin),
+				e.serviceMetric("mark", service.ReadyMetric(service.ProbeMark), statMin),
+				e.serviceMetric("ledger", service.ReadyMetric(service.ProbeLedger), statMin),
 			},
-			expression: "IF(FILL(ledger, 1) > 0, IF(FILL(mark, 1) > 0, 0, 1))", period: minutes5, periods: 3, breaching: 2,
+			expression: "IF(FILL(ledger, 1) > 0, IF(FILL(mark, 1) > 0, 0, 1))",
+			period:     minutes5,
+			periods:    3,
+			breaching:  2,
 		}, {
 			// A doubt that a verdict of the facilitator leaves can be the payer's doing, and
 			// is among those of refused.
 			name:  "uncertain",
 			means: "The facilitator takes payments and gives no verdict, of more than one payer, and more than it settles: it is not known whether they were made.",
 			of: []series{
-				e.own("least", service.MetricSilentPayer, statMin), e.own("most", service.MetricSilentPayer, statMax),
-				e.own("silent", service.MetricSilentPayer, statCount), e.own("settled", service.SettlementMetrics()[0], statSum),
+				e.serviceMetric("least", service.MetricSilentPayer, statMin),
+				e.serviceMetric("most", service.MetricSilentPayer, statMax),
+				e.serviceMetric("silent", service.MetricSilentPayer, statCount),
+				e.serviceMetric("settled", service.SettlementMetrics()[0], statSum),
 			},
-			expression: "IF(most > least, IF(silent > FILL(settled, 0), silent, 0), 0)", bound: few, period: minutes15,
+			expression: "IF(most > least, IF(silent > FILL(settled, 0), silent, 0), 0)",
+			bound:      few,
+			period:     minutes15,
 		}, {
-			name:  "resolvers",
-			means: "No resolver of DNS_RESOLVERS answers: every lookup fails on our side, and what was paid is owed.",
-			of:    []series{e.own("", service.ReadyMetric(service.ProbeResolvers), statMin)}, bound: 1, below: true,
-			period: minutes5, periods: 3, breaching: 2,
+			name:      "resolvers",
+			means:     "No resolver of DNS_RESOLVERS answers: every lookup fails on our side, and what was paid is owed.",
+			of:        []series{e.serviceMetric("", service.ReadyMetric(service.ProbeResolvers), statMin)},
+			bound:     1,
+			below:     true,
+			period:    minutes5,
+			periods:   3,
+			breaching: 2,
 		}, {
 			// What keeps reconcile from asking has its own pages: the resolvers, and what
 			// the gateway cannot call.
 			name:  "public-origin",
 			means: "A stranger does not reach the service at its public origin: its name, its certificate, or its mapping to the API is lost.",
 			of: []series{
-				e.own("origin", service.ReadyMetric(service.ProbeOrigin), statMin), e.own("resolvers", service.ReadyMetric(service.ProbeResolvers), statMin),
-				e.own("gateway", metricGatewayErrors, statSum),
+				e.serviceMetric("origin", service.ReadyMetric(service.ProbeOrigin), statMin),
+				e.serviceMetric("resolvers", service.ReadyMetric(service.ProbeResolvers), statMin),
+				e.serviceMetric("gateway", metricGatewayErrors, statSum),
 			},
 			expression: "IF(FILL(resolvers, 1) > 0, IF(FILL(gateway, 0) > 0, 0, IF(FILL(origin, 1) > 0, 0, 1)))",
-			period:     minutes5, periods: 3, breaching: 2,
+			period:     minutes5,
+			periods:    3,
+			breaching:  2,
 		}, {
 			// Only this alarm tells when data stop, and no value is below its bound.
 			// Before the first run its state is the one that it would tell of, so that it
 			// tells nothing. It evaluates one period, because CloudWatch waits for more
 			// empty ones than an alarm evaluates.
-			name:  "reconcile-silent",
-			means: "No run of reconcile ended for a quarter of an hour: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
-			of:    []series{e.own("", service.MetricReady, statMax)}, below: true, period: minutes5, missing: missingTells,
+			name:    "reconcile-silent",
+			means:   "No run of reconcile ended for a quarter of an hour: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
+			of:      []series{e.serviceMetric("", service.MetricReady, statMax)},
+			below:   true,
+			period:  minutes5,
+			missing: missingTells,
 		}}
 }
 
@@ -124,18 +146,22 @@ func (e *envelope) forTomorrow() []alarm {
 		name: "lookups",
 		means: fmt.Sprintf("Over a day, and while the resolvers answered, payers paid and the lookup failed on our side, "+
 			"or one lookup in twenty took longer than %.1f s.", slowLookup/1000),
-		of: append(e.percentile(service.MetricLookup), e.own("owed", service.MetricOwed, statSum),
-			e.own("runs", service.ReadyMetric(service.ProbeResolvers), statCount),
-			e.own("ready", service.ReadyMetric(service.ProbeResolvers), statSum)),
+		of: append(e.percentile(service.MetricLookup), e.serviceMetric("owed", service.MetricOwed, statSum),
+			e.serviceMetric("runs", service.ReadyMetric(service.ProbeResolvers), statCount),
+			e.serviceMetric("ready", service.ReadyMetric(service.ProbeResolvers), statSum)),
 		// Two runs that miss the resolvers are a page.
 		expression: fmt.Sprintf("IF(FILL(runs, 0) > (FILL(ready, 0) + 1), 0, FILL(owed, 0) + IF(FILL(n, 0) >= %d, IF(p95 > %v, %d, 0), 0))",
-			enough, slowLookup, few+1), bound: few, period: day,
+			enough, slowLookup, few+1),
+		bound:  few,
+		period: day,
 	}, {
 		name:  "facilitator-slow",
 		means: "One settlement in twenty took longer than 8 s over an hour. Beyond 13 s, 15 s at most, they end in doubt.",
-		of: append(e.percentile(service.MetricSettle), e.own("uncertain", service.MetricUncertain, statSum),
-			e.own("settled", service.SettlementMetrics()[0], statSum)),
-		expression: fmt.Sprintf("IF(n >= %d, IF(FILL(uncertain, 0) > FILL(settled, 0), 0, p95))", enough), bound: slowSettlement, period: hour,
+		of: append(e.percentile(service.MetricSettle), e.serviceMetric("uncertain", service.MetricUncertain, statSum),
+			e.serviceMetric("settled", service.SettlementMetrics()[0], statSum)),
+		expression: fmt.Sprintf("IF(n >= %d, IF(FILL(uncertain, 0) > FILL(settled, 0), 0, p95))", enough),
+		bound:      slowSettlement,
+		period:     hour,
 	}, {
 		// Tries of one payer are one number, however many there are. Keys cost nothing, so
 		// that one stranger can be several payers, but cannot keep others from being
@@ -143,14 +169,20 @@ func (e *envelope) forTomorrow() []alarm {
 		name:  "refused",
 		means: "For half an hour the payments of more than one payer were refused, by this service or by the facilitator, or were left in doubt by a verdict, and none was settled.",
 		of: []series{
-			e.own("least", service.MetricRefusedPayer, statMin), e.own("most", service.MetricRefusedPayer, statMax),
-			e.own("tries", service.MetricRefusedPayer, statCount), e.own("settled", service.SettlementMetrics()[0], statSum),
+			e.serviceMetric("least", service.MetricRefusedPayer, statMin),
+			e.serviceMetric("most", service.MetricRefusedPayer, statMax),
+			e.serviceMetric("tries", service.MetricRefusedPayer, statCount),
+			e.serviceMetric("settled", service.SettlementMetrics()[0], statSum),
 		},
-		expression: "IF(FILL(settled, 0) > 0, 0, IF(most > least, tries, 0))", bound: few, period: hour / 2,
+		expression: "IF(FILL(settled, 0) > 0, 0, IF(most > least, tries, 0))",
+		bound:      few,
+		period:     hour / 2,
 	}, {
-		name:  "overloaded",
-		means: "Over a day, paid lookups were turned away because all places of an operation were taken.",
-		of:    []series{e.own("", service.MetricOverloaded, statSum)}, bound: few, period: day,
+		name:   "overloaded",
+		means:  "Over a day, paid lookups were turned away because all places of an operation were taken.",
+		of:     []series{e.serviceMetric("", service.MetricOverloaded, statSum)},
+		bound:  few,
+		period: day,
 	}, {
 		name:  "concurrency",
 		means: "In some minute of the last day four fifths of the Lambda invocations that the account may run at once were running or reserved: soon calls are turned away.",
@@ -158,49 +190,70 @@ func (e *envelope) forTomorrow() []alarm {
 			{id: "used", namespace: "AWS/Lambda", name: "ConcurrentExecutions", stat: statMax},
 			{id: "claimed", namespace: "AWS/Lambda", name: "ClaimedAccountConcurrency", stat: statMax},
 		},
-		expression: "claimed / SERVICE_QUOTA(used)", bound: 0.8, period: day,
+		expression: "claimed / SERVICE_QUOTA(used)",
+		bound:      0.8,
+		period:     day,
 	}, {
-		name:  "receipts",
-		means: "Over a day, answers came without a signed receipt although there is a key: it is not published, or cannot be read.",
-		of:    []series{e.own("", service.MetricUnreceipted, statSum)}, period: day,
+		name:   "receipts",
+		means:  "Over a day, answers came without a signed receipt although there is a key: it is not published, or cannot be read.",
+		of:     []series{e.serviceMetric("", service.MetricUnreceipted, statSum)},
+		period: day,
 	}, {
-		name:  "certificate",
-		means: fmt.Sprintf("The certificate of the public origin ends within %d days, and AWS renews one two months before.", certificateDays),
-		of:    []series{e.own("", service.MetricCertificateDays, statMin)}, bound: certificateDays, below: true, period: hour, missing: missingIgnore,
+		name:    "certificate",
+		means:   fmt.Sprintf("The certificate of the public origin ends within %d days, and AWS renews one two months before.", certificateDays),
+		of:      []series{e.serviceMetric("", service.MetricCertificateDays, statMin)},
+		bound:   certificateDays,
+		below:   true,
+		period:  hour,
+		missing: missingIgnore,
 	}, {
-		name:  "chain",
-		means: "For an hour the node of RPC_URL has not answered: what is in doubt stays in doubt.",
-		of:    []series{e.own("", service.ReadyMetric(service.ProbeChain), statMax)}, bound: 1, below: true, period: minutes15, periods: 4,
+		name:    "chain",
+		means:   "For an hour the node of RPC_URL has not answered: what is in doubt stays in doubt.",
+		of:      []series{e.serviceMetric("", service.ReadyMetric(service.ProbeChain), statMax)},
+		bound:   1,
+		below:   true,
+		period:  minutes15,
+		periods: 4,
 	}, {
 		// Without the chain nothing is settled late; that has its own alarm.
 		name:  "reconcile-open",
 		means: "For an hour every run found payments in doubt that cannot be made any more, and the chain answers: some are not being settled by evidence.",
 		of: []series{
-			e.own("open", service.MetricOpen, statMax), e.own("still", service.MetricStillOpen, statMax),
-			e.own("chain", service.ReadyMetric(service.ProbeChain), statMax),
+			e.serviceMetric("open", service.MetricOpen, statMax),
+			e.serviceMetric("still", service.MetricStillOpen, statMax),
+			e.serviceMetric("chain", service.ReadyMetric(service.ProbeChain), statMax),
 		},
 		// IF makes 0 of a value that is missing where its condition is true, which would
 		// end the alarm when a run fails. Where the condition is missing there is no value.
-		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))", period: minutes15, periods: 4, missing: missingIgnore,
+		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))",
+		period:     minutes15,
+		periods:    4,
+		missing:    missingIgnore,
 	}, {
-		name:  "reconcile-refund",
-		means: "Somebody has paid and no lookup is left to answer with: a refund is due.",
-		of:    []series{e.own("", service.MetricRefundsDue, statMax)}, period: day, missing: missingIgnore,
+		name:    "reconcile-refund",
+		means:   "Somebody has paid and no lookup is left to answer with: a refund is due.",
+		of:      []series{e.serviceMetric("", service.MetricRefundsDue, statMax)},
+		period:  day,
+		missing: missingIgnore,
 	}, {
 		// Without the ledger a run fails; that has its own alarm.
 		name:  "reconcile-failing",
 		means: "Two runs of three could not deal with some record, and the ledger answers.",
 		of: []series{
-			e.own("failed", service.MetricReconcileFailed, statSum), e.own("ledger", service.ReadyMetric(service.ProbeLedger), statMin),
+			e.serviceMetric("failed", service.MetricReconcileFailed, statSum),
+			e.serviceMetric("ledger", service.ReadyMetric(service.ProbeLedger), statMin),
 		},
-		expression: "IF(FILL(ledger, 1) > 0, failed)", period: minutes5, periods: 3, breaching: 2,
+		expression: "IF(FILL(ledger, 1) > 0, failed)",
+		period:     minutes5,
+		periods:    3,
+		breaching:  2,
 	}}
 }
 
 // percentile are what a durations' alarm looks at: one in periods of too few samples
 // says nothing.
 func (e *envelope) percentile(of string) []series {
-	return []series{e.own("p95", of, statP95), e.own("n", of, statCount)}
+	return []series{e.serviceMetric("p95", of, statP95), e.serviceMetric("n", of, statCount)}
 }
 
 // deadlineOfTools is the shortest time that a lookup is given.
@@ -302,8 +355,8 @@ func (e *envelope) alarm(a alarm, topic *string) {
 	e.add(sam.Pascal(a.name)+"Alarm", "CloudWatch::Alarm", properties)
 }
 
-// own is a metric of the service over all operations, under an id for expressions.
-func (e *envelope) own(id, name, stat string) series {
+// serviceMetric is a metric of the service over all operations, under an id for expressions.
+func (e *envelope) serviceMetric(id, name, stat string) series {
 	return series{id: id, namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -31,8 +30,8 @@ type listeners struct {
 // uuid is how AWS names teams of Microsoft Teams and their tenants.
 const uuid = `[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}`
 
-// listeners reads who is told. That it is nobody has to be said.
-func (c *contextReader) listeners() listeners {
+// listeners parses who is told. That it is nobody has to be said.
+func (c *contextParser) listeners() listeners {
 	const email = `^(none|[^@\s]+@[^@\s]+)$`
 	l := listeners{
 		pageEmail:   c.matching(ctxEmail, email, "an e-mail address, or none"),
@@ -49,7 +48,9 @@ func (c *contextReader) listeners() listeners {
 	if teams != "" {
 		l.teams = strings.Split(teams, "/")
 	}
-	l.ticketEmail = cmp.Or(l.ticketEmail, l.pageEmail)
+	if l.ticketEmail == "" {
+		l.ticketEmail = l.pageEmail
+	}
 	const give = "give an address, or none. A chat hears of both as well (" + ctxSlack + ", " + ctxTeams + ")"
 	chat := slack + teams
 	if l.pageEmail+l.phone+l.url+chat == "" {

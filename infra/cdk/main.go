@@ -34,7 +34,7 @@ func run() error {
 		return err
 	}
 	app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false), TreeMetadata: jsii.Bool(false)})
-	s, err := readContext(root, app.Node().TryGetContext, os.Stderr)
+	s, err := loadSettings(root, app.Node().TryGetContext, os.Stderr)
 	if err != nil {
 		return err
 	}

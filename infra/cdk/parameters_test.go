@@ -168,7 +168,7 @@ func synthesizeEach(list string) {
 	for name, context := range contexts {
 		out := synthesizedTo(list, name)
 		app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false), TreeMetadata: jsii.Bool(false), Outdir: &out})
-		NewStack(app, testbed.Must(readSettings(filepath.Join("..", ".."), from(context))))
+		NewStack(app, testbed.Must(parseSettings(filepath.Join("..", ".."), from(context))))
 		app.Synth(nil)
 	}
 }

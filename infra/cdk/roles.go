@@ -16,8 +16,8 @@ import (
 // account lets.
 const principal = `arn:aws[a-z-]*:iam::[0-9]{12}:(root|(user|role)/[A-Za-z0-9/_+=,.@-]+)`
 
-// mayAssume reads who may assume each role, by its name: ARNs between blanks.
-func (c *contextReader) mayAssume() map[string][]string {
+// mayAssume parses who may assume each role, by its name: ARNs between blanks.
+func (c *contextParser) mayAssume() map[string][]string {
 	all := map[string][]string{}
 	for _, r := range operators.Roles() {
 		who := c.matching(r.Setting, `^`+principal+`(\s+`+principal+`)*$`,

@@ -67,7 +67,7 @@ func TestRolesAreGiven(t *testing.T) {
 	for _, nobody := range []string{"*", "arn:aws:iam::111122223333:*", "arn:aws:iam::*:root", "arn:aws:sts::111122223333:assumed-role/a/b", "ann"} {
 		given := deployed.Context()
 		given["mayRead"] = nobody
-		_, err := readSettings("../..", from(given))
+		_, err := parseSettings("../..", from(given))
 		if err == nil || !strings.Contains(err.Error(), "mayRead must be ARNs of roles or users") {
 			t.Errorf("%q: %v", nobody, err)
 		}

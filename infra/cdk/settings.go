@@ -70,18 +70,18 @@ type settings struct {
 	released // what make deploy says of the code
 }
 
-// contextReader reads settings and collects every fault.
-type contextReader struct {
+// contextParser parses settings and collects every fault.
+type contextParser struct {
 	get    func(*string) any
 	faults []error
 }
 
-func (c *contextReader) fault(key, format string, args ...any) {
+func (c *contextParser) fault(key, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("%s %s", key, fmt.Sprintf(format, args...)))
 }
 
-// text reads a value. A number or a boolean of cdk.json is taken as text.
-func (c *contextReader) text(key, fallback string) string {
+// text is a value. A number or a boolean of cdk.json is taken as text.
+func (c *contextParser) text(key, fallback string) string {
 	switch v := c.get(&key).(type) {
 	case nil:
 		return fallback
@@ -94,7 +94,7 @@ func (c *contextReader) text(key, fallback string) string {
 	return fallback
 }
 
-func (c *contextReader) number(key string, fallback float64) float64 {
+func (c *contextParser) number(key string, fallback float64) float64 {
 	n, err := strconv.ParseFloat(c.text(key, strconv.FormatFloat(fallback, 'g', -1, 64)), 64)
 	if err != nil || !(n > 0 && n < 1e6) {
 		c.fault(key, "must be a number above 0")
@@ -102,7 +102,7 @@ func (c *contextReader) number(key string, fallback float64) float64 {
 	return n
 }
 
-func (c *contextReader) yes(key string, fallback bool) bool {
+func (c *contextParser) yes(key string, fallback bool) bool {
 	v, err := strconv.ParseBool(c.text(key, strconv.FormatBool(fallback)))
 	if err != nil {
 		c.fault(key, "must be true or false")
@@ -111,7 +111,7 @@ func (c *contextReader) yes(key string, fallback bool) bool {
 }
 
 // days is how long logs are kept. CloudWatch Logs takes certain numbers only.
-func (c *contextReader) days(key string, fallback float64) float64 {
+func (c *contextParser) days(key string, fallback float64) float64 {
 	known := []float64{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
 	n := c.number(key, fallback)
 	if n > 0 && !slices.Contains(known, n) {
@@ -120,8 +120,8 @@ func (c *contextReader) days(key string, fallback float64) float64 {
 	return n
 }
 
-// matching reads a value of a form; empty is always allowed.
-func (c *contextReader) matching(key, pattern, help string) string {
+// matching is a value of a form; empty is always allowed.
+func (c *contextParser) matching(key, pattern, help string) string {
 	v := c.text(key, "")
 	if v != "" && !regexp.MustCompile(pattern).MatchString(v) {
 		c.fault(key, "must be %s", help)
@@ -129,9 +129,9 @@ func (c *contextReader) matching(key, pattern, help string) string {
 	return v
 }
 
-// readSettings reads the context. Every fault is in the error.
-func readSettings(root string, get func(*string) any) (settings, error) {
-	c := &contextReader{get: get}
+// parseSettings parses the context. Every fault is in the error.
+func parseSettings(root string, get func(*string) any) (settings, error) {
+	c := &contextParser{get: get}
 	s := settings{
 		template:    filepath.Join(root, templateName),
 		stack:       c.text(ctxStack, defaultStack),
@@ -162,9 +162,9 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 	return s, nil
 }
 
-// nodes reads where the chain's nodes are named: RpcUrl is a parameter that is given, or
+// nodes parses where the chain's nodes are named: RpcUrl is a parameter that is given, or
 // it stays one.
-func (c *contextReader) nodes(params map[string]any) {
+func (c *contextParser) nodes(params map[string]any) {
 	switch v := c.text(ctxNodes, ""); {
 	case v != nodesParameter && v != nodesSecret:
 		c.fault(ctxNodes, "must be %s (rpc_urls in the secret of FacilitatorSecretArn) or %s (cdk deploy --parameters RpcUrl=…): production needs its own nodes. The network's public node promises nothing, and without any node a refused payer can get an answer free", nodesSecret, nodesParameter)
@@ -181,7 +181,7 @@ func (c *contextReader) nodes(params map[string]any) {
 // next, so a new default in the template would have no effect. A hidden parameter
 // stays a parameter, because a replaced value is visible in the synthesized
 // template.
-func (c *contextReader) parameters(s settings) map[string]any {
+func (c *contextParser) parameters(s settings) map[string]any {
 	values := make(map[string]any)
 	t, err := sam.Read(s.template)
 	if err != nil {
@@ -190,32 +190,10 @@ func (c *contextReader) parameters(s settings) map[string]any {
 	}
 	texts := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(t.Parameters)) {
-		p := t.Parameters[name]
-		const absent = "\x00"
-		v := c.text(name, absent)
-		switch {
-		case p.NoEcho && v != absent:
-			c.fault(name, "would stand in the template for all to read: use FacilitatorSecretArn, or cdk deploy --parameters")
-		case p.NoEcho:
-			continue
-		case name == "BaseUrl" && s.domain != "":
-			if v != absent && v != "https://"+s.domain {
-				c.fault(name, "contradicts %s", ctxDomain)
-			}
-			v = "https://" + s.domain
-		case name == "DefaultEndpoint" && s.domain != "" && v == absent:
-			v = "no"
-		case v == absent && p.Default == nil:
-			c.fault(name, "is not set, and has no default")
-			continue
-		case v == absent:
-			v = *p.Default
+		if v, ok := c.parameter(name, t.Parameters[name], s.domain); ok {
+			values[name] = v
+			texts[name] = v
 		}
-		if err := p.Check(v); err != nil {
-			c.fault(name, "%v", err)
-		}
-		values[name] = v
-		texts[name] = v
 	}
 	broken, err := t.Broken(texts)
 	if err != nil {
@@ -227,9 +205,38 @@ func (c *contextReader) parameters(s settings) map[string]any {
 	return values
 }
 
+// parameter is the value of one parameter; false where it stays a parameter, or has a fault.
+func (c *contextParser) parameter(name string, p sam.Parameter, domain string) (string, bool) {
+	const absent = "\x00"
+	v := c.text(name, absent)
+	switch {
+	case p.NoEcho && v != absent:
+		c.fault(name, "would stand in the template for all to read: use FacilitatorSecretArn, or cdk deploy --parameters")
+		return "", false
+	case p.NoEcho:
+		return "", false
+	case name == "BaseUrl" && domain != "":
+		if v != absent && v != "https://"+domain {
+			c.fault(name, "contradicts %s", ctxDomain)
+		}
+		v = "https://" + domain
+	case name == "DefaultEndpoint" && domain != "" && v == absent:
+		v = "no"
+	case v == absent && p.Default == nil:
+		c.fault(name, "is not set, and has no default")
+		return "", false
+	case v == absent:
+		v = *p.Default
+	}
+	if err := p.Check(v); err != nil {
+		c.fault(name, "%v", err)
+	}
+	return v, true
+}
+
 // built checks that every function was built for Lambda. A binary for another
 // machine could be deployed and would fail every request.
-func (c *contextReader) built(root, build string) {
+func (c *contextParser) built(root, build string) {
 	functions, err := os.ReadDir(filepath.Join(root, "functions"))
 	if err != nil {
 		c.fault("functions", "cannot be read: %v", err)

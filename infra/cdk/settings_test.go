@@ -31,7 +31,7 @@ const (
 func settled(values map[string]any) (settings, error) {
 	context := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxEmail: nobody}
 	maps.Copy(context, values)
-	return readSettings("../..", from(context))
+	return parseSettings("../..", from(context))
 }
 
 func TestSettings(t *testing.T) {
@@ -106,7 +106,7 @@ func TestListeners(t *testing.T) {
 		"what is not a mail":   {map[string]any{ctxEmail: "nobody"}, listeners{}, "alarmEmail must be an e-mail address, or none"},
 		"a word for the other": {map[string]any{ctxEmail: nobody, ctxTickets: "me"}, listeners{}, "ticketEmail must be an e-mail address, or none"},
 	} {
-		r := &contextReader{get: from(c.context)}
+		r := &contextParser{get: from(c.context)}
 		got, err := r.listeners(), errors.Join(r.faults...)
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
@@ -233,7 +233,7 @@ func TestCodeIsForLambda(t *testing.T) {
 		if c.mode == 0 {
 			check(t, os.Remove(bootstrap))
 		}
-		r := &contextReader{get: from(nil)}
+		r := &contextParser{get: from(nil)}
 		r.built(root, filepath.Join(root, "build"))
 		if err := errors.Join(r.faults...); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, mode %o: %v; want %q", c.machine, c.mode, err, c.says)
@@ -281,7 +281,7 @@ func TestRunbookContext(t *testing.T) {
 		"mayRead": "none", "mayRefund": "none", "mayRestore": "none", "mayDeploy": "none",
 	}
 	parameters := template(t).Parameters
-	_, _ = readSettings("../..", func(key *string) any { // its faults do not matter here
+	_, _ = parseSettings("../..", func(key *string) any { // its faults do not matter here
 		if _, known := defaults[*key]; !known && parameters[*key].Type == "" {
 			t.Errorf("%s is a key of the context, and not in this list", *key)
 		}

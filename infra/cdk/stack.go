@@ -62,7 +62,7 @@ func NewStack(scope constructs.Construct, s settings) {
 	e.queries()
 	e.budgetAlarm(ticket).AddDependency(policy)
 	if s.domain != "" {
-		e.ownDomain()
+		e.addDomain()
 	}
 	e.commands(page, ticket)
 	e.roles(page, ticket)
@@ -107,9 +107,9 @@ func (e *envelope) code(slug string) {
 	function.AddDeletionOverride(jsii.String("Metadata.BuildMethod"))
 }
 
-// ownDomain gives the API a domain name. The operator makes its DNS record: an
+// addDomain gives the API a domain name. The operator makes its DNS record: an
 // alias to the outputs.
-func (e *envelope) ownDomain() {
+func (e *envelope) addDomain() {
 	name := e.add(idDomain, "ApiGatewayV2::DomainName", object{"DomainName": e.domain, "DomainNameConfigurations": []any{
 		object{
 			"CertificateArn": e.certificate,

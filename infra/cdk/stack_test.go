@@ -39,7 +39,7 @@ func golden(t *testing.T, file string, text []byte) {
 // with what testdata/envelope.json changes and adds; the dashboard has its own test.
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
-	s := must(readSettings("../..", from(deployed.Context())))(t)
+	s := must(parseSettings("../..", from(deployed.Context())))(t)
 	base, got, more := written(t, s.params), synthesized(t), document{}
 	for _, part := range []string{"Resources", "Conditions", "Globals", "Rules", "Outputs"} {
 		has := section(got, part)

@@ -28,15 +28,15 @@ const ignoreUnknown = "ignore"
 // released is what make deploy says of the code, for the stack's outputs.
 type released struct{ commit, former string }
 
-// readContext reads the settings: of the file that the context names, with what the context
+// loadSettings are the settings: of the file that the context names, with what the context
 // has besides, or of the context alone.
-func readContext(root string, get func(*string) any, notes io.Writer) (settings, error) {
+func loadSettings(root string, get func(*string) any, notes io.Writer) (settings, error) {
 	text := func(key string) string {
 		v, _ := get(&key).(string)
 		return v
 	}
 	if text(ctxFile) == "" {
-		return readSettings(root, get)
+		return parseSettings(root, get)
 	}
 	f, err := stackfile.Read(root, text(ctxFile))
 	if err != nil {
@@ -50,7 +50,7 @@ func readContext(root string, get func(*string) any, notes io.Writer) (settings,
 		return settings{}, err
 	}
 	asked := map[string]bool{}
-	s, err := readSettings(root, func(key *string) any {
+	s, err := parseSettings(root, func(key *string) any {
 		asked[*key] = true
 		if v := get(key); v != nil {
 			return v
