@@ -40,7 +40,7 @@ type verdict struct {
 func (v verdict) holds(b *harness, signature string) {
 	b.t.Helper()
 	b.chain = v.chain
-	b.expect("when the check refuses", b.ask(signature, "GET /a"), v.status, v.code, v.charged, v.status == 503, v.status == 200)
+	b.expect("when the check refuses", b.ask(signature, "GET /a"), expected{status: v.status, code: v.code, charged: v.charged, retryable: v.status == 503, receipt: v.status == 200})
 	b.expectCalls("in all", v.settles, v.runs)
 }
 
@@ -61,7 +61,7 @@ func TestCheckOfADoubt(t *testing.T) {
 					b.window = duplicateWindow
 					b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, moved())
 					first := b.sign(nil)
-					b.expect("in doubt", b.ask(first, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+					b.expect("in doubt", b.ask(first, "GET /a"), uncertain())
 					b.check = soldOut
 					time.Sleep(2 * time.Second)
 					v.holds(b, comes(b, first))
@@ -80,7 +80,7 @@ func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 		b.ask(first, "GET /a")
 		b.check = soldOut
 		time.Sleep(2 * time.Second)
-		b.expect("refused in doubt", b.ask(first, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("refused in doubt", b.ask(first, "GET /a"), uncertain())
 		b.expectCalls("in all", 2, 0)
 	})
 }
@@ -99,7 +99,7 @@ func TestCheckOfARefusal(t *testing.T) {
 			within(t, nil, func(_ *testing.T, b *harness) {
 				b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"}, moved())
 				first := b.sign(nil)
-				b.expect("an empty wallet", b.ask(first, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+				b.expect("an empty wallet", b.ask(first, "GET /a"), expected{status: 402, code: fault.PaymentRequired, charged: "false"})
 				b.check = soldOut
 				time.Sleep(2 * time.Second)
 				v.holds(b, first)
@@ -126,10 +126,10 @@ func TestCheckOfWhatIsPaid(t *testing.T) {
 					b.ask(first, "GET /a")
 					b.check = soldOut
 					time.Sleep(2 * time.Second)
-					b.expect("paid", b.ask(comes(b, first), "GET /a"), 200, "", "true", false, true)
+					b.expect("paid", b.ask(comes(b, first), "GET /a"), answered())
 					b.expectCalls("in all", 1, runs)
 					b.wallet = must(x402test.NewWallet(rand.Reader))
-					b.expect("somebody else", b.ask(b.sign(nil), "GET /a"), 410, gone, "false", false, false)
+					b.expect("somebody else", b.ask(b.sign(nil), "GET /a"), expected{status: 410, code: gone, charged: "false"})
 					b.expectCalls("with somebody else", 1, runs)
 					if asked != 1 {
 						t.Errorf("the check was asked %d times before the first answer, want once", asked)
@@ -159,14 +159,14 @@ func TestCheckStops(t *testing.T) {
 				b.slots, b.check = slots, c.check
 				header := b.sign(nil)
 				for range 2 { // at once: nobody holds the lease
-					b.expect("stopped", b.ask(header, "GET /a"), c.status, c.code, "false", c.retryable, false)
+					b.expect("stopped", b.ask(header, "GET /a"), expected{status: c.status, code: c.code, charged: "false", retryable: c.retryable})
 				}
 				b.expectCalls("stopped", 0, 0)
 				if slots.taken != 2 || slots.released != 2 {
 					t.Errorf("%d slots taken, %d released", slots.taken, slots.released)
 				}
 				b.check = nil
-				b.expect("allowed", b.ask(header, "GET /a"), 200, "", "true", false, true)
+				b.expect("allowed", b.ask(header, "GET /a"), answered())
 				b.expectCalls("allowed", 1, 1)
 			})
 		})

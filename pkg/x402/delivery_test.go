@@ -182,7 +182,7 @@ func TestBundleOwes(t *testing.T) {
 				return x402.Reply{Body: []byte{'0' + byte(n)}, Owed: now.owes, Prevented: now.prevented}, nil
 			}
 			h := b.sign(nil)
-			var answered time.Time // which is when the replay of an answer begins
+			var since time.Time // when the answer that is replayed was given
 			for i, s := range steps {
 				time.Sleep(s.wait)
 				now = s
@@ -191,7 +191,7 @@ func TestBundleOwes(t *testing.T) {
 					sent = b.sign(nil)
 				}
 				out := b.ask(sent, "GET /bundle")
-				b.expect(name, out, 200, "", "true", false, true)
+				b.expect(name, out, answered())
 				jws := signs.holds(t, name, out)
 				if receipts[s.body] == "" {
 					receipts[s.body] = jws
@@ -200,9 +200,9 @@ func TestBundleOwes(t *testing.T) {
 					t.Errorf("%s, %d: the same answer with another receipt", name, i)
 				}
 				if !out.Replayed {
-					answered = time.Now()
-				} else if !out.Answered.Equal(answered) {
-					t.Errorf("%s, %d: answered %s, want %s", name, i, out.Answered, answered)
+					since = time.Now()
+				} else if !out.Answered.Equal(since) {
+					t.Errorf("%s, %d: answered %s, want %s", name, i, out.Answered, since)
 				}
 				r := b.stored(h)
 				if string(out.Body) != s.body || !slices.Equal(out.Owed, s.owed) || b.runs.Load() != s.runs || r.Lookups != s.lookups {
@@ -225,7 +225,7 @@ func TestPreventedLookupIsNotCounted(t *testing.T) {
 		}
 		h := b.sign(nil)
 		for range 10 {
-			b.expect("prevented", b.ask(h, "GET /a"), 503, lookup.BootstrapUnavailable, "true", true, true)
+			b.expect("prevented", b.ask(h, "GET /a"), expected{status: 503, code: lookup.BootstrapUnavailable, charged: "true", retryable: true, receipt: true})
 			time.Sleep(time.Second)
 		}
 		if r := b.stored(h); r.Lookups != 0 || !r.LeaseUntil.IsZero() {
@@ -265,10 +265,10 @@ func TestSale(t *testing.T) {
 		b.ask(h, "GET /a")
 		stuck = false
 		time.Sleep(time.Minute)
-		b.expect("after the kill", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
+		b.expect("after the kill", b.ask(h, "GET /a"), expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
 		time.Sleep(time.Minute)
 		b.offer = offer(t, terms(), "7000", "Oslo")
-		b.expect("at another price", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+		b.expect("at another price", b.ask(b.sign(nil), "GET /a"), answered())
 		if want := []told{{"5000", false}, {"5000", true}, {"5000", true}}; !slices.Equal(sales, want) {
 			t.Errorf("%+v, want %+v", sales, want)
 		}
@@ -347,7 +347,7 @@ func TestSignedOffer(t *testing.T) {
 				t.Errorf("signed is %s, want %s", said, want)
 			}
 			out := b.ask(b.sign(func(d *x402test.Draft) { echo(d.Payload.Extensions) }), "GET /a")
-			b.expect(name, out, 200, "", "true", false, true)
+			b.expect(name, out, answered())
 			if _, shown := b.sent[0].Extensions[x402.ExtensionReceipt]; shown || len(b.sent) != 1 {
 				t.Errorf("the facilitator is sent %+v", b.sent)
 			}

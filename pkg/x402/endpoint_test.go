@@ -42,13 +42,13 @@ func TestOtherEndpoint(t *testing.T) {
 				settles, runs := len(b.settles), int(b.runs.Load())
 				b.at = there
 				out := b.ask(header, "GET /a")
-				b.expect("there", out, 402, fault.PaymentRequired, charged, false, charged == "true")
+				b.expect("there", out, expected{status: 402, code: fault.PaymentRequired, charged: charged, receipt: charged == "true"})
 				if out.Body != nil || out.Replayed {
 					t.Errorf("there: %s", out.Body)
 				}
 				b.expectCalls("there", settles, runs)
 				b.at = here
-				b.expect("here", b.ask(header, "GET /a"), 200, "", "true", false, true)
+				b.expect("here", b.ask(header, "GET /a"), answered())
 			})
 		})
 	}
@@ -60,7 +60,7 @@ func TestNoEndpointOnRecord(t *testing.T) {
 		header := bring(b, "owed")
 		b.rewrite(header, func(r *ledger.Payment) { r.Endpoint = "" })
 		b.at = there
-		b.expect("owed", b.ask(header, "GET /a"), 200, "", "true", false, true)
+		b.expect("owed", b.ask(header, "GET /a"), answered())
 		b.expectCalls("in all", 1, 2)
 	})
 }
@@ -93,9 +93,9 @@ func TestBoughtElsewhere(t *testing.T) {
 				b.at, b.chain = there, c.chain
 				out := b.ask(b.sign(nil), "GET /a")
 				if c.buys {
-					b.expect("there", out, 200, "", "true", false, true)
+					b.expect("there", out, answered())
 				} else {
-					b.expect("there", out, 503, fault.SettlementUncertain, "null", true, false)
+					b.expect("there", out, uncertain())
 				}
 				b.expectCalls("in all", c.settles, c.runs)
 			})
@@ -110,11 +110,11 @@ func TestDebtsOfTwoEndpoints(t *testing.T) {
 		debt := bring(b, "owed")
 		b.at = there
 		bought := b.sign(nil)
-		b.expect("bought there", b.ask(bought, "GET /a"), 200, "", "true", false, true)
+		b.expect("bought there", b.ask(bought, "GET /a"), answered())
 		b.at = here
-		b.expect("the debt here", b.ask(debt, "GET /a"), 200, "", "true", false, true)
+		b.expect("the debt here", b.ask(debt, "GET /a"), answered())
 		b.at = there
-		b.expect("again there", b.ask(bought, "GET /a"), 200, "", "true", false, true)
+		b.expect("again there", b.ask(bought, "GET /a"), answered())
 		b.expectCalls("in all", 2, 3)
 	})
 }
@@ -144,7 +144,7 @@ func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 				if c.status != 200 {
 					code = fault.SettlementUncertain
 				}
-				b.expect("signed anew", b.ask(b.sign(nil), "GET /a"), c.status, code, c.charged, c.status == 503, c.status == 200)
+				b.expect("signed anew", b.ask(b.sign(nil), "GET /a"), expected{status: c.status, code: code, charged: c.charged, retryable: c.status == 503, receipt: c.status == 200})
 				var sent []string
 				for _, r := range b.settles {
 					sent = append(sent, r.Amount)
@@ -167,7 +167,7 @@ func TestDebtAcrossAChangeOfPrice(t *testing.T) {
 					former := bring(b, state)
 					b.offer = offer(t, terms(), price, "Oslo")
 					for what, header := range map[string]string{"signed anew": b.sign(nil), "the former one": former} {
-						b.expect(what, b.ask(header, "GET /a"), 200, "", "true", false, true)
+						b.expect(what, b.ask(header, "GET /a"), answered())
 					}
 					b.expectCalls("in all", 1, map[string]int{"owed": 2, "answered": 1}[state])
 				})

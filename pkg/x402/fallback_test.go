@@ -144,15 +144,15 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 		b.ask(h, "GET /a")
 		time.Sleep(time.Minute)
 		b.fallback = settles(lost())
-		b.expect("in doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("in doubt", b.ask(h, "GET /a"), uncertain())
 		b.was()
 		b.fallback = settles(moved())
-		b.expect("it boasts", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("it boasts", b.ask(h, "GET /a"), uncertain())
 		if asked := b.was(); asked != "fccccc" {
 			t.Errorf("asked %s", asked)
 		}
 		b.chain = shows(x402.Paid)
-		b.expect("it is true", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("it is true", b.ask(h, "GET /a"), answered())
 	})
 	// The primary is believed, also where the row does not name it, as before there was a
 	// fallback.
@@ -226,13 +226,13 @@ func TestPrimaryHangs(t *testing.T) {
 		for i := range 5 {
 			settled = false
 			begun := time.Now()
-			b.expect("hangs", b.ask(b.sign(nil), fmt.Sprint("GET /", i)), 200, "", "true", false, true)
+			b.expect("hangs", b.ask(b.sign(nil), fmt.Sprint("GET /", i)), answered())
 			if asked, took := b.was(), time.Since(begun); asked != "ppcfc" || took > 13*time.Second {
 				t.Errorf("payment %d: asked %s, took %s", i, asked, took)
 			}
 		}
 		begun := time.Now()
-		b.expect("left alone", b.ask(b.sign(nil), "GET /5"), 200, "", "true", false, true)
+		b.expect("left alone", b.ask(b.sign(nil), "GET /5"), answered())
 		if asked, took := b.was(), time.Since(begun); asked != "f" || took > 0 {
 			t.Errorf("breaker open: asked %s, took %s", asked, took)
 		}
@@ -240,18 +240,18 @@ func TestPrimaryHangs(t *testing.T) {
 		settled = false
 		b.settle = func(ctx context.Context, _ int) x402.Settlement { // another comes while one tries
 			b.settle = hangs
-			b.expect("beside it", b.ask(b.sign(nil), "GET /7"), 200, "", "true", false, true)
+			b.expect("beside it", b.ask(b.sign(nil), "GET /7"), answered())
 			return hangs(ctx, 0)
 		}
-		b.expect("one tries", b.ask(b.sign(nil), "GET /6"), 200, "", "true", false, true)
-		b.expect("still down", b.ask(b.sign(nil), "GET /10"), 200, "", "true", false, true)
+		b.expect("one tries", b.ask(b.sign(nil), "GET /6"), answered())
+		b.expect("still down", b.ask(b.sign(nil), "GET /10"), answered())
 		if asked := b.was(); asked != "pfpcf" {
 			t.Errorf("half open: asked %s", asked)
 		}
 		b.settle = settles(moved())
 		time.Sleep(30 * time.Second)
-		b.expect("up again", b.ask(b.sign(nil), "GET /8"), 200, "", "true", false, true)
-		b.expect("closed", b.ask(b.sign(nil), "GET /9"), 200, "", "true", false, true)
+		b.expect("up again", b.ask(b.sign(nil), "GET /8"), answered())
+		b.expect("closed", b.ask(b.sign(nil), "GET /9"), answered())
 		if asked := b.was(); asked != "pp" {
 			t.Errorf("closed: asked %s", asked)
 		}
@@ -264,7 +264,7 @@ func TestBudgetsWithAFallback(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(func() x402.Finding { time.Sleep(b.left[len(b.left)-1]); return x402.Finding{} })
 		b.settle, b.fallback = hangs, hangs
-		b.expect("hanging", b.ask(b.sign(nil), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("hanging", b.ask(b.sign(nil), "GET /a"), uncertain())
 		want := []time.Duration{4 * time.Second, 2 * time.Second, 2 * time.Second, 4 * time.Second, 2 * time.Second}
 		if fmt.Sprint(b.left) != fmt.Sprint(want) {
 			t.Errorf("%s had %v, want %v", b.asked, b.left, want)
@@ -274,7 +274,7 @@ func TestBudgetsWithAFallback(t *testing.T) {
 		b.withFallback(nil)
 		b.fallback = hangs
 		b.settle = func(ctx context.Context, _ int) x402.Settlement { time.Sleep(4 * time.Second); return unreached() }
-		b.expect("hanging", b.ask(b.sign(nil), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("hanging", b.ask(b.sign(nil), "GET /a"), uncertain())
 		if want := []time.Duration{4 * time.Second, 5 * time.Second}; fmt.Sprint(b.left) != fmt.Sprint(want) {
 			t.Errorf("%s had %v, want %v", b.asked, b.left, want)
 		}
@@ -294,7 +294,7 @@ func TestTimeoutsOfContractWallets(t *testing.T) {
 			}
 			b.settle = settles(moved())
 			b.was()
-			b.expect("an account", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+			b.expect("an account", b.ask(b.sign(nil), "GET /a"), answered())
 			if got := b.was(); got != asked {
 				t.Errorf("asked %s, want %s", got, asked)
 			}
@@ -316,13 +316,13 @@ func TestNotSentAgain(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		b.was()
 		out := b.ask(b.sign(nil), "GET /0")
-		b.expect("past its window", out, 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("past its window", out, uncertain())
 		if asked := b.was(); asked != "" || len(out.Trace.Asked) > 0 {
 			t.Errorf("asked %q, noted %+v", asked, out.Trace.Asked)
 		}
 		b.ask(b.sign(nil), "GET /5") // the fifth that meets a time-out
 		b.was()
-		b.expect("left alone", b.ask(b.sign(nil), "GET /6"), 200, "", "true", false, true)
+		b.expect("left alone", b.ask(b.sign(nil), "GET /6"), answered())
 		if asked := b.was(); asked != "f" {
 			t.Errorf("asked %q", asked)
 		}
@@ -339,7 +339,7 @@ func TestNoTimeToAsk(t *testing.T) {
 	}, func(t *testing.T, b *harness) {
 		b.withFallback(nil)
 		b.settle = settles(unreached())
-		b.expect("no time", b.ask(b.sign(nil), "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
+		b.expect("no time", b.ask(b.sign(nil), "GET /a"), expected{status: 503, code: fault.FacilitatorUnavailable, charged: "false", retryable: true})
 		if b.asked != "p" {
 			t.Errorf("asked %q", b.asked)
 		}

@@ -30,9 +30,9 @@ func TestStoreFailsBeforeTheClaim(t *testing.T) {
 		within(t, ledgertest.Failing(op, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
 			b.verify = x402.Verification{Valid: true}
 			h := b.sign(payer)
-			b.expect("store down", b.ask(h, "GET /a"), 503, fault.LedgerUnavailable, "null", true, false)
+			b.expect("store down", b.ask(h, "GET /a"), expected{status: 503, code: fault.LedgerUnavailable, charged: "null", retryable: true})
 			b.expectCalls("store down", 0, 0)
-			b.expect("store up", b.ask(h, "GET /a"), 200, "", "true", false, true)
+			b.expect("store up", b.ask(h, "GET /a"), answered())
 		})
 	}
 }
@@ -64,7 +64,7 @@ func TestCorruptRecords(t *testing.T) {
 			h := b.sign(contractPayer)
 			b.ask(h, "GET /a")
 			b.rewrite(h, c.change)
-			b.expect(name, b.ask(h, "GET /a"), 503, fault.PaymentUnavailable, c.charged, true, false)
+			b.expect(name, b.ask(h, "GET /a"), expected{status: 503, code: fault.PaymentUnavailable, charged: c.charged, retryable: true})
 			b.expectCalls(name, 1, 0)
 		})
 	}
@@ -72,10 +72,10 @@ func TestCorruptRecords(t *testing.T) {
 		b.chain = shows(x402.NeverPaid)
 		b.settle = settles(x402.Settlement{Class: x402.NotSent})
 		h := b.sign(nil)
-		b.expect("not sent", b.ask(h, "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
+		b.expect("not sent", b.ask(h, "GET /a"), expected{status: 503, code: fault.FacilitatorUnavailable, charged: "false", retryable: true})
 		b.rewrite(h, func(r *ledger.Payment) { r.Terms = json.RawMessage(`{"amount":"-5"}`) })
 		b.settle = settles(x402.Settlement{Class: x402.Unknown})
-		b.expect("doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("doubt", b.ask(h, "GET /a"), uncertain())
 		if len(b.questions) != 0 {
 			t.Error("the chain was asked")
 		}
@@ -101,7 +101,7 @@ func TestNoTime(t *testing.T) {
 			out := b.ask(b.sign(nil), "GET /a")
 			if !c.sent {
 				charged := map[bool]string{true: "false", false: "null"}[c.claimed]
-				b.expect(fmt.Sprint(c), out, 503, fault.PaymentUnavailable, charged, true, false)
+				b.expect(fmt.Sprint(c), out, expected{status: 503, code: fault.PaymentUnavailable, charged: charged, retryable: true})
 			}
 			if claimed := b.store.Calls(ledgertest.Create) == 2; claimed != c.claimed || (len(b.settles) == 1) != c.sent {
 				t.Errorf("%+v: %d %v, claimed %t, %d sent", c, out.Status, out.Fault, claimed, len(b.settles))
@@ -130,13 +130,13 @@ func TestBudgetOfEachCall(t *testing.T) {
 			}
 			return lost()
 		}
-		b.expect("unknown", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("unknown", b.ask(h, "GET /a"), uncertain())
 		b.settle = func(ctx context.Context, _ int) x402.Settlement {
 			<-ctx.Done()
 			return x402.Settlement{Class: x402.Unknown}
 		}
 		b.chain = shows(x402.Paid)
-		b.expect("in doubt, at the last moment", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("in doubt, at the last moment", b.ask(h, "GET /a"), answered())
 		if got := fmt.Sprint(b.left); got != "[3s 15s 4s 13s 4s]" {
 			t.Errorf("verify, and settle and chain twice: %s", got)
 		}
@@ -157,7 +157,7 @@ func TestChainWithLittleTime(t *testing.T) {
 				time.Sleep(late)
 				return x402.Settlement{Class: x402.Unknown}
 			}
-			b.expect("unknown", b.ask(b.sign(nil), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+			b.expect("unknown", b.ask(b.sign(nil), "GET /a"), uncertain())
 			if got := fmt.Sprint(b.left[1:]); got != want {
 				t.Errorf("settled after %s: the chain had %s, want %s", late, got, want)
 			}
@@ -172,15 +172,15 @@ func TestSlots(t *testing.T) {
 		r := &countedSlots{full: fault.New(fault.Overloaded, nil)}
 		b.slots = r
 		h := b.sign(nil)
-		b.expect("full", b.ask(h, "GET /a"), 503, fault.Overloaded, "false", true, false)
+		b.expect("full", b.ask(h, "GET /a"), expected{status: 503, code: fault.Overloaded, charged: "false", retryable: true})
 		b.expectCalls("full", 0, 0)
 		r.full = nil
 		b.work = looksUp(lookup.DNSTimeout)
-		b.expect("room, owed", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
+		b.expect("room, owed", b.ask(h, "GET /a"), expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
 		time.Sleep(time.Second)
 		r.full = fault.New(fault.Overloaded, nil)
 		for _, r.late = range []time.Duration{0, 28 * time.Second} { // the last is past the deadline
-			b.expect("full again, owed", b.ask(h, "GET /a"), 503, fault.Overloaded, "true", true, true)
+			b.expect("full again, owed", b.ask(h, "GET /a"), expected{status: 503, code: fault.Overloaded, charged: "true", retryable: true, receipt: true})
 			if kept := b.stored(h); kept.Lookups != 1 || !kept.LeaseUntil.IsZero() {
 				t.Errorf("no slot after %s: %d lookups, lease until %s", r.late, kept.Lookups, kept.LeaseUntil)
 			}
@@ -188,8 +188,8 @@ func TestSlots(t *testing.T) {
 		r.late = 0
 		r.full, r.broken = nil, errors.New("store down")
 		b.work = looksUp("")
-		b.expect("room again", b.ask(h, "GET /a"), 200, "", "true", false, true)
-		b.expect("a replay takes no slot", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("room again", b.ask(h, "GET /a"), answered())
+		b.expect("a replay takes no slot", b.ask(h, "GET /a"), answered())
 		b.expectCalls("in all", 1, 2)
 		if r.taken != 2 || r.released != 2 {
 			t.Errorf("%d slots taken, %d released", r.taken, r.released)
@@ -208,13 +208,13 @@ func TestContractWallets(t *testing.T) {
 		} {
 			b.verify = v
 			out := b.ask(b.sign(contractPayer), "GET /a")
-			b.expect("invalid", out, 402, fault.PaymentRequired, "false", false, false)
+			b.expect("invalid", out, expected{status: 402, code: fault.PaymentRequired, charged: "false"})
 			if got := out.Fault.Public(); got != says {
 				t.Errorf("the payer reads %q, want %q", got, says)
 			}
 		}
 		b.verify = x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
-		b.expect("no verdict", b.ask(b.sign(contractPayer), "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
+		b.expect("no verdict", b.ask(b.sign(contractPayer), "GET /a"), expected{status: 503, code: fault.FacilitatorUnavailable, charged: "false", retryable: true})
 		b.expectCalls("not verified", 0, 0)
 		if n := b.store.Calls(ledgertest.Create); n != 0 {
 			t.Errorf("%d writes for payments that were not verified", n)
@@ -226,11 +226,11 @@ func TestContractWallets(t *testing.T) {
 		b.settle = settles(lost(), lost(), moved())
 		var sealed x402test.Draft
 		h := b.sign(func(d *x402test.Draft) { contractPayer(d); sealed = *d })
-		b.expect("in doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("in doubt", b.ask(h, "GET /a"), uncertain())
 		b.verify = x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
-		b.expect("other, in doubt", b.ask(resigned(t, sealed), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
-		b.expect("paid", b.ask(h, "GET /a"), 200, "", "true", false, true)
-		b.expect("other, paid", b.ask(resigned(t, sealed), "GET /a"), 200, "", "true", false, true)
+		b.expect("other, in doubt", b.ask(resigned(t, sealed), "GET /a"), uncertain())
+		b.expect("paid", b.ask(h, "GET /a"), answered())
+		b.expect("other, paid", b.ask(resigned(t, sealed), "GET /a"), answered())
 		if len(b.shown) != 1 {
 			t.Errorf("%d verifies, want 1", len(b.shown))
 		}
@@ -245,7 +245,7 @@ func TestContractWalletPaidByAThirdParty(t *testing.T) {
 		b.verify = x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
 		for range 2 { // without a chain, and with one, which is not asked
 			out := b.ask(b.sign(contractPayer), "GET /a")
-			b.expect("never seen", out, 402, fault.PaymentRequired, "null", false, false)
+			b.expect("never seen", out, expected{status: 402, code: fault.PaymentRequired, charged: "null"})
 			if out.Trace.Unrecorded || b.writes() != 0 || len(b.questions) != 0 {
 				t.Errorf("unrecorded %t, %d writes", out.Trace.Unrecorded, b.writes())
 			}

@@ -250,25 +250,34 @@ func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 	})
 }
 
-// expect compares what matters of an outcome: status, code, charged,
-// retryable, whether a receipt came along.
-func (b *harness) expect(what string, got x402.Outcome, status int, code fault.Code, charged string, retryable, receipt bool) {
+// expected is what an outcome is to be.
+type expected struct {
+	status    int
+	code      fault.Code
+	charged   string // "true", "false" or "null"
+	retryable bool
+	receipt   bool // of a charge
+}
+
+// answered is an answer to a payment that was charged.
+func answered() expected { return expected{status: 200, charged: "true", receipt: true} }
+
+// uncertain is what a payer is told while nobody knows whether the money has moved.
+func uncertain() expected {
+	return expected{status: 503, code: fault.SettlementUncertain, charged: "null", retryable: true}
+}
+
+// expect checks an outcome.
+func (b *harness) expect(what string, got x402.Outcome, want expected) {
 	b.t.Helper()
-	type view struct {
-		Status    int
-		Code      fault.Code
-		Charged   string
-		Retryable bool
-		Receipt   bool
-	}
-	v := view{Status: got.Status, Charged: "null", Retryable: got.Payment.Retryable, Receipt: got.Receipt != nil && got.Receipt.Success}
+	v := expected{status: got.Status, charged: "null", retryable: got.Payment.Retryable, receipt: got.Receipt != nil && got.Receipt.Success}
 	if got.Fault != nil {
-		v.Code = got.Fault.Code
+		v.code = got.Fault.Code
 	}
 	if c := got.Payment.Charged; c != nil {
-		v.Charged = fmt.Sprint(*c)
+		v.charged = fmt.Sprint(*c)
 	}
-	if want := (view{status, code, charged, retryable, receipt}); v != want {
+	if v != want {
 		b.t.Errorf("%s: got %+v, want %+v (%v, cause %v)", what, v, want, got.Fault, got.Trace.Cause)
 	}
 }

@@ -114,7 +114,7 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 				before, settles, runs := b.stored(h).Version, len(b.settles), b.runs.Load()
 				out := w.ask(b, h, another(t, draft))
 				what, stranger := fmt.Sprint(state, ", ", name), strings.HasSuffix(name, "second signature")
-				b.expect(what, out, w.status, w.code, s.charged, false, s.charged == "true" && !stranger)
+				b.expect(what, out, expected{status: w.status, code: w.code, charged: s.charged, receipt: s.charged == "true" && !stranger})
 				if stranger && out.Receipt != nil {
 					t.Errorf("%s: told %+v", what, out.Receipt)
 				}
@@ -137,7 +137,7 @@ func TestAssetRespelled(t *testing.T) {
 		lower := terms()
 		lower.Asset = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 		b.offer = offer(t, lower, "5000", "Oslo")
-		b.expect("after the deploy", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("after the deploy", b.ask(h, "GET /a"), answered())
 	})
 }
 
@@ -164,12 +164,12 @@ func TestMoneyWithoutARequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			out := b.ask(h, "GET /a")
-			b.expect(told, out, 402, fault.PaymentRequired, "true", false, c.payer == nil)
+			b.expect(told, out, expected{status: 402, code: fault.PaymentRequired, charged: "true", receipt: c.payer == nil})
 			if !strings.HasSuffix(out.Fault.Public(), told) {
 				t.Errorf("the payer is told %q, want %q", out.Fault.Public(), told)
 			}
 			if c.payer == nil {
-				b.expect("wrong parameter", b.askWith(h, "GET /a", lookup.Fault(lookup.InvalidDomain, nil)), 400, lookup.InvalidDomain, "true", false, true)
+				b.expect("wrong parameter", b.askWith(h, "GET /a", lookup.Fault(lookup.InvalidDomain, nil)), expected{status: 400, code: lookup.InvalidDomain, charged: "true", receipt: true})
 			}
 			b.expectCalls(told, 0, 0)
 		})
@@ -192,12 +192,12 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 				}
 				d.Payload.Payload.Authorization.Nonce = nonce
 			}
-			b.expect(name, b.ask(b.sign(change), "GET /a"), 200, "", "true", false, true)
+			b.expect(name, b.ask(b.sign(change), "GET /a"), answered())
 			time.Sleep(time.Second) // the window of the next one is another
 			other := b.sign(change)
-			b.expect(name+", today's terms", b.ask(other, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+			b.expect(name+", today's terms", b.ask(other, "GET /a"), expected{status: 402, code: fault.PaymentRequired, charged: "false"})
 			b.offer = offer(t, terms(), "7000", "Rome")
-			b.expect(name+", another price", b.ask(other, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+			b.expect(name+", another price", b.ask(other, "GET /a"), expected{status: 402, code: fault.PaymentRequired, charged: "false"})
 			b.expectCalls(name, 1, 1)
 		})
 	}
@@ -235,7 +235,7 @@ func TestClaimedWhileVerified(t *testing.T) {
 				copied = another(t, draft)
 			}
 			out := b.ask(copied, "GET /a")
-			b.expect(name, out, c.status, c.code, fmt.Sprint(c.settled.Class == x402.Moved), false, c.receipt)
+			b.expect(name, out, expected{status: c.status, code: c.code, charged: fmt.Sprint(c.settled.Class == x402.Moved), receipt: c.receipt})
 			if told := out.Receipt != nil && out.Receipt.ErrorReason == declined().Reason; told != (name == "refused") {
 				t.Errorf("%s: PAYMENT-RESPONSE %+v", name, out.Receipt)
 			}

@@ -21,16 +21,16 @@ import (
 func TestInvalidParametersAreNotCharged(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
-		b.expect("invalid", b.askWith(h, "", lookup.Fault(lookup.InvalidDomain, nil)), 400, lookup.InvalidDomain, "false", false, false)
+		b.expect("invalid", b.askWith(h, "", lookup.Fault(lookup.InvalidDomain, nil)), expected{status: 400, code: lookup.InvalidDomain, charged: "false"})
 		b.expectCalls("invalid", 0, 0)
 		if n := b.store.Calls(ledgertest.Create); n != 0 {
 			t.Errorf("%d creates", n)
 		}
-		b.expect("corrected, same signature", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("corrected, same signature", b.ask(h, "GET /a"), answered())
 	})
 	within(t, ledgertest.Failing(ledgertest.Fetch, ledgertest.FailBefore, 1), func(_ *testing.T, b *harness) {
 		out := b.askWith(b.sign(nil), "GET /a", lookup.Fault(lookup.InvalidDomain, nil))
-		b.expect("no ledger", out, 400, lookup.InvalidDomain, "null", false, false)
+		b.expect("no ledger", out, expected{status: 400, code: lookup.InvalidDomain, charged: "null"})
 	})
 }
 
@@ -136,7 +136,7 @@ func TestSettlements(t *testing.T) {
 					c.asked = 0
 				}
 				code := cmp.Or(c.code, map[int]fault.Code{402: fault.PaymentRequired, 503: fault.SettlementUncertain}[c.status])
-				b.expect(name, out, c.status, code, c.charged, c.status == 503, c.status == 200)
+				b.expect(name, out, expected{status: c.status, code: code, charged: c.charged, retryable: c.status == 503, receipt: c.status == 200})
 				last, first, r := c.said[len(c.said)-1], c.said[0], b.stored(h)
 				disproved := c.chain == never && c.asked > 0 && c.wait == 0
 				if r.State != c.state || r.Disproved != disproved || out.Trace.UsedAsPaid != (last.NonceUsed && c.status == 200 && c.chain == nil) {
@@ -211,7 +211,11 @@ func TestUnrecorded(t *testing.T) {
 			}
 			out := b.ask(h, "GET /a")
 			paid := c.status != 503
-			b.expect(name, out, c.status, c.code, map[bool]string{true: "true", false: "null"}[paid], c.status != 200, paid)
+			want := expected{status: c.status, code: c.code, charged: "null", retryable: c.status != 200, receipt: paid}
+			if paid {
+				want.charged = "true"
+			}
+			b.expect(name, out, want)
 			if out.Trace.Unrecorded != (c.fails != nil) || !paid && out.Receipt != nil || c.status == 504 && out.Fault.Wait() == 0 {
 				t.Errorf("%s: unrecorded %t, PAYMENT-RESPONSE %+v, %v", name, out.Trace.Unrecorded, out.Receipt, out.Fault)
 			}
@@ -359,7 +363,7 @@ func TestMeterFull(t *testing.T) {
 			s := &fakeMeter{harness: b, full: fault.New(code, nil)}
 			b.meter = s
 			info := infoOf(code)
-			b.expect(string(code), b.ask(b.sign(nil), "GET /a"), info.Status, code, "null", true, false)
+			b.expect(string(code), b.ask(b.sign(nil), "GET /a"), expected{status: info.Status, code: code, charged: "null", retryable: true})
 			if n := b.writes() + b.store.Calls(ledgertest.Fetch) + len(b.settles); n > 0 || s.heard() != "open" {
 				t.Errorf("%s: %d calls, and the meter heard %q", code, n, s.notes)
 			}
@@ -387,7 +391,7 @@ func TestBesideTheAnswer(t *testing.T) {
 			}
 			s := &fakeMeter{harness: b, close: meets}
 			b.meter = s
-			b.expect(name, b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+			b.expect(name, b.ask(b.sign(nil), "GET /a"), answered())
 			if got := s.heard(); got != paidUp {
 				t.Errorf("the meter heard %q", got)
 			}

@@ -25,7 +25,7 @@ func TestPaidOnce(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
 		first := b.ask(h, "GET /a")
-		b.expect("first", first, 200, "", "true", false, true)
+		b.expect("first", first, answered())
 		if string(first.Body) != `{"ok":true}` || first.Replayed {
 			t.Errorf("answer %s, replayed %v", first.Body, first.Replayed)
 		}
@@ -36,17 +36,17 @@ func TestPaidOnce(t *testing.T) {
 			t.Errorf("happy path: %d creates, %d replaces, %d reads; want 4 writes and no read", c, r, f)
 		}
 		again := b.ask(h, "GET /a")
-		b.expect("again", again, 200, "", "true", false, true)
+		b.expect("again", again, answered())
 		if string(again.Body) != string(first.Body) || !again.Replayed || *again.Receipt != *first.Receipt {
 			t.Errorf("the repeat is another answer: %+v", again)
 		}
-		b.expect("elsewhere", b.ask(h, "GET /b"), 402, fault.PaymentRequired, "true", false, true)
+		b.expect("elsewhere", b.ask(h, "GET /b"), expected{status: 402, code: fault.PaymentRequired, charged: "true", receipt: true})
 		b.expectCalls("in all", 1, 1)
 		time.Sleep(24 * time.Hour)
-		b.expect("just within a day", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("just within a day", b.ask(h, "GET /a"), answered())
 		time.Sleep(time.Nanosecond)
 		spent := b.ask(h, "GET /a")
-		b.expect("after a day", spent, 402, fault.PaymentRequired, "true", false, true)
+		b.expect("after a day", spent, expected{status: 402, code: fault.PaymentRequired, charged: "true", receipt: true})
 		b.expectCalls("in the end", 1, 1)
 	})
 }
@@ -87,7 +87,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 				header = c.edit(header)
 			}
 			out := b.ask(header, "GET /a")
-			b.expect(says, out, 402, fault.PaymentRequired, "false", false, false)
+			b.expect(says, out, expected{status: 402, code: fault.PaymentRequired, charged: "false"})
 			if !strings.Contains(out.Fault.Public(), says) {
 				t.Errorf("%q does not say %q", out.Fault.Public(), says)
 			}
@@ -138,7 +138,7 @@ func (b *harness) expectOwed(h string, code fault.Code, wait time.Duration, runs
 	what := fmt.Sprint(code, " after ", runs, " runs")
 	info := infoOf(code)
 	out := b.ask(h, "GET /a")
-	b.expect(what, out, info.Status, code, "true", wait > 0, true)
+	b.expect(what, out, expected{status: info.Status, code: code, charged: "true", retryable: wait > 0, receipt: true})
 	if out.Fault.Wait() != wait {
 		b.t.Errorf("%s: Retry-After %s, want %s", what, out.Fault.Wait(), wait)
 	}
@@ -183,12 +183,12 @@ func TestSilence(t *testing.T) {
 				runs := len(c.lookups)
 				if !c.answer {
 					b.work = looksUp(lookup.UpstreamUnavailable)
-					b.expect("then", b.ask(h, "GET /a"), 503, lookup.UpstreamUnavailable, "true", true, true)
+					b.expect("then", b.ask(h, "GET /a"), expected{status: 503, code: lookup.UpstreamUnavailable, charged: "true", retryable: true, receipt: true})
 					runs++
 				} else {
 					first, again := b.ask(h, "GET /a"), b.ask(b.sign(nil), "GET /a")
 					for what, out := range map[string]x402.Outcome{"then": first, "signed again": again} {
-						b.expect(what, out, 504, "", "true", false, true)
+						b.expect(what, out, expected{status: 504, charged: "true", receipt: true})
 						if !out.Replayed {
 							t.Errorf("%s: not replayed: %v", what, out.Fault)
 						}
@@ -235,10 +235,10 @@ func TestLargeAnswers(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) { return noise, nil }
 		h := b.sign(nil)
-		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("first", b.ask(h, "GET /a"), answered())
 		for range 2 * ledger.MostUnkept {
 			out := b.ask(h, "GET /a")
-			b.expect("again", out, 200, "", "true", false, true)
+			b.expect("again", out, answered())
 			if !out.Replayed || !bytes.Equal(out.Body, noise) {
 				t.Error("not replayed")
 			}
@@ -250,12 +250,12 @@ func TestLargeAnswers(t *testing.T) {
 		b.store = ledgertest.NewFaulty(t, &ledgertest.Memory{Keep: ledger.LeastKept}, nil)
 		b.work = func(context.Context, int) ([]byte, error) { return noise, nil }
 		h := b.sign(nil)
-		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)
-		b.expect("at once", b.ask(h, "GET /a"), 409, fault.PaymentInProgress, "true", true, true)
+		b.expect("first", b.ask(h, "GET /a"), answered())
+		b.expect("at once", b.ask(h, "GET /a"), expected{status: 409, code: fault.PaymentInProgress, charged: "true", retryable: true, receipt: true})
 		for range ledger.MostUnkept - 1 {
 			time.Sleep(11 * time.Minute)
 			out := b.ask(h, "GET /a")
-			b.expect("again", out, 200, "", "true", false, true)
+			b.expect("again", out, answered())
 			if out.Replayed || !bytes.Equal(out.Body, noise) {
 				t.Error("not looked up")
 			}
@@ -264,7 +264,7 @@ func TestLargeAnswers(t *testing.T) {
 			t.Errorf("a debt: %+v", r)
 		}
 		time.Sleep(11 * time.Minute)
-		b.expect("no lookup left", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "true", false, true)
+		b.expect("no lookup left", b.ask(h, "GET /a"), expected{status: 402, code: fault.PaymentRequired, charged: "true", receipt: true})
 		b.expectCalls("in all", 1, ledger.MostUnkept)
 	})
 }
@@ -282,7 +282,7 @@ func TestRefusedIsSpaced(t *testing.T) {
 		for range 4 * 192 {
 			sent, wrote := len(b.settles), b.store.Calls(ledgertest.Replace)
 			out := b.ask(h, "GET /a")
-			b.expect("refused", out, 402, fault.PaymentRequired, "false", false, false)
+			b.expect("refused", out, expected{status: 402, code: fault.PaymentRequired, charged: "false"})
 			if out.Receipt == nil || out.Receipt.ErrorReason != no.Reason {
 				t.Fatalf("%+v", out)
 			}
@@ -311,7 +311,7 @@ func TestRefusedIsSpaced(t *testing.T) {
 		b.settle = settles(x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable})
 		b.ask(h, "GET /a")
 		b.settle = settles(moved())
-		b.expect("not sent, and again at once", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("not sent, and again at once", b.ask(h, "GET /a"), answered())
 	})
 }
 
@@ -345,7 +345,7 @@ func TestNoTimeToLookUp(t *testing.T) {
 				} else {
 					slots.late = late
 				}
-				b.expect("no time", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
+				b.expect("no time", b.ask(h, "GET /a"), expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
 				b.expectCalls("no time", 1, before)
 				armed, slots.late = false, 0
 				if r := b.stored(h); before > 0 && how != ledgertest.FailBefore && (r.Lookups != before || r.LastFault.Code != string(lookup.UpstreamUnavailable)) {

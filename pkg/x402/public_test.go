@@ -26,15 +26,15 @@ func TestCopyInDoubt(t *testing.T) {
 				copied := b.sign(withoutToken)
 				meter := &fakeMeter{harness: b}
 				first := b.ask(copied, "GET /a")
-				b.expect("first", first, 503, fault.SettlementUncertain, "null", true, false)
+				b.expect("first", first, uncertain())
 				if says := first.Fault.Public(); !strings.Contains(says, "Repeat this to learn whether it was charged. For the answer sign a new payment") {
 					t.Errorf("the payer is told %q", says)
 				}
 				b.meter = meter
-				b.expect("in doubt", b.ask(copied, path), 503, fault.SettlementUncertain, "null", true, false)
+				b.expect("in doubt", b.ask(copied, path), uncertain())
 				settled := b.ask(copied, path)
-				b.expect("settled", settled, 402, fault.PaymentRequired, "true", false, false)
-				b.expect("again", b.ask(copied, path), 402, fault.PaymentRequired, "true", false, false)
+				b.expect("settled", settled, expected{status: 402, code: fault.PaymentRequired, charged: "true"})
+				b.expect("again", b.ask(copied, path), expected{status: 402, code: fault.PaymentRequired, charged: "true"})
 				if !saysUsedUp(&settled) {
 					t.Errorf("settled: %v", settled.Fault)
 				}
@@ -42,7 +42,7 @@ func TestCopyInDoubt(t *testing.T) {
 				if heard := strings.ReplaceAll(meter.heard(), "late, ", ""); heard != atFault+", "+atFault+", "+paidUp {
 					t.Errorf("the copies count as %q", heard)
 				}
-				b.expect("signed again", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+				b.expect("signed again", b.ask(b.sign(nil), "GET /a"), answered())
 				b.expectCalls("in all", 3, 1)
 			})
 		})
@@ -57,11 +57,11 @@ func TestCopyOfAnother(t *testing.T) {
 		b.chain = shows(x402.StillOpen)
 		b.settle = settles(moved(), lost(), moved())
 		own := b.sign(nil)
-		b.expect("another payment", b.ask(own, "GET /a"), 200, "", "true", false, true)
+		b.expect("another payment", b.ask(own, "GET /a"), answered())
 		copied := b.sign(withoutToken)
-		b.expect("in doubt", b.ask(copied, "GET /b"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("in doubt", b.ask(copied, "GET /b"), uncertain())
 		b.rewrite(copied, func(r *ledger.Payment) { r.Purchase = b.stored(own).Purchase })
-		b.expect("a copy", b.ask(copied, "GET /a"), 402, fault.PaymentRequired, "null", false, false)
+		b.expect("a copy", b.ask(copied, "GET /a"), expected{status: 402, code: fault.PaymentRequired, charged: "null"})
 		b.expectCalls("in all", 2, 1)
 	})
 }
@@ -73,9 +73,9 @@ func TestOwnPurchaseInDoubt(t *testing.T) {
 		b.anew = true
 		b.settle = settles(lost(), moved())
 		h := b.sign(withoutToken)
-		b.expect("first", b.ask(h, "GET /ping"), 503, fault.SettlementUncertain, "null", true, false)
-		b.expect("again", b.ask(h, "GET /ping"), 200, "", "true", false, true)
-		b.expect("answered", b.ask(h, "GET /ping"), 402, fault.PaymentRequired, "true", false, false)
+		b.expect("first", b.ask(h, "GET /ping"), uncertain())
+		b.expect("again", b.ask(h, "GET /ping"), answered())
+		b.expect("answered", b.ask(h, "GET /ping"), expected{status: 402, code: fault.PaymentRequired, charged: "true"})
 		b.expectCalls("in all", 2, 1)
 	})
 }
@@ -93,12 +93,12 @@ func TestCopyIsNotSent(t *testing.T) {
 				b.chain = shows(x402.StillOpen)
 				b.settle = settles(lost(), moved())
 				copied := b.sign(withoutToken)
-				b.expect("first", b.ask(copied, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+				b.expect("first", b.ask(copied, "GET /a"), uncertain())
 				comes(b)
-				b.expect("open", b.ask(copied, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+				b.expect("open", b.ask(copied, "GET /a"), uncertain())
 				b.expectCalls("in doubt", 1, 0)
 				b.chain = shows(x402.Paid)
-				b.expect("paid", b.ask(copied, "GET /a"), 402, fault.PaymentRequired, "true", false, false)
+				b.expect("paid", b.ask(copied, "GET /a"), expected{status: 402, code: fault.PaymentRequired, charged: "true"})
 				b.expectCalls("in all", 1, 0)
 			})
 		})

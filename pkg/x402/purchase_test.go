@@ -22,7 +22,7 @@ const duplicateWindow = 45 * time.Second
 // expectReplay checks an answer to being the one that an earlier payment bought.
 func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 	b.t.Helper()
-	b.expect(what, again, first.Status, "", "true", false, true)
+	b.expect(what, again, expected{status: first.Status, charged: "true", receipt: true})
 	if !again.Replayed || string(again.Body) != string(first.Body) || !reflect.DeepEqual(again.Receipt, first.Receipt) {
 		b.t.Errorf("%s: %+v is not a replay of %+v", what, again, first)
 	}
@@ -40,7 +40,7 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 		var n atomic.Int32
 		b.work = func(context.Context, int) ([]byte, error) { return fmt.Appendf(nil, `{"n":%d}`, n.Add(1)), nil }
 		first := b.ask(b.sign(nil), "GET /a")
-		b.expect("first", first, 200, "", "true", false, true)
+		b.expect("first", first, answered())
 		time.Sleep(duplicateWindow - time.Nanosecond)
 		second := b.sign(nil)
 		b.expectReplay("second signature", first, b.ask(second, "GET /a"))
@@ -50,33 +50,33 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 		b.expectCalls("two signatures", 1, 1)
 		time.Sleep(time.Nanosecond)
 		b.window = 2 * duplicateWindow // of what is answered from now on
-		b.expect("after the window", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+		b.expect("after the window", b.ask(b.sign(nil), "GET /a"), answered())
 		b.expectCalls("after the window", 2, 2)
 		b.expectReplay("the superseded one, after the window", x402.Outcome{Status: 200, Body: []byte(`{"n":2}`), Receipt: first.Receipt}, b.ask(second, "GET /a"))
-		b.expect("another question", b.ask(b.sign(nil), "GET /b"), 200, "", "true", false, true)
+		b.expect("another question", b.ask(b.sign(nil), "GET /b"), answered())
 		b.expectCalls("another question", 3, 3)
 
 		b.keys = []string{"order-7"}
 		keyed := b.ask(b.sign(nil), "GET /a")
-		b.expect("a key", keyed, 200, "", "true", false, true)
+		b.expect("a key", keyed, answered())
 		b.expectCalls("a key", 4, 4)
 		time.Sleep(ledger.KeptFor - time.Nanosecond)
 		b.expectReplay("the same key", keyed, b.ask(b.sign(nil), "GET /a"))
 		elsewhere := b.sign(nil)
-		b.expect("the same key, elsewhere", b.ask(elsewhere, "GET /b"), 409, fault.IdempotencyConflict, "false", false, false)
+		b.expect("the same key, elsewhere", b.ask(elsewhere, "GET /b"), expected{status: 409, code: fault.IdempotencyConflict, charged: "false"})
 		b.rewrite(elsewhere, inDoubt)
-		b.expect("that, in doubt", b.ask(elsewhere, "GET /b"), 409, fault.IdempotencyConflict, "null", false, false)
+		b.expect("that, in doubt", b.ask(elsewhere, "GET /b"), expected{status: 409, code: fault.IdempotencyConflict, charged: "null"})
 		b.keys = []string{`"order-7"`}
 		b.expectReplay("the same key in quotes", keyed, b.ask(b.sign(nil), "GET /a"))
 		time.Sleep(time.Nanosecond)
-		b.expect("the same key, a day later", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+		b.expect("the same key, a day later", b.ask(b.sign(nil), "GET /a"), answered())
 		b.keys = []string{"order-8"}
-		b.expect("another key", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+		b.expect("another key", b.ask(b.sign(nil), "GET /a"), answered())
 		b.expectCalls("in all", 6, 6)
 
 		wallet := must(x402test.NewWallet(strings.NewReader(strings.Repeat("another payer has another key...", 9))))
 		b.wallet = wallet
-		b.expect("another payer, the same key", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+		b.expect("another payer, the same key", b.ask(b.sign(nil), "GET /a"), answered())
 		b.expectCalls("another payer", 7, 7)
 	})
 }
@@ -170,7 +170,7 @@ func TestOwnerOfAPurchase(t *testing.T) {
 				b.settle = settles(c.second)
 				second := b.sign(nil)
 				out := b.ask(second, "GET /a")
-				b.expect("second", out, c.status, c.code, c.charge, c.retry, c.charge == "true")
+				b.expect("second", out, expected{status: c.status, code: c.code, charged: c.charge, retryable: c.retry, receipt: c.charge == "true"})
 				b.expectCalls("second", c.sent, c.runs)
 				if r := b.stored(second); r.State != c.own {
 					t.Errorf("the second is %s, want %s (%s)", r.State, c.own, r.Reason)
@@ -206,12 +206,12 @@ func TestPaymentIdentifier(t *testing.T) {
 			})
 		}
 		first := b.ask(named(id), "GET /a")
-		b.expect("first", first, 200, "", "true", false, true)
+		b.expect("first", first, answered())
 		b.expectReplay("same id, other payment", first, b.ask(named(id), "GET /a"))
-		b.expect("same id, other request", b.ask(named(id), "GET /b"), 409, fault.IdempotencyConflict, "false", false, false)
+		b.expect("same id, other request", b.ask(named(id), "GET /b"), expected{status: 409, code: fault.IdempotencyConflict, charged: "false"})
 		b.expectCalls("conflict", 1, 1)
 		for _, bad := range []string{`"short"`, `5`, `"pay_7d5d747be160e280504c099d984bcfe|"`, `"` + strings.Repeat("a", 129) + `"`} {
-			b.expect("id "+bad, b.ask(named(bad), "GET /a"), 400, fault.InvalidIdempotencyKey, "false", false, false)
+			b.expect("id "+bad, b.ask(named(bad), "GET /a"), expected{status: 400, code: fault.InvalidIdempotencyKey, charged: "false"})
 		}
 	})
 }
@@ -223,16 +223,16 @@ func TestPingIsBoughtAnew(t *testing.T) {
 		b.window = duplicateWindow
 		b.anew = true
 		h := b.sign(nil)
-		b.expect("ping", b.ask(h, "GET /ping"), 200, "", "true", false, true)
+		b.expect("ping", b.ask(h, "GET /ping"), answered())
 		if n := b.writes(); n != 3 {
 			t.Errorf("%d writes, want 3", n)
 		}
-		b.expect("again", b.ask(h, "GET /ping"), 200, "", "true", false, true)
-		b.expect("another", b.ask(b.sign(nil), "GET /ping"), 200, "", "true", false, true)
+		b.expect("again", b.ask(h, "GET /ping"), answered())
+		b.expect("another", b.ask(b.sign(nil), "GET /ping"), answered())
 		b.expectCalls("two pings", 2, 2)
 		b.keys = []string{"k"}
-		b.expect("with a key", b.ask(b.sign(nil), "GET /ping"), 200, "", "true", false, true)
-		b.expect("with the same key", b.ask(b.sign(nil), "GET /ping"), 200, "", "true", false, true)
+		b.expect("with a key", b.ask(b.sign(nil), "GET /ping"), answered())
+		b.expect("with the same key", b.ask(b.sign(nil), "GET /ping"), answered())
 		b.expectCalls("with a key", 3, 3)
 	})
 }
@@ -244,17 +244,17 @@ func TestInvalidKeys(t *testing.T) {
 		h := b.sign(nil)
 		for _, keys := range [][]string{{""}, {`""`}, {"a b"}, {"\x7f"}, {"é"}, {strings.Repeat("k", 256)}, {"a", "a"}, {"a\tb"}} {
 			b.keys = keys
-			b.expect(fmt.Sprintf("%q", keys), b.ask(h, "GET /a"), 400, fault.InvalidIdempotencyKey, "false", false, false)
+			b.expect(fmt.Sprintf("%q", keys), b.ask(h, "GET /a"), expected{status: 400, code: fault.InvalidIdempotencyKey, charged: "false"})
 		}
 		if b.writes() != 0 {
 			t.Errorf("%d writes", b.writes())
 		}
 		for _, key := range []string{"k", `"`, `"a`, "a,b", "~!", strings.Repeat("k", 255), `"` + strings.Repeat("k", 255) + `"`} {
 			b.keys = []string{key}
-			b.expect(key, b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+			b.expect(key, b.ask(b.sign(nil), "GET /a"), answered())
 		}
 		b.keys = []string{"a b"}
-		b.expect("charged before", b.ask(h, "GET /a"), 400, fault.InvalidIdempotencyKey, "false", false, false)
+		b.expect("charged before", b.ask(h, "GET /a"), expected{status: 400, code: fault.InvalidIdempotencyKey, charged: "false"})
 	})
 }
 
@@ -270,15 +270,15 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			h := b.sign(nil)
 			out := b.ask(h, "GET /a")
-			b.expect(when, out, 402, fault.PaymentRequired, "false", false, false)
+			b.expect(when, out, expected{status: 402, code: fault.PaymentRequired, charged: "false"})
 			if says := out.Fault.Public(); !strings.Contains(says, "a new Idempotency-Key buys at once") {
 				t.Errorf("%s: %q", when, says)
 			}
 			b.rewrite(h, inDoubt)
-			b.expect(when+", in doubt itself", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+			b.expect(when+", in doubt itself", b.ask(h, "GET /a"), uncertain())
 		}
 		b.keys = []string{"order-2"}
-		b.expect("a new key", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+		b.expect("a new key", b.ask(b.sign(nil), "GET /a"), answered())
 	})
 }
 
@@ -319,19 +319,19 @@ func TestWithoutExtensions(t *testing.T) {
 				}
 				go func() { time.Sleep(time.Second); inFlight <- b.ask(h, "GET /a") }()
 				owed := b.ask(h, "GET /a")
-				b.expect("owed", owed, 504, lookup.DNSTimeout, "true", true, true)
+				b.expect("owed", owed, expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
 				says("owed", owed)
 				says("in flight", <-inFlight)
 				if !c.token {
 					used := b.ask(h, "GET /a")
-					b.expect("used", used, 402, fault.PaymentRequired, "true", false, false)
+					b.expect("used", used, expected{status: 402, code: fault.PaymentRequired, charged: "true"})
 					if !strings.Contains(used.Fault.Public(), "sign a new one") {
 						t.Errorf("%q", used.Fault.Public())
 					}
 				}
 				time.Sleep(time.Second)
 				if !c.own {
-					b.expect("signed anew", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+					b.expect("signed anew", b.ask(b.sign(nil), "GET /a"), answered())
 					b.expectCalls("in all", 1, 2)
 				}
 			})
