@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -19,7 +20,7 @@ func playMoney(t *testing.T) {
 	d := newDriver(t)
 	defer d.end(t)
 	cmd := testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), map[string]string{"DNS_RESOLVERS": resolverOf(t, browserZone, nil)})
-	p := testbed.Must(testbed.Launch(cmd, nil))
+	p := testbed.Must(programs.Start(cmd))
 	t.Cleanup(func() { p.End(t) })
 	testbed.Check(p.Ready())
 	moved := 0
@@ -43,7 +44,7 @@ func playMoney(t *testing.T) {
 }
 
 // playTransfers is how many payments the facilitator of a runner has moved.
-func playTransfers(t *testing.T, p *testbed.Process) int {
+func playTransfers(t *testing.T, p *programs.Process) int {
 	facilitator := regexp.MustCompile(`facilitator +(http\S+)`).FindStringSubmatch(p.Log.String())
 	client := &x402test.Client{HTTP: http.DefaultClient}
 	var list []x402test.Transfer

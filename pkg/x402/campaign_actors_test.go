@@ -48,6 +48,14 @@ func (c *actors) runWithFaults() {
 		rng := mathrand.New(mathrand.NewPCG(c.seed, 100+uint64(i)))
 		all.Go(func() { c.client(rng) })
 	}
+	c.disturb(&all)
+	c.refund(&all)
+	c.reconcileMeanwhile(&all)
+	all.Wait()
+}
+
+// disturb has third parties cancel, submit and copy payments.
+func (c *actors) disturb(all *sync.WaitGroup) {
 	if c.oneIn(12) {
 		all.Go(func() { c.cancelOrSubmit(true) })
 	}
@@ -57,15 +65,24 @@ func (c *actors) runWithFaults() {
 	if c.oneIn(6) {
 		all.Go(func() { c.stranger() })
 	}
-	if c.w.refunds {
-		rng := mathrand.New(mathrand.NewPCG(c.seed, 70))
-		all.Go(func() {
-			for range 2 + rng.IntN(8) {
-				time.Sleep(time.Duration(rng.Int64N(int64(time.Minute))))
-				c.operate(rng)
-			}
-		})
+}
+
+// refund has an operator decide about payments, where there are refunds.
+func (c *actors) refund(all *sync.WaitGroup) {
+	if !c.w.refunds {
+		return
 	}
+	rng := mathrand.New(mathrand.NewPCG(c.seed, 70))
+	all.Go(func() {
+		for range 2 + rng.IntN(8) {
+			time.Sleep(time.Duration(rng.Int64N(int64(time.Minute))))
+			c.operate(rng)
+		}
+	})
+}
+
+// reconcileMeanwhile has reconcile run while clients ask.
+func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 	if c.w.stalls && !c.w.standsStill {
 		for range 12 {
 			at := time.Duration(c.rng.Int64N(int64(12 * time.Minute)))
@@ -89,7 +106,6 @@ func (c *actors) runWithFaults() {
 			}
 		})
 	}
-	all.Wait()
 }
 
 // client sends a few requests, and respects Retry-After in two of three cases. Most

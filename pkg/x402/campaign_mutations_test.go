@@ -3,6 +3,7 @@ package x402_test
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,15 +52,11 @@ func (b *brokenRule) written(p *process, held, r ledger.Record) ledger.Record {
 }
 
 func brokenRules() []brokenRule {
-	// owner changes the record of another payment, which owns the purchase, in some states.
-	owner := func(states string, read func(p *process, r *ledger.Payment)) func(*process, *ledger.Payment) {
-		return func(p *process, r *ledger.Payment) {
-			a := p.w.authorizationOf(r.Key)
-			if a != nil && a != p.pay && p.kind == asClient && strings.Contains(states, string(r.State)) {
-				read(p, r)
-			}
-		}
-	}
+	return slices.Concat(rulesOfDoubt(), rulesOfRequests(), rulesOfLookups(), rulesOfPurchases())
+}
+
+// rulesOfDoubt are about what is sent, and what is recorded of it.
+func rulesOfDoubt() []brokenRule {
 	forgets := func(_ *process, r *ledger.Payment) { r.Sent = false }
 	return []brokenRule{
 		{rule: "doubt is not sticky", want: "refused in the end", blind: true, read: func(_ *process, r *ledger.Payment) {
@@ -85,6 +82,12 @@ func brokenRules() []brokenRule {
 		{rule: "a later attempt forgets a send", want: "a send was forgotten", read: forgets},
 		{rule: "a later attempt forgets a send", want: "refused again, and the chain was not asked", read: forgets},
 		{rule: "a later attempt forgets a send", want: "refused a payment that has moved", blind: true, read: forgets},
+	}
+}
+
+// rulesOfRequests are about who is asked, and about which requests get an answer.
+func rulesOfRequests() []brokenRule {
+	return []brokenRule{
 		{rule: "who is asked is not recorded", want: "asked, and not named on record", write: func(_ *process, r *ledger.Payment) {
 			r.Asked = nil
 		}},
@@ -109,6 +112,12 @@ func brokenRules() []brokenRule {
 				r.ValidBefore = r.LeaseUntil
 			}
 		}},
+	}
+}
+
+// rulesOfLookups are about how often and when a lookup may run.
+func rulesOfLookups() []brokenRule {
+	return []brokenRule{
 		{rule: "a superseded payment is a refused one", want: "a superseded payment was", read: func(_ *process, r *ledger.Payment) {
 			if r.State == ledger.Superseded {
 				r.State = ledger.Refused
@@ -125,28 +134,44 @@ func brokenRules() []brokenRule {
 		{rule: "lookups are not spaced", want: "a lookup came too soon", n: 1000, read: func(_ *process, r *ledger.Payment) {
 			r.LookupAt = time.Time{}
 		}},
-		{rule: "an owner in doubt was never sent", want: "charged twice for one purchase", read: owner("settling uncertain", func(p *process, r *ledger.Payment) {
+	}
+}
+
+// rulesOfPurchases are about the payment that owns a purchase.
+func rulesOfPurchases() []brokenRule {
+	return []brokenRule{
+		{rule: "an owner in doubt was never sent", want: "charged twice for one purchase", read: ofOwner("settling uncertain", func(p *process, r *ledger.Payment) {
 			if !r.LeaseUntil.After(p.now()) {
 				r.State, r.Sent, r.LeaseUntil = ledger.Refused, false, time.Time{}
 			}
 		})},
-		{rule: "the arriving transport decides how long an answer stands", want: "charged twice for one purchase", n: 3000, read: owner("redeemed", func(p *process, r *ledger.Payment) {
+		{rule: "the arriving transport decides how long an answer stands", want: "charged twice for one purchase", n: 3000, read: ofOwner("redeemed", func(p *process, r *ledger.Payment) {
 			r.StandsUntil = r.AnsweredAt.Add(p.window())
 		})},
-		{rule: "an answer is replayed for ever", want: "what was over is answered once more", read: owner("redeemed", func(p *process, r *ledger.Payment) {
+		{rule: "an answer is replayed for ever", want: "what was over is answered once more", read: ofOwner("redeemed", func(p *process, r *ledger.Payment) {
 			r.AnsweredAt, r.StandsUntil = p.now(), p.now().Add(time.Minute)
 		})},
-		{rule: "an owner's request is any", want: "an answer for another request", n: 1000, read: owner("settling uncertain settled redeemed", func(p *process, r *ledger.Payment) {
+		{rule: "an owner's request is any", want: "an answer for another request", n: 1000, read: ofOwner("settling uncertain settled redeemed", func(p *process, r *ledger.Payment) {
 			r.Request = p.path
 		})},
-		{rule: "a dead owner is in doubt", want: "no end, and not on the list of what is in doubt", read: owner("refused", func(_ *process, r *ledger.Payment) {
+		{rule: "a dead owner is in doubt", want: "no end, and not on the list of what is in doubt", read: ofOwner("refused", func(_ *process, r *ledger.Payment) {
 			r.Disproved, r.Sent, r.Doubt = false, true, true
 		})},
-		{rule: "nobody waits", want: "did not wait for another payment", read: owner("settling settled", func(p *process, r *ledger.Payment) {
+		{rule: "nobody waits", want: "did not wait for another payment", read: ofOwner("settling settled", func(p *process, r *ledger.Payment) {
 			if r.LeaseUntil.After(p.now()) {
 				p.offset.Add(int64(8 * time.Second)) // to the end of the time that a request waits
 			}
 		})},
+	}
+}
+
+// ofOwner changes the record of another payment, which owns the purchase, in some states.
+func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*process, *ledger.Payment) {
+	return func(p *process, r *ledger.Payment) {
+		a := p.w.authorizationOf(r.Key)
+		if a != nil && a != p.pay && p.kind == asClient && strings.Contains(states, string(r.State)) {
+			read(p, r)
+		}
 	}
 }
 

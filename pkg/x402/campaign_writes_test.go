@@ -229,17 +229,29 @@ func (p *process) checkPurchaseWrite(old, r ledger.Purchase) {
 		return
 	}
 	if before := w.authorizationOf(old.Owner); before != nil {
-		before.ownershipLost = true
-		expired := !old.ExpiresAt.IsZero() && !old.ExpiresAt.After(p.now())
-		b := w.record(before)
-		if b != nil && b.State == ledger.Superseded && b.Owner != a.key {
-			w.observed("a takeover stopped halfway")
-		}
-		found := !before.byUs && !before.supersededAt.IsZero() // paid by a third party, and read in the middle of the takeover
-		if !expired && b != nil && b.State != ledger.Superseded && !found && !p.isOver(before) {
-			w.violated("a purchase was taken over from a payment that stands: " + string(b.State))
-		}
+		p.checkTakeover(before, a, old)
 	}
+	p.noteOver(a, old, r)
+}
+
+// checkTakeover checks that a payment takes a purchase over from one that is over.
+func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
+	w := p.w
+	before.ownershipLost = true
+	expired := !old.ExpiresAt.IsZero() && !old.ExpiresAt.After(p.now())
+	b := w.record(before)
+	if b != nil && b.State == ledger.Superseded && b.Owner != a.key {
+		w.observed("a takeover stopped halfway")
+	}
+	found := !before.byUs && !before.supersededAt.IsZero() // paid by a third party, and read in the middle of the takeover
+	if !expired && b != nil && b.State != ledger.Superseded && !found && !p.isOver(before) {
+		w.violated("a purchase was taken over from a payment that stands: " + string(b.State))
+	}
+}
+
+// noteOver notes which payments for a purchase are over when another one becomes its owner.
+func (p *process) noteOver(a *authorization, old, r ledger.Purchase) {
+	w := p.w
 	a.overBefore = map[*authorization]bool{}
 	if before := w.authorizationOf(old.Owner); before != nil {
 		// A payment that was over for the owner before remains so, even if this

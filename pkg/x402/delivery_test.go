@@ -2,10 +2,8 @@ package x402_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,137 +13,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
-	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
-
-// receipts sign with one key, when it can be had.
-type receipts struct {
-	*receipt.Signer
-	public ed25519.PublicKey
-	err    error
-}
-
-func newReceipts(t *testing.T) *receipts {
-	t.Helper()
-	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	public := private.Public().(ed25519.PublicKey) //nolint:forcetypeassert // what Public says
-	s := must(receipt.NewSigner(private, []ed25519.PublicKey{public}))
-	return &receipts{Signer: s, public: public}
-}
-
-func (r *receipts) Sign(_ context.Context, d receipt.Statement) (string, error) {
-	if r.err != nil {
-		return "", r.err
-	}
-	return r.Signer.Sign(d)
-}
-
-func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
-	if r.err == nil {
-		return r.Signer.SignOffer(o)
-	}
-	return "", nil
-}
-
-// holds checks the receipt of an answer, and returns it.
-func (r *receipts) holds(t *testing.T, what string, out x402.Outcome) string {
-	t.Helper()
-	jws := ""
-	if out.Receipt != nil {
-		jws = out.Receipt.Extensions.OfferReceipt.Info.Receipt.Signature
-	}
-	s, kid, err := receipt.Verify(jws, func(string) (ed25519.PublicKey, error) { return r.public, nil })
-	if err != nil || !receipt.Authorizes(kid, s) || !s.Covers(out.Body) || !strings.HasPrefix(s.Request, "GET /") || s.Transaction != out.Receipt.Transaction ||
-		s.Payer != out.Receipt.Payer || s.Network != out.Receipt.Network {
-		t.Errorf("%s: %d %s with %q: %+v, %v", what, out.Status, out.Body, jws, s, err)
-	}
-	return jws
-}
-
-func unsigned(t *testing.T, what string, out x402.Outcome) {
-	t.Helper()
-	if out.Receipt != nil && out.Receipt.Extensions != (x402.ResponseExtensions{}) {
-		t.Errorf("%s: %d with %+v", what, out.Status, out.Receipt)
-	}
-}
-
-// Each answer has one receipt, however often and by whichever payment of the
-// purchase it is asked for, and nothing else has one. When the key cannot be had, the
-// answer is the same without.
-func TestReceipts(t *testing.T) {
-	for name, c := range map[string]struct {
-		answer func(n int32) (x402.Reply, error)
-		status int
-		broken error // the key cannot be had
-	}{
-		"a result":             {func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":1}`)}, nil }, 200, nil},
-		"a result, and no key": {func(int32) (x402.Reply, error) { return x402.Reply{}, nil }, 200, errors.New("unreadable")},
-		"a fact as an error":   {func(int32) (x402.Reply, error) { return x402.Reply{}, lookup.Fault(lookup.NXDomain, nil) }, 404, nil},
-		"an answer after one":  {nil, 200, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
-				signs := newReceipts(t)
-				signs.err = c.broken
-				b.window, b.receipts = duplicateWindow, signs
-				b.keys = []string{"purchase"}
-				b.reply = c.answer
-				first := b.sign(nil)
-				if c.answer == nil { // owed at first: that is not an answer
-					b.reply = func(int32) (x402.Reply, error) { return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, nil) }
-					unsigned(t, "owed", b.ask(first, "GET /a"))
-					b.reply = func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":2}`)}, nil }
-					time.Sleep(time.Second)
-				}
-				out := b.ask(first, "GET /a")
-				if out.Status != c.status {
-					t.Fatalf("%d %v", out.Status, out.Fault)
-				}
-				if signs.err != nil {
-					unsigned(t, "without the key", out)
-					if !out.Trace.Unreceipted {
-						t.Error("that the receipt is missing is not noted")
-					}
-					unsigned(t, "again, without the key", b.ask(first, "GET /a"))
-					b.expectReplay("without the key", out, b.ask(first, "GET /a"))
-					return
-				}
-				jws := signs.holds(t, "answered", out)
-				if out.Trace.Unreceipted {
-					t.Error("the receipt is noted as missing")
-				}
-				time.Sleep(time.Hour)
-				for what, header := range map[string]string{"again": first, "by another payment": b.sign(nil)} {
-					again := b.ask(header, "GET /a")
-					if got := signs.holds(t, what, again); got != jws || string(again.Body) != string(out.Body) {
-						t.Errorf("%s: %s with %s, was %s with %s", what, again.Body, got, out.Body, jws)
-					}
-				}
-				time.Sleep(24 * time.Hour)
-				unsigned(t, "a day later", b.ask(first, "GET /a"))
-			})
-		})
-	}
-}
 
 // A bundle of which parts are owed is looked up again, spaced, until none is owed
 // or no lookup is left. Meanwhile its payer has the answer that there is, and so
 // has a payer who signs anew for the same purchase. Each answer has one receipt.
 func TestBundleOwes(t *testing.T) {
-	type run struct {
-		wait      time.Duration // before it
-		owes      []string      // what the lookup leaves owed, when it runs
-		fails     bool          // the lookup as a whole
-		prevented bool
-		anew      bool // another signature asks
-		body      string
-		owed      []string // what is said to be owed
-		runs      int32
-		lookups   int // as the ledger counts
-	}
 	both, one := []string{"ssl", "whois"}, []string{"whois"}
-	for name, steps := range map[string][]run{
+	for name, steps := range map[string][]bundleStep{
 		"less and less": {
 			{owes: both, body: "1", owed: both, runs: 1, lookups: 1},
 			{wait: 9 * time.Second, body: "1", owed: both, runs: 1, lookups: 1},
@@ -170,51 +45,89 @@ func TestBundleOwes(t *testing.T) {
 			{wait: time.Second, body: "3", runs: 3, lookups: 1},
 		},
 	} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			signs, receipts := newReceipts(t), map[string]string{} // by answer
-			b.window, b.receipts = duplicateWindow, signs
-			b.keys = []string{"bundle"}
-			var now run
-			b.reply = func(n int32) (x402.Reply, error) {
-				if now.fails {
-					return x402.Reply{}, lookup.Fault(lookup.HostIntelTimeout, nil)
+		t.Run(name, func(t *testing.T) {
+			within(t, nil, func(t *testing.T, b *harness) {
+				d := newBundle(t, b)
+				for i, s := range steps {
+					d.step(fmt.Sprint("step ", i), s)
 				}
-				return x402.Reply{Body: []byte{'0' + byte(n)}, Owed: now.owes, Prevented: now.prevented}, nil
-			}
-			h := b.sign(nil)
-			var since time.Time // when the answer that is replayed was given
-			for i, s := range steps {
-				time.Sleep(s.wait)
-				now = s
-				sent := h
-				if s.anew {
-					sent = b.sign(nil)
-				}
-				out := b.ask(sent, "GET /bundle")
-				b.expect(name, out, answered())
-				jws := signs.holds(t, name, out)
-				if receipts[s.body] == "" {
-					receipts[s.body] = jws
-				}
-				if jws != receipts[s.body] {
-					t.Errorf("%s, %d: the same answer with another receipt", name, i)
-				}
-				if !out.Replayed {
-					since = time.Now()
-				} else if !out.Answered.Equal(since) {
-					t.Errorf("%s, %d: answered %s, want %s", name, i, out.Answered, since)
-				}
-				r := b.stored(h)
-				if string(out.Body) != s.body || !slices.Equal(out.Owed, s.owed) || b.runs.Load() != s.runs || r.Lookups != s.lookups {
-					t.Errorf("%s, %d: body %s, owed %v, %d runs, %d lookups", name, i, out.Body, out.Owed, b.runs.Load(), r.Lookups)
-				}
-				if r.Owed() || !r.LeaseUntil.IsZero() {
-					t.Errorf("%s, %d: a debt, or a lease: %+v", name, i, r)
-				}
-			}
-			b.expectCalls(name, 1, int(b.runs.Load()))
+				b.expectCalls("in all", 1, int(b.runs.Load()))
+			})
 		})
 	}
+}
+
+// bundleStep is a request for a bundle, and what becomes of it.
+type bundleStep struct {
+	wait      time.Duration // before it
+	owes      []string      // what the lookup leaves owed, when it runs
+	fails     bool          // the lookup as a whole
+	prevented bool
+	anew      bool // another signature asks
+	body      string
+	owed      []string // what the answer names as owed
+	runs      int32
+	lookups   int // as the ledger counts
+}
+
+// bundle is a purchase of a bundle, step by step.
+type bundle struct {
+	*harness
+	signs    *receipts
+	receipts map[string]string // by answer
+	header   string
+	since    time.Time // when the answer that is replayed was given
+	now      bundleStep
+}
+
+func newBundle(t *testing.T, b *harness) *bundle {
+	t.Helper()
+	d := &bundle{harness: b, signs: newReceipts(t), receipts: map[string]string{}, header: b.sign(nil)}
+	b.window, b.receipts = duplicateWindow, d.signs
+	b.keys = []string{"bundle"}
+	b.reply = func(n int32) (x402.Reply, error) {
+		if d.now.fails {
+			return x402.Reply{}, lookup.Fault(lookup.HostIntelTimeout, nil)
+		}
+		return x402.Reply{Body: []byte{'0' + byte(n)}, Owed: d.now.owes, Prevented: d.now.prevented}, nil
+	}
+	return d
+}
+
+func (d *bundle) step(what string, s bundleStep) {
+	d.t.Helper()
+	time.Sleep(s.wait)
+	d.now = s
+	sent := d.header
+	if s.anew {
+		sent = d.sign(nil)
+	}
+	out := d.ask(sent, "GET /bundle")
+	d.expect(what, out, answered())
+	d.checkReceipt(what, s, out)
+	if !out.Replayed {
+		d.since = time.Now()
+	} else if !out.Answered.Equal(d.since) {
+		d.t.Errorf("%s: answered %s, want %s", what, out.Answered, d.since)
+	}
+	r := d.stored(d.header)
+	if string(out.Body) != s.body || !slices.Equal(out.Owed, s.owed) || d.runs.Load() != s.runs || r.Lookups != s.lookups {
+		d.t.Errorf("%s: body %s, owed %v, %d runs, %d lookups", what, out.Body, out.Owed, d.runs.Load(), r.Lookups)
+	}
+	if r.Owed() || !r.LeaseUntil.IsZero() {
+		d.t.Errorf("%s: a debt, or a lease: %+v", what, r)
+	}
+}
+
+// checkReceipt checks that an answer has the receipt that it had before.
+func (d *bundle) checkReceipt(what string, s bundleStep, out x402.Outcome) {
+	d.t.Helper()
+	jws := d.signs.holds(d.t, what, out)
+	before, known := d.receipts[s.body]
+	if known && jws != before {
+		d.t.Errorf("%s: the same answer with another receipt", what)
+	}
+	d.receipts[s.body] = jws
 }
 
 // A lookup that our own pause prevented is not counted.
@@ -308,71 +221,4 @@ func TestNewOfferRefuses(t *testing.T) {
 			t.Errorf("%v, want an error about %q", err, says)
 		}
 	}
-}
-
-// An offer is signed once, when there is a key, by the signer of receipts; what a client
-// echoes of the signature, or leaves out, changes nothing.
-func TestSignedOffer(t *testing.T) {
-	for name, echo := range map[string]func(map[string]json.RawMessage){
-		"echoed":   func(map[string]json.RawMessage) {},
-		"left out": func(e map[string]json.RawMessage) { delete(e, x402.ExtensionReceipt) },
-		"of another offer": func(e map[string]json.RawMessage) {
-			e[x402.ExtensionReceipt] = json.RawMessage(`{"info":{"offers":[]}}`)
-		},
-		"not an extension": func(e map[string]json.RawMessage) { e[x402.ExtensionReceipt] = json.RawMessage(`7`) },
-	} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			signs := newReceipts(t)
-			signs.err = errors.New("not in memory")
-			if still := must(b.offer.Signed(signs)); still != b.offer || must(b.offer.Signed(nil)) != b.offer {
-				t.Error("signed without a key")
-			}
-			signs.err = nil
-			signed := must(b.offer.Signed(signs))
-			if must(signed.Signed(signs)) != signed {
-				t.Error("signed twice")
-			}
-			b.offer = signed
-			one, two := challengeOf(t, signed, "", "AAECAwQFBgcICQoLDA0ODw"), challengeOf(t, signed, "a reason", "EBESExQVFhcYGRobHB0eHw")
-			if !slices.Equal(one.Info.Offers, two.Info.Offers) || len(one.Info.Offers) != 1 || one.Info.Offers[0].Format != "jws" {
-				t.Fatalf("%+v and %+v", one, two)
-			}
-			jws := strings.Split(one.Info.Offers[0].Signature, ".")
-			if !ed25519.Verify(signs.public, []byte(jws[0]+"."+jws[1]), must(base64.RawURLEncoding.DecodeString(jws[2]))) {
-				t.Errorf("%s is not signed", jws)
-			}
-			want := `{"amount":"` + signed.Required("").Accepts[0].Amount + `","asset":"` + terms().Asset + `","network":"eip155:8453","payTo":"` + terms().PayTo +
-				`","resourceUrl":"https://api.example.com/v1/x","scheme":"exact","version":1}`
-			if said := string(must(base64.RawURLEncoding.DecodeString(jws[1]))); said != want {
-				t.Errorf("signed is %s, want %s", said, want)
-			}
-			out := b.ask(b.sign(func(d *x402test.Draft) { echo(d.Payload.Extensions) }), "GET /a")
-			b.expect(name, out, answered())
-			if _, shown := b.sent[0].Extensions[x402.ExtensionReceipt]; shown || len(b.sent) != 1 {
-				t.Errorf("the facilitator is sent %+v", b.sent)
-			}
-		})
-	}
-	unsignable := offer(t, terms(), "5000", "Rome").Required("")
-	unsignable.Resource.URL = "/v1/x"
-	if o, err := must(x402.NewOffer(unsignable)).Signed(newReceipts(t)); err == nil {
-		t.Errorf("an offer at no URL is signed: %+v", o)
-	}
-}
-
-// offers is the extension offer-receipt of a challenge.
-type offers struct {
-	Info struct {
-		Offers []struct{ Format, Signature string }
-	}
-}
-
-func challengeOf(t *testing.T, o *x402.Offer, reason, token string) (e offers) {
-	t.Helper()
-	var p x402.PaymentRequired
-	raw := must(base64.StdEncoding.DecodeString(must(o.Challenges(reason, token))[0]))
-	if err := errors.Join(json.Unmarshal(raw, &p), json.Unmarshal(p.Extensions[x402.ExtensionReceipt], &e)); err != nil {
-		t.Fatalf("%v in %s", err, raw)
-	}
-	return e
 }

@@ -59,18 +59,13 @@ func TestFallback(t *testing.T) {
 	behind := 0
 	later := func() x402.Finding {
 		behind++
-		return shows(map[bool]x402.Fate{true: x402.Paid, false: x402.StillOpen}[behind == 4])()
+		if behind == 4 {
+			return shows(x402.Paid)()
+		}
+		return shows(x402.StillOpen)()
 	}
 	open, paid, unseen := shows(x402.StillOpen), shows(x402.Paid), shows(x402.CannotTell)
-	for name, c := range map[string]struct {
-		primary, fallback x402.Settlement
-		chain             func() x402.Finding
-		asked             string
-		status            int
-		code              fault.Code
-		state             ledger.State
-		refusedBy         string
-	}{
+	for name, c := range map[string]pairRow{
 		"primary settles":      {moved(), moved(), open, "p", 200, "", ledger.Redeemed, ""},
 		"not reached":          {unreached(), moved(), open, "pf", 200, "", ledger.Redeemed, ""},
 		"turned away":          {turned(), moved(), open, "pf", 200, "", ledger.Redeemed, ""},
@@ -102,35 +97,58 @@ func TestFallback(t *testing.T) {
 		"lost, and the hash is": {x402.Settlement{Class: x402.Unknown, Transaction: tx}, moved(), paid, "pc", 200, "", ledger.Redeemed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
-				b.withFallback(c.chain)
-				b.settle, b.fallback = settles(c.primary), settles(c.fallback)
+			within(t, nil, func(_ *testing.T, b *harness) {
 				h := b.sign(nil)
-				out := b.ask(h, "GET /a")
-				r := b.stored(h)
-				code := fault.Code("")
-				if out.Fault != nil {
-					code = out.Fault.Code
-				}
-				if out.Status != c.status || code != c.code || r.State != c.state || b.asked != c.asked || r.RefusedBy != c.refusedBy {
-					t.Errorf("%s: %d %s, %s, asked %s, refused by %q; want %d %s, %s, %s, %q",
-						name, out.Status, code, r.State, b.asked, r.RefusedBy, c.status, c.code, c.state, c.asked, c.refusedBy)
-				}
-				turned := c.primary.Class == x402.TurnedAway || strings.Contains(b.asked, "f") && c.fallback.Class == x402.TurnedAway
-				if turned && r.State == ledger.Refused && !r.Sent {
-					t.Errorf("%s: turned away, and not on record as sent", name)
-				}
-				// What the first of them said about the payer holds for other processes, too.
-				b.was()
-				b.settle, b.fallback = settles(unreached()), settles(unreached())
-				time.Sleep(time.Minute)
-				b.restart()
-				b.ask(h, "GET /a")
-				if asked := strings.Trim(b.was(), "c"); c.refusedBy != "" && asked != c.refusedBy[:1] {
-					t.Errorf("%s: refused by %s, and asked again: %s", name, c.refusedBy, asked)
-				}
+				b.askPair(h, c)
+				b.askPairAgain(h, c)
 			})
 		})
+	}
+}
+
+// pairRow is what two facilitators answer, and what becomes of the payment.
+type pairRow struct {
+	primary, fallback x402.Settlement
+	chain             func() x402.Finding
+	asked             string
+	status            int
+	code              fault.Code
+	state             ledger.State
+	refusedBy         string
+}
+
+// askPair sends a payment for the first time.
+func (b *harness) askPair(h string, c pairRow) {
+	b.t.Helper()
+	b.withFallback(c.chain)
+	b.settle, b.fallback = settles(c.primary), settles(c.fallback)
+	out := b.ask(h, "GET /a")
+	r := b.stored(h)
+	code := fault.Code("")
+	if out.Fault != nil {
+		code = out.Fault.Code
+	}
+	if out.Status != c.status || code != c.code || r.State != c.state || b.asked != c.asked || r.RefusedBy != c.refusedBy {
+		b.t.Errorf("%d %s, %s, asked %s, refused by %q; want %d %s, %s, %s, %q",
+			out.Status, code, r.State, b.asked, r.RefusedBy, c.status, c.code, c.state, c.asked, c.refusedBy)
+	}
+	turned := c.primary.Class == x402.TurnedAway || strings.Contains(b.asked, "f") && c.fallback.Class == x402.TurnedAway
+	if turned && r.State == ledger.Refused && !r.Sent {
+		b.t.Error("turned away, and not on record as sent")
+	}
+}
+
+// askPairAgain sends a payment to another process, for which holds as well what the first of
+// the facilitators said about the payer.
+func (b *harness) askPairAgain(h string, c pairRow) {
+	b.t.Helper()
+	b.was()
+	b.settle, b.fallback = settles(unreached()), settles(unreached())
+	time.Sleep(time.Minute)
+	b.restart()
+	b.ask(h, "GET /a")
+	if asked := strings.Trim(b.was(), "c"); c.refusedBy != "" && asked != c.refusedBy[:1] {
+		b.t.Errorf("refused by %s, and asked again: %s", c.refusedBy, asked)
 	}
 }
 

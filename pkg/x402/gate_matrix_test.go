@@ -70,11 +70,7 @@ func standings() map[string]standing {
 // and receipt are those of the record, and the answer is not retryable. A signature
 // that was not verified gets no receipt.
 func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
-	ways := map[string]struct {
-		status int
-		code   fault.Code
-		ask    func(b *harness, h, other string) x402.Outcome
-	}{
+	ways := map[string]wayToRefuse{
 		"again, when it has ended": {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome { return b.ask(h, "GET /a") }},
 		"wrong URL":                {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome { return b.ask(h, "GET /b") }},
 		"wrong parameter": {400, lookup.InvalidDomain, func(b *harness, h, _ string) x402.Outcome {
@@ -100,29 +96,53 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 	}
 	for state, s := range standings() {
 		for name, w := range ways {
-			if name == "again, when it has ended" && state != "disproved" && state != "refunded" && state != "attested" {
+			if !arises(state, name, w) {
 				continue
 			}
-			if late := strings.HasPrefix(name, "past the window"); late && (state == "in flight" || state == "refused" && w.status == 400) {
-				continue // it is abandoned by then, or its window comes first
-			}
-			within(t, nil, func(t *testing.T, b *harness) {
-				b.verify = x402.Verification{Valid: true}
-				var draft x402test.Draft
-				h := b.sign(func(d *x402test.Draft) { contractPayer(d); draft = *d })
-				s.bring(b, h)
-				before, settles, runs := b.stored(h).Version, len(b.settles), b.runs.Load()
-				out := w.ask(b, h, another(t, draft))
-				what, stranger := fmt.Sprint(state, ", ", name), strings.HasSuffix(name, "second signature")
-				b.expect(what, out, expected{status: w.status, code: w.code, charged: s.charged, receipt: s.charged == "true" && !stranger})
-				if stranger && out.Receipt != nil {
-					t.Errorf("%s: told %+v", what, out.Receipt)
-				}
-				if len(b.settles) != settles || b.runs.Load() != runs || b.stored(h).Version != before || out.Trace.Unrecorded {
-					t.Errorf("%s: %d settlements, version %d after %d", what, len(b.settles)-settles, b.stored(h).Version, before)
-				}
+			t.Run(state+", "+name, func(t *testing.T) {
+				within(t, nil, func(_ *testing.T, b *harness) {
+					b.refuseBy(w, s, strings.HasSuffix(name, "second signature"))
+				})
 			})
 		}
+	}
+}
+
+// wayToRefuse is a request that is turned away, whatever has become of its payment.
+type wayToRefuse struct {
+	status int
+	code   fault.Code
+	ask    func(b *harness, h, other string) x402.Outcome
+}
+
+// arises says whether a payment can be refused in a way that has this name.
+func arises(state, name string, w wayToRefuse) bool {
+	if name == "again, when it has ended" {
+		return state == "disproved" || state == "refunded" || state == "attested"
+	}
+	if strings.HasPrefix(name, "past the window") {
+		// It is abandoned by then, or its window comes first.
+		return state != "in flight" && (state != "refused" || w.status != 400)
+	}
+	return true
+}
+
+// refuseBy brings a payment to a standing, and sends a request that is turned away, with the
+// payment or, as a stranger does, with another signature.
+func (b *harness) refuseBy(w wayToRefuse, s standing, stranger bool) {
+	b.t.Helper()
+	b.verify = x402.Verification{Valid: true}
+	var draft x402test.Draft
+	h := b.sign(func(d *x402test.Draft) { contractPayer(d); draft = *d })
+	s.bring(b, h)
+	before, settles, runs := b.stored(h).Version, len(b.settles), b.runs.Load()
+	out := w.ask(b, h, another(b.t, draft))
+	b.expect("turned away", out, expected{status: w.status, code: w.code, charged: s.charged, receipt: s.charged == "true" && !stranger})
+	if stranger && out.Receipt != nil {
+		b.t.Errorf("told %+v", out.Receipt)
+	}
+	if len(b.settles) != settles || b.runs.Load() != runs || b.stored(h).Version != before || out.Trace.Unrecorded {
+		b.t.Errorf("%d settlements, version %d after %d", len(b.settles)-settles, b.stored(h).Version, before)
 	}
 }
 

@@ -1,9 +1,7 @@
 package x402_test
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -32,138 +30,6 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 		out := b.askWith(b.sign(nil), "GET /a", lookup.Fault(lookup.InvalidDomain, nil))
 		b.expect("no ledger", out, expected{status: 400, code: lookup.InvalidDomain, charged: "null"})
 	})
-}
-
-// What the facilitator says to one request, or to two of the same signature, and what the
-// chain says where it is asked: answer, record and PAYMENT-RESPONSE. What follows from
-// which words is in TestConclusions; here is which words a facilitator's are, when the
-// chain is asked, and what it is asked and shows. A facilitator looks at the window before
-// the nonce, so that what it says at the end of the window is about that. A refusal that
-// was not proven, of a window that is over, has no failed PAYMENT-RESPONSE, which tells
-// the payer to sign anew: a third party can have submitted the payment since.
-func TestSettlements(t *testing.T) {
-	t.Parallel()
-	away := errors.New("the node is away")
-	paid, never := &x402.Finding{Fate: x402.Paid, Transaction: tx}, &x402.Finding{Fate: x402.NeverPaid, Reason: "cancelled"}
-	open, unseen := &x402.Finding{Fate: x402.StillOpen}, &x402.Finding{Cause: away}
-	expired := x402.Settlement{Class: x402.Refused, Reason: "valid_before", Expired: true}
-	named := x402.Settlement{Class: x402.Unknown, Reason: "timeout", Transaction: tx}
-	noKey := x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}
-	type said = []x402.Settlement
-	type row struct {
-		said    said
-		chain   *x402.Finding // nil: no node
-		late    time.Duration // what the reply takes, of a window of 8 s
-		wait    time.Duration // before the second request; 0 is a second
-		status  int
-		code    fault.Code // "" for that of the status
-		charged string
-		state   ledger.State
-		asked   int
-		silent  bool // a refusal without a failed PAYMENT-RESPONSE
-	}
-	unpaid := func(state ledger.State, s ...x402.Settlement) row {
-		return row{said: s, status: 402, charged: "false", state: state}
-	}
-	atDoor := func(code fault.Code, s ...x402.Settlement) row {
-		return row{said: s, status: 503, code: code, charged: "false", state: ledger.Refused}
-	}
-	answered := func(s ...x402.Settlement) row {
-		return row{said: s, status: 200, charged: "true", state: ledger.Redeemed}
-	}
-	unsure := func(state ledger.State, s ...x402.Settlement) row {
-		return row{said: s, status: 503, charged: "null", state: state}
-	}
-	seen := func(r row, f *x402.Finding) row { r.chain, r.asked = f, 1; return r }
-	late := func(r row, d time.Duration) row { r.late = d; return r }
-	over := func(r row) row { r.wait, r.silent = 10*time.Minute, r.chain != never; return r }
-	for name, c := range map[string]row{
-		"refused":                 unpaid(ledger.Refused, declined()),
-		"refused, then moved":     answered(declined(), moved()),
-		"used":                    unpaid(ledger.Refused, usedNonce()),
-		"unavailable":             atDoor(fault.FacilitatorUnavailable, unreached()),
-		"unavailable, then moved": answered(unreached(), moved()),
-		"unauthorized":            atDoor(fault.FacilitatorUnauthorized, noKey),
-		"turned away":             atDoor(fault.FacilitatorUnauthorized, turned()),
-		"turned away, then moved": answered(turned(), moved()),
-		"unknown":                 unsure(ledger.Uncertain, lost()),
-		"unknown, then moved":     answered(lost(), moved()),
-		"forgotten class":         unsure(ledger.Uncertain, x402.Settlement{}),
-		"unknown, then used":      answered(named, usedNonce()), // paid, in the transaction that was named before
-
-		"refused, with time left":      late(seen(unpaid(ledger.Refused, declined()), never), 2*time.Second-1),
-		"refused at the end":           late(seen(unpaid(ledger.Refused, declined()), never), 2*time.Second),
-		"unknown, never":               seen(unpaid(ledger.Refused, lost()), never),
-		"used, never":                  seen(unpaid(ledger.Refused, usedNonce()), never),
-		"expired by its clock, never":  seen(unpaid(ledger.Refused, expired), never),
-		"named, and nobody can tell":   seen(unsure(ledger.Uncertain, named), unseen),
-		"used, and nobody can tell":    seen(unsure(ledger.Uncertain, usedNonce()), unseen),
-		"not sent, then unknown, open": seen(unsure(ledger.Uncertain, noKey, lost()), open),
-
-		"refused twice":              unpaid(ledger.Refused, declined(), declined()),
-		"refused, then used":         answered(declined(), usedNonce()),
-		"refused twice, paid":        seen(answered(declined(), declined()), paid),
-		"refused, used, paid":        seen(answered(declined(), usedNonce()), paid),
-		"refused twice, never":       seen(unpaid(ledger.Refused, declined(), declined()), never),
-		"refused, used, never":       seen(unpaid(ledger.Refused, declined(), usedNonce()), never),
-		"refused twice, open":        seen(unpaid(ledger.Refused, declined(), declined()), open),
-		"refused, used, open":        seen(unsure(ledger.Uncertain, declined(), usedNonce()), open),
-		"refused twice, cannot tell": seen(unsure(ledger.Refused, declined(), declined()), unseen),
-		"refused, used, cannot tell": seen(unsure(ledger.Uncertain, declined(), usedNonce()), unseen),
-
-		"refused, over, paid":        over(seen(answered(declined(), expired), paid)),
-		"refused, over, never":       over(seen(unpaid(ledger.Refused, declined(), expired), never)),
-		"refused, over, open":        over(seen(unpaid(ledger.Refused, declined(), expired), open)),
-		"refused, over, cannot tell": over(seen(unpaid(ledger.Refused, declined(), expired), unseen)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
-				if c.chain != nil {
-					b.chain = func() x402.Finding { return *c.chain }
-				}
-				b.settle = func(_ context.Context, n int) x402.Settlement { time.Sleep(c.late); return c.said[n-1] }
-				h := b.sign(func(d *x402test.Draft) {
-					if c.late > 0 {
-						d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 8)
-					}
-				})
-				var out x402.Outcome
-				for range c.said {
-					out = b.ask(h, "GET /a")
-					time.Sleep(cmp.Or(c.wait, time.Second))
-				}
-				if c.late > 0 && c.late < 2*time.Second {
-					c.asked = 0
-				}
-				code := cmp.Or(c.code, map[int]fault.Code{402: fault.PaymentRequired, 503: fault.SettlementUncertain}[c.status])
-				b.expect(name, out, expected{status: c.status, code: code, charged: c.charged, retryable: c.status == 503, receipt: c.status == 200})
-				last, first, r := c.said[len(c.said)-1], c.said[0], b.stored(h)
-				disproved := c.chain == never && c.asked > 0 && c.wait == 0
-				if r.State != c.state || r.Disproved != disproved || out.Trace.UsedAsPaid != (last.NonceUsed && c.status == 200 && c.chain == nil) {
-					t.Errorf("%s, disproved %v, used as paid %v", r.State, r.Disproved, out.Trace.UsedAsPaid)
-				}
-				if failed := out.Receipt != nil && !out.Receipt.Success; failed != (c.status == 402 && !c.silent) {
-					t.Errorf("PAYMENT-RESPONSE %+v", out.Receipt)
-				}
-				blind := out.Trace.UsedAsPaid && first.Transaction == "" // nobody has told in which transaction
-				if c.status == 200 && (out.Receipt.Transaction == tx) == blind || c.wait == 0 && out.Trace.Class != last.Class.String() {
-					t.Errorf("receipt %+v, class %s", out.Receipt, out.Trace.Class)
-				}
-				if len(b.questions) < c.asked || c.wait == 0 && len(b.questions) > c.asked {
-					t.Fatalf("the chain was asked %d times", len(b.questions))
-				}
-				for _, q := range b.questions {
-					sent := last.Class == x402.Unknown || len(c.said) > 1
-					if q.Sent != sent || q.Transaction != cmp.Or(last.Transaction, first.Transaction) {
-						t.Errorf("asked %+v", q)
-					}
-				}
-				if c.chain == unseen && c.wait == 0 && !errors.Is(out.Trace.Cause, away) {
-					t.Errorf("cause %v", out.Trace.Cause)
-				}
-			})
-		})
-	}
 }
 
 // A verdict that could not be recorded is reported to the operator, and a definite one is

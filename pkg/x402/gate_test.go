@@ -181,21 +181,12 @@ func TestSilence(t *testing.T) {
 					time.Sleep(ledger.OwedFor)
 				}
 				runs := len(c.lookups)
-				if !c.answer {
+				if c.answer {
+					b.expectSilence(h)
+				} else {
 					b.work = looksUp(lookup.UpstreamUnavailable)
 					b.expect("then", b.ask(h, "GET /a"), expected{status: 503, code: lookup.UpstreamUnavailable, charged: "true", retryable: true, receipt: true})
 					runs++
-				} else {
-					first, again := b.ask(h, "GET /a"), b.ask(b.sign(nil), "GET /a")
-					for what, out := range map[string]x402.Outcome{"then": first, "signed again": again} {
-						b.expect(what, out, expected{status: 504, charged: "true", receipt: true})
-						if !out.Replayed {
-							t.Errorf("%s: not replayed: %v", what, out.Fault)
-						}
-					}
-					if string(first.Body) != string(again.Body) {
-						t.Errorf("%s, then %s", first.Body, again.Body)
-					}
 				}
 				b.expectCalls("in all", 1, runs)
 				if r := b.stored(h); (r.State == ledger.Redeemed) != c.answer {
@@ -203,6 +194,21 @@ func TestSilence(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// expectSilence checks that the silence of the target is the stored answer of a purchase.
+func (b *harness) expectSilence(h string) {
+	b.t.Helper()
+	first, again := b.ask(h, "GET /a"), b.ask(b.sign(nil), "GET /a")
+	for what, out := range map[string]x402.Outcome{"then": first, "signed again": again} {
+		b.expect(what, out, expected{status: 504, charged: "true", receipt: true})
+		if !out.Replayed {
+			b.t.Errorf("%s: not replayed: %v", what, out.Fault)
+		}
+	}
+	if string(first.Body) != string(again.Body) {
+		b.t.Errorf("%s, then %s", first.Body, again.Body)
 	}
 }
 
@@ -319,48 +325,66 @@ func TestRefusedIsSpaced(t *testing.T) {
 // for a slot that did, begins none and gives none away, whichever writes fail, and is given
 // back if that can be written; what the last one said stands.
 func TestNoTimeToLookUp(t *testing.T) {
-	const most = 5 // lookups that the seller allows
-	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, most - 1: 20 * time.Second} {
-		for _, how := range []ledgertest.Fault{ledgertest.None, ledgertest.FailBefore, ledgertest.FailAfter} {
-			armed := before == 0
-			within(t, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
-				p, ok := r.(ledger.Payment)
-				if armed && op == ledgertest.Replace && (before == 0 && n == 1 || before > 0 && ok && p.LeaseUntil.IsZero()) {
-					return how
-				}
-				return ledgertest.None
-			}, func(t *testing.T, b *harness) {
-				slots := &countedSlots{}
-				b.slots = slots
-				b.work = looksUp(lookup.UpstreamUnavailable)
-				b.most = most
-				h := b.sign(nil)
-				for range before {
-					b.ask(h, "GET /a")
-					time.Sleep(11 * time.Minute)
-				}
-				armed = true
-				if before == 0 {
-					b.settle = func(context.Context, int) x402.Settlement { time.Sleep(late); return moved() }
-				} else {
-					slots.late = late
-				}
-				b.expect("no time", b.ask(h, "GET /a"), expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
-				b.expectCalls("no time", 1, before)
-				armed, slots.late = false, 0
-				if r := b.stored(h); before > 0 && how != ledgertest.FailBefore && (r.Lookups != before || r.LastFault.Code != string(lookup.UpstreamUnavailable)) {
-					t.Errorf("%d lookups before, %+v", before, r)
-				}
-				for range most + 2 {
-					time.Sleep(11 * time.Minute)
-					b.ask(h, "GET /a")
-				}
-				had := most
-				if before > 0 && how == ledgertest.FailBefore {
-					had-- // the lookup that did not begin could not be given back
-				}
-				b.expectCalls("in all", 1, had)
+	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, mostTries - 1: 20 * time.Second} {
+		for how, name := range map[ledgertest.Fault]string{
+			ledgertest.None:       "written",
+			ledgertest.FailBefore: "not written",
+			ledgertest.FailAfter:  "written, and the reply is lost",
+		} {
+			t.Run(fmt.Sprint(before, " before, ", name), func(t *testing.T) {
+				lookUpTooLate(t, before, late, how)
 			})
 		}
+	}
+}
+
+// mostTries are the lookups that the seller of TestNoTimeToLookUp allows.
+const mostTries = 5
+
+// lookUpTooLate sends a payment whose lookup fails some times before one has no time left. The
+// write that gives that one back ends as how says.
+func lookUpTooLate(t *testing.T, before int, late time.Duration, how ledgertest.Fault) {
+	t.Helper()
+	armed := before == 0
+	within(t, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
+		p, ok := r.(ledger.Payment)
+		if armed && op == ledgertest.Replace && (before == 0 && n == 1 || before > 0 && ok && p.LeaseUntil.IsZero()) {
+			return how
+		}
+		return ledgertest.None
+	}, func(t *testing.T, b *harness) {
+		slots := &countedSlots{}
+		b.slots = slots
+		b.work = looksUp(lookup.UpstreamUnavailable)
+		b.most = mostTries
+		h := b.sign(nil)
+		b.askOften(h, before, 0, 11*time.Minute)
+		armed = true
+		if before == 0 {
+			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(late); return moved() }
+		} else {
+			slots.late = late
+		}
+		b.expect("no time", b.ask(h, "GET /a"), expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
+		b.expectCalls("no time", 1, before)
+		armed, slots.late = false, 0
+		if r := b.stored(h); before > 0 && how != ledgertest.FailBefore && (r.Lookups != before || r.LastFault.Code != string(lookup.UpstreamUnavailable)) {
+			t.Errorf("%d lookups before, %+v", before, r)
+		}
+		b.askOften(h, mostTries+2, 11*time.Minute, 0)
+		had := mostTries
+		if before > 0 && how == ledgertest.FailBefore {
+			had-- // the lookup that did not begin could not be given back
+		}
+		b.expectCalls("in all", 1, had)
+	})
+}
+
+// askOften sends a payment some times, with a pause before and after each.
+func (b *harness) askOften(h string, times int, before, after time.Duration) {
+	for range times {
+		time.Sleep(before)
+		b.ask(h, "GET /a")
+		time.Sleep(after)
 	}
 }

@@ -99,25 +99,7 @@ func TestOwnerOfAPurchase(t *testing.T) {
 		}
 		working(b)
 	}
-	for _, c := range []struct {
-		name   string
-		chain  func() x402.Finding // when the first is sent; nil: no view of it
-		later  func() x402.Finding // when the second comes
-		first  x402.Settlement
-		before func(b *harness)           // the first
-		after  func(b *harness, h string) // it
-		wait   time.Duration
-		keyed  bool
-		second x402.Settlement
-		status int
-		code   fault.Code
-		charge string
-		retry  bool
-		// What the facilitator was sent in all, and how many lookups ran.
-		sent, runs int
-		own        ledger.State // of the second payment in the end
-		owner      ledger.State // and of the first
-	}{
+	for _, c := range []ownerRow{
 		{name: "in doubt, and it moves", first: lost(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
 		{name: "in doubt, and still in doubt", first: lost(), second: lost(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Uncertain},
 		{name: "in doubt, the chain saw it move", chain: unseen, later: shows(x402.Paid), first: lost(), second: lost(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
@@ -151,47 +133,81 @@ func TestOwnerOfAPurchase(t *testing.T) {
 		{name: "its record is gone", first: moved(), wait: 36 * 24 * time.Hour, keyed: true, second: moved(), status: 200, charge: "true", sent: 2, runs: 2, own: ledger.Redeemed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
-				b.window, b.chain = duplicateWindow, c.chain
-				if c.keyed {
-					b.keys = []string{"key"}
-				}
-				if c.before != nil {
-					c.before(b)
-				}
-				b.settle = settles(c.first)
-				first := b.sign(nil)
-				b.ask(first, "GET /a")
-				if c.after != nil {
-					c.after(b, first)
-				}
-				time.Sleep(c.wait)
-				b.chain = c.later
-				b.settle = settles(c.second)
-				second := b.sign(nil)
-				out := b.ask(second, "GET /a")
-				b.expect("second", out, expected{status: c.status, code: c.code, charged: c.charge, retryable: c.retry, receipt: c.charge == "true"})
-				b.expectCalls("second", c.sent, c.runs)
-				if r := b.stored(second); r.State != c.own {
-					t.Errorf("the second is %s, want %s (%s)", r.State, c.own, r.Reason)
-				}
-				if c.owner != "" && b.stored(first).State != c.owner {
-					t.Errorf("the first is %s, want %s", b.stored(first).State, c.owner)
-				}
-				// Whatever was sent for the first is the same bytes.
-				for _, p := range b.sent {
-					if p.Payload.Authorization.Nonce == b.sent[0].Payload.Authorization.Nonce && !reflect.DeepEqual(p, b.sent[0]) {
-						t.Errorf("sent %+v, then %+v", b.sent[0], p)
-					}
-				}
-				if out.Fault != nil && out.Fault.Code == fault.SettlementUncertain {
-					said := out.Fault.Public()
-					if !strings.Contains(said, "Idempotency-Key") || strings.Contains(said, "after 20") != (c.chain != nil) {
-						t.Errorf("the advice is %q", said)
-					}
-				}
+			within(t, nil, func(_ *testing.T, b *harness) {
+				first := b.buyFirst(c)
+				b.buySecond(c, first)
 			})
 		})
+	}
+}
+
+// ownerRow is a payment that opens a purchase, and a second one for the same purchase.
+type ownerRow struct {
+	name   string
+	chain  func() x402.Finding // when the first is sent; nil: no view of it
+	later  func() x402.Finding // when the second comes
+	first  x402.Settlement
+	before func(b *harness)           // the first
+	after  func(b *harness, h string) // it
+	wait   time.Duration
+	keyed  bool
+	second x402.Settlement
+	status int
+	code   fault.Code
+	charge string
+	retry  bool
+	// What the facilitator was sent in all, and how many lookups ran.
+	sent, runs int
+	own        ledger.State // of the second payment in the end
+	owner      ledger.State // and of the first
+}
+
+// buyFirst sends the first payment.
+func (b *harness) buyFirst(c ownerRow) (signature string) {
+	b.window, b.chain = duplicateWindow, c.chain
+	if c.keyed {
+		b.keys = []string{"key"}
+	}
+	if c.before != nil {
+		c.before(b)
+	}
+	b.settle = settles(c.first)
+	signature = b.sign(nil)
+	b.ask(signature, "GET /a")
+	if c.after != nil {
+		c.after(b, signature)
+	}
+	time.Sleep(c.wait)
+	return signature
+}
+
+// buySecond sends the second payment, and checks what has become of both.
+func (b *harness) buySecond(c ownerRow, first string) {
+	b.t.Helper()
+	b.chain = c.later
+	b.settle = settles(c.second)
+	second := b.sign(nil)
+	out := b.ask(second, "GET /a")
+	b.expect("second", out, expected{status: c.status, code: c.code, charged: c.charge, retryable: c.retry, receipt: c.charge == "true"})
+	b.expectCalls("second", c.sent, c.runs)
+	if r := b.stored(second); r.State != c.own {
+		b.t.Errorf("the second is %s, want %s (%s)", r.State, c.own, r.Reason)
+	}
+	if c.owner != "" && b.stored(first).State != c.owner {
+		b.t.Errorf("the first is %s, want %s", b.stored(first).State, c.owner)
+	}
+	// Whatever was sent for the first is the same bytes.
+	for _, p := range b.sent {
+		if p.Payload.Authorization.Nonce == b.sent[0].Payload.Authorization.Nonce && !reflect.DeepEqual(p, b.sent[0]) {
+			b.t.Errorf("sent %+v, then %+v", b.sent[0], p)
+		}
+	}
+	if out.Fault == nil || out.Fault.Code != fault.SettlementUncertain {
+		return
+	}
+	advice := out.Fault.Public()
+	if !strings.Contains(advice, "Idempotency-Key") || strings.Contains(advice, "after 20") != (c.chain != nil) {
+		b.t.Errorf("the advice is %q", advice)
 	}
 }
 
@@ -285,12 +301,11 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 // A payment that came without its offer's extensions is told what holds for it: its
 // signature cannot be repeated once it is paid, and a new one is not charged.
 func TestWithoutExtensions(t *testing.T) {
-	const anew, never = "sign a new one, which is not charged again", "cannot be repeated once it is paid"
-	for name, c := range map[string]struct {
-		own   bool // each request is another purchase
-		token bool
-		says  string
-	}{"with": {false, true, ""}, "without": {false, false, anew}, "without a purchase": {true, false, never}} {
+	for name, c := range map[string]bareRow{
+		"with":               {token: true},
+		"without":            {says: signAgain},
+		"without a purchase": {own: true, says: noRepeat},
+	} {
 		t.Run(name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
 				b.window = duplicateWindow
@@ -300,17 +315,6 @@ func TestWithoutExtensions(t *testing.T) {
 						delete(d.Payload.Extensions, "retry-token")
 					}
 				})
-				says := func(what string, out x402.Outcome) {
-					t.Helper()
-					if same := strings.Contains(out.Fault.Public(), "same PAYMENT-SIGNATURE"); same && !c.token {
-						t.Errorf("%s: %q", what, out.Fault.Public())
-					}
-					for _, text := range []string{anew, never} {
-						if said := strings.Contains(out.Fault.Public(), text); said != (text == c.says) {
-							t.Errorf("%s: %q", what, out.Fault.Public())
-						}
-					}
-				}
 				b.work = looksUp(lookup.DNSTimeout, "")
 				inFlight := make(chan x402.Outcome, 1)
 				b.settle = func(context.Context, int) x402.Settlement {
@@ -320,8 +324,8 @@ func TestWithoutExtensions(t *testing.T) {
 				go func() { time.Sleep(time.Second); inFlight <- b.ask(h, "GET /a") }()
 				owed := b.ask(h, "GET /a")
 				b.expect("owed", owed, expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
-				says("owed", owed)
-				says("in flight", <-inFlight)
+				c.check(t, "owed", owed)
+				c.check(t, "in flight", <-inFlight)
 				if !c.token {
 					used := b.ask(h, "GET /a")
 					b.expect("used", used, expected{status: 402, code: fault.PaymentRequired, charged: "true"})
@@ -336,5 +340,31 @@ func TestWithoutExtensions(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// bareRow is a payment that may lack its offer's extensions.
+type bareRow struct {
+	own   bool // each request is another purchase
+	token bool
+	says  string // what its payer is told: signAgain, noRepeat or neither
+}
+
+const (
+	signAgain = "sign a new one, which is not charged again"
+	noRepeat  = "cannot be repeated once it is paid"
+)
+
+// check checks what a payer is told.
+func (c bareRow) check(t *testing.T, what string, out x402.Outcome) {
+	t.Helper()
+	told := out.Fault.Public()
+	if strings.Contains(told, "same PAYMENT-SIGNATURE") && !c.token {
+		t.Errorf("%s: %q", what, told)
+	}
+	for _, text := range []string{signAgain, noRepeat} {
+		if strings.Contains(told, text) != (text == c.says) {
+			t.Errorf("%s: %q", what, told)
+		}
 	}
 }

@@ -9,10 +9,6 @@ import (
 // Every combination of the facilitator's answer, earlier doubt and the chain's
 // verdict, with the expected conclusion.
 func TestConclusions(t *testing.T) {
-	type to struct {
-		event ledger.Event
-		reply reply
-	}
 	settled, disproved := to{ledger.EventSettled, replyLookUp}, to{ledger.EventDisproved, replyRefused}
 	refused, doubted := to{ledger.EventRefused, replyRefused}, to{ledger.EventRefused, replyUnsure}
 	door, none := to{ledger.EventTurnedAway, replyFault}, to{ledger.EventNotSent, replyFault}
@@ -51,24 +47,36 @@ func TestConclusions(t *testing.T) {
 	for className, class := range classes {
 		for doubtName, d := range map[string]doubt{"no doubt": noDoubt, "sent": sentBefore, "doubt": inDoubt} {
 			name := className + ", " + doubtName
-			if _, asks_ := asked[name]; asksChain(class, d) != asks_ {
-				t.Errorf("%s: asks the chain %t, want %t", name, asksChain(class, d), asks_)
-			}
-			if !asksChain(class, d) {
-				if c := new(Gate).conclusion(class, d, notAsked); (to{c.event, c.reply}) != unasked[name] {
-					t.Errorf("%s: %s, %d; want %v", name, c.event, c.reply, unasked[name])
+			t.Run(name, func(t *testing.T) {
+				want, asks := asked[name]
+				if asksChain(class, d) != asks {
+					t.Fatalf("it asks the chain %t, want %t", asksChain(class, d), asks)
 				}
-				continue
-			}
-			for i, s := range []Fate{noNode, Paid, NeverPaid, StillOpen, CannotTell} {
-				if c := new(Gate).conclusion(class, d, s); (to{c.event, c.reply}) != asked[name][i] {
-					t.Errorf("%s, chain %d: %s, %d; want %v", name, s, c.event, c.reply, asked[name][i])
+				if !asks {
+					concludes(t, class, d, notAsked, unasked[name])
+					return
 				}
-			}
+				for i, v := range []Fate{noNode, Paid, NeverPaid, StillOpen, CannotTell} {
+					concludes(t, class, d, v, want[i])
+				}
+			})
 		}
 	}
 	// An attempt that is given up before anything is sent, in doubt or not.
-	if c := new(Gate).conclusion(NotSent, inDoubt, notAsked); (to{c.event, c.reply}) != none {
-		t.Errorf("given up in doubt: %+v", c)
+	concludes(t, NotSent, inDoubt, notAsked, none)
+}
+
+// to is what a conclusion does to the record, and what is answered.
+type to struct {
+	event ledger.Event
+	reply reply
+}
+
+// concludes checks the conclusion from an answer, earlier doubt and the chain's verdict.
+func concludes(t *testing.T, class Class, d doubt, v Fate, want to) {
+	t.Helper()
+	c := new(Gate).conclusion(class, d, v)
+	if got := (to{c.event, c.reply}); got != want {
+		t.Errorf("%s, doubt %d, chain %d: %+v, want %+v", class, d, v, got, want)
 	}
 }

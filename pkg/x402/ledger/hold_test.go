@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -176,13 +177,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 // the answer.
 func TestLookups(t *testing.T) {
 	const held, waiting, answered, inFlight = ledger.Held, ledger.Waiting, ledger.Answered, ledger.InFlight
-	type does = func(*ledger.Hold) error // by the last one that held the lease
-	type step struct {
-		after   time.Duration
-		claim   ledger.ClaimResult // 0: there is none
-		lookups int
-		then    does
-	}
+	type does = func(*ledger.Hold) error
 	ctx := t.Context()
 	gives := func(a ledger.Answer, unused bool) does {
 		return func(h *ledger.Hold) error {
@@ -205,7 +200,7 @@ func TestLookups(t *testing.T) {
 	keeps := func(h *ledger.Hold) error { return h.KeepAnswer(ctx, false) }
 	owes, whole, large := answer(t, "one"), answer(t, "two"), ledger.Answer{Status: 200, Encoding: "gzip"}
 	owes.Owed = []string{"whois"}
-	for name, steps := range map[string][]step{
+	for name, steps := range map[string][]lookUpStep{
 		"that fail": {
 			{2 * time.Second, 0, 1, fails},
 			{time.Second - 1, waiting, 1, nil}, {1, held, 2, fails},
@@ -251,26 +246,40 @@ func TestLookups(t *testing.T) {
 			d := newTestLedger(t)
 			h := d.settled(t)
 			for i, s := range steps {
-				d.pass(s.after)
-				if s.claim != 0 {
-					c := d.claim(t, s.claim)
-					if c.Hold != nil {
-						h = c.Hold
-					}
-					r := c.Record
-					if s.claim == waiting && !d.at.Add(c.Wait).Equal(r.LookupAt.Add(ledger.NextLookup(r))) {
-						t.Errorf("step %d: %+v", i, c)
-					}
-				}
-				if s.then != nil {
-					must(t, s.then(h))
-				}
-				if r := d.state(t); r.Lookups != s.lookups {
-					t.Errorf("step %d: %+v", i, r)
-				}
+				h = d.lookUpStep(t, fmt.Sprint("step ", i), s, h)
 			}
 		})
 	}
+}
+
+// lookUpStep is what happens next to a payment that was made.
+type lookUpStep struct {
+	after   time.Duration
+	claim   ledger.ClaimResult // 0: there is none
+	lookups int
+	then    func(*ledger.Hold) error // by the last one that held the lease
+}
+
+// lookUpStep takes a step, and returns the hold of the last one that held the lease.
+func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledger.Hold) *ledger.Hold {
+	t.Helper()
+	d.pass(s.after)
+	if s.claim != 0 {
+		c := d.claim(t, s.claim)
+		if c.Hold != nil {
+			h = c.Hold
+		}
+		if s.claim == ledger.Waiting && !d.at.Add(c.Wait).Equal(c.Record.LookupAt.Add(ledger.NextLookup(c.Record))) {
+			t.Errorf("%s: %+v", what, c)
+		}
+	}
+	if s.then != nil {
+		must(t, s.then(h))
+	}
+	if r := d.state(t); r.Lookups != s.lookups {
+		t.Errorf("%s: %+v", what, r)
+	}
+	return h
 }
 
 // A settlement whose lookup did not begin leaves no lease and no lookup, and a lease that was

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -103,29 +104,12 @@ func TestReceiveTimeUp(t *testing.T) {
 		}
 		return ledgertest.None
 	}, func(t *testing.T, d *harness) {
-		p := d.watched()
 		const n = 41
-		for i := range n {
-			p.send(i)
-			if i%3 == 2 {
-				time.Sleep(time.Second) // three in a block
-			}
-		}
-		time.Sleep(time.Minute)
+		sendThreeASecond(d.watched(), n)
 		slow = true
 		unasked, runs := 0, 0
 		for ; unasked < n && runs < 10; runs++ {
-			was := d.cursor().Next
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			s, err := d.run(ctx)
-			cancel()
-			if err != nil || s.Unread || s.Unasked == 0 || s.Received != s.Unasked && runs == 0 || s.Owed != unasked+s.Unasked {
-				t.Errorf("run %d: %+v, %v", runs, s, err)
-			}
-			if d.cursor().Next <= was {
-				t.Errorf("run %d left the cursor at %d", runs, was)
-			}
-			unasked += s.Unasked
+			unasked += d.runOutOfTime(fmt.Sprint("run ", runs), unasked)
 		}
 		if unasked != n || runs != 5 { // 10 s of each run, in whole seconds
 			t.Errorf("%d transfers in %d runs", unasked, runs)
@@ -138,17 +122,44 @@ func TestReceiveTimeUp(t *testing.T) {
 	})
 }
 
+// sendThreeASecond makes transfers, three in a block, that are old enough to be safe.
+func sendThreeASecond(p *fakeScanner, n int) {
+	for i := range n {
+		p.send(i)
+		if i%3 == 2 {
+			time.Sleep(time.Second)
+		}
+	}
+	time.Sleep(time.Minute)
+}
+
+// runOutOfTime runs reconcile for 20 s, of which something is read and not everything. It
+// returns how many transfers nobody had asked about, beside those of the runs before.
+func (d *harness) runOutOfTime(what string, before int) (unasked int) {
+	d.t.Helper()
+	was := d.cursor().Next
+	ctx, cancel := context.WithTimeout(d.t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := d.run(ctx)
+	if err != nil || s.Unread || s.Unasked == 0 || s.Owed != before+s.Unasked {
+		d.t.Errorf("%s: %+v, %v", what, s, err)
+	}
+	if before == 0 && s.Received != s.Unasked {
+		d.t.Errorf("%s: %d were received, and %d of them not asked about", what, s.Received, s.Unasked)
+	}
+	if d.cursor().Next <= was {
+		d.t.Errorf("%s left the cursor at %d", what, was)
+	}
+	return s.Unasked
+}
+
 // A node that is unreachable or hangs is reported once and is not an error; the rest of
 // the run is done.
 func TestReceiveNodeDown(t *testing.T) {
 	t.Parallel()
 	down := errors.New("node is down")
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	for name, c := range map[string]struct {
-		call  string // that fails
-		fails func(context.Context) error
-		first int // how often transfers were asked for by then
-	}{
+	for name, c := range map[string]nodeFault{
 		"transfers":                 {"transfers", func(context.Context) error { return down }, 1},
 		"later transfers":           {"transfers", func(context.Context) error { return down }, 2},
 		"the block of a time":       {"block at", func(context.Context) error { return down }, 0},
@@ -164,12 +175,7 @@ func TestReceiveNodeDown(t *testing.T) {
 				time.Sleep(time.Minute)
 				p := &fakeScanner{d: d, width: 30, safe: uint64(time.Now().Unix())}
 				d.chain = p
-				p.before = func(ctx context.Context, call string) error {
-					if call == c.call && len(p.asked) >= c.first {
-						return c.fails(ctx)
-					}
-					return nil
-				}
+				p.before = c.during(p)
 				// What hangs after something was read, was read: there was no time for more.
 				want := reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 1, Unread: name != "later transfers hang"}
 				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
@@ -188,6 +194,23 @@ func TestReceiveNodeDown(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// nodeFault is a call that fails.
+type nodeFault struct {
+	call  string
+	fails func(context.Context) error
+	first int // how often transfers were asked for by then
+}
+
+// during is what happens before each call of a scanner.
+func (c nodeFault) during(p *fakeScanner) func(context.Context, string) error {
+	return func(ctx context.Context, call string) error {
+		if call == c.call && len(p.asked) >= c.first {
+			return c.fails(ctx)
+		}
+		return nil
 	}
 }
 

@@ -141,11 +141,7 @@ func TestReceive(t *testing.T) {
 	t.Parallel()
 	undecided := reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 1, Found: 1, Owed: 1}
 	found, known := reconcile.Summary{Received: 1, Found: 1, Owed: 1}, reconcile.Summary{Received: 1}
-	for name, c := range map[string]struct {
-		before func(d *harness)
-		want   reconcile.Summary
-		state  ledger.State // "": the record is as it was
-	}{
+	for name, c := range map[string]receiveRow{
 		"uncertain": {func(d *harness) { d.uncertain(1) }, undecided, ledger.Settled},
 		"abandoned": {func(d *harness) { d.abandoned(1) }, undecided, ledger.Settled},
 		"refused":   {func(d *harness) { d.refused(1, false) }, found, ledger.Settled},
@@ -169,13 +165,7 @@ func TestReceive(t *testing.T) {
 				before := d.stored(1)
 				sent := p.send(1)
 				d.wants(c.want)
-				r := d.stored(1)
-				if diff := gocmp.Diff(before, r); c.state == "" && diff != "" {
-					t.Errorf("the record (-before +after):\n%s", diff)
-				}
-				if c.state != "" && (r.State != c.state || r.Receipt == nil || r.Receipt.Transaction != sent.Transaction || before.LeaseUntil.After(time.Now()) && r.LeaseUntil != before.LeaseUntil) {
-					t.Errorf("the record is %+v", r)
-				}
+				c.checkRecord(t, before, d.stored(1), sent.Transaction)
 				if n := d.memory.Len(); n != 2 {
 					t.Errorf("%d records, want the payment and the cursor", n)
 				}
@@ -184,6 +174,30 @@ func TestReceive(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// receiveRow is what the ledger holds of a payment before its transfer is found.
+type receiveRow struct {
+	before func(d *harness)
+	want   reconcile.Summary
+	state  ledger.State // "": the record is as it was
+}
+
+// checkRecord checks what the ledger holds afterwards.
+func (c receiveRow) checkRecord(t *testing.T, before, r ledger.Payment, transaction string) {
+	t.Helper()
+	if c.state == "" {
+		if diff := gocmp.Diff(before, r); diff != "" {
+			t.Errorf("the record (-before +after):\n%s", diff)
+		}
+		return
+	}
+	if r.State != c.state || r.Receipt == nil || r.Receipt.Transaction != transaction {
+		t.Errorf("the record is %+v", r)
+	}
+	if before.LeaseUntil.After(time.Now()) && r.LeaseUntil != before.LeaseUntil {
+		t.Errorf("the lease of somebody else is until %v now, and was until %v", r.LeaseUntil, before.LeaseUntil)
 	}
 }
 

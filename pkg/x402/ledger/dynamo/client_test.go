@@ -212,7 +212,7 @@ func TestOpen(t *testing.T) {
 	ttl := func(status, attribute string) string {
 		return `{"TimeToLiveDescription":{"TimeToLiveStatus":"` + status + `","AttributeName":"` + attribute + `"}}`
 	}
-	sound, endless := described("pk", "RANGE"), "{"+strings.Repeat(" ", 4<<20)+"}"
+	sound := described("pk", "RANGE")
 	for name, c := range map[string]struct {
 		table, ttl string
 		want       string // in the error; "" for success
@@ -230,30 +230,11 @@ func TestOpen(t *testing.T) {
 		"TTL, not permitted": {sound, `{"__type":"AccessDeniedException"}`, "AccessDenied"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				reply := map[string]string{"DescribeTable": c.table, "DescribeTimeToLive": c.ttl, "GetItem": endless}[strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB_20120810.")]
-				if reply == "" || !strings.Contains(r.Header.Get("Authorization"), "Credential=AKID/") || !strings.Contains(r.Header.Get("Authorization"), "/eu-north-1/dynamodb/") {
-					t.Errorf("%s with %s", r.Header.Get("X-Amz-Target"), r.Header.Get("Authorization"))
-				}
-				status := http.StatusOK
-				if strings.HasPrefix(reply, `{"__type`) {
-					status = http.StatusBadRequest
-				}
-				w.Header().Set("Content-Length", strconv.Itoa(len(reply)))
-				replies(status, reply)(w, r)
-			}))
+			s := httptest.NewServer(describes(t, c.table, c.ttl))
 			defer s.Close()
 			config := config(s.URL)
-			config.Region = ""
-			if _, err := dynamo.Open(t.Context(), config, "t"); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
-				t.Errorf("without a region: %v", err)
-			}
 			config.Region = "eu-north-1"
-			for _, keep := range []int{-1, dynamo.LargestKept + 1} {
-				if _, err := dynamo.Open(t.Context(), config, "t", dynamo.Keep(keep)); err == nil || !strings.Contains(err.Error(), "307200") {
-					t.Errorf("Keep(%d): %v", keep, err)
-				}
-			}
+			refusesSettings(t, config)
 			table, err := dynamo.Open(t.Context(), config, "t", dynamo.Keep(dynamo.LargestKept))
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("Open = %v, want %q", err, c.want)
@@ -261,12 +242,51 @@ func TestOpen(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if n := table.MostKept(); n != dynamo.LargestKept {
-				t.Errorf("it keeps %d bytes", n)
-			}
-			if _, err := table.Fetch(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "a reply of more than") {
-				t.Errorf("an endless reply: %v", err)
-			}
+			checkOpened(t, table)
 		})
+	}
+}
+
+// refusesSettings opens a table with settings that are wrong, whatever the table is.
+func refusesSettings(t *testing.T, config aws.Config) {
+	t.Helper()
+	for _, keep := range []int{-1, dynamo.LargestKept + 1} {
+		if _, err := dynamo.Open(t.Context(), config, "t", dynamo.Keep(keep)); err == nil || !strings.Contains(err.Error(), "307200") {
+			t.Errorf("Keep(%d): %v", keep, err)
+		}
+	}
+	config.Region = ""
+	if _, err := dynamo.Open(t.Context(), config, "t"); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
+		t.Errorf("without a region: %v", err)
+	}
+}
+
+// describes answers as DynamoDB does with a table and its TTL, and a record without an end.
+func describes(t *testing.T, table, ttl string) http.Handler {
+	endless := "{" + strings.Repeat(" ", 4<<20) + "}"
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		known := map[string]string{"DescribeTable": table, "DescribeTimeToLive": ttl, "GetItem": endless}
+		reply := known[strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB_20120810.")]
+		signed := r.Header.Get("Authorization")
+		if reply == "" || !strings.Contains(signed, "Credential=AKID/") || !strings.Contains(signed, "/eu-north-1/dynamodb/") {
+			t.Errorf("%s with %s", r.Header.Get("X-Amz-Target"), signed)
+		}
+		status := http.StatusOK
+		if strings.HasPrefix(reply, `{"__type`) {
+			status = http.StatusBadRequest
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(reply)))
+		replies(status, reply)(w, r)
+	})
+}
+
+// checkOpened checks a table that was opened.
+func checkOpened(t *testing.T, table *dynamo.Table) {
+	t.Helper()
+	if n := table.MostKept(); n != dynamo.LargestKept {
+		t.Errorf("it keeps %d bytes", n)
+	}
+	if _, err := table.Fetch(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "a reply of more than") {
+		t.Errorf("an endless reply: %v", err)
 	}
 }

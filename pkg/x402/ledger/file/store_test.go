@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,20 +158,59 @@ func TestSweepInParts(t *testing.T) {
 // all and a large file is not checked as a whole, no record is read wrongly.
 func TestOpenOther(t *testing.T) {
 	t.Parallel()
+	records, sound := soundLedger(t)
+	refused := otherFiles(t, sound)
+	damaged := damagedFiles(sound)
+	served, unchecked := 0, 0
+	for name, contents := range merged(refused, damaged) {
+		path := newPath(t)
+		must(t, os.WriteFile(path, contents, 0o600))
+		s, err := Open(path)
+		if err == nil {
+			served++
+			if refused[name] != nil {
+				t.Errorf("%s: it is opened", name)
+			}
+			readsNothingWrong(t, name, s, records)
+			must(t, s.Close())
+			continue
+		}
+		checkRefused(t, name, path, contents, err)
+		if strings.HasPrefix(name, "zeros") && readsUnchecked(t, name, path, records) {
+			unchecked++
+		}
+	}
+	all := len(refused) + len(damaged)
+	if n := all - served; n < len(refused)+len(sound)/page || served == 0 || unchecked == 0 {
+		t.Errorf("%d of %d were refused, and %d of them only when they are checked as a whole; want some of each", n, all, unchecked)
+	}
+}
+
+// page is the size of a page of the file.
+const page = 4096
+
+// soundLedger is a ledger with some records.
+func soundLedger(t *testing.T) (records map[string]ledger.Payment, contents []byte) {
+	t.Helper()
 	path := newPath(t)
 	s, err := Open(path)
 	must(t, err)
-	want := map[string]ledger.Payment{}
+	records = map[string]ledger.Payment{}
 	for i := range 40 {
 		r := ledgertest.Full(fmt.Sprintf("eip155:8453|token|payer|%04d", i))
-		want[r.Key] = r
+		records[r.Key] = r
 		ledgertest.MustPut(t, s, r)
 	}
 	must(t, s.Close())
-	sound, err := os.ReadFile(path)
+	contents, err = os.ReadFile(path)
 	must(t, err)
-	const page = 4096
-	files := map[string][]byte{
+	return records, contents
+}
+
+// otherFiles are files that are no ledger of this version, by name.
+func otherFiles(t *testing.T, sound []byte) map[string][]byte {
+	t.Helper()
+	return map[string][]byte{
 		"text":     bytes.Repeat([]byte("not a ledger\n"), 1000),
 		"bbolt":    append(make([]byte, 16), 0xed, 0xda, 0x0c, 0xed),
 		"cut":      sound[:len(sound)/2],
@@ -184,7 +222,12 @@ func TestOpenOther(t *testing.T) {
 		"column":    bytes.Replace(sound, []byte("version INTEGER"), []byte("versioo INTEGER"), 1),
 		"condition": bytes.Replace(sound, []byte("list > 0"), []byte("list > 1"), 1),
 	}
-	refused, random := slices.Collect(maps.Keys(files)), rand.New(rand.NewPCG(1, 2))
+}
+
+// damagedFiles are ledgers of which one page was overwritten, or has one bit changed.
+func damagedFiles(sound []byte) map[string][]byte {
+	files := map[string][]byte{}
+	random := rand.New(rand.NewPCG(1, 2))
 	for at := 0; at < len(sound); at += page {
 		for name, with := range map[string]byte{"zeros": 0, "ones": 0xff} {
 			b := bytes.Clone(sound)
@@ -195,50 +238,54 @@ func TestOpenOther(t *testing.T) {
 		b[at+page-1-random.IntN(page/2)] ^= 1 // within the contents of a full page
 		files[fmt.Sprintf("bit %d", at/page)] = b
 	}
-	reads := func(name string, s *Store) {
-		for key, r := range want {
-			found, err := s.Fetch(t.Context(), key)
-			got, ok := found.(ledger.Payment)
-			if !errors.Is(err, ledger.ErrCorrupt) && (err != nil || !ok || got.WriteID != r.WriteID || !bytes.Equal(got.Answer.Body, r.Answer.Body)) {
-				t.Errorf("%s: %s is %+v, %v", name, key, got, err)
-			}
+	return files
+}
+
+func merged(files, more map[string][]byte) map[string][]byte {
+	all := maps.Clone(files)
+	maps.Copy(all, more)
+	return all
+}
+
+// readsNothingWrong reads all records, each of which is right or corrupt.
+func readsNothingWrong(t *testing.T, name string, s *Store, records map[string]ledger.Payment) {
+	t.Helper()
+	for key, r := range records {
+		found, err := s.Fetch(t.Context(), key)
+		got, ok := found.(ledger.Payment)
+		if !errors.Is(err, ledger.ErrCorrupt) && (err != nil || !ok || got.WriteID != r.WriteID || !bytes.Equal(got.Answer.Body, r.Answer.Body)) {
+			t.Errorf("%s: %s is %+v, %v", name, key, got, err)
 		}
 	}
-	served, unchecked := 0, 0
-	for name, contents := range files {
-		path := newPath(t)
-		must(t, os.WriteFile(path, contents, 0o600))
-		s, err := Open(path)
-		if err == nil {
-			served++
-			if slices.Contains(refused, name) {
-				t.Errorf("%s: it is opened", name)
-			}
-			reads(name, s)
-			must(t, s.Close())
-			continue
+}
+
+// checkRefused checks the error, and that the file is as it was.
+func checkRefused(t *testing.T, name, path string, contents []byte, err error) {
+	t.Helper()
+	for _, text := range []string{path, "LEDGER_FILE", "owed", "another version"} {
+		if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: Open = %v, which does not say %q", name, err, text)
 		}
-		for _, part := range []string{path, "LEDGER_FILE", "owed", "another version"} {
-			if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: Open = %v, which does not say %q", name, err, part)
-			}
-		}
-		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, contents) {
-			t.Errorf("%s: the file was changed (%v)", name, err)
-		}
-		db, err := sql.Open("sqlite", path)
-		must(t, err)
-		if strings.HasPrefix(name, "zeros") && prepare(t.Context(), db, 1) == nil {
-			unchecked++
-			fetches, err := db.Prepare(fetch)
-			must(t, err)
-			reads(name+", unchecked", &Store{db: db, fetches: fetches})
-		}
-		must(t, db.Close())
 	}
-	if n := len(files) - served; n < len(refused)+len(sound)/page || served == 0 || unchecked == 0 {
-		t.Errorf("%d of %d were refused, and %d of them only when they are checked as a whole; want some of each", n, len(files), unchecked)
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, contents) {
+		t.Errorf("%s: the file was changed (%v)", name, err)
 	}
+}
+
+// readsUnchecked opens a file as a large one, which is not checked as a whole, and reads its
+// records. It returns false where the file is refused all the same.
+func readsUnchecked(t *testing.T, name, path string, records map[string]ledger.Payment) bool {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	must(t, err)
+	defer func() { must(t, db.Close()) }()
+	if prepare(t.Context(), db, 1) != nil {
+		return false
+	}
+	fetches, err := db.Prepare(fetch)
+	must(t, err)
+	readsNothingWrong(t, name+", unchecked", &Store{db: db, fetches: fetches}, records)
+	return true
 }
 
 // another is a database that somebody else made.

@@ -318,30 +318,33 @@ func race(t *testing.T, s Planter) {
 		same(t, sent[winner], r)
 	}
 	for range n {
-		writers.Go(func() error {
-			for added, tries := 0, 0; added < each; tries++ {
-				r, err := s.Fetch(t.Context(), sent[0].Key)
-				if err != nil || tries == 1000 { // each conflict is somebody else's success
-					return errors.Join(errors.New("there is no end of conflicts"), err)
-				}
-				read, _ := r.(ledger.Payment)
-				next := Next(read)
-				next.Lookups++
-				held, err := s.Put(t.Context(), next)
-				if err != nil {
-					return err
-				}
-				if held.Head().WriteID == next.WriteID {
-					added++
-				}
-			}
-			return nil
-		})
+		writers.Go(func() error { return addOften(t.Context(), s, sent[0].Key, each) })
 	}
 	must(t, writers.Wait())
 	if got := Payment(t, s, sent[0].Key); got.Lookups != n*each || got.Version != n*each+1 {
 		t.Errorf("%+v; want a count of %d", got, n*each)
 	}
+}
+
+// addOften adds one to a record some times, and tries again where another writer was first.
+func addOften(ctx context.Context, s Planter, key string, times int) error {
+	for tries := 0; times > 0; tries++ {
+		r, err := s.Fetch(ctx, key)
+		if err != nil || tries == 1000 { // each conflict is somebody else's success
+			return errors.Join(errors.New("there is no end of conflicts"), err)
+		}
+		before, _ := r.(ledger.Payment)
+		next := Next(before)
+		next.Lookups++
+		held, err := s.Put(ctx, next)
+		if err != nil {
+			return err
+		}
+		if held.Head().WriteID == next.WriteID {
+			times--
+		}
+	}
+	return nil
 }
 
 func errOf[T any](_ T, err error) error { return err }

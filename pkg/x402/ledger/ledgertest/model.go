@@ -97,56 +97,99 @@ func oddKeys() []string {
 // times of two records never are the same.
 func walk(seed uint64) func(*testing.T, Planter) {
 	return func(t *testing.T, s Planter) {
-		const steps = 200
-		random := rand.New(rand.NewPCG(seed, seed))
-		model := &Memory{}
-		sent := []ledger.Payment{}
-		times := random.Perm(steps)
-		keys := oddKeys()
-		prefixes := []string{"exercise|a|", "exercise|%|", "exercise|_|", "exercise|*|", "exercise|c|"}
+		w := &walker{
+			T: t, store: s, model: &Memory{}, keys: oddKeys(),
+			random: rand.New(rand.NewPCG(seed, seed)),
+		}
+		w.times = w.random.Perm(walkSteps)
 		limits := []int{-1, 0, 1, 7, 29, 30, 31, 1 << 20}
-		for step := range steps {
+		for step := range walkSteps {
 			if step%10 == 0 {
-				limit := limits[step/10%len(limits)]
-				agree(t, model, s, noon().Add(time.Duration(random.IntN(2*steps))*time.Second), limit)
-				agreeOf(t, model, s, prefixes[step/10%len(prefixes)], limit)
+				w.compareLists(step/10, limits[step/10%len(limits)])
 			}
-			w := anyRecord(random, keys[step%len(keys)], noon().Add(time.Duration(times[step])*time.Second))
-			if held, _ := model.Fetch(t.Context(), w.Key); held != nil && random.IntN(3) > 0 {
-				w.Version = max(1, held.Head().Version+[]int64{1, 1, 1, 1, 1, 0, 2, 1 << 53, 1<<63 - 1 - steps}[random.IntN(9)])
-			} else if held == nil {
-				w.Version = []int64{1, 1, 2, 1 << 53}[random.IntN(4)]
-			}
-			if len(sent) > 0 && random.IntN(4) == 0 {
-				w = sent[max(0, len(sent)-1-random.IntN(10))]
-			}
-			sent = append(sent, w)
-			want, failed := model.Put(t.Context(), w)
-			got, err := s.Put(t.Context(), w)
-			if err = errors.Join(err, failed); err != nil || (got == nil) != (want == nil) {
-				t.Errorf("%+v, %v; want %+v", got, err, want)
-			} else if want != nil {
-				same(t, want, got)
-			}
-			for _, key := range []string{w.Key, keys[random.IntN(len(keys))]} {
-				if r, _ := model.Fetch(t.Context(), key); r != nil {
-					Holds(t, s, r)
-				} else {
-					holdsNothing(t, s, key)
-				}
-			}
-			if t.Failed() {
-				t.Fatalf("after step %d, which sent %+v", step, w)
-			}
+			w.step(step)
 		}
-		agree(t, model, s, time.Time{}, 1000)
-		for _, prefix := range prefixes {
-			agreeOf(t, model, s, prefix, 1000)
+		w.compareAll()
+	}
+}
+
+// walkSteps is how many writes a walk has.
+const walkSteps = 200
+
+// walkPrefixes are of keys that a walk lists.
+func walkPrefixes() []string {
+	return []string{"exercise|a|", "exercise|%|", "exercise|_|", "exercise|*|", "exercise|c|"}
+}
+
+// walker sends a store and the model the same writes.
+type walker struct {
+	*testing.T
+	store  Planter
+	model  *Memory
+	random *rand.Rand
+	keys   []string
+	times  []int // of each step, in seconds
+	sent   []ledger.Payment
+}
+
+// compareLists compares what the store and the model list.
+func (w *walker) compareLists(n, limit int) {
+	until := noon().Add(time.Duration(w.random.IntN(2*walkSteps)) * time.Second)
+	agree(w.T, w.model, w.store, until, limit)
+	prefixes := walkPrefixes()
+	agreeOf(w.T, w.model, w.store, prefixes[n%len(prefixes)], limit)
+}
+
+// next is what is written in a step: a record of any version, or what was written before.
+func (w *walker) next(step int) ledger.Payment {
+	r := anyRecord(w.random, w.keys[step%len(w.keys)], noon().Add(time.Duration(w.times[step])*time.Second))
+	held, _ := w.model.Fetch(w.Context(), r.Key)
+	switch {
+	case held == nil:
+		r.Version = []int64{1, 1, 2, 1 << 53}[w.random.IntN(4)]
+	case w.random.IntN(3) > 0:
+		r.Version = max(1, held.Head().Version+[]int64{1, 1, 1, 1, 1, 0, 2, 1 << 53, 1<<63 - 1 - walkSteps}[w.random.IntN(9)])
+	}
+	if len(w.sent) > 0 && w.random.IntN(4) == 0 {
+		r = w.sent[max(0, len(w.sent)-1-w.random.IntN(10))]
+	}
+	w.sent = append(w.sent, r)
+	return r
+}
+
+// step writes something, and compares the answer and what is held then.
+func (w *walker) step(step int) {
+	w.Helper()
+	r := w.next(step)
+	want, failed := w.model.Put(w.Context(), r)
+	got, err := w.store.Put(w.Context(), r)
+	if err = errors.Join(err, failed); err != nil || (got == nil) != (want == nil) {
+		w.Errorf("%+v, %v; want %+v", got, err, want)
+	} else if want != nil {
+		same(w.T, want, got)
+	}
+	for _, key := range []string{r.Key, w.keys[w.random.IntN(len(w.keys))]} {
+		if held, _ := w.model.Fetch(w.Context(), key); held != nil {
+			Holds(w.T, w.store, held)
+		} else {
+			holdsNothing(w.T, w.store, key)
 		}
-		for _, key := range model.Keys() {
-			r, _ := model.Fetch(t.Context(), key)
-			Holds(t, s, r)
-		}
+	}
+	if w.Failed() {
+		w.Fatalf("after step %d, which sent %+v", step, r)
+	}
+}
+
+// compareAll compares everything.
+func (w *walker) compareAll() {
+	w.Helper()
+	agree(w.T, w.model, w.store, time.Time{}, 1000)
+	for _, prefix := range walkPrefixes() {
+		agreeOf(w.T, w.model, w.store, prefix, 1000)
+	}
+	for _, key := range w.model.Keys() {
+		r, _ := w.model.Fetch(w.Context(), key)
+		Holds(w.T, w.store, r)
 	}
 }
 
