@@ -70,7 +70,7 @@ func (g *gateway) decide(r *testbed.Relayed) {
 	if signature := paymentOf(r); signature != "" {
 		g.mu.Lock()
 		header := r.Request.Header
-		g.seen = append(g.seen, paidRequest{signature, header.Get(x402.HeaderKey), r.URL.RequestURI(), header.Clone(), time.Now()})
+		g.seen = append(g.seen, paidRequest{signature: signature, key: header.Get(x402.HeaderKey), uri: r.URL.RequestURI(), header: header.Clone(), at: time.Now()})
 		if len(g.plan) > 0 {
 			do, g.plan = g.plan[0], g.plan[1:]
 		} else if g.every != nil {

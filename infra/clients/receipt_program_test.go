@@ -15,7 +15,7 @@ import (
 
 // receiptProgram is the program of the chapter on receipts.
 func receiptProgram() program {
-	return program{"receipt", "Checking a receipt", nodeWorkshop, npm(), false}
+	return program{id: "receipt", title: "Checking a receipt", tools: nodeWorkshop, from: npm()}
 }
 
 // What the program says of a receipt.

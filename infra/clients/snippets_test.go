@@ -31,20 +31,20 @@ const typeCheck = "npx tsc --noEmit --strict --module nodenext --target es2022 -
 
 func payingPrograms() []program {
 	return []program{
-		{"typescript", "TypeScript", nodeWorkshop, npm(), true},
-		{"typescript-receipt", "TypeScript", nodeWorkshop, npm(), false},
+		{id: "typescript", title: "TypeScript", tools: nodeWorkshop, from: npm(), short: true},
+		{id: "typescript-receipt", title: "TypeScript", tools: nodeWorkshop, from: npm()},
 		retries(),
-		{"python", "Python", pythonWorkshop, pip(), true},
-		{"python-receipt", "Python", pythonWorkshop, pip(), false},
-		{"go", "Go", goWorkshop, goModules(), false},
+		{id: "python", title: "Python", tools: pythonWorkshop, from: pip(), short: true},
+		{id: "python-receipt", title: "Python", tools: pythonWorkshop, from: pip()},
+		{id: "go", title: "Go", tools: goWorkshop, from: goModules()},
 		receiptProgram(),
-		{"agent", "Paying over MCP", nodeWorkshop, npm(), false},
+		{id: "agent", title: "Paying over MCP", tools: nodeWorkshop, from: npm()},
 	}
 }
 
 // retries is the program that asks until it has its answer.
 func retries() program {
-	return program{"retries", "With retries", nodeWorkshop, npm(), false}
+	return program{id: "retries", title: "With retries", tools: nodeWorkshop, from: npm()}
 }
 
 // signedKey is the key that what something else has signed is sent with.

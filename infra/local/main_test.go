@@ -322,18 +322,18 @@ func TestAtHome(t *testing.T) {
 		host, origin string
 		status       int
 	}{
-		{here, "http://127.0.0.1:8402", "/mcp", "127.0.0.1:8402", "", 200},
-		{here, "http://127.0.0.1:8402", "/mcp", "localhost:8402", "http://localhost:6274", 200},
-		{here, "http://127.0.0.1:8402", "/mcp", "[::1]:8402", "http://[::1]:1", 200},
-		{here, "http://127.0.0.1:8402", "/mcp", "LOCALHOST", "", 200},
-		{here, "http://127.0.0.1:8402", "/mcp", "evil.example.com", "", 403},
-		{here, "http://127.0.0.1:8402", "/mcp", "evil.example.com:8402", "http://evil.example.com:8402", 403},
-		{here, "http://127.0.0.1:8402", "/mcp", "127.0.0.1:8402", "https://evil.example.com", 403},
-		{here, "http://127.0.0.1:8402", "/mcp", "127.0.0.1:8402", "null", 403},
-		{here, "http://127.0.0.1:8402", "/mcp", "127.0.0.1.evil.example.com", "", 403},
-		{here, "http://127.0.0.1:8402", "/docs", "evil.example.com", "https://evil.example.com", 200},
-		{here, "https://api.example.com", "/mcp", "api.example.com", "https://api.example.com", 200}, // behind a proxy here
-		{everywhere, "http://127.0.0.1:8402", "/mcp", "my-machine.example.com", "https://evil.example.com", 200},
+		{listening: here, base: "http://127.0.0.1:8402", path: "/mcp", host: "127.0.0.1:8402", status: 200},
+		{listening: here, base: "http://127.0.0.1:8402", path: "/mcp", host: "localhost:8402", origin: "http://localhost:6274", status: 200},
+		{listening: here, base: "http://127.0.0.1:8402", path: "/mcp", host: "[::1]:8402", origin: "http://[::1]:1", status: 200},
+		{listening: here, base: "http://127.0.0.1:8402", path: "/mcp", host: "LOCALHOST", status: 200},
+		{listening: here, base: "http://127.0.0.1:8402", path: "/mcp", host: "evil.example.com", status: 403},
+		{listening: here, base: "http://127.0.0.1:8402", path: "/mcp", host: "evil.example.com:8402", origin: "http://evil.example.com:8402", status: 403},
+		{listening: here, base: "http://127.0.0.1:8402", path: "/mcp", host: "127.0.0.1:8402", origin: "https://evil.example.com", status: 403},
+		{listening: here, base: "http://127.0.0.1:8402", path: "/mcp", host: "127.0.0.1:8402", origin: "null", status: 403},
+		{listening: here, base: "http://127.0.0.1:8402", path: "/mcp", host: "127.0.0.1.evil.example.com", status: 403},
+		{listening: here, base: "http://127.0.0.1:8402", path: "/docs", host: "evil.example.com", origin: "https://evil.example.com", status: 200},
+		{listening: here, base: "https://api.example.com", path: "/mcp", host: "api.example.com", origin: "https://api.example.com", status: 200}, // behind a proxy here
+		{listening: everywhere, base: "http://127.0.0.1:8402", path: "/mcp", host: "my-machine.example.com", origin: "https://evil.example.com", status: 200},
 	} {
 		h := atHome(c.listening, c.base, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		r := httptest.NewRequest(http.MethodPost, c.path, nil)

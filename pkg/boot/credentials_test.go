@@ -169,17 +169,17 @@ func TestSharedSecret(t *testing.T) {
 		want   string // empty: an error
 		reads  int
 	}{
-		{"the first reading fails", 0, false, "", "", 1},
-		{"and is not repeated at once", rereadAfter - time.Second, false, `{"a":1}`, "", 1},
-		{"but after a minute", time.Second, false, `{"a":1}`, `{"a":1}`, 2},
-		{"and then kept", time.Hour, false, `{"a":2}`, `{"a":1}`, 2},
-		{"until it is of no use", 0, true, `{"a":2}`, `{"a":2}`, 3},
-		{"not within a minute", rereadAfter - time.Second, true, `{"a":3}`, `{"a":2}`, 3},
-		{"a reading that fails leaves it", time.Second, false, "", `{"a":2}`, 4},
-		{"so does what is not an object", rereadAfter, false, `["a"]`, `{"a":2}`, 5},
-		{"and it tries again", rereadAfter, false, `{"a":3}`, `{"a":3}`, 6},
-		{"once", time.Hour, false, `{"a":4}`, `{"a":3}`, 6},
-		{"a clock that was set back does not hold it up", -2 * time.Hour, true, `{"a":4}`, `{"a":4}`, 7},
+		{what: "the first reading fails", reads: 1},
+		{what: "and is not repeated at once", wait: rereadAfter - time.Second, doc: `{"a":1}`, reads: 1},
+		{what: "but after a minute", wait: time.Second, doc: `{"a":1}`, want: `{"a":1}`, reads: 2},
+		{what: "and then kept", wait: time.Hour, doc: `{"a":2}`, want: `{"a":1}`, reads: 2},
+		{what: "until it is of no use", failed: true, doc: `{"a":2}`, want: `{"a":2}`, reads: 3},
+		{what: "not within a minute", wait: rereadAfter - time.Second, failed: true, doc: `{"a":3}`, want: `{"a":2}`, reads: 3},
+		{what: "a reading that fails leaves it", wait: time.Second, want: `{"a":2}`, reads: 4},
+		{what: "so does what is not an object", wait: rereadAfter, doc: `["a"]`, want: `{"a":2}`, reads: 5},
+		{what: "and it tries again", wait: rereadAfter, doc: `{"a":3}`, want: `{"a":3}`, reads: 6},
+		{what: "once", wait: time.Hour, doc: `{"a":4}`, want: `{"a":3}`, reads: 6},
+		{what: "a clock that was set back does not hold it up", wait: -2 * time.Hour, failed: true, doc: `{"a":4}`, want: `{"a":4}`, reads: 7},
 	} {
 		now, doc, fails = now.Add(c.wait), c.doc, nil
 		if c.doc == "" {

@@ -253,12 +253,12 @@ func TestReadyIsKept(t *testing.T) {
 			fails         error
 			status, asked int
 		}{
-			{"first", 0, 0, nil, 200, 1},
-			{"kept", 15*time.Second - time.Nanosecond, 0, errors.New("gone"), 200, 1},
-			{"asked again", time.Nanosecond, 0, errors.New("gone"), 503, 2},
-			{"a failure is kept", 0, 0, nil, 503, 2},
-			{"after a freeze", 0, time.Hour, nil, 200, 3},
-			{"a clock set back", 0, -time.Hour, errors.New("gone"), 503, 4},
+			{name: "first", status: 200, asked: 1},
+			{name: "kept", wait: 15*time.Second - time.Nanosecond, fails: errors.New("gone"), status: 200, asked: 1},
+			{name: "asked again", wait: time.Nanosecond, fails: errors.New("gone"), status: 503, asked: 2},
+			{name: "a failure is kept", status: 503, asked: 2},
+			{name: "after a freeze", shift: time.Hour, status: 200, asked: 3},
+			{name: "a clock set back", shift: -time.Hour, fails: errors.New("gone"), status: 503, asked: 4},
 		} {
 			fails, shift = c.fails, c.shift
 			time.Sleep(c.wait)

@@ -13,14 +13,8 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
-	"unicode"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
@@ -68,9 +62,11 @@ func TestSizesInUnits(t *testing.T) {
 	const list = `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
 	s, left := newShop(t, perMinute(300)), 300
 	for _, c := range []struct{ method, path, body, accept, encoding string }{
-		{"GET", dnsPath, "", "application/json", "gzip"}, {"HEAD", dnsPath, "", "text/html", "identity"},
-		{"GET", dnsPath, "", "text/html", "identity"}, {"GET", dnsPath, "", "text/html", "gzip"},
-		{"POST", "/mcp", list, "application/json, text/event-stream", "identity"}, {"POST", "/mcp", list, "application/json, text/event-stream", "gzip"},
+		{method: "GET", path: dnsPath, accept: "application/json", encoding: "gzip"},
+		{method: "HEAD", path: dnsPath, accept: "text/html", encoding: "identity"},
+		{method: "GET", path: dnsPath, accept: "text/html", encoding: "identity"}, {method: "GET", path: dnsPath, accept: "text/html", encoding: "gzip"},
+		{method: "POST", path: "/mcp", body: list, accept: "application/json, text/event-stream", encoding: "identity"},
+		{method: "POST", path: "/mcp", body: list, accept: "application/json, text/event-stream", encoding: "gzip"},
 	} {
 		r := s.send(c.method, c.path, c.body, "Accept", c.accept, "Accept-Encoding", c.encoding, "Content-Type", "application/json")
 		left -= 1 + max(len(r.Body)-1, 0)/(16<<10)
@@ -205,11 +201,20 @@ func TestPagesByWhoAsks(t *testing.T) {
 		status                          int
 		page                            bool
 	}{
-		{"GET", "/docs", "", "", 200, true}, {"HEAD", "/docs", "", "", 200, true}, {"GET", "/v1/catalog", browser, "", 200, false},
-		{"GET", "/health", browser, "", 200, false}, {"GET", dnsPath, browser, "", 402, true}, {"HEAD", dnsPath, browser, "", 402, true},
-		{"GET", dnsPath, "", "", 402, false}, {"GET", markup, browser, "", 404, true}, {"HEAD", markup, browser, "", 404, true},
-		{"GET", markup, "*/*", "", 404, false}, {"GET", markup, browser, "garbage", 404, false}, {"POST", markup, browser, "", 404, false},
-		{"GET", "/.well-known/agent-card.json", browser, "", 404, false}, {strings.Repeat("A", 100_000), dnsPath, browser, "", 405, false},
+		{method: "GET", path: "/docs", status: 200, page: true},
+		{method: "HEAD", path: "/docs", status: 200, page: true},
+		{method: "GET", path: "/v1/catalog", accept: browser, status: 200},
+		{method: "GET", path: "/health", accept: browser, status: 200},
+		{method: "GET", path: dnsPath, accept: browser, status: 402, page: true},
+		{method: "HEAD", path: dnsPath, accept: browser, status: 402, page: true},
+		{method: "GET", path: dnsPath, status: 402},
+		{method: "GET", path: markup, accept: browser, status: 404, page: true},
+		{method: "HEAD", path: markup, accept: browser, status: 404, page: true},
+		{method: "GET", path: markup, accept: "*/*", status: 404},
+		{method: "GET", path: markup, accept: browser, signature: "garbage", status: 404},
+		{method: "POST", path: markup, accept: browser, status: 404},
+		{method: "GET", path: "/.well-known/agent-card.json", accept: browser, status: 404},
+		{method: strings.Repeat("A", 100_000), path: dnsPath, accept: browser, status: 405},
 	} {
 		headers := []string{"Accept", c.accept, "Origin", "https://other.example"}
 		if c.signature != "" {
@@ -251,145 +256,4 @@ func TestSlipsInPaths(t *testing.T) {
 			t.Errorf("%s: %d %s, want it to name %q", path, r.Status, r.Body, want)
 		}
 	}
-}
-
-// emf reads the metrics of a line as CloudWatch does: each is there once, with its unit and
-// the dimensions that it is kept by. A latency of a millisecond or more is 1, whatever it is.
-func emf(t *testing.T, line map[string]any, namespace string, single [][]string, begun time.Time) map[string]float64 {
-	t.Helper()
-	var doc struct {
-		Timestamp         int64
-		CloudWatchMetrics []struct {
-			Namespace  string
-			Dimensions [][]string
-			Metrics    []struct{ Name, Unit string }
-		}
-	}
-	if err := json.Unmarshal(must(json.Marshal(line["_aws"])), &doc); err != nil {
-		t.Fatal(err)
-	}
-	at := time.UnixMilli(doc.Timestamp)
-	if at.Before(begun.Truncate(time.Millisecond)) || at.After(time.Now().Add(time.Minute)) {
-		t.Errorf("timestamp %s of a request at %s", at, begun)
-	}
-	got := map[string]float64{}
-	for _, directive := range doc.CloudWatchMetrics {
-		same(t, "namespace", directive.Namespace, namespace)
-		for _, m := range directive.Metrics {
-			want := dimensionsOf(m.Name, single)
-			if d := cmp.Diff(want, directive.Dimensions, cmpopts.EquateEmpty()); d != "" {
-				t.Errorf("dimensions of %s: %s", m.Name, d)
-			}
-			if _, twice := got[m.Name]; twice {
-				t.Errorf("%s is twice in the line", m.Name)
-			}
-			got[m.Name] = valueOf(t, line, m.Name, m.Unit)
-		}
-	}
-	for key, value := range line {
-		_, directed := got[key]
-		_, dimension := value.(string)
-		if !directed && !dimension && unicode.IsUpper(rune(key[0])) {
-			t.Errorf("%s is in the line and not in a directive", key)
-		}
-	}
-	return got
-}
-
-// dimensionsOf are the dimensions that a metric is published under; single are those of one
-// operation.
-func dimensionsOf(metric string, single [][]string) [][]string {
-	var all [][]string
-	total, operation := service.KeptBy(metric)
-	if total {
-		all = append(all, nil)
-	}
-	if operation {
-		all = append(all, single...)
-	}
-	return all
-}
-
-// valueOf is the value of a metric in a line; that of a duration, which the line says too, is
-// 1 at most.
-func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
-	t.Helper()
-	v, ok := line[name].(float64)
-	want := "Count"
-	if phase, timed := strings.CutSuffix(name, "Latency"); timed {
-		same(t, name, line[strings.ToLower(phase)+"_ms"], any(v))
-		want = "Milliseconds"
-		v = min(v, 1)
-	}
-	if !ok || unit != want {
-		t.Errorf("%s is %v %s", name, line[name], unit)
-	}
-	return v
-}
-
-// counted are the metrics of the request, of which this is the line.
-func (c request) counted(line map[string]any) map[string]float64 {
-	counts := map[string]float64{"Requests": 1}
-	if c.status >= 500 {
-		counts["Faults"] = 1
-	}
-	for name := range strings.FieldsSeq(c.counts) {
-		counts[name] = 1
-	}
-	number := line["payer_unanswered"] // where nobody could be read, anything
-	if payer, ok := line["payer"].(string); ok {
-		number = float64(must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
-	}
-	paid := counts["Challenges"] == 0 && counts["RateLimited"] == 0
-	broken := slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors"}, func(n string) bool { return counts[n] > 0 })
-	refused := !broken && paid && (c.status == 402 || counts["Uncertain"] > 0 && !c.silent)
-	if refused && !c.unjudged {
-		counts["RefusedPayer"] = number.(float64)
-	}
-	if c.silent {
-		counts["SilentPayer"] = number.(float64)
-	}
-	// A release is judged by every payment that is taken up.
-	if c.unjudged || !paid {
-		return counts
-	}
-	counts["Payments"] = 1
-	if broken || c.silent {
-		counts["PaymentsBroken"] = 1
-	}
-	if refused {
-		counts["PaymentsRefused"] = 1
-	}
-	return counts
-}
-
-// filtered holds what the template's filters read of a line to its metrics.
-func (c request) filtered(t *testing.T, line map[string]any, counts map[string]float64) {
-	t.Helper()
-	release, number := any("dns-function:7"), line["payer_unanswered"]
-	if counts["Payments"] == 0 {
-		release = nil
-	}
-	unanswered := counts["PaymentsBroken"]+counts["PaymentsRefused"] > 0
-	if line["release"] != release || unanswered != (number != nil) {
-		t.Errorf("release %v, unanswered payer %v, with %v", line["release"], number, counts)
-	}
-	for _, name := range []string{"RefusedPayer", "SilentPayer"} {
-		if want, ok := counts[name]; ok && want != number && !c.unjudged {
-			t.Errorf("%s is %v, the payer's number %v", name, want, number)
-		}
-	}
-}
-
-// What has metrics is written whatever the level of the log, and nothing else is.
-func TestMetricsAtEveryLevel(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.level.Set(slog.LevelError)
-	s.get("/health", "")
-	s.lineOf(s.get(dnsPath, "").Header.Get("X-Request-Id"))
-	same(t, "lines", strings.Count(s.log.String(), "\n"), 1)
-	// The alarms and the dashboard are made of these.
-	same(t, "settlements", strings.Join(service.SettlementMetrics(), " "),
-		"SettlementSettled SettlementRefused SettlementTurnedAway SettlementNotSent SettlementUnknown")
 }

@@ -133,9 +133,9 @@ func TestPaidUnits(t *testing.T) {
 		most, again spent // Units are the most
 		looks       time.Duration
 	}{
-		{"dns", explorer, spent{Writes: 9, Units: 12, Reads: 1, Settles: 1}, spent{Writes: 5, Units: 8, Reads: 1}, 200 * time.Millisecond},
-		{"ping", func(parts) service.Operation { return service.Ping() },
-			spent{Writes: 6, Units: 10, Reads: 1, Settles: 1}, spent{Writes: 5, Units: 10, Settles: 1}, 0},
+		{name: "dns", operation: explorer, most: spent{Writes: 9, Units: 12, Reads: 1, Settles: 1}, again: spent{Writes: 5, Units: 8, Reads: 1}, looks: 200 * time.Millisecond},
+		{name: "ping", operation: func(parts) service.Operation { return service.Ping() },
+			most: spent{Writes: 6, Units: 10, Reads: 1, Settles: 1}, again: spent{Writes: 5, Units: 10, Settles: 1}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, 1, c.operation)
@@ -229,8 +229,8 @@ func TestBudgets(t *testing.T) {
 		took                  time.Duration
 	}{
 		// The lookup's 8 s and 2 s to write everything down are kept.
-		{time.Hour, time.Hour, 0, 503, "settlement_uncertain", "null", 17 * time.Second},
-		{0, 0, time.Hour, 504, "dns_timeout", "true", 8 * time.Second},
+		{settles: time.Hour, finds: time.Hour, status: 503, code: "settlement_uncertain", charged: "null", took: 17 * time.Second},
+		{looks: time.Hour, status: 504, code: "dns_timeout", charged: "true", took: 8 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, 1, explorer)
@@ -282,8 +282,8 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 		{name: "silent hosts", asks: "h%d" + silentHosts, rich: true},
 	} {
 		for _, a.crowd = range []crowd{
-			{"203.0.113.%[1]d:1", 3, 120, time.Second / 2, 15 * time.Second},
-			{"203.0.113.%[1]d:1", 3, 100, 0, time.Minute}, {"[2001:db8:1:%[2]x::1]:1", 1, 100, 0, time.Minute},
+			{from: "203.0.113.%[1]d:1", clients: 3, sends: 120, apart: time.Second / 2, step: 15 * time.Second},
+			{from: "203.0.113.%[1]d:1", clients: 3, sends: 100, step: time.Minute}, {from: "[2001:db8:1:%[2]x::1]:1", clients: 1, sends: 100, step: time.Minute},
 		} {
 			if raceDetector() && a.apart > 0 { // who comes at once races most
 				continue

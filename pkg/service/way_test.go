@@ -261,10 +261,10 @@ func TestToolPath(t *testing.T) {
 		status        int
 		header, value string
 	}{
-		{"GET", "", 405, "Allow", "POST, OPTIONS"},
-		{"OPTIONS", "", 204, "Access-Control-Allow-Headers", "payment-signature, idempotency-key, access-control-expose-headers, accept, " +
+		{method: "GET", status: 405, header: "Allow", value: "POST, OPTIONS"},
+		{method: "OPTIONS", status: 204, header: "Access-Control-Allow-Headers", value: "payment-signature, idempotency-key, access-control-expose-headers, accept, " +
 			"content-type, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id, last-event-id"}, // in lower case, as browsers compare them
-		{"POST", strings.Repeat(" ", 70_000), 413, "Content-Type", "application/json"},
+		{method: "POST", body: strings.Repeat(" ", 70_000), status: 413, header: "Content-Type", value: "application/json"},
 	} {
 		r := s.send(c.method, "/mcp", c.body)
 		s.lineOf(r.Header.Get("X-Request-Id")) // is there

@@ -49,11 +49,11 @@ func (v verdict) holds(b *harness, signature string) {
 // payer repeats. Without a node it is sent again, because nothing else could settle the doubt.
 func TestCheckOfADoubt(t *testing.T) {
 	for name, v := range map[string]verdict{
-		"paid":        {shows(x402.Paid), 200, "", "true", 1, 1},
-		"never paid":  {shows(x402.NeverPaid), 410, gone, "false", 1, 0},
-		"open":        {shows(x402.StillOpen), 503, fault.SettlementUncertain, "null", 1, 0},
-		"cannot tell": {shows(x402.CannotTell), 503, fault.SettlementUncertain, "null", 1, 0},
-		"no node":     {nil, 200, "", "true", 2, 1},
+		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
+		"never paid":  {chain: shows(x402.NeverPaid), status: 410, code: gone, charged: "false", settles: 1},
+		"open":        {chain: shows(x402.StillOpen), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
+		"cannot tell": {chain: shows(x402.CannotTell), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
+		"no node":     {status: 200, charged: "true", settles: 2, runs: 1},
 	} {
 		for who, comes := range again() {
 			t.Run(name+", "+who, func(t *testing.T) {
@@ -89,11 +89,11 @@ func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 // facilitator would do with it now.
 func TestCheckOfARefusal(t *testing.T) {
 	for name, v := range map[string]verdict{
-		"paid":        {shows(x402.Paid), 200, "", "true", 1, 1},
-		"never paid":  {shows(x402.NeverPaid), 410, gone, "false", 1, 0},
-		"open":        {shows(x402.StillOpen), 503, fault.SettlementUncertain, "null", 1, 0},
-		"cannot tell": {shows(x402.CannotTell), 503, fault.SettlementUncertain, "null", 1, 0},
-		"no node":     {nil, 410, gone, "false", 1, 0},
+		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
+		"never paid":  {chain: shows(x402.NeverPaid), status: 410, code: gone, charged: "false", settles: 1},
+		"open":        {chain: shows(x402.StillOpen), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
+		"cannot tell": {chain: shows(x402.CannotTell), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
+		"no node":     {status: 410, code: gone, charged: "false", settles: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			within(t, nil, func(_ *testing.T, b *harness) {

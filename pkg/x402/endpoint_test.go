@@ -75,17 +75,17 @@ func TestBoughtElsewhere(t *testing.T) {
 		settles int
 		runs    int
 	}{
-		"answered":                {"answered", nil, true, 2, 2},
-		"owed":                    {"owed", nil, true, 2, 2},
-		"in doubt, paid":          {"in doubt", shows(x402.Paid), true, 2, 1},
-		"in doubt, never paid":    {"in doubt", shows(x402.NeverPaid), true, 2, 1},
-		"in doubt, open":          {"in doubt", shows(x402.StillOpen), false, 1, 0},
-		"in doubt, cannot tell":   {"in doubt", shows(x402.CannotTell), false, 1, 0},
-		"in doubt, no node":       {"in doubt", nil, false, 1, 0},
-		"refused, but paid":       {"refused", shows(x402.Paid), true, 2, 1},
-		"refused, never paid":     {"refused", shows(x402.NeverPaid), true, 2, 1},
-		"refused, no node":        {"refused", nil, false, 1, 0},
-		"refused, and still open": {"refused", shows(x402.StillOpen), false, 1, 0},
+		"answered":                {state: "answered", buys: true, settles: 2, runs: 2},
+		"owed":                    {state: "owed", buys: true, settles: 2, runs: 2},
+		"in doubt, paid":          {state: "in doubt", chain: shows(x402.Paid), buys: true, settles: 2, runs: 1},
+		"in doubt, never paid":    {state: "in doubt", chain: shows(x402.NeverPaid), buys: true, settles: 2, runs: 1},
+		"in doubt, open":          {state: "in doubt", chain: shows(x402.StillOpen), settles: 1},
+		"in doubt, cannot tell":   {state: "in doubt", chain: shows(x402.CannotTell), settles: 1},
+		"in doubt, no node":       {state: "in doubt", settles: 1},
+		"refused, but paid":       {state: "refused", chain: shows(x402.Paid), buys: true, settles: 2, runs: 1},
+		"refused, never paid":     {state: "refused", chain: shows(x402.NeverPaid), buys: true, settles: 2, runs: 1},
+		"refused, no node":        {state: "refused", settles: 1},
+		"refused, and still open": {state: "refused", chain: shows(x402.StillOpen), settles: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			within(t, nil, func(_ *testing.T, b *harness) {
@@ -130,11 +130,11 @@ func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 		charged string
 		settles []string // the amounts that the facilitator was sent
 	}{
-		"same price":          {"5000", shows(x402.StillOpen), 200, "true", []string{"5000", "5000"}},
-		"changed, paid":       {"4000", shows(x402.Paid), 200, "true", []string{"5000"}},
-		"changed, never paid": {"6000", shows(x402.NeverPaid), 200, "true", []string{"5000", "6000"}},
-		"changed, open":       {"6000", shows(x402.StillOpen), 503, "null", []string{"5000"}},
-		"changed, no node":    {"6000", nil, 503, "null", []string{"5000"}},
+		"same price":          {price: "5000", chain: shows(x402.StillOpen), status: 200, charged: "true", settles: []string{"5000", "5000"}},
+		"changed, paid":       {price: "4000", chain: shows(x402.Paid), status: 200, charged: "true", settles: []string{"5000"}},
+		"changed, never paid": {price: "6000", chain: shows(x402.NeverPaid), status: 200, charged: "true", settles: []string{"5000", "6000"}},
+		"changed, open":       {price: "6000", chain: shows(x402.StillOpen), status: 503, charged: "null", settles: []string{"5000"}},
+		"changed, no node":    {price: "6000", status: 503, charged: "null", settles: []string{"5000"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {

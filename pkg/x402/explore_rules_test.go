@@ -26,54 +26,54 @@ func omittedRules() []omittedRule {
 	other := func(w *explored) { w.other, w.onePrice = true, true }
 	return []omittedRule{
 		{
-			"a record answers only at the endpoint that admitted it", "answered at another endpoint",
-			func(w *explored) { other(w); w.anywhere = true }, nil, nil,
+			name: "a record answers only at the endpoint that admitted it", shows: "answered at another endpoint",
+			world: func(w *explored) { other(w); w.anywhere = true },
 		},
 		{
-			"an owner in doubt is sent again only at its endpoint", "sent from another endpoint",
-			other, nil, anywhere,
+			name: "an owner in doubt is sent again only at its endpoint", shows: "sent from another endpoint",
+			world: other, reads: anywhere,
 		},
 		{
-			"the check is asked before every send", "sent although the check refuses",
-			func(w *explored) { w.checks, w.unasked = true, true }, nil, nil,
+			name: "the check is asked before every send", shows: "sent although the check refuses",
+			world: func(w *explored) { w.checks, w.unasked = true, true },
 		},
 		{
-			"the check stops nothing else", "the check refuses what is paid",
-			func(w *explored) { w.checks, w.atTheDoor = true, true }, nil, nil,
+			name: "the check stops nothing else", shows: "the check refuses what is paid",
+			world: func(w *explored) { w.checks, w.atTheDoor = true, true },
 		},
 		{
-			"no clock ends a debt", "charged twice for one purchase",
-			func(*explored) {}, func(r *ledger.Rules) {
+			name: "no clock ends a debt", shows: "charged twice for one purchase",
+			world: func(*explored) {}, rules: func(r *ledger.Rules) {
 				without(r, ledger.StandingOverdue, ledger.OwnerOver)
 				without(r, ledger.StandingOverdueLater, ledger.OwnerOver)
-			}, nil,
+			},
 		},
 		{
-			"no count ends a debt", "charged twice for one purchase",
-			func(w *explored) { w.mostRuns = 1 }, func(r *ledger.Rules) { without(r, ledger.StandingExhausted, ledger.OwnerOver) }, nil,
+			name: "no count ends a debt", shows: "charged twice for one purchase",
+			world: func(w *explored) { w.mostRuns = 1 }, rules: func(r *ledger.Rules) { without(r, ledger.StandingExhausted, ledger.OwnerOver) },
 		},
 		{
-			"a bundle that owes a part stands for its purchase", "charged twice for one purchase",
-			func(w *explored) { w.works = []work{workOwes} }, func(r *ledger.Rules) {
+			name: "a bundle that owes a part stands for its purchase", shows: "charged twice for one purchase",
+			world: func(w *explored) { w.works = []work{workOwes} }, rules: func(r *ledger.Rules) {
 				without(r, ledger.StandingPartOwed, ledger.OwnerOver)
 				without(r, ledger.StandingPartLater, ledger.OwnerOver)
-			}, nil,
+			},
 		},
 		{
-			"what is on the chain opens nothing", "opened by what is on the chain",
-			func(w *explored) { w.tokens = false }, nil, func(r *ledger.Payment) { r.Sent, r.Doubt = false, false },
+			name: "what is on the chain opens nothing", shows: "opened by what is on the chain",
+			world: func(w *explored) { w.tokens = false }, reads: func(r *ledger.Payment) { r.Sent, r.Doubt = false, false },
 		},
 		{
-			"what was refused and never proven is in a list", "refused, not proven, and in no list",
-			func(w *explored) { w.node, w.words = false, allWords() }, nil, func(r *ledger.Payment) { r.NoNode = false },
+			name: "what was refused and never proven is in a list", shows: "refused, not proven, and in no list",
+			world: func(w *explored) { w.node, w.words = false, allWords() }, reads: func(r *ledger.Payment) { r.NoNode = false },
 		},
 		{
-			"a refund that was begun ends the right to an answer", "answered, and its refund was begun",
-			func(w *explored) { w.budget.refunds = 1 }, nil, func(r *ledger.Payment) { r.SendingBack = nil },
+			name: "a refund that was begun ends the right to an answer", shows: "answered, and its refund was begun",
+			world: func(w *explored) { w.budget.refunds = 1 }, reads: func(r *ledger.Payment) { r.SendingBack = nil },
 		},
 		{
-			"what was sent before and is refused again is asked of the chain", "a send was forgotten",
-			func(w *explored) { w.words = allWords() }, nil, func(r *ledger.Payment) { r.Sent = false },
+			name: "what was sent before and is refused again is asked of the chain", shows: "a send was forgotten",
+			world: func(w *explored) { w.words = allWords() }, reads: func(r *ledger.Payment) { r.Sent = false },
 		},
 	}
 }

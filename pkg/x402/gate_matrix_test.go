@@ -235,9 +235,9 @@ func TestClaimedWhileVerified(t *testing.T) {
 		receipt     bool
 		sent, works int
 	}{
-		"paid":              {moved(), false, 200, "", true, 1, 1},
-		"refused":           {declined(), false, 402, fault.PaymentRequired, false, 2, 0},
-		"paid, by somebody": {moved(), true, 402, fault.PaymentRequired, false, 1, 1},
+		"paid":              {settled: moved(), status: 200, receipt: true, sent: 1, works: 1},
+		"refused":           {settled: declined(), status: 402, code: fault.PaymentRequired, sent: 2},
+		"paid, by somebody": {settled: moved(), stranger: true, status: 402, code: fault.PaymentRequired, sent: 1, works: 1},
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
 			b.verify = x402.Verification{Valid: true}

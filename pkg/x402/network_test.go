@@ -45,7 +45,7 @@ func TestCompleted(t *testing.T) {
 		{given: Terms{Network: BaseSepolia}, want: sepolia},
 		{given: sepolia, want: sepolia},
 		{given: Terms{Asset: lower.Asset}, want: lower},
-		{given: Terms{Network: BaseSepolia, Version: "2", PayTo: token}, want: Terms{BaseSepolia, sepolia.Asset, token, "USDC", "2"}},
+		{given: Terms{Network: BaseSepolia, Version: "2", PayTo: token}, want: Terms{Network: BaseSepolia, Asset: sepolia.Asset, PayTo: token, Name: "USDC", Version: "2"}},
 		{given: Terms{Asset: token, Name: "Coin", Version: "1"}, want: Terms{Network: Base, Asset: token, Name: "Coin", Version: "1"}},
 		{given: Terms{Network: "eip155:1", Asset: token, Name: "Coin", Version: "1"}, want: Terms{Network: "eip155:1", Asset: token, Name: "Coin", Version: "1"}},
 		{given: Terms{Network: BaseSepolia, Name: "USD Coin"}, says: `contradict each other: the USDC of eip155:84532 has the name "USDC" and the version "2"`},

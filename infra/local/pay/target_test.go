@@ -65,11 +65,11 @@ func TestServiceWithoutANetwork(t *testing.T) {
 		tries   int
 		ends    time.Duration
 	}{
-		"nothing answers its questions": {"dns_timeout", 7 * time.Second, []string{"1"}, 1, 7 * time.Second},
-		"half of that":                  {"ssl_timeout", 3 * time.Second, []string{"1", "10"}, 2, 7 * time.Second},
-		"there is no way out":           {"upstream_unavailable", 0, []string{"1", "10", "60"}, 3, 11 * time.Second},
-		"another seller's words":        {"no_luck", time.Second, []string{"2"}, 5, 13 * time.Second},
-		"the money moves":               {"settlement_uncertain", 7 * time.Second, []string{"1", "10", "600"}, 3, 32 * time.Second},
+		"nothing answers its questions": {code: "dns_timeout", takes: 7 * time.Second, retries: []string{"1"}, tries: 1, ends: 7 * time.Second},
+		"half of that":                  {code: "ssl_timeout", takes: 3 * time.Second, retries: []string{"1", "10"}, tries: 2, ends: 7 * time.Second},
+		"there is no way out":           {code: "upstream_unavailable", retries: []string{"1", "10", "60"}, tries: 3, ends: 11 * time.Second},
+		"another seller's words":        {code: "no_luck", takes: time.Second, retries: []string{"2"}, tries: 5, ends: 13 * time.Second},
+		"the money moves":               {code: "settlement_uncertain", takes: 7 * time.Second, retries: []string{"1", "10", "600"}, tries: 3, ends: 32 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -201,13 +201,13 @@ func TestCappedRanges(t *testing.T) {
 		why           string
 		calls, search int // of each at most
 	}{
-		{"too narrow to finish", 1, tooWide(), errOutOfCalls.Error(), maxCalls, maxCalls},
-		{"no search at all", 0, tooWide(), "query exceeds max block range", maxCalls, 15},
+		{name: "too narrow to finish", most: 1, refuse: tooWide(), why: errOutOfCalls.Error(), calls: maxCalls, search: maxCalls},
+		{name: "no search at all", refuse: tooWide(), why: "query exceeds max block range", calls: maxCalls, search: 15},
 		// A node that has had enough of us is not asked again at once.
-		{"HTTP 429", 0, slowDown(), methodLogs, 4, 1},
-		{"HTTP 429 with an error", 0, refusal(http.StatusTooManyRequests, `{"code":-32005,"message":"rate limit"}`), methodLogs, 4, 1},
-		{"code 429", 0, refusal(http.StatusOK, `{"code":429,"message":"compute units exceeded"}`), methodLogs, 4, 1},
-		{"HTTP 403", 0, refusal(http.StatusForbidden, `{"code":-32000,"message":"key disabled"}`), methodLogs, 4, 1},
+		{name: "HTTP 429", refuse: slowDown(), why: methodLogs, calls: 4, search: 1},
+		{name: "HTTP 429 with an error", refuse: refusal(http.StatusTooManyRequests, `{"code":-32005,"message":"rate limit"}`), why: methodLogs, calls: 4, search: 1},
+		{name: "code 429", refuse: refusal(http.StatusOK, `{"code":429,"message":"compute units exceeded"}`), why: methodLogs, calls: 4, search: 1},
+		{name: "HTTP 403", refuse: refusal(http.StatusForbidden, `{"code":-32000,"message":"key disabled"}`), why: methodLogs, calls: 4, search: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p.proxy.reset(capped(t, c.most, c.refuse))

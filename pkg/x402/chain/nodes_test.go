@@ -205,14 +205,14 @@ func TestNodesThatAreRead(t *testing.T) {
 		fails        error
 		answers, was bool // failed the last time
 	}{
-		{"not read yet", nil, fails, true, false},
-		{"one is down", []string{down.url(), p.proxy.url()}, nil, true, false},
-		{"all are", []string{down.url()}, nil, false, false},
-		{"they still are", []string{down.url()}, nil, false, true},
-		{"not read again", nil, fails, false, true},
-		{"replaced", []string{p.proxy.url()}, nil, true, true},
-		{"with one that is not a URL", []string{secret}, nil, true, false},
-		{"taken away", nil, nil, true, false},
+		{name: "not read yet", fails: fails, answers: true},
+		{name: "one is down", list: []string{down.url(), p.proxy.url()}, answers: true},
+		{name: "all are", list: []string{down.url()}},
+		{name: "they still are", list: []string{down.url()}, was: true},
+		{name: "not read again", fails: fails, was: true},
+		{name: "replaced", list: []string{p.proxy.url()}, answers: true, was: true},
+		{name: "with one that is not a URL", list: []string{secret}, answers: true},
+		{name: "taken away", answers: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			list, fails = c.list, c.fails

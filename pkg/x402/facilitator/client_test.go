@@ -70,12 +70,12 @@ func TestNothingIsSent(t *testing.T) {
 		code    fault.Code
 		reason  string
 	}{
-		"no URL":            {t.Context(), good, Config{}, fault.FacilitatorMisconfigured, "no_facilitator"},
-		"bad payload":       {t.Context(), bad, Config{URL: origin}, fault.PaymentUnavailable, "not_encodable"},
-		"ended context":     {ended, good, Config{URL: origin}, fault.FacilitatorUnavailable, "timeout"},
-		"no secret":         {t.Context(), good, Config{URL: origin, Credentials: fails(broken)}, fault.FacilitatorMisconfigured, "credentials_unreadable"},
-		"silent secrets":    {t.Context(), good, Config{URL: origin, Credentials: fails(ErrUnreachable)}, fault.FacilitatorUnavailable, "credentials_unreachable"},
-		"no secret in time": {ending, good, Config{URL: origin, Credentials: slow}, fault.FacilitatorUnavailable, "timeout"},
+		"no URL":            {ctx: t.Context(), payload: good, config: Config{}, code: fault.FacilitatorMisconfigured, reason: "no_facilitator"},
+		"bad payload":       {ctx: t.Context(), payload: bad, config: Config{URL: origin}, code: fault.PaymentUnavailable, reason: "not_encodable"},
+		"ended context":     {ctx: ended, payload: good, config: Config{URL: origin}, code: fault.FacilitatorUnavailable, reason: "timeout"},
+		"no secret":         {ctx: t.Context(), payload: good, config: Config{URL: origin, Credentials: fails(broken)}, code: fault.FacilitatorMisconfigured, reason: "credentials_unreadable"},
+		"silent secrets":    {ctx: t.Context(), payload: good, config: Config{URL: origin, Credentials: fails(ErrUnreachable)}, code: fault.FacilitatorUnavailable, reason: "credentials_unreachable"},
+		"no secret in time": {ctx: ending, payload: good, config: Config{URL: origin, Credentials: slow}, code: fault.FacilitatorUnavailable, reason: "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := must(New(c.config))
@@ -158,18 +158,18 @@ func TestRequestsOnTheWire(t *testing.T) {
 func TestResend(t *testing.T) {
 	const once, twice = "[0s]", "[0s 1s]"
 	for name, c := range map[string]resend{
-		"settled":                   {pendingA, settled, 10 * time.Second, twice, "settled " + hash},
-		"settled, by no deadline":   {pendingA, settled, 0, twice, "settled " + hash},
-		"settled, by another hash":  {pendingA, strings.ReplaceAll(settled, hash, hash2), 0, twice, "settled " + hash2},
-		"still pending":             {pendingA, pendingA, 0, twice, "unknown " + hash},
-		"refused":                   {pendingA, refusalAnswer("insufficient_funds"), 0, twice, "unknown " + hash},
-		"used":                      {pendingA, refusalAnswer(x402.ReasonNonceUsed), 0, twice, "unknown " + hash},
-		"not sent":                  {pendingA, "", 0, twice, "unknown " + hash},
-		"a hash that comes late":    {refusalAnswer("settlement_pending"), pendingA, 0, twice, "unknown " + hash},
-		"just enough time":          {pendingA, settled, 2 * time.Second, twice, "settled " + hash},
-		"too little":                {pendingA, settled, 2*time.Second - 1, once, "unknown " + hash},
-		"the caller gives up":       {pendingA, settled, -1, once, "unknown " + hash},
-		"what is not pending stays": {refusalAnswer("insufficient_funds"), settled, 0, once, "refused "},
+		"settled":                   {first: pendingA, second: settled, budget: 10 * time.Second, at: twice, want: "settled " + hash},
+		"settled, by no deadline":   {first: pendingA, second: settled, at: twice, want: "settled " + hash},
+		"settled, by another hash":  {first: pendingA, second: strings.ReplaceAll(settled, hash, hash2), at: twice, want: "settled " + hash2},
+		"still pending":             {first: pendingA, second: pendingA, at: twice, want: "unknown " + hash},
+		"refused":                   {first: pendingA, second: refusalAnswer("insufficient_funds"), at: twice, want: "unknown " + hash},
+		"used":                      {first: pendingA, second: refusalAnswer(x402.ReasonNonceUsed), at: twice, want: "unknown " + hash},
+		"not sent":                  {first: pendingA, at: twice, want: "unknown " + hash},
+		"a hash that comes late":    {first: refusalAnswer("settlement_pending"), second: pendingA, at: twice, want: "unknown " + hash},
+		"just enough time":          {first: pendingA, second: settled, budget: 2 * time.Second, at: twice, want: "settled " + hash},
+		"too little":                {first: pendingA, second: settled, budget: 2*time.Second - 1, at: once, want: "unknown " + hash},
+		"the caller gives up":       {first: pendingA, second: settled, budget: -1, at: once, want: "unknown " + hash},
+		"what is not pending stays": {first: refusalAnswer("insufficient_funds"), second: settled, at: once, want: "refused "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, c.check)

@@ -43,20 +43,20 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 		class               x402.Class
 		reason              string // after "timeout" nothing is written, and the time of the call is up
 	}{
-		{"close after reading", "", "", x402.Unknown, "connection_lost"},
-		{"short of its length", ok + "Content-Length: 4000\r\n\r\n" + settled, "", x402.Unknown, "connection_lost"},
-		{"no answer", "", "", x402.Unknown, "timeout"},
-		{"half an answer, then nothing", http200(settled)[:90], "", x402.Unknown, "timeout"},
-		{"endless body", ok + "\r\n{\"x\":\"", strings.Repeat("a", 4096), x402.Unknown, "answer_too_large"},
-		{"endless header", ok, "X: " + strings.Repeat("y", 1000) + "\r\n", x402.Unknown, "connection_lost"},
-		{"huge header", ok + "X: " + strings.Repeat("y", 2*maxHeader) + "\r\n\r\n", "", x402.Unknown, "connection_lost"},
-		{"early hints first", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + http200(settled), "", x402.Moved, ""},
-		{"HTTP/1.0, ended by the close", "HTTP/1.0 200 OK\r\n\r\n" + settled, "", x402.Moved, ""},
-		{"wrong content type", strings.Replace(http200(settled), "application/json", "text/html", 1), "", x402.Moved, ""},
-		{"gzip that nobody asked for", ok + "Content-Encoding: gzip\r\n\r\n" + zipped.String(), "", x402.Unknown, "http_200"},
-		{"redirect", "HTTP/1.1 307 Temporary Redirect\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", "", x402.Unknown, "http_307"},
-		{"long answer", http200(settled + strings.Repeat(" ", maxBody)), "", x402.Unknown, "answer_too_large"},
-		{"longest answer", http200(settled + strings.Repeat(" ", maxBody-len(settled))), "", x402.Moved, ""},
+		{name: "close after reading", class: x402.Unknown, reason: "connection_lost"},
+		{name: "short of its length", text: ok + "Content-Length: 4000\r\n\r\n" + settled, class: x402.Unknown, reason: "connection_lost"},
+		{name: "no answer", class: x402.Unknown, reason: "timeout"},
+		{name: "half an answer, then nothing", text: http200(settled)[:90], class: x402.Unknown, reason: "timeout"},
+		{name: "endless body", text: ok + "\r\n{\"x\":\"", endless: strings.Repeat("a", 4096), class: x402.Unknown, reason: "answer_too_large"},
+		{name: "endless header", text: ok, endless: "X: " + strings.Repeat("y", 1000) + "\r\n", class: x402.Unknown, reason: "connection_lost"},
+		{name: "huge header", text: ok + "X: " + strings.Repeat("y", 2*maxHeader) + "\r\n\r\n", class: x402.Unknown, reason: "connection_lost"},
+		{name: "early hints first", text: "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + http200(settled), class: x402.Moved},
+		{name: "HTTP/1.0, ended by the close", text: "HTTP/1.0 200 OK\r\n\r\n" + settled, class: x402.Moved},
+		{name: "wrong content type", text: strings.Replace(http200(settled), "application/json", "text/html", 1), class: x402.Moved},
+		{name: "gzip that nobody asked for", text: ok + "Content-Encoding: gzip\r\n\r\n" + zipped.String(), class: x402.Unknown, reason: "http_200"},
+		{name: "redirect", text: "HTTP/1.1 307 Temporary Redirect\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", class: x402.Unknown, reason: "http_307"},
+		{name: "long answer", text: http200(settled + strings.Repeat(" ", maxBody)), class: x402.Unknown, reason: "answer_too_large"},
+		{name: "longest answer", text: http200(settled + strings.Repeat(" ", maxBody-len(settled))), class: x402.Moved},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -101,10 +101,10 @@ func TestFailuresBeforeWriting(t *testing.T) {
 		limit     time.Duration
 		reason    string
 	}{
-		{"certificate not trusted", untrusted.URL, nil, patience, "connect_failed"},
-		{"no TLS at the other end", strings.Replace(plain, "http", "https", 1), nil, patience, "connect_failed"},
-		{"port refused", "http://127.0.0.1:1", nil, patience, "connect_failed"},
-		{"dial hangs", origin, hang, 100 * time.Millisecond, "timeout"},
+		{name: "certificate not trusted", url: untrusted.URL, limit: patience, reason: "connect_failed"},
+		{name: "no TLS at the other end", url: strings.Replace(plain, "http", "https", 1), limit: patience, reason: "connect_failed"},
+		{name: "port refused", url: "http://127.0.0.1:1", limit: patience, reason: "connect_failed"},
+		{name: "dial hangs", url: origin, dial: hang, limit: 100 * time.Millisecond, reason: "timeout"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f := must(New(Config{URL: row.url}))

@@ -38,11 +38,11 @@ func TestVerifyBesideAnOpenBreaker(t *testing.T) {
 		asked        string
 		valid        bool
 	}{
-		{"both in order", false, false, false, "p", true},
-		{"the primary is down", false, false, true, "ps", true},
-		{"the primary's is open", true, false, false, "s", true},
-		{"the second's is open", false, true, true, "p", false},
-		{"both are open", true, true, true, "p", false},
+		{name: "both in order", asked: "p", valid: true},
+		{name: "the primary is down", down: true, asked: "ps", valid: true},
+		{name: "the primary's is open", first: true, asked: "s", valid: true},
+		{name: "the second's is open", other: true, down: true, asked: "p"},
+		{name: "both are open", first: true, other: true, down: true, asked: "p"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asked := ""

@@ -107,14 +107,14 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 		claim   ledger.ClaimResult // of a third attempt
 		answers bool               // the next attempt goes on
 	}{
-		"settling":               {nothing, 0, 0, ends(ledger.EventRefused), ledger.ErrLost, ledger.InFlight, false},
-		"uncertain":              {ends(ledger.EventUncertain), 0, 0, nothing, nil, ledger.Held, false},
-		"refused":                {ends(ledger.EventDisproved), 0, 0, nothing, nil, ledger.Held, false},
-		"settled":                {settles(true), 0, 0, nothing, nil, ledger.InFlight, true},
-		"in time":                {nothing, 0, 0, settles(true), nil, ledger.InFlight, true},
-		"in time, not beginning": {nothing, 0, 0, settles(false), ledger.ErrLost, ledger.InFlight, false},
-		"too late":               {nothing, 0, lease, settles(true), ledger.ErrLost, ledger.Held, false},
-		"after a failed write":   {settles(true), 1, 0, nothing, nil, ledger.InFlight, true},
+		"settling":               {before: nothing, then: ends(ledger.EventRefused), want: ledger.ErrLost, claim: ledger.InFlight},
+		"uncertain":              {before: ends(ledger.EventUncertain), then: nothing, claim: ledger.Held},
+		"refused":                {before: ends(ledger.EventDisproved), then: nothing, claim: ledger.Held},
+		"settled":                {before: settles(true), then: nothing, claim: ledger.InFlight, answers: true},
+		"in time":                {before: nothing, then: settles(true), claim: ledger.InFlight, answers: true},
+		"in time, not beginning": {before: nothing, then: settles(false), want: ledger.ErrLost, claim: ledger.InFlight},
+		"too late":               {before: nothing, late: lease, then: settles(true), want: ledger.ErrLost, claim: ledger.Held},
+		"after a failed write":   {before: settles(true), fails: 1, then: nothing, claim: ledger.InFlight, answers: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newTestLedger(t)

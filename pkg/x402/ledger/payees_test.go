@@ -43,14 +43,14 @@ func TestPayees(t *testing.T) {
 		writes        int
 		want          []string
 	}{
-		{one, "0x1", "50", 0, 1, []string{"0x1 50"}},
-		{one, "0x1", "50", time.Minute, 0, []string{"0x1 50"}},
-		{other, "0x1", "60", 0, 0, []string{"0x1 50"}},
-		{other, "0x2", "7", 0, 1, []string{"0x1 50", "0x2 7"}},
-		{one, "0x1", "9", 0, 1, []string{"0x1 9", "0x2 7"}},
-		{one, "0x1", "90", time.Hour, 1, []string{"0x2 7", "0x1 9"}},
-		{other, "0x1", "9", 0, 0, []string{"0x2 7", "0x1 9"}},
-		{other, "0x2", "x", 0, 1, []string{"0x1 9", "0x2 7"}},
+		{by: one, payee: "0x1", amount: "50", writes: 1, want: []string{"0x1 50"}},
+		{by: one, payee: "0x1", amount: "50", later: time.Minute, want: []string{"0x1 50"}},
+		{by: other, payee: "0x1", amount: "60", want: []string{"0x1 50"}},
+		{by: other, payee: "0x2", amount: "7", writes: 1, want: []string{"0x1 50", "0x2 7"}},
+		{by: one, payee: "0x1", amount: "9", writes: 1, want: []string{"0x1 9", "0x2 7"}},
+		{by: one, payee: "0x1", amount: "90", later: time.Hour, writes: 1, want: []string{"0x2 7", "0x1 9"}},
+		{by: other, payee: "0x1", amount: "9", want: []string{"0x2 7", "0x1 9"}},
+		{by: other, payee: "0x2", amount: "x", writes: 1, want: []string{"0x1 9", "0x2 7"}},
 	} {
 		d.pass(c.later)
 		before := writes()

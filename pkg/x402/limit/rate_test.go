@@ -173,11 +173,11 @@ func TestRateStoreDown(t *testing.T) {
 		n, ok int
 		first error // of the first of them
 	}{
-		{0, down, 10, 10, nil}, {0, down, 41, 41, errDown}, {time.Second - 1, down, 1, 1, nil},
-		{1, down, 50, 48, errDown}, // by the environment's own count
-		{59*time.Second - 1, nil, 1, 0, nil},
-		{1, down, 10, 10, nil}, {0, down, 21, 21, errDown},
-		{time.Second, nil, 1, 1, nil}, {0, nil, 11, 11, nil}, // the next report is due after a tenth
+		{store: down, n: 10, ok: 10}, {store: down, n: 41, ok: 41, first: errDown}, {after: time.Second - 1, store: down, n: 1, ok: 1},
+		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // by the environment's own count
+		{after: 59*time.Second - 1, n: 1},
+		{after: 1, store: down, n: 10, ok: 10}, {store: down, n: 21, ok: 21, first: errDown},
+		{after: time.Second, n: 1, ok: 1}, {n: 11, ok: 11}, // the next report is due after a tenth
 	} {
 		clock.advance(c.after)
 		s.Before = c.store

@@ -237,8 +237,10 @@ func TestServe(t *testing.T) {
 		length string
 		left   int
 	}{
-		"whole": {"GET", 200, false, "65536", 296}, "public": {"GET", 200, true, "65536", 296}, "its head": {"HEAD", 200, false, "", 299},
-		"nothing": {"GET", 204, false, "", 296}, "nothing new": {"GET", 304, false, "", 296},
+		"whole":    {method: "GET", status: 200, length: "65536", left: 296},
+		"public":   {method: "GET", status: 200, public: true, length: "65536", left: 296},
+		"its head": {method: "HEAD", status: 200, left: 299},
+		"nothing":  {method: "GET", status: 204, left: 296}, "nothing new": {method: "GET", status: 304, left: 296},
 	} {
 		f, w := Front{Log: slog.New(slog.DiscardHandler)}, httptest.NewRecorder()
 		f.Fill()

@@ -182,13 +182,13 @@ func TestConnections(t *testing.T) {
 			dials int64
 			ok    bool
 		}{
-			{0, 0, 0, 3, true},
-			{0, 3, 750 * time.Millisecond, 4, true},
-			{4 * time.Second, 3, 0, 4, true},
-			{4 * time.Second, 3, 0, 4, true},
-			{6 * time.Second, 3, 0, 5, true},
-			{0, 6, 1450 * time.Millisecond, 6, false},
-			{0, 6, 0, 7, true},
+			{dials: 3, ok: true},
+			{dead: 3, took: 750 * time.Millisecond, dials: 4, ok: true},
+			{pause: 4 * time.Second, dead: 3, dials: 4, ok: true},
+			{pause: 4 * time.Second, dead: 3, dials: 4, ok: true},
+			{pause: 6 * time.Second, dead: 3, dials: 5, ok: true},
+			{dead: 6, took: 1450 * time.Millisecond, dials: 6},
+			{dead: 6, dials: 7, ok: true},
 		} {
 			<-time.After(c.pause)
 			p.dead.Store(c.dead)

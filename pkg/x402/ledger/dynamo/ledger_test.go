@@ -193,14 +193,14 @@ func lostReplies(t *testing.T, s cloud.Dynamo) {
 		ok   bool
 		left left
 	}{
-		"a create":        {puts(other), nth("PutItem", 1), 2, true, left{1, 1, 0}},
-		"a replace":       {puts(next), nth("PutItem", 1), 2, true, left{2, 1, 0}},
-		"both of a write": {puts(next), func(op string, _ int) bool { return op == "PutItem" }, 2, true, left{2, 1, 0}},
-		"all":             {puts(next), func(string, int) bool { return true }, 2, false, left{2, 1, 0}},
-		"units":           {counts(31, limit.Unbounded), nth("UpdateItem", 1), 1, false, left{1, 1, 31}},
-		"of a payment":    {counts(5, 300), nth("UpdateItem", 1), 2, true, left{1, 1, 10}},
-		"a lease":         {takes, nth("UpdateItem", 1), 2, true, left{1, 2, 0}},
-		"a release":       {gives, nth("UpdateItem", 1), 2, true, left{1, 0, 0}},
+		"a create":        {call: puts(other), lost: nth("PutItem", 1), sent: 2, ok: true, left: left{1, 1, 0}},
+		"a replace":       {call: puts(next), lost: nth("PutItem", 1), sent: 2, ok: true, left: left{2, 1, 0}},
+		"both of a write": {call: puts(next), lost: func(op string, _ int) bool { return op == "PutItem" }, sent: 2, ok: true, left: left{2, 1, 0}},
+		"all":             {call: puts(next), lost: func(string, int) bool { return true }, sent: 2, left: left{2, 1, 0}},
+		"units":           {call: counts(31, limit.Unbounded), lost: nth("UpdateItem", 1), sent: 1, left: left{1, 1, 31}},
+		"of a payment":    {call: counts(5, 300), lost: nth("UpdateItem", 1), sent: 2, ok: true, left: left{1, 1, 10}},
+		"a lease":         {call: takes, lost: nth("UpdateItem", 1), sent: 2, ok: true, left: left{1, 2, 0}},
+		"a release":       {call: gives, lost: nth("UpdateItem", 1), sent: 2, ok: true, left: left{1, 0, 0}},
 	} {
 		t.Run("lost reply/"+name, func(t *testing.T) {
 			t.Parallel()

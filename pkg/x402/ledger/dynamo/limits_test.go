@@ -56,19 +56,19 @@ func checkCosts(t *testing.T, w *world) {
 		do                   func() error
 		puts, updates, index int // each of one unit at most
 	}{
-		{"the first slot of all", func() error { return takes("a", true) }, 0, 1, 0},
-		{"its release", func() error { return w.Remove(ctx, "dns", lease("a")) }, 0, 1, 0},
-		{"an acquire", func() error { return takes("b", true) }, 0, 1, 0},
-		{"a refusal", func() error { return takes("c", false) }, 0, 1, 0},
-		{"a report", func() error { return errOf3(w.Count(ctx, "c", noon, limit.Units{All: 1}, limit.Unbounded)) }, 0, 1, 0},
-		{"a payment counted", func() error { return pays(true) }, 0, 1, 0},
-		{"a payment turned away", func() error { return pays(false) }, 0, 1, 0},
-		{"a create", func() error { return puts(first, first) }, 1, 0, 1},
-		{"a replace", func() error { return puts(second, second) }, 1, 0, 0},
-		{"a create of a taken key", func() error { return puts(ledgertest.First("k"), second) }, 1, 0, 0},
-		{"a late replace", func() error { return puts(ledgertest.Next(first), second) }, 1, 0, 0},
-		{"a replace sent again", func() error { return puts(second, second) }, 1, 0, 0},
-		{"an answer", func() error { return puts(redeemed, redeemed) }, 1, 0, 1},
+		{what: "the first slot of all", do: func() error { return takes("a", true) }, updates: 1},
+		{what: "its release", do: func() error { return w.Remove(ctx, "dns", lease("a")) }, updates: 1},
+		{what: "an acquire", do: func() error { return takes("b", true) }, updates: 1},
+		{what: "a refusal", do: func() error { return takes("c", false) }, updates: 1},
+		{what: "a report", do: func() error { return errOf3(w.Count(ctx, "c", noon, limit.Units{All: 1}, limit.Unbounded)) }, updates: 1},
+		{what: "a payment counted", do: func() error { return pays(true) }, updates: 1},
+		{what: "a payment turned away", do: func() error { return pays(false) }, updates: 1},
+		{what: "a create", do: func() error { return puts(first, first) }, puts: 1, index: 1},
+		{what: "a replace", do: func() error { return puts(second, second) }, puts: 1},
+		{what: "a create of a taken key", do: func() error { return puts(ledgertest.First("k"), second) }, puts: 1},
+		{what: "a late replace", do: func() error { return puts(ledgertest.Next(first), second) }, puts: 1},
+		{what: "a replace sent again", do: func() error { return puts(second, second) }, puts: 1},
+		{what: "an answer", do: func() error { return puts(redeemed, redeemed) }, puts: 1, index: 1},
 	} {
 		must(t, c.do())
 		took, want := w.took(), map[string]int{"PutItem": c.puts, "UpdateItem": c.updates}

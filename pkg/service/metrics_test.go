@@ -1,0 +1,158 @@
+package service_test
+
+import (
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hostfacts/hostfacts/pkg/service"
+)
+
+// emf reads the metrics of a line as CloudWatch does: each is there once, with its unit and
+// the dimensions that it is kept by. A latency of a millisecond or more is 1, whatever it is.
+func emf(t *testing.T, line map[string]any, namespace string, single [][]string, begun time.Time) map[string]float64 {
+	t.Helper()
+	var doc struct {
+		Timestamp         int64
+		CloudWatchMetrics []struct {
+			Namespace  string
+			Dimensions [][]string
+			Metrics    []struct{ Name, Unit string }
+		}
+	}
+	if err := json.Unmarshal(must(json.Marshal(line["_aws"])), &doc); err != nil {
+		t.Fatal(err)
+	}
+	at := time.UnixMilli(doc.Timestamp)
+	if at.Before(begun.Truncate(time.Millisecond)) || at.After(time.Now().Add(time.Minute)) {
+		t.Errorf("timestamp %s of a request at %s", at, begun)
+	}
+	got := map[string]float64{}
+	for _, directive := range doc.CloudWatchMetrics {
+		same(t, "namespace", directive.Namespace, namespace)
+		for _, m := range directive.Metrics {
+			want := dimensionsOf(m.Name, single)
+			if d := cmp.Diff(want, directive.Dimensions, cmpopts.EquateEmpty()); d != "" {
+				t.Errorf("dimensions of %s: %s", m.Name, d)
+			}
+			if _, twice := got[m.Name]; twice {
+				t.Errorf("%s is twice in the line", m.Name)
+			}
+			got[m.Name] = valueOf(t, line, m.Name, m.Unit)
+		}
+	}
+	for key, value := range line {
+		_, directed := got[key]
+		_, dimension := value.(string)
+		if !directed && !dimension && unicode.IsUpper(rune(key[0])) {
+			t.Errorf("%s is in the line and not in a directive", key)
+		}
+	}
+	return got
+}
+
+// dimensionsOf are the dimensions that a metric is published under; single are those of one
+// operation.
+func dimensionsOf(metric string, single [][]string) [][]string {
+	var all [][]string
+	total, operation := service.KeptBy(metric)
+	if total {
+		all = append(all, nil)
+	}
+	if operation {
+		all = append(all, single...)
+	}
+	return all
+}
+
+// valueOf is the value of a metric in a line; that of a duration, which the line says too, is
+// 1 at most.
+func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
+	t.Helper()
+	v, ok := line[name].(float64)
+	want := "Count"
+	if phase, timed := strings.CutSuffix(name, "Latency"); timed {
+		same(t, name, line[strings.ToLower(phase)+"_ms"], any(v))
+		want = "Milliseconds"
+		v = min(v, 1)
+	}
+	if !ok || unit != want {
+		t.Errorf("%s is %v %s", name, line[name], unit)
+	}
+	return v
+}
+
+// counted are the metrics of the request, of which this is the line.
+func (c request) counted(line map[string]any) map[string]float64 {
+	counts := map[string]float64{"Requests": 1}
+	if c.status >= 500 {
+		counts["Faults"] = 1
+	}
+	for name := range strings.FieldsSeq(c.counts) {
+		counts[name] = 1
+	}
+	number := line["payer_unanswered"] // where nobody could be read, anything
+	if payer, ok := line["payer"].(string); ok {
+		number = float64(must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
+	}
+	paid := counts["Challenges"] == 0 && counts["RateLimited"] == 0
+	broken := slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors"}, func(n string) bool { return counts[n] > 0 })
+	refused := !broken && paid && (c.status == 402 || counts["Uncertain"] > 0 && !c.silent)
+	if refused && !c.unjudged {
+		counts["RefusedPayer"] = number.(float64)
+	}
+	if c.silent {
+		counts["SilentPayer"] = number.(float64)
+	}
+	// A release is judged by every payment that is taken up.
+	if c.unjudged || !paid {
+		return counts
+	}
+	counts["Payments"] = 1
+	if broken || c.silent {
+		counts["PaymentsBroken"] = 1
+	}
+	if refused {
+		counts["PaymentsRefused"] = 1
+	}
+	return counts
+}
+
+// filtered holds what the template's filters read of a line to its metrics.
+func (c request) filtered(t *testing.T, line map[string]any, counts map[string]float64) {
+	t.Helper()
+	release, number := any("dns-function:7"), line["payer_unanswered"]
+	if counts["Payments"] == 0 {
+		release = nil
+	}
+	unanswered := counts["PaymentsBroken"]+counts["PaymentsRefused"] > 0
+	if line["release"] != release || unanswered != (number != nil) {
+		t.Errorf("release %v, unanswered payer %v, with %v", line["release"], number, counts)
+	}
+	for _, name := range []string{"RefusedPayer", "SilentPayer"} {
+		if want, ok := counts[name]; ok && want != number && !c.unjudged {
+			t.Errorf("%s is %v, the payer's number %v", name, want, number)
+		}
+	}
+}
+
+// What has metrics is written whatever the level of the log, and nothing else is.
+func TestMetricsAtEveryLevel(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.level.Set(slog.LevelError)
+	s.get("/health", "")
+	s.lineOf(s.get(dnsPath, "").Header.Get("X-Request-Id"))
+	same(t, "lines", strings.Count(s.log.String(), "\n"), 1)
+	// The alarms and the dashboard are made of these.
+	same(t, "settlements", strings.Join(service.SettlementMetrics(), " "),
+		"SettlementSettled SettlementRefused SettlementTurnedAway SettlementNotSent SettlementUnknown")
+}
