@@ -24,7 +24,7 @@ func TestPrintedAWS(t *testing.T) {
 		asked.Add(1)
 		w.WriteHeader(http.StatusForbidden)
 	})
-	text := strings.ReplaceAll(string(must(os.ReadFile("RUNBOOK.md"))(t)), "\\\n", " ")
+	text := strings.ReplaceAll(string(testbed.Must(os.ReadFile("RUNBOOK.md"))), "\\\n", " ")
 	commands := regexp.MustCompile(`(?m)^    (aws .*)$|\x60(aws [a-z0-9-]+\s[a-z-]+\s--[^\x60]*)\x60`).FindAllStringSubmatch(text, -1)
 	const least = 5
 	if len(commands) < least {

@@ -38,7 +38,7 @@ func TestColdStartAsksNobody(t *testing.T) {
 		if slug == sam.Reconcile {
 			continue // its work is to ask
 		}
-		event := must(os.ReadFile(filepath.Join("../events", slug+".json")))(t)
+		event := testbed.Must(os.ReadFile(filepath.Join("../events", slug+".json")))
 		payload, cold, err := host.Call(sam.LogicalID(slug), event)
 		if err != nil {
 			t.Errorf("%s: %v", slug, err)
@@ -56,14 +56,14 @@ func TestColdStartAsksNobody(t *testing.T) {
 		if resp.StatusCode != want || resp.Body == "" {
 			t.Errorf("%s: status %d, want %d: %.200s", slug, resp.StatusCode, want, resp.Body)
 		}
-		binary := must(os.Stat(filepath.Join(testbed.Functions(t), slug, "bootstrap")))(t)
+		binary := testbed.Must(os.Stat(filepath.Join(testbed.Functions(t), slug, "bootstrap")))
 		t.Attr(slug, fmt.Sprint(cold.Microseconds(), " ", binary.Size())) // make bench shows both
 		if n := asked.Swap(0); n != 0 {
 			t.Errorf("%s asked somebody %d times before its first answer", slug, n)
 		}
 	}
 	// They would be heard: readiness does ask.
-	ready := must(os.ReadFile("../events/" + sam.Health + ".json"))(t)
+	ready := testbed.Must(os.ReadFile("../events/" + sam.Health + ".json"))
 	ready = bytes.ReplaceAll(ready, []byte(catalog.PathHealth), []byte(catalog.PathReady))
 	if _, _, err := host.Call(sam.LogicalID(sam.Health), ready); err != nil || asked.Load() == 0 {
 		t.Errorf("nobody was asked for readiness: %v", err)

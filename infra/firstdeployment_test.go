@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
@@ -25,7 +26,7 @@ var firstDeployment = regexp.MustCompile(`(?m)^    make sam-build && sam (deploy
 // it goes. Without the flag that README has, the CLI asks.
 func TestFirstDeployment(t *testing.T) {
 	t.Parallel()
-	line := firstDeployment.FindSubmatch(must(os.ReadFile("../README.md"))(t))
+	line := firstDeployment.FindSubmatch(testbed.Must(os.ReadFile("../README.md")))
 	if line == nil {
 		t.Fatal("README no longer has the first deployment where this test looks for it")
 	}
@@ -33,7 +34,7 @@ func TestFirstDeployment(t *testing.T) {
 	typed := strings.NewReplacer("0x…", boot.LocalPayTo, "https://…", facilitator).Replace(string(line[1]))
 	folder := t.TempDir()
 	for _, name := range []string{"template.yaml", "samconfig.toml"} {
-		check(t, os.WriteFile(filepath.Join(folder, name), must(os.ReadFile(filepath.Join("..", name)))(t), 0o600))
+		check(t, os.WriteFile(filepath.Join(folder, name), testbed.Must(os.ReadFile(filepath.Join("..", name))), 0o600))
 	}
 	check(t, os.CopyFS(filepath.Join(folder, "functions"), os.DirFS("../functions")))
 	aws := emulateDeployments(t)
@@ -75,10 +76,10 @@ func emulateDeployments(t *testing.T) (endpoint string) {
 		"Action": {"CreateStack"}, "Version": {"2010-05-15"}, "StackName": {"aws-sam-cli-managed-default"}, "TemplateBody": {bucket},
 		"Tags.member.1.Key": {"ManagedStackSource"}, "Tags.member.1.Value": {"AwsSamCli"},
 	}
-	r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, endpoint, strings.NewReader(form.Encode())))(t)
+	r := testbed.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, endpoint, strings.NewReader(form.Encode())))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=local/20261120/us-east-1/cloudformation/aws4_request, SignedHeaders=host, Signature=0")
-	reply := must(http.DefaultClient.Do(r))(t)
+	reply := testbed.Must(http.DefaultClient.Do(r))
 	check(t, reply.Body.Close())
 	if reply.StatusCode != http.StatusOK {
 		t.Fatalf("the emulator answers %s", reply.Status)

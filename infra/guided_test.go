@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
@@ -39,7 +40,7 @@ func TestGuided(t *testing.T) {
 	}
 	values["Ledger"] = "ledger"
 	// CloudFormation takes the values, and the functions read a blank as none.
-	functions := must(tpl.Functions(values))(t)
+	functions := testbed.Must(tpl.Functions(values))
 	tested := []string{"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN", "RPC_URL", "RECEIPT_KEY"}
 	blanks := 0
 	for _, f := range functions {

@@ -114,9 +114,9 @@ func (r *recorder) note(slug, target string, c call) {
 func (r *recorder) forget(t *testing.T, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
-		must(r.direct.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+		testbed.Must(r.direct.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
 			TableName: &r.table, Key: map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: key}},
-		}))(t)
+		}))
 	}
 }
 
@@ -209,7 +209,7 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 	return []way{{
 		o.Slug, func() (string, error) { return s.Sign(t.Context(), url) },
 		func(header string) (paid, replayed bool, said any) {
-			r := must(s.Get(t.Context(), url, header))(t)
+			r := testbed.Must(s.Get(t.Context(), url, header))
 			// Nothing exists here, which is an answer, or 200 with such children.
 			paid = r.Header.Get("PAYMENT-RESPONSE") != "" && (r.Status == http.StatusOK || r.Status == http.StatusNotFound)
 			return paid, r.Header.Get("Idempotent-Replayed") == "true", r
@@ -219,7 +219,7 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 			return mcptest.SignCall(t.Context(), s.Client, s.base+catalog.PathMCP, o.Tool, args)
 		},
 		func(header string) (paid, replayed bool, said any) {
-			r := must(mcptest.Call(t.Context(), s.Client, s.base+catalog.PathMCP, o.Tool, args, header, ""))(t)
+			r := testbed.Must(mcptest.Call(t.Context(), s.Client, s.base+catalog.PathMCP, o.Tool, args, header, ""))
 			return r.Meta.Receipt != nil, r.Meta.Replayed, r
 		},
 	}}
@@ -236,7 +236,7 @@ func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	var header string
 	for i := range 3 {
 		if i != 1 {
-			header = must(w.sign())(t)
+			header = testbed.Must(w.sign())
 		}
 		if paid, replayed, said := w.send(header); !paid || replayed != (i > 0) {
 			t.Fatalf("%s by %s, sent %d times before: replayed %v: %v", o.Slug, w.slug, i, replayed, said)
@@ -254,7 +254,7 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 	for _, o := range catalog.All() {
 		for _, w := range s.ways(t, o) {
 			s.next()
-			must(w.sign())(t)
+			testbed.Must(w.sign())
 			// A challenge asks AWS for the client's rate and for nothing else.
 			if used := s.used(w.slug); w.slug == o.Slug && slices.ContainsFunc(used, func(u string) bool { return u != "dynamodb:UpdateItem on Ledger.Arn of rate|*" }) {
 				t.Errorf("%s: a challenge asked for %q", o.Slug, used)
@@ -269,7 +269,7 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 		if i%5 == 0 { // several documents a client, so that some are counted
 			s.next()
 		}
-		if r := must(s.Get(t.Context(), s.base+path, ""))(t); len(r.Body) == 0 || r.Status == http.StatusTooManyRequests {
+		if r := testbed.Must(s.Get(t.Context(), s.base+path, "")); len(r.Body) == 0 || r.Status == http.StatusTooManyRequests {
 			t.Errorf("%s: status %d, %d bytes", path, r.Status, len(r.Body))
 		}
 	}

@@ -38,17 +38,17 @@ func hosted(t *testing.T, params, env map[string]string) (h *cloud.Host, logs fu
 // reconciled is what the scheduled function makes of its event.
 func reconciled(t *testing.T, h *cloud.Host) ([]byte, error) {
 	t.Helper()
-	payload, _, err := h.Call(sam.LogicalID(sam.Reconcile), must(os.ReadFile(reconcileEvent))(t))
+	payload, _, err := h.Call(sam.LogicalID(sam.Reconcile), testbed.Must(os.ReadFile(reconcileEvent)))
 	return payload, err
 }
 
 // held claims a payment in a ledger at a time.
 func held(t *testing.T, l *ledger.Ledger, key string, at time.Time) *ledger.Hold {
 	t.Helper()
-	c := must(l.Claim(t.Context(), ledger.Submission{
+	c := testbed.Must(l.Claim(t.Context(), ledger.Submission{
 		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com&type=A",
-		Terms: must(json.Marshal(testbed.LocalTerms(t).Requirements("5000")))(t), ValidBefore: at.Add(5 * time.Minute),
-	}, at.Add(time.Minute)))(t)
+		Terms: testbed.Must(json.Marshal(testbed.LocalTerms(t).Requirements("5000"))), ValidBefore: at.Add(5 * time.Minute),
+	}, at.Add(time.Minute)))
 	if c.Result != ledger.Held {
 		t.Fatalf("claim: %+v", c)
 	}
@@ -58,7 +58,7 @@ func held(t *testing.T, l *ledger.Ledger, key string, at time.Time) *ledger.Hold
 // claim drafts a payment on a chain, signs it and claims it in a ledger.
 func claim(t *testing.T, l *ledger.Ledger, payer *x402test.Wallet) (testbed.SignedTransfer, *ledger.Hold, string) {
 	t.Helper()
-	payee := must(x402.ParseAddress(boot.LocalPayTo))(t)
+	payee := testbed.Must(x402.ParseAddress(boot.LocalPayTo))
 	terms, now := testbed.Terms(payee), time.Now()
 	signed := testbed.SignTransfer(t, payer, testbed.Authorization(payer, payee, 5000, now.Add(5*time.Minute)))
 	key := ledger.Key(terms.Network, strings.ToLower(terms.Asset), payer.Address().String(), signed.Authorization.Nonce)
@@ -91,7 +91,7 @@ func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
 	watch, node := newRecorder(t), testbed.StartChain(t)
 	store := cloud.Dynamo{URL: watch.url}.Open(watch.table)
-	payer, l := must(x402test.NewWallet(rand.Reader))(t), ledgerOf(store)
+	payer, l := testbed.Must(x402test.NewWallet(rand.Reader)), ledgerOf(store)
 	node.Mint(t, payer.Address(), 1_000_000)
 
 	signed, lost, paid := claim(t, l, payer)
@@ -148,7 +148,7 @@ func TestReconcileMark(t *testing.T) {
 	}
 	write := func(stack, payee string) {
 		t.Helper()
-		must(table.SetMark(t.Context(), boot.Mark{Stack: stack, Payee: payee, Written: time.Now(), By: "test"}, true))(t)
+		testbed.Must(table.SetMark(t.Context(), boot.Mark{Stack: stack, Payee: payee, Written: time.Now(), By: "test"}, true))
 	}
 	write("another", boot.LocalPayTo)
 	says(0)

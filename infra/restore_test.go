@@ -31,7 +31,7 @@ func ledgerOf(store ledger.Store) *ledger.Ledger { return ledger.New(store, time
 // pays leaves a payment in a ledger whose answer is owed, and returns its key.
 func pays(t *testing.T, l *ledger.Ledger) string {
 	t.Helper()
-	_, hold, key := claim(t, l, must(x402test.NewWallet(rand.Reader))(t))
+	_, hold, key := claim(t, l, testbed.Must(x402test.NewWallet(rand.Reader)))
 	check(t, hold.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, false))
 	check(t, hold.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
 	return key
@@ -47,9 +47,9 @@ func owes(t *testing.T, store ledger.Store, key string) bool {
 func backUp(t *testing.T, api *dynamodb.Client, table string) {
 	t.Helper()
 	yes := true
-	must(api.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
+	testbed.Must(api.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
 		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
-	}))(t)
+	}))
 }
 
 // protects gives a table what that of a deployment has.
@@ -57,10 +57,10 @@ func protects(t *testing.T, server cloud.Dynamo, table string) {
 	t.Helper()
 	api, yes, expires := dynamo.NewClient(server.Config()), true, dynamo.AttrExpiresAt
 	backUp(t, api, table)
-	must(api.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
+	testbed.Must(api.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
 		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &expires, Enabled: &yes},
-	}))(t)
-	must(api.UpdateTable(t.Context(), &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: &yes}))(t)
+	}))
+	testbed.Must(api.UpdateTable(t.Context(), &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: &yes}))
 }
 
 // TestRestoreDrill: on a server that can restore a table, make restore brings the

@@ -100,7 +100,7 @@ const (
 // form notes a request of CloudFormation, CloudWatch, SNS or STS. Nobody needs a permission to
 // ask who they are.
 func (w *watched) form(sent string) {
-	values := must(url.ParseQuery(sent))(w.t)
+	values := testbed.Must(url.ParseQuery(sent))
 	if values.Get("Action") == "GetCallerIdentity" {
 		return
 	}
@@ -237,11 +237,11 @@ type debts struct {
 
 func newDebts(t *testing.T, server cloud.Dynamo) *debts {
 	t.Helper()
-	d := &debts{payer: must(x402test.NewWallet(rand.Reader))(t)}
+	d := &debts{payer: testbed.Must(x402test.NewWallet(rand.Reader))}
 	store := server.Open(rolesTable)
 	long := time.Now().Add(-25 * time.Hour)
 	pays := func() (key, transaction string) {
-		nonce := strings.ToLower(must(x402test.NewWallet(rand.Reader))(t).Address().String()[2:])
+		nonce := strings.ToLower(testbed.Must(x402test.NewWallet(rand.Reader)).Address().String()[2:])
 		key = ledger.Key(x402.Base, strings.ToLower(testbed.BaseUSDC), d.payer.Address().String(), "0x"+strings.Repeat("0", 24)+nonce)
 		transaction = "0x" + nonce + strings.Repeat("1", 24)
 		d.moved = append(d.moved, x402test.Transfer{Key: key, Transaction: transaction, Payee: boot.LocalPayTo, Value: "5000", At: long})
@@ -316,7 +316,7 @@ func TestRolesOfTheLedger(t *testing.T) {
 // TestRunbookRoles: the runbook names every role, and the setting of who may assume it.
 func TestRunbookRoles(t *testing.T) {
 	t.Parallel()
-	text := string(must(os.ReadFile("RUNBOOK.md"))(t))
+	text := string(testbed.Must(os.ReadFile("RUNBOOK.md")))
 	for _, r := range operators.Roles() {
 		named := regexp.MustCompile("`" + r.Name + "Role`\\s\\(`" + r.Setting + "`\\)")
 		if !named.MatchString(text) {

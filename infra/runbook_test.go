@@ -36,7 +36,7 @@ import (
 // spaces, with what continues on the next line.
 func chapters(t *testing.T) map[string][]string {
 	t.Helper()
-	text := strings.ReplaceAll(string(must(os.ReadFile("RUNBOOK.md"))(t)), "\\\n", " ")
+	text := strings.ReplaceAll(string(testbed.Must(os.ReadFile("RUNBOOK.md"))), "\\\n", " ")
 	all := map[string][]string{}
 	title := ""
 	for line := range strings.Lines(text) {
@@ -150,7 +150,7 @@ type world struct {
 
 // paid is a transfer to the payee, with a key and a transaction.
 func (w *world) paid(at time.Time) (key, transaction string) {
-	nonce := strings.ToLower(must(x402test.NewWallet(rand.Reader))(w.t).Address().String()[2:])
+	nonce := strings.ToLower(testbed.Must(x402test.NewWallet(rand.Reader)).Address().String()[2:])
 	key = ledger.Key("eip155:8453", strings.ToLower(testbed.BaseUSDC), w.payer.Address().String(), "0x"+strings.Repeat("0", 24)+nonce)
 	w.move(key, "0x"+nonce+strings.Repeat("1", 24), boot.LocalPayTo, at)
 	return key, "0x" + nonce + strings.Repeat("1", 24)
@@ -188,7 +188,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 		_, _ = io.WriteString(r.ResponseWriter, `{"__type":"`+token+`","message":"The security token included in the request is expired"}`)
 	}})
 	facilitator := testbed.StartFacilitator(t)
-	w := &world{t: t, api: dynamo.NewClient(emulator.Config()), payer: must(x402test.NewWallet(rand.Reader))(t)}
+	w := &world{t: t, api: dynamo.NewClient(emulator.Config()), payer: testbed.Must(x402test.NewWallet(rand.Reader))}
 	check(t, dynamo.Create(t.Context(), w.api, "ledger"))
 	w.store = emulator.Open("ledger")
 	node := serve(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -210,16 +210,16 @@ func TestRunbookIsPlayed(t *testing.T) {
 	})
 	// deploys starts the service over a table.
 	deploys := func(table string) {
-		p := must(programs.Start(testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), o.env, map[string]string{
+		p := testbed.Must(programs.Start(testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), o.env, map[string]string{
 			"LEDGER_TABLE": table, "AWS_REGION": cloud.DynamoRegion, "FACILITATOR_URL": facilitator.URL, "RPC_URL": node, "DNS_RESOLVERS": names,
-		})))(t)
+		})))
 		t.Cleanup(func() { p.End(t) })
 		check(t, p.Ready())
 		o.words["https://api.example.com"] = p.URL
 	}
-	kept := must(filepath.Glob("../.local/*"))(t)
+	kept := testbed.Must(filepath.Glob("../.local/*"))
 	t.Cleanup(func() { // what make pay keeps
-		for _, f := range must(filepath.Glob("../.local/*"))(t) {
+		for _, f := range testbed.Must(filepath.Glob("../.local/*")) {
 			if !slices.Contains(kept, f) {
 				_ = os.RemoveAll(f)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
@@ -66,7 +67,7 @@ func TestBuild(t *testing.T) {
 func TestBuildShop(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join("shop", "function")
-	template := string(must(os.ReadFile(filepath.Join(folder, "template.yaml")))(t))
+	template := string(testbed.Must(os.ReadFile(filepath.Join(folder, "template.yaml"))))
 	const says = "sam build && sam deploy --guided, in this folder"
 	if !strings.Contains(template, says) {
 		t.Fatalf("the template of the shop no longer says %q", says)
@@ -92,7 +93,7 @@ func TestBuildShop(t *testing.T) {
 // buildEnv is the environment that the Makefile gives to sam build.
 func buildEnv(t *testing.T) []string {
 	t.Helper()
-	makefile := must(os.ReadFile(filepath.Join("..", "Makefile")))(t)
+	makefile := testbed.Must(os.ReadFile(filepath.Join("..", "Makefile")))
 	recipe := regexp.MustCompile(`\n\tCGO_ENABLED=0 GOFLAGS="([^"]*)" sam build\n`).FindSubmatch(makefile)
 	if recipe == nil {
 		t.Fatal("the Makefile no longer says how sam build is run where this test looks for it")

@@ -58,7 +58,7 @@ func (k *keeper) holds(name string) (all map[string]any, arn string) {
 	// The stage is what AWS takes where none is named. The emulator then gives the version that
 	// was made as the current one, and knows nothing of one that has become that.
 	current := "AWSCURRENT"
-	out := must(k.api.GetSecretValue(k.t.Context(), &secretsmanager.GetSecretValueInput{SecretId: &name, VersionStage: &current}))(k.t)
+	out := testbed.Must(k.api.GetSecretValue(k.t.Context(), &secretsmanager.GetSecretValueInput{SecretId: &name, VersionStage: &current}))
 	check(k.t, json.Unmarshal([]byte(*out.SecretString), &all))
 	return all, *out.ARN
 }
@@ -145,7 +145,7 @@ func TestSecretThatIsDeleted(t *testing.T) {
 		t.Fatal(notes)
 	}
 	name := "shop"
-	must(k.api.DeleteSecret(t.Context(), &secretsmanager.DeleteSecretInput{SecretId: &name}))(t)
+	testbed.Must(k.api.DeleteSecret(t.Context(), &secretsmanager.DeleteSecretInput{SecretId: &name}))
 	for _, arguments := range []string{"-name shop", "-yes -name shop -set token"} {
 		if _, notes, ok := k.types("another-token", arguments); ok || !strings.Contains(notes, "read the secret: ") || !strings.Contains(notes, "marked deleted") { // as the emulator says it
 			t.Errorf("%s: %s", arguments, notes)
@@ -156,12 +156,12 @@ func TestSecretThatIsDeleted(t *testing.T) {
 // receiptPair is what make receipt-key prints, as it is typed somewhere else.
 func receiptPair(t *testing.T) (private, public string) {
 	t.Helper()
-	out := must(testbed.Command(t, testbed.Program(t, "./infra/local/keys"), "receipt-key").Output())(t)
+	out := testbed.Must(testbed.Command(t, testbed.Program(t, "./infra/local/keys"), "receipt-key").Output())
 	m := regexp.MustCompile(`^RECEIPT_KEY=(\S+)\nRECEIPT_PUBLIC_KEYS=(\S+)\n$`).FindStringSubmatch(string(out))
 	if m == nil {
 		t.Fatal("make receipt-key no longer prints two lines")
 	}
-	must(receipt.ParseKey(m[1]))(t)
+	testbed.Must(receipt.ParseKey(m[1]))
 	return m[1], m[2]
 }
 
@@ -244,7 +244,7 @@ func TestSecretOfTwoPeople(t *testing.T) {
 	if got, _ := k.holds("shop"); !cmp.Equal(got, want) {
 		t.Errorf("the secret holds (-want +got):\n%s", cmp.Diff(want, got))
 	}
-	versions := must(k.api.ListSecretVersionIds(t.Context(), &secretsmanager.ListSecretVersionIdsInput{SecretId: &arn}))(t)
+	versions := testbed.Must(k.api.ListSecretVersionIds(t.Context(), &secretsmanager.ListSecretVersionIdsInput{SecretId: &arn}))
 	for _, v := range versions.Versions {
 		if slices.ContainsFunc(v.VersionStages, func(stage string) bool { return strings.HasPrefix(stage, "pending-") }) {
 			t.Errorf("version %s is still called %q", *v.VersionId, v.VersionStages)
@@ -269,7 +269,7 @@ func (i *intruder) pass(r *testbed.Relayed) {
 		return
 	}
 	if i.others != "" {
-		must(i.k.api.PutSecretValue(i.k.t.Context(), &secretsmanager.PutSecretValueInput{SecretId: &i.arn, SecretString: &i.others}))(i.k.t)
+		testbed.Must(i.k.api.PutSecretValue(i.k.t.Context(), &secretsmanager.PutSecretValueInput{SecretId: &i.arn, SecretString: &i.others}))
 	}
 	if !i.lost {
 		r.Pass()
@@ -306,7 +306,7 @@ func TestSecretIsTyped(t *testing.T) {
 		t.Helper()
 		piece := make([]byte, 4096)
 		for !strings.Contains(shown.String(), mark) {
-			shown.Write(piece[:must(person.Read(piece))(t)])
+			shown.Write(piece[:testbed.Must(person.Read(piece))])
 		}
 	}
 	awaits("(not shown): ")
@@ -315,9 +315,9 @@ func TestSecretIsTyped(t *testing.T) {
 			t.Fatal("the echo was not turned off")
 		}
 	}
-	must(person.WriteString("typed-by-a-person\n"))(t)
+	testbed.Must(person.WriteString("typed-by-a-person\n"))
 	awaits("[y/N] ")
-	must(person.WriteString("y\n"))(t)
+	testbed.Must(person.WriteString("y\n"))
 	awaits("FacilitatorSecretArn=arn:aws:")
 	if err := <-ended; err != nil || strings.Contains(shown.String(), "typed-by") || !testbed.Echoes(t, program) {
 		t.Errorf("%v; the screen shows\n%s", err, &shown)

@@ -17,15 +17,6 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// must is a value, without which the test cannot go on.
-func must[T any](v T, err error) func(t *testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
-
 func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -40,7 +31,7 @@ const (
 
 func template(t *testing.T) *sam.Template {
 	t.Helper()
-	return must(sam.Read(templatePath))(t)
+	return testbed.Must(sam.Read(templatePath))
 }
 
 // testParams are what a deployment must give, and names for what it makes.

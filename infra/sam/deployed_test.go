@@ -22,21 +22,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
 type document = map[string]any
-
-// must is a value, without which the test cannot go on.
-func must[T any](v T, err error) func(t *testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
 
 func check(t *testing.T, err error) {
 	t.Helper()
@@ -56,7 +48,7 @@ func properties(d document, id string) document {
 
 func template(t *testing.T) *sam.Template {
 	t.Helper()
-	return must(sam.Read("../../template.yaml"))(t)
+	return testbed.Must(sam.Read("../../template.yaml"))
 }
 
 // testParams are what a deployment must give, and names for what it makes.
@@ -71,14 +63,14 @@ func TestOneFunctionForEachSlug(t *testing.T) {
 	tpl := template(t)
 	have := map[string][]string{}
 	for _, id := range tpl.FunctionNames() {
-		slug := strings.TrimPrefix(must(tpl.FunctionProperties(id))(t).CodeURI, "functions/")
+		slug := strings.TrimPrefix(testbed.Must(tpl.FunctionProperties(id)).CodeURI, "functions/")
 		have["template.yaml"] = append(have["template.yaml"], slug)
 		if id != sam.LogicalID(slug) {
 			t.Errorf("template: the function of %s is called %s, want %s", slug, id, sam.LogicalID(slug))
 		}
 	}
 	for _, dir := range []string{"functions", "events"} {
-		for _, e := range must(os.ReadDir("../../" + dir))(t) {
+		for _, e := range testbed.Must(os.ReadDir("../../" + dir)) {
 			have[dir] = append(have[dir], strings.TrimSuffix(e.Name(), map[string]string{"events": ".json"}[dir]))
 		}
 	}
@@ -115,7 +107,7 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 		}
 	}
 	for slug := range deployed.Routes() {
-		have := must(tpl.FunctionProperties(sam.LogicalID(slug)))(t).Environment.Variables
+		have := testbed.Must(tpl.FunctionProperties(sam.LogicalID(slug))).Environment.Variables
 		if d := cmp.Diff(slices.Sorted(maps.Keys(settings)), slices.Sorted(maps.Keys(have))); d != "" {
 			t.Errorf("%s: variables (-boot +template):\n%s", slug, d)
 		}
@@ -195,12 +187,12 @@ func TestParametersAreSettings(t *testing.T) {
 
 func TestTimeAddsUp(t *testing.T) {
 	t.Parallel()
-	source := must(os.ReadFile("../../pkg/x402/storefront/endpoint.go"))(t)
+	source := testbed.Must(os.ReadFile("../../pkg/x402/storefront/endpoint.go"))
 	m := regexp.MustCompile(`(?i)\bdeadline\s*= (\d+) \* time\.Second`).FindSubmatch(source)
 	if m == nil {
 		t.Fatal("pkg/x402/storefront no longer says its deadline where this test looks for it")
 	}
-	deadline := must(time.ParseDuration(string(m[1]) + "s"))(t)
+	deadline := testbed.Must(time.ParseDuration(string(m[1]) + "s"))
 	// TestTransform holds the functions to 29 s, and the gateway waits for 30.
 	if deadline >= 29*time.Second {
 		t.Errorf("a function is ended before its deadline of %v", deadline)
@@ -216,7 +208,7 @@ func TestTimeAddsUp(t *testing.T) {
 // in the file.
 func readEvent(t *testing.T, slug string, into any) {
 	t.Helper()
-	d := json.NewDecoder(bytes.NewReader(must(os.ReadFile("../../events/" + slug + ".json"))(t)))
+	d := json.NewDecoder(bytes.NewReader(testbed.Must(os.ReadFile("../../events/" + slug + ".json"))))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		t.Fatalf("%s: %v", slug, err)
@@ -255,7 +247,7 @@ func TestEventsAreOfTheirFunctions(t *testing.T) {
 // the template takes, and no build is cached.
 func TestSamconfig(t *testing.T) {
 	t.Parallel()
-	text := must(os.ReadFile("../../samconfig.toml"))(t)
+	text := testbed.Must(os.ReadFile("../../samconfig.toml"))
 	sections := sectionsOf(string(text))
 	if sections["default.build.parameters"]["cached"] != "false" {
 		t.Error("a cached build would ship the old binary")

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -88,7 +89,7 @@ func TestTableIsTheStores(t *testing.T) {
 	}
 	params := testParams()
 	params["LedgerTableName"] = "of-another-stack"
-	for _, f := range must(template(t).Functions(params))(t) {
+	for _, f := range testbed.Must(template(t).Functions(params)) {
 		if f.Env["LEDGER_TABLE"] != "of-another-stack" {
 			t.Errorf("%s is told %q, and a table of another stack is named", f.Name, f.Env["LEDGER_TABLE"])
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -20,7 +21,7 @@ import (
 func TestTemplateRules(t *testing.T) {
 	t.Parallel()
 	var root yaml.Node
-	check(t, yaml.Unmarshal(must(os.ReadFile("../../template.yaml"))(t), &root))
+	check(t, yaml.Unmarshal(testbed.Must(os.ReadFile("../../template.yaml")), &root))
 	tpl, used := template(t), map[string]bool{}
 	forbidden := map[string]*regexp.Regexp{
 		"an account id": regexp.MustCompile(`\b\d{12}\b`), "a region": regexp.MustCompile(`\b(us|eu|ap|sa|ca|me|af|il|mx|cn)-[a-z]+-\d\b`),

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
@@ -184,12 +185,12 @@ func TestCatalogDecides(t *testing.T) {
 	for _, g := range all {
 		refs = append(refs, "!Ref "+sam.Pascal(g.Name)+"Alarm")
 	}
-	whole := string(must(os.ReadFile("../../template.yaml"))(t))
+	whole := string(testbed.Must(os.ReadFile("../../template.yaml")))
 	whole = part(t, whole, "      Alarms: !If [Watched, [", "], [!Ref AWS::NoValue]]\n", strings.Join(refs, ", "))
 	var text strings.Builder
-	check(t, must(texts.New("operations.tmpl").Funcs(texts.FuncMap{
+	check(t, testbed.Must(texts.New("operations.tmpl").Funcs(texts.FuncMap{
 		"pascal": sam.Pascal, "function": sam.LogicalID, "metric": func(slug string) string { return strings.ReplaceAll(slug, "-", "_") },
-	}).ParseFiles("testdata/operations.tmpl"))(t).Execute(&text, struct {
+	}).ParseFiles("testdata/operations.tmpl")).Execute(&text, struct {
 		Guards           []guard
 		Filters          []filter
 		Judge            judge
@@ -208,7 +209,7 @@ func TestCatalogDecides(t *testing.T) {
 // table. The questions are the README's: a new operation has its title until somebody asks one.
 func writeReadme(t *testing.T) {
 	t.Helper()
-	readme := string(must(os.ReadFile("../../README.md"))(t))
+	readme := string(testbed.Must(os.ReadFile("../../README.md")))
 	prices := ""
 	for _, o := range catalog.All() {
 		question := o.Title
@@ -236,10 +237,10 @@ func writeEvent(t *testing.T, o catalog.Operation) {
 	for _, p := range o.Example() {
 		params[p.Name] = p.Example
 	}
-	text := string(must(os.ReadFile("../../events/" + like.Slug + ".json"))(t))
+	text := string(testbed.Must(os.ReadFile("../../events/" + like.Slug + ".json")))
 	text = strings.NewReplacer(like.Path, o.Path, likeQuery, query).Replace(text)
 	text = regexp.MustCompile(`(?s)("queryStringParameters": )\{.*?\}`).ReplaceAllLiteralString(text,
-		`"queryStringParameters": `+string(must(json.MarshalIndent(params, "  ", "  "))(t)))
+		`"queryStringParameters": `+string(testbed.Must(json.MarshalIndent(params, "  ", "  "))))
 	written(t, "events/"+o.Slug+".json", text)
 }
 
@@ -248,8 +249,8 @@ func writeEvent(t *testing.T, o catalog.Operation) {
 func writeMains(t *testing.T) {
 	t.Helper()
 	const source = "pkg/operations/operations.go"
-	text, files := must(os.ReadFile("../../"+source))(t), token.NewFileSet()
-	tree := must(parser.ParseFile(files, source, text, parser.SkipObjectResolution))(t)
+	text, files := testbed.Must(os.ReadFile("../../"+source)), token.NewFileSet()
+	tree := testbed.Must(parser.ParseFile(files, source, text, parser.SkipObjectResolution))
 	all := bodyOf(tree, "All")
 	made := map[string]ast.Expr{} // the line, by its constructor
 	for _, line := range all[len(all)-1].(*ast.ReturnStmt).Results[0].(*ast.CompositeLit).Elts {
@@ -287,7 +288,7 @@ func writeMains(t *testing.T) {
 		}
 		main := fmt.Sprintf("// %s, %s, as a Lambda function. make update writes this file.\npackage main\n\nimport (\n\"net/http\"\n\n%s)\n\n"+
 			"func main() {\nboot.Serve(func(c boot.Components) http.Handler {\n%s})\n}\n", o.Title, o.Path, imports, body)
-		written(t, "functions/"+o.Slug+"/main.go", string(must(format.Source([]byte(main)))(t)))
+		written(t, "functions/"+o.Slug+"/main.go", string(testbed.Must(format.Source([]byte(main)))))
 	}
 	for constructor := range made {
 		t.Errorf("All in pkg/catalog/operations.go lacks %s, of which %s has a line", constructor, source)

@@ -91,7 +91,7 @@ func noRandom(p *parts) { p.Random = iotest.ErrReader(errors.New("bug: no entrop
 // corrupted sends a payment whose record cannot be one.
 func corrupted(w way) answer {
 	header := w.sign("example.com")
-	p, terms := must(x402.DecodePayment(header)), testTerms()
+	p, terms := testbed.Must(x402.DecodePayment(header)), testTerms()
 	key := ledger.Key(terms.Network, strings.ToLower(terms.Asset), p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
 	testbed.Check(w.memory.Plant(w.Context(), key, []byte(`{"key":"`+key+`","state":"paid twice"}`)))
 	return w.ask("example.com", header)
@@ -106,9 +106,9 @@ func noted(what string) func(*shop) {
 func altered(change func(*x402.Payload)) func(way) answer {
 	return func(w way) answer {
 		var p x402.Payload
-		testbed.Check(json.Unmarshal(must(base64.StdEncoding.DecodeString(w.sign("example.com"))), &p))
+		testbed.Check(json.Unmarshal(testbed.Must(base64.StdEncoding.DecodeString(w.sign("example.com"))), &p))
 		change(&p)
-		return w.ask("example.com", must(x402.EncodeHeader(p)))
+		return w.ask("example.com", testbed.Must(x402.EncodeHeader(p)))
 	}
 }
 

@@ -230,11 +230,11 @@ func (k kindOfCall) count(t *testing.T) map[string]float64 {
 // memory is what a function has, in MB.
 func memory(t *testing.T) float64 {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^    MemorySize: (\d+)$`).FindSubmatch(must(os.ReadFile("../../template.yaml")))
+	m := regexp.MustCompile(`(?m)^    MemorySize: (\d+)$`).FindSubmatch(testbed.Must(os.ReadFile("../../template.yaml")))
 	if m == nil {
 		t.Fatal("template.yaml no longer says where this test looks for it how much memory a function has")
 	}
-	return must(strconv.ParseFloat(string(m[1]), 64))
+	return testbed.Must(strconv.ParseFloat(string(m[1]), 64))
 }
 
 // What a year costs besides its calls, in US dollars: metrics, alarms and the dashboard;
@@ -257,7 +257,7 @@ func near(said string, want float64) bool {
 // does, as it is counted here. make bench prints it.
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
-	readme, runbook := must(os.ReadFile("../../README.md")), must(os.ReadFile("../../infra/RUNBOOK.md"))
+	readme, runbook := testbed.Must(os.ReadFile("../../README.md")), testbed.Must(os.ReadFile("../../infra/RUNBOOK.md"))
 	sold := recordBytes * priceStored // a call with its challenge
 	for _, k := range kindsOfCalls() {
 		var c map[string]float64

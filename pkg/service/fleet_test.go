@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -185,23 +186,23 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 // to sends a request for a domain from an address to one of the environments.
 func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
-	return must(f.from(n, from).Get(f.Context(), "http://service"+pathOf(domain), header))
+	return testbed.Must(f.from(n, from).Get(f.Context(), "http://service"+pathOf(domain), header))
 }
 
 // draftOf is a payment of an offer that is not signed yet, and a new wallet to sign
 // it with, which has money if it is rich.
 func (f *fleet) draftOf(offer x402test.Reply, rich bool) (*x402test.Wallet, x402test.Draft) {
-	wallet := must(x402test.NewWallet(rand.Reader))
+	wallet := testbed.Must(x402test.NewWallet(rand.Reader))
 	if rich {
 		f.rich.Store(strings.ToLower(wallet.Address().String()), nil)
 	}
-	return wallet, must(wallet.Draft(must(offer.Required()), time.Now()))
+	return wallet, testbed.Must(wallet.Draft(testbed.Must(offer.Required()), time.Now()))
 }
 
 // sign signs an offer with a new wallet.
 func (f *fleet) sign(offer x402test.Reply, rich bool) string {
 	wallet, draft := f.draftOf(offer, rich)
-	return must(wallet.Seal(draft))
+	return testbed.Must(wallet.Seal(draft))
 }
 
 // contract signs an offer as a contract does: with what only its code can judge.
@@ -213,14 +214,14 @@ func (f *fleet) contract(offer x402test.Reply) string {
 // copied has somebody pay, and returns what a reader of the chain can make of it.
 func (f *fleet) copied(offer x402test.Reply) string {
 	wallet, draft := f.draftOf(offer, true)
-	f.served(victim, "example.com", must(wallet.Seal(draft)))
+	f.served(victim, "example.com", testbed.Must(wallet.Seal(draft)))
 	draft.Payload.Extensions = nil
 	return unjudged(draft)
 }
 
 func unjudged(draft x402test.Draft) string {
 	draft.Payload.Payload.Signature = "0x" + hex.EncodeToString(make([]byte, 100))
-	return must(x402.EncodeHeader(draft.Payload))
+	return testbed.Must(x402.EncodeHeader(draft.Payload))
 }
 
 // served sends a payment, which must be answered.
@@ -314,7 +315,7 @@ func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault 
 		return ledgertest.None
 	}
 	units, entries := t.sizeOf(r)
-	if old := must(t.memory.Fetch(context.Background(), r.Head().Key)); old != nil {
+	if old := testbed.Must(t.memory.Fetch(context.Background(), r.Head().Key)); old != nil {
 		was, left := t.sizeOf(old)
 		switch {
 		case op == ledgertest.Create:
@@ -387,6 +388,6 @@ type signer struct{ *receipt.Signer }
 
 func newSigner() signer {
 	public, private, _ := ed25519.GenerateKey(rand.Reader) // never fails
-	return signer{must(receipt.NewSigner(private, []ed25519.PublicKey{public}))}
+	return signer{testbed.Must(receipt.NewSigner(private, []ed25519.PublicKey{public}))}
 }
 func (s signer) Sign(_ context.Context, d receipt.Statement) (string, error) { return s.Signer.Sign(d) }

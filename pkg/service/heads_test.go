@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -35,12 +36,12 @@ func hostOf(length int) string {
 func (s *shop) rawly(method, path, version string, headers ...string) (head, body []byte) {
 	s.Helper()
 	host := strings.TrimPrefix(s.url, "http://")
-	connection := must(new(net.Dialer).DialContext(s.Context(), "tcp", host))
+	connection := testbed.Must(new(net.Dialer).DialContext(s.Context(), "tcp", host))
 	defer connection.Close()
 	lines := append([]string{fmt.Sprintf("%s %s %s", method, path, version), "Host: " + host, "Connection: close"}, headers...)
-	must(io.WriteString(connection, strings.Join(lines, "\r\n")+"\r\n\r\n"))
+	testbed.Must(io.WriteString(connection, strings.Join(lines, "\r\n")+"\r\n\r\n"))
 	const end = "\r\n\r\n"
-	head, body, ended := bytes.Cut(must(io.ReadAll(connection)), []byte(end))
+	head, body, ended := bytes.Cut(testbed.Must(io.ReadAll(connection)), []byte(end))
 	if !ended {
 		s.Fatalf("%s: no head in %s", path, head)
 	}
@@ -107,7 +108,7 @@ func (c asked) check(s *shop, length int) bool {
 	what := fmt.Sprintf("%s %.50s of a host of %d characters, %.60q", c.method, c.path, length, c.headers)
 	_, header, _ := strings.Cut(string(head), "\r\nPayment-Required: ")
 	header, _, _ = strings.Cut(header, "\r\n")
-	raw := must(base64.StdEncoding.DecodeString(header))
+	raw := testbed.Must(base64.StdEncoding.DecodeString(header))
 	if !bytes.HasPrefix(head, []byte(c.version+" 402 ")) || len(raw) == 0 || len(head) > mostHead {
 		s.Errorf("%s: a head of %d bytes: %s", what, len(head), head)
 	}

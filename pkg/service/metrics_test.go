@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
@@ -28,7 +29,7 @@ func emf(t *testing.T, line map[string]any, namespace string, single [][]string,
 			Metrics    []struct{ Name, Unit string }
 		}
 	}
-	if err := json.Unmarshal(must(json.Marshal(line["_aws"])), &doc); err != nil {
+	if err := json.Unmarshal(testbed.Must(json.Marshal(line["_aws"])), &doc); err != nil {
 		t.Fatal(err)
 	}
 	at := time.UnixMilli(doc.Timestamp)
@@ -101,7 +102,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	}
 	number := line["payer_unanswered"] // where nobody could be read, anything
 	if payer, ok := line["payer"].(string); ok {
-		number = float64(must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
+		number = float64(testbed.Must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
 	}
 	paid := counts["Challenges"] == 0 && counts["RateLimited"] == 0
 	broken := slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors"}, func(n string) bool { return counts[n] > 0 })

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -47,7 +48,7 @@ func newLoop(t *testing.T, op service.Operation) *loop {
 	f := newFleet(t, 1, func(parts) service.Operation { return op })
 	f.table.unsized = true
 	client := f.from(0, victim)
-	client.Wallet, client.Now = must(x402test.NewWallet(rand.Reader)), time.Now
+	client.Wallet, client.Now = testbed.Must(x402test.NewWallet(rand.Reader)), time.Now
 	f.rich.Store(strings.ToLower(client.Wallet.Address().String()), nil)
 	return &loop{fleet: f, client: client, path: op.Entry().Path}
 }
@@ -65,8 +66,8 @@ func (l *loop) buy(tool bool) heard {
 	l.Helper()
 	const at, name = "http://service", "example.com"
 	if tool {
-		header := must(mcptest.SignCall(l.Context(), l.client, at+"/mcp", l.tool, domain(name)))
-		r := must(mcptest.Call(l.Context(), l.client, at+"/mcp", l.tool, domain(name), header, ""))
+		header := testbed.Must(mcptest.SignCall(l.Context(), l.client, at+"/mcp", l.tool, domain(name)))
+		r := testbed.Must(mcptest.Call(l.Context(), l.client, at+"/mcp", l.tool, domain(name), header, ""))
 		code := codeOf(x402test.Reply{Body: []byte(r.Text())})
 		return heard{!r.IsError, fault.Code(code), strings.Contains(string(r.Raw), `"hostfacts/owed"`), time.Duration(r.Meta.RetryAfter) * time.Second}
 	}

@@ -44,7 +44,7 @@ func (x brokenIndex) List(context.Context, string, time.Time, ledger.Place, int)
 }
 
 func testTerms() x402.Terms {
-	return testbed.Terms(must(x402.ParseAddress("0x209693Bc6afc0C5328bA36FaF03C514EF312287C")))
+	return testbed.Terms(testbed.Must(x402.ParseAddress("0x209693Bc6afc0C5328bA36FaF03C514EF312287C")))
 }
 
 // scheduled is the reconcile function over a ledger with two payments in doubt and a
@@ -71,7 +71,7 @@ func reconciles(t *testing.T, test func(s *scheduled)) {
 				Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer,
 					fmt.Sprintf("0x%064d", nonce+1)),
 				AuthDigest: fmt.Sprint(nonce), SigDigest: fmt.Sprint(nonce), Request: "GET /a",
-				Terms: must(json.Marshal(testTerms().Requirements("5000"))), ValidBefore: time.Now().Add(5 * time.Minute),
+				Terms: testbed.Must(json.Marshal(testTerms().Requirements("5000"))), ValidBefore: time.Now().Add(5 * time.Minute),
 			})
 			err := h.End(t.Context(), ledger.EventUncertain, "timeout", "")
 			if nonce == 2 {
@@ -85,7 +85,7 @@ func reconciles(t *testing.T, test func(s *scheduled)) {
 }
 
 func (s *scheduled) claim(p ledger.Submission) *ledger.Hold {
-	return must(s.Ledger.Claim(s.Context(), p, time.Now().Add(30*time.Second))).Hold
+	return testbed.Must(s.Ledger.Claim(s.Context(), p, time.Now().Add(30*time.Second))).Hold
 }
 
 // run runs the function, and returns the one line that it leaves.
@@ -152,8 +152,8 @@ func TestReconcileStoresSilence(t *testing.T) {
 		testbed.Check(h.Release(s.Context(), ledger.Failure{Code: string(lookup.SSLTimeout), Message: "The host did not answer.", Silence: true}))
 		time.Sleep(25 * time.Hour)
 		same(s.T, "closed", s.run(s.Context(), nil)["silent"], any(1.0))
-		r := must(s.Ledger.Fetch(s.Context(), p.Key))
-		body := string(must(r.Answer.Plain()))
+		r := testbed.Must(s.Ledger.Fetch(s.Context(), p.Key))
+		body := string(testbed.Must(r.Answer.Plain()))
 		same(s.T, "status", r.Answer.Status, 504)
 		if !strings.Contains(body, `"code":"ssl_timeout","message":"The host did not answer.`) || !strings.Contains(body, `"charged":true,"retryable":false},"request_id":"reconcile"}`) {
 			s.Error(body)

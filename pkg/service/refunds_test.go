@@ -16,6 +16,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -87,7 +88,7 @@ func resolved(query []byte) []byte {
 	}
 	reply, asked := new(miekg.Msg).SetReply(q), q.Question[0]
 	add := func(record string) {
-		reply.Answer = append(reply.Answer, must(miekg.NewRR(asked.Name+" 60 IN "+record)))
+		reply.Answer = append(reply.Answer, testbed.Must(miekg.NewRR(asked.Name+" 60 IN "+record)))
 	}
 	switch name := strings.ToLower(asked.Name); {
 	case strings.HasSuffix(name, silentZone+"."):
@@ -99,7 +100,7 @@ func resolved(query []byte) []byte {
 	case strings.HasSuffix(name, silentHost+".") && asked.Qtype == miekg.TypeA:
 		add("A 93.184.216.34")
 	}
-	return must(reply.Pack())
+	return testbed.Must(reply.Pack())
 }
 
 // operation is an operation over this internet.
@@ -197,7 +198,7 @@ func farm(t *testing.T, tools []catalog.Operation, domain string, minutes int) (
 	var hands sync.WaitGroup
 	for k, tool := range tools {
 		path := func(name string) string { return "http://service" + tool.Path + "?domain=" + name }
-		offer := must(f.from(k, victim).Get(t.Context(), path(domain), ""))
+		offer := testbed.Must(f.from(k, victim).Get(t.Context(), path(domain), ""))
 		for hand := range 15 {
 			hands.Go(func() {
 				time.Sleep(time.Until(begin))
@@ -253,7 +254,7 @@ func answerOf(r x402test.Reply) string {
 // insist sends a payment until it is let in, and returns when that was.
 func insist(client *x402test.Client, url, header string) (at time.Time, r x402test.Reply) {
 	for {
-		at, r = time.Now(), must(client.Get(context.Background(), url, header))
+		at, r = time.Now(), testbed.Must(client.Get(context.Background(), url, header))
 		if r.Status != http.StatusTooManyRequests && codeOf(r) != "overloaded" {
 			return at, r
 		}

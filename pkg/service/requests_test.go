@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -97,7 +98,7 @@ func unsigned(p *parts) {
 	missing := func(context.Context, time.Time) (facilitator.Credentials, error) {
 		return facilitator.Credentials{}, errors.New("bug: no secret")
 	}
-	p.Facilitator = must(facilitator.New(facilitator.Config{
+	p.Facilitator = testbed.Must(facilitator.New(facilitator.Config{
 		URL: "https://facilitator.example", Credentials: facilitator.Lazy(missing, nil),
 	}))
 }

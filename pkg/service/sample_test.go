@@ -33,15 +33,15 @@ func TestSampleIsWhatIsSent(t *testing.T) {
 					public, private, _ := ed25519.GenerateKey(rand.Reader) // never fails
 					if signed {
 						p.ReceiptKeys = []ed25519.PublicKey{public}
-						p.Receipts = signer{must(receipt.NewSigner(private, p.ReceiptKeys))}
+						p.Receipts = signer{testbed.Must(receipt.NewSigner(private, p.ReceiptKeys))}
 					}
 				})
 				shown := shownIn(s.send(http.MethodGet, catalog.PathDocs, "").Body)
 				sent := s.send(http.MethodGet, catalog.DNS().ExampleURL(""), "")
 				header := sent.Header.Get(x402.HeaderRequired)
-				raw := must(base64.StdEncoding.DecodeString(header))
+				raw := testbed.Must(base64.StdEncoding.DecodeString(header))
 				asSent := shown[fmt.Sprintf("%s as sent, %d bytes", x402.HeaderRequired, len(header))]
-				same(t, "the header as sent", blanked(must(base64.StdEncoding.DecodeString(asSent))), blanked(raw))
+				same(t, "the header as sent", blanked(testbed.Must(base64.StdEncoding.DecodeString(asSent))), blanked(raw))
 				same(t, "the header, decoded", blanked([]byte(shown[x402.HeaderRequired+", decoded"])), blanked(raw))
 				body := shown["The body of the 402"]
 				same(t, "the body", blanked([]byte(body)), blanked(sent.Body))
@@ -54,7 +54,7 @@ func TestSampleIsWhatIsSent(t *testing.T) {
 // shownIn are the texts that a page shows when they are unfolded, by their summaries.
 func shownIn(page []byte) map[string]string {
 	shown := map[string]string{}
-	for n := range must(html.Parse(bytes.NewReader(page))).Descendants() {
+	for n := range testbed.Must(html.Parse(bytes.NewReader(page))).Descendants() {
 		if n.Data != "details" || testbed.Attribute(n, "class") != "raw" {
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -74,7 +75,7 @@ func TestSizesInUnits(t *testing.T) {
 		if got := r.Header.Get("RateLimit"); !strings.Contains(got, fmt.Sprintf(";r=%d;", left)) || zipped != (r.Header.Get("Content-Encoding") == "gzip") {
 			t.Errorf("%v: %v after %d bytes, want %d left", c, r.Header, len(r.Body), left)
 		} else if zipped {
-			text := must(io.ReadAll(must(gzip.NewReader(bytes.NewReader(r.Body)))))
+			text := testbed.Must(io.ReadAll(testbed.Must(gzip.NewReader(bytes.NewReader(r.Body)))))
 			if len(text) < 2*len(r.Body) || len(r.Body) > 20<<10 {
 				t.Errorf("%v: %d bytes of %d", c, len(r.Body), len(text))
 			}
@@ -168,7 +169,7 @@ func TestReasonOf402(t *testing.T) {
 		if r.Status != http.StatusPaymentRequired || line["code"] != "payment_required" || line["reason"] != c.reason {
 			t.Errorf("%+v: status %d, code %v, reason %q", c, r.Status, line["code"], line["reason"])
 		}
-		token := tokenOf(must(base64.StdEncoding.DecodeString(header)))
+		token := tokenOf(testbed.Must(base64.StdEncoding.DecodeString(header)))
 		if len(token) != 22 || seen[token] {
 			t.Errorf("%+v: token %q after %v", c, token, seen)
 		}

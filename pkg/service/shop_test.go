@@ -106,7 +106,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		}
 		return s.behave(n, key)
 	}
-	s.books = must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: behave}))
+	s.books = testbed.Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: behave}))
 	settler := testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.extensions != "" {
 			w.Header().Set("EXTENSION-RESPONSES", s.extensions)
@@ -116,8 +116,8 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	var requests atomic.Int64
 	p := parts{
 		Platform: platform(), Offering: service.Offering{Site: discovery.Site{Terms: terms, DuplicateWindow: 45 * time.Second}},
-		Facilitator: must(facilitator.New(facilitator.Config{
-			URL: settler, Credentials: must(facilitator.Bearer("token")),
+		Facilitator: testbed.Must(facilitator.New(facilitator.Config{
+			URL: settler, Credentials: testbed.Must(facilitator.Bearer("token")),
 		})), DNS: s,
 		Limits: service.Limits{Leases: &s.limits},
 	}
@@ -139,7 +139,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	}
 	server := httptest.NewServer(p.whole())
 	t.Cleanup(server.Close)
-	s.client = &x402test.Client{HTTP: server.Client(), Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+	s.client = &x402test.Client{HTTP: server.Client(), Wallet: testbed.Must(x402test.NewWallet(rand.Reader)), Now: time.Now}
 	s.url = server.URL
 	return s
 }
@@ -151,32 +151,32 @@ func perMinute(n int) func(*parts) { return func(p *parts) { p.perMinute = n } }
 func slots(n int) func(*parts) { return func(p *parts) { p.slots = n } }
 
 func (s *shop) get(path, header string) x402test.Reply {
-	return must(s.client.Get(s.Context(), s.url+path, header))
+	return testbed.Must(s.client.Get(s.Context(), s.url+path, header))
 }
 
 // send makes a request of any kind. The headers are names and values by turns.
 func (s *shop) send(method, path, body string, headers ...string) x402test.Reply {
 	s.Helper()
-	r := must(http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body)))
+	r := testbed.Must(http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body)))
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
-	res := must(s.client.HTTP.Do(r))
+	res := testbed.Must(s.client.HTTP.Do(r))
 	defer res.Body.Close()
-	return x402test.Reply{Status: res.StatusCode, Header: res.Header, Body: must(io.ReadAll(res.Body))}
+	return x402test.Reply{Status: res.StatusCode, Header: res.Header, Body: testbed.Must(io.ReadAll(res.Body))}
 }
 
 // pay signs an offer.
 func (s *shop) pay(offer x402.PaymentRequired) (header string) {
-	header = must(s.client.Wallet.Pay(offer, time.Now()))
+	header = testbed.Must(s.client.Wallet.Pay(offer, time.Now()))
 	s.signed.Add(header)
-	s.tokens = append(s.tokens, tokenOf(must(json.Marshal(offer))))
+	s.tokens = append(s.tokens, tokenOf(testbed.Must(json.Marshal(offer))))
 	return header
 }
 
 // sign asks for the price of a path, and signs it.
 func (s *shop) sign(path string) (header string) {
-	return s.pay(must(s.client.Challenge(s.Context(), s.url+path)))
+	return s.pay(testbed.Must(s.client.Challenge(s.Context(), s.url+path)))
 }
 
 // buy pays for a path, and must be served.
@@ -203,14 +203,6 @@ func same[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// must is for what cannot fail unless the test or the network is at fault: an error panics.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 // parts are what a service of these tests is made of. A test changes those that
 // it is about.
 type parts struct {
@@ -235,22 +227,22 @@ func platform() service.Platform {
 }
 
 func (p parts) seller() *service.Seller {
-	return must(service.NewSeller(p.Platform, p.Offering, p.Ledger, x402.One(p.Facilitator), p.Evidence, p.Limits))
+	return testbed.Must(service.NewSeller(p.Platform, p.Offering, p.Ledger, x402.One(p.Facilitator), p.Evidence, p.Limits))
 }
 
 // whole is every function.
 func (p parts) whole() http.Handler {
-	return must(service.All(p.seller(), every(p.DNS),
+	return testbed.Must(service.All(p.seller(), every(p.DNS),
 		service.Health(p.Platform, p.Offering, p.Limits.Rate, nil, nil, nil), service.Discovery(p.Platform, p.Offering, p.Limits.Rate)))
 }
 
 // every is every operation as the deployment makes it, but for the DNS
 // Explorer, which asks c.
 func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
-	local := must(boot.ParseLocal(func(string) string { return "" }))
+	local := testbed.Must(boot.ParseLocal(func(string) string { return "" }))
 	local.FacilitatorURL = "http://127.0.0.1:1" // nobody asks it
 	stores := boot.Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}
-	all := operations.All(must(local.Components(stores, slog.New(slog.DiscardHandler), time.Now)))
+	all := operations.All(testbed.Must(local.Components(stores, slog.New(slog.DiscardHandler), time.Now)))
 	for i, op := range all {
 		if op.Entry().Slug == catalog.DNS().Slug {
 			all[i] = service.DNS(c)

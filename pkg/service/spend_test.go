@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
@@ -144,7 +145,7 @@ func TestPaidUnits(t *testing.T) {
 			f.table.reset()
 			f.table.trip = trip
 			begun := time.Now()
-			r := f.to(0, victim, "example.com", must(wallet.Seal(draft)))
+			r := f.to(0, victim, "example.com", testbed.Must(wallet.Seal(draft)))
 			trips := int((time.Since(begun) - f.settles - c.looks) / trip)
 			paid, err := r.Receipt()
 			if r.Status != http.StatusOK || err != nil || paid.Extensions.OfferReceipt.Info.Receipt.Signature == "" {
@@ -154,7 +155,7 @@ func TestPaidUnits(t *testing.T) {
 			got := f.table.spent
 			t.Attr(c.name, fmt.Sprintf("%d %d %d", got.Units, got.Writes, trips))
 			f.table.reset()
-			f.served(victim, "example.com", must(wallet.Seal(must(wallet.Draft(must(offer.Required()), time.Now())))))
+			f.served(victim, "example.com", testbed.Must(wallet.Seal(testbed.Must(wallet.Draft(testbed.Must(offer.Required()), time.Now())))))
 			again := f.table.spent
 			if trips > mostTrips || got.Units > c.most.Units || again.Units > c.again.Units {
 				t.Errorf("%s: %+v and %+v, %d calls follow one another, want at most %d", c.name, got, again, trips, mostTrips)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -25,7 +26,7 @@ func domain(name string) map[string]any { return map[string]any{"domain": name} 
 
 // call calls dns_lookup.
 func (s *shop) call(args map[string]any, header, key string) mcptest.ToolResult {
-	return must(mcptest.Call(s.Context(), s.client, s.url+"/mcp", lookupTool, args, header, key))
+	return testbed.Must(mcptest.Call(s.Context(), s.client, s.url+"/mcp", lookupTool, args, header, key))
 }
 
 // way is one of the two ways to ask for a lookup.
@@ -62,7 +63,7 @@ type answer struct {
 func (w way) sign(name string) (header string) {
 	w.Helper()
 	if w.tool {
-		return w.pay(must(w.call(domain(name), "", "").Required()))
+		return w.pay(testbed.Must(w.call(domain(name), "", "").Required()))
 	}
 	return w.shop.sign(pathOf(name))
 }
@@ -309,7 +310,7 @@ func TestChangeOfTerms(t *testing.T) {
 		p.Terms.PayTo, p.Ledger = now, old.store
 	})
 	buyer := func() {
-		old.client.Wallet = must(x402test.NewWallet(rand.Reader))
+		old.client.Wallet = testbed.Must(x402test.NewWallet(rand.Reader))
 		next.client.Wallet = old.client.Wallet
 	}
 	var last string
@@ -328,7 +329,7 @@ func TestChangeOfTerms(t *testing.T) {
 		status        int // 400 is that of the domain, of a payment that passes
 	}{{now, "15000", 400}, {former, "7000", 400}, {former, "15000", 402}, {now, "7000", 402}, {former, "1", 402}, {payer, "7000", 402}} {
 		buyer()
-		offer := must(next.client.Challenge(t.Context(), next.url+path))
+		offer := testbed.Must(next.client.Challenge(t.Context(), next.url+path))
 		offer.Accepts = []x402.Requirements{offer.Accepts[0]}
 		offer.Accepts[0].PayTo, offer.Accepts[0].Amount = c.payee, c.amount
 		reply := next.get(path, next.pay(offer))

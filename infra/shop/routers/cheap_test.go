@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
@@ -177,7 +178,7 @@ func (s *shop) trySecond(first, second string) {
 	s.Helper()
 	r, cent := s.buy(first)
 	s.answered("the first", r, "cheap", false)
-	for i, signature := range []string{"", cent, must(s.client.Sign(s.Context(), first))} {
+	for i, signature := range []string{"", cent, testbed.Must(s.client.Sign(s.Context(), first))} {
 		r := s.get(second, signature)
 		if r.Status != http.StatusInternalServerError || !strings.Contains(string(r.Body), `"internal_error"`) || s.logged("x402http.Named") != i+1 {
 			s.Errorf("the second: %d %s, and the log asks %d times for a name", r.Status, r.Body, s.logged("x402http.Named"))

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -40,10 +41,10 @@ func openMarket(t *testing.T) *market {
 	m := &market{T: t}
 	terms := x402.USDC()
 	terms.PayTo = payTo
-	m.books = must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: m.now}))
+	m.books = testbed.Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: m.now}))
 	m.bank = httptest.NewServer(m.books)
 	t.Cleanup(m.bank.Close)
-	m.client = &x402test.Client{Wallet: must(x402test.NewWallet(rand.Reader)), Now: m.now}
+	m.client = &x402test.Client{Wallet: testbed.Must(x402test.NewWallet(rand.Reader)), Now: m.now}
 	return m
 }
 
@@ -63,7 +64,7 @@ func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	for _, change := range changes {
 		change(&c)
 	}
-	return must(x402http.New(c))
+	return testbed.Must(x402http.New(c))
 }
 
 // serves opens the program over loopback. The client of the market reaches it at any host.
@@ -81,13 +82,13 @@ func (m *market) serves(program http.Handler) {
 // get sends a request, with a payment where the signature is not empty.
 func (m *market) get(url, signature string) x402test.Reply {
 	m.Helper()
-	return must(m.client.Get(m.Context(), url, signature))
+	return testbed.Must(m.client.Get(m.Context(), url, signature))
 }
 
 // buy sends a new payment for a URL.
 func (m *market) buy(url string) (x402test.Reply, string) {
 	m.Helper()
-	signature := must(m.client.Sign(m.Context(), url))
+	signature := testbed.Must(m.client.Sign(m.Context(), url))
 	return m.get(url, signature), signature
 }
 
@@ -148,11 +149,4 @@ func (s *stock) ran(t testing.TB, times int32) {
 	if n := s.runs.Load(); n != times {
 		t.Errorf("%s: %d runs, want %d", s.answer, n, times)
 	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -49,7 +50,7 @@ func TestOnePurchase(t *testing.T) {
 // call calls the tool, with a payment where the signature is not empty.
 func (m *market) call(city, signature string) mcptest.ToolResult {
 	m.Helper()
-	return must(mcptest.Call(m.Context(), m.client, "http://shop.example/mcp", "weather", map[string]any{"city": city}, signature, ""))
+	return testbed.Must(mcptest.Call(m.Context(), m.client, "http://shop.example/mcp", "weather", map[string]any{"city": city}, signature, ""))
 }
 
 func fair(city string) string { return fmt.Sprintf("fair in %s, %s", city, city) }
@@ -57,7 +58,7 @@ func fair(city string) string { return fmt.Sprintf("fair in %s, %s", city, city)
 // callFirst pays for a call, and gets the same by a request: for its payment and a new one.
 func (m *market) callFirst(city, url string) {
 	m.Helper()
-	signature := must(m.client.Wallet.Pay(must(m.call(city, "").Required()), m.now()))
+	signature := testbed.Must(m.client.Wallet.Pay(testbed.Must(m.call(city, "").Required()), m.now()))
 	if r := m.call(city, signature); r.IsError || r.Text() != fair(city) || r.Meta.Receipt == nil {
 		m.Errorf("called: %s", r.Raw)
 	}
@@ -71,7 +72,7 @@ func (m *market) requestFirst(city, url string) {
 	m.Helper()
 	r, signature := m.buy(url)
 	m.answered("requested", r, fair(city), false)
-	another := must(m.client.Wallet.Pay(must(m.call(city, "").Required()), m.now()))
+	another := testbed.Must(m.client.Wallet.Pay(testbed.Must(m.call(city, "").Required()), m.now()))
 	for _, s := range []string{signature, another} {
 		if r := m.call(city, s); r.IsError || r.Text() != fair(city) || !r.Meta.Repeated {
 			m.Errorf("the same over MCP: %s", r.Raw)
@@ -93,7 +94,7 @@ func TestPost(t *testing.T) {
 				if k.param != nil {
 					size = k.param(r, "size")
 				}
-				_, _ = fmt.Fprintf(w, "%s %s %s", size, r.Header.Get("Content-Type"), must(io.ReadAll(r.Body)))
+				_, _ = fmt.Fprintf(w, "%s %s %s", size, r.Header.Get("Content-Type"), testbed.Must(io.ReadAll(r.Body)))
 			}), x402http.Post(1<<10))}))
 
 			signature := m.signPost(url)
@@ -114,7 +115,7 @@ func TestPost(t *testing.T) {
 // post sends JSON, with a payment where the signature is not empty.
 func (m *market) post(url, body, signature string) x402test.Reply {
 	m.Helper()
-	return must(m.client.Post(m.Context(), url, "application/json", []byte(body), signature))
+	return testbed.Must(m.client.Post(m.Context(), url, "application/json", []byte(body), signature))
 }
 
 // signPost asks for the price of a POST, and signs it.
@@ -124,5 +125,5 @@ func (m *market) signPost(url string) string {
 	if r.Status != http.StatusPaymentRequired {
 		m.Fatalf("without a payment: %d %s", r.Status, r.Body)
 	}
-	return must(m.client.Wallet.Pay(must(r.Required()), m.now()))
+	return testbed.Must(m.client.Wallet.Pay(testbed.Must(r.Required()), m.now()))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -85,7 +86,7 @@ func (f function) RoundTrip(r *http.Request) (*http.Response, error) {
 	for name, values := range r.Header {
 		event.Headers[strings.ToLower(name)] = strings.Join(values, ",")
 	}
-	payload, err := f.Invoke(r.Context(), must(json.Marshal(event)))
+	payload, err := f.Invoke(r.Context(), testbed.Must(json.Marshal(event)))
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func TestSlowHandler(t *testing.T) {
 				signatures := make([]string, slowRuns)
 				var runs sync.WaitGroup
 				for i := range slowRuns {
-					signatures[i] = must(s.client.Sign(t.Context(), slowURL(i)))
+					signatures[i] = testbed.Must(s.client.Sign(t.Context(), slowURL(i)))
 					runs.Go(func() { s.buySlow(i, signatures[i]) })
 				}
 				for range slowRuns {
@@ -266,7 +267,7 @@ func TestInvocationLasts(t *testing.T) {
 		t.Run(adapter, func(t *testing.T) {
 			t.Parallel()
 			s := openSlow(t, kinds()["chi"], transports()[adapter])
-			signature := must(s.client.Sign(t.Context(), slowURL(0)))
+			signature := testbed.Must(s.client.Sign(t.Context(), slowURL(0)))
 			ended := make(chan struct{})
 			go func() {
 				s.buySlow(0, signature)
@@ -301,7 +302,7 @@ func TestClientGoesAway(t *testing.T) {
 			t.Run(router+"/"+protocol, func(t *testing.T) {
 				t.Parallel()
 				s := openSlow(t, k, transports()[protocol])
-				signature := must(s.client.Sign(t.Context(), slowURL(0)))
+				signature := testbed.Must(s.client.Sign(t.Context(), slowURL(0)))
 				ctx, leave := context.WithCancel(t.Context())
 				gone := make(chan struct{})
 				go func() {
