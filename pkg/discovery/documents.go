@@ -175,7 +175,8 @@ func New(s Site) *Documents {
 	)
 	if len(s.ReceiptKeys) > 0 {
 		_, host, _ := strings.Cut(s.Origin, "://")
-		d.list = append(d.list, document(receipt.Path, typeJSON, func() []byte { return must(receipt.Document(host, s.ReceiptKeys)) }))
+		did := func() []byte { return must(receipt.Document(host, s.ReceiptKeys)) }
+		d.list = append(d.list, document(receipt.Path, typeJSON, did))
 	}
 	if s.Contact != "" {
 		d.list = append(d.list, Document{

@@ -270,7 +270,8 @@ func errorBodyOf(op opView, origin string) fault.Body {
 	}
 }
 
-// opViewOf is what the page of an operation says, too. The rest is the documents'.
+// opViewOf returns what the paywall page of an operation needs. newView adds the rest for the
+// documents.
 func opViewOf(s Site, op catalog.Operation) opView {
 	return opView{
 		Operation:    op,

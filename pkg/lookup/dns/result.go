@@ -21,7 +21,13 @@ type Query struct {
 
 // Codes returns the codes that a query and its lookup can answer.
 func Codes() []fault.Code {
-	return []fault.Code{lookup.InvalidDomain, lookup.InvalidType, lookup.NXDomain, lookup.UpstreamUnavailable, lookup.DNSTimeout}
+	return []fault.Code{
+		lookup.InvalidDomain,
+		lookup.InvalidType,
+		lookup.NXDomain,
+		lookup.UpstreamUnavailable,
+		lookup.DNSTimeout,
+	}
 }
 
 // ParseQuery parses domain and type of spec §4.2, and ignores other parameters. It

@@ -112,7 +112,11 @@ func NewRecorder(ctx context.Context) *Recorder { return &Recorder{ctx: ctx, hea
 func Respond(h http.Handler, r *http.Request) Response {
 	w := NewRecorder(r.Context())
 	h.ServeHTTP(w, r)
-	return Response{Status: cmp.Or(w.Status, http.StatusOK), Header: w.header, Body: w.Body.Bytes()}
+	return Response{
+		Status: cmp.Or(w.Status, http.StatusOK),
+		Header: w.header,
+		Body:   w.Body.Bytes(),
+	}
 }
 
 // Answer returns what was written, as the answer that replaces a fault's body.

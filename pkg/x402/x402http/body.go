@@ -79,7 +79,10 @@ func bodyName(h http.Header, body []byte) string {
 	if formatted := mime.FormatMediaType(mediaType, params); formatted != "" {
 		mediaType = formatted
 	}
-	return fmt.Sprintf("%s %s sha256:%s", strconv.QuoteToASCII(mediaType), strconv.QuoteToASCII(encoding), hex.EncodeToString(sum[:]))
+	return fmt.Sprintf("%s %s sha256:%s",
+		strconv.QuoteToASCII(mediaType),
+		strconv.QuoteToASCII(encoding),
+		hex.EncodeToString(sum[:]))
 }
 
 // formSum is the SHA-256 of the parts of a multipart form (RFC 7578): of each its headers,

@@ -242,7 +242,8 @@ func parseOwed(h http.Header) []string {
 	var owed []string
 	joined := strings.Join(h.Values(x402.HeaderOwed), ",")
 	for name := range strings.SplitSeq(joined, ",") {
-		if name = strings.TrimSpace(name); name != "" {
+		name = strings.TrimSpace(name)
+		if name != "" {
 			owed = append(owed, name)
 		}
 	}
