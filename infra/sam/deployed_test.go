@@ -185,25 +185,6 @@ func TestParametersAreSettings(t *testing.T) {
 	}
 }
 
-func TestTimeAddsUp(t *testing.T) {
-	t.Parallel()
-	source := testbed.Must(os.ReadFile("../../pkg/x402/storefront/endpoint.go"))
-	m := regexp.MustCompile(`(?i)\bdeadline\s*= (\d+) \* time\.Second`).FindSubmatch(source)
-	if m == nil {
-		t.Fatal("pkg/x402/storefront no longer says its deadline where this test looks for it")
-	}
-	deadline := testbed.Must(time.ParseDuration(string(m[1]) + "s"))
-	// TestTransform holds the functions to 29 s, and the gateway waits for 30.
-	if deadline >= 29*time.Second {
-		t.Errorf("a function is ended before its deadline of %v", deadline)
-	}
-	for _, o := range catalog.All() {
-		if o.Deadline <= 0 || o.Deadline > deadline/2 {
-			t.Errorf("%s: a lookup of %v leaves no room for the settlement in %v", o.Slug, o.Deadline, deadline)
-		}
-	}
-}
-
 // readEvent decodes an event strictly: a member that its format does not have is a mistake
 // in the file.
 func readEvent(t *testing.T, slug string, into any) {

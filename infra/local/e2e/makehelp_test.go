@@ -115,10 +115,10 @@ func TestMakeDefaults(t *testing.T) {
 // theProgramsOwn compares the defaults that programs have themselves, by target and variable.
 func theProgramsOwn(t *testing.T, lines map[string]string) {
 	t.Helper()
-	consent := string(testbed.Must(os.ReadFile(filepath.Join(root, "infra", "local", "pay", "consent.go"))))
-	most := regexp.MustCompile(`(?m)^const defaultMax = "(.+)"$`).FindStringSubmatch(consent)
+	usage, _ := exec.Command(testbed.Program(t, "./infra/local/pay"), "-help").CombinedOutput() // it ends with 0 or 2
+	most := regexp.MustCompile(`default (\S+) with -key-file`).FindStringSubmatch(string(usage))
 	if most == nil {
-		t.Fatal("infra/local/pay no longer says what it pays at most")
+		t.Fatalf("pay -help does not say what it pays at most with a key:\n%s", usage)
 	}
 	ledger := testbed.Must(boot.ParseLocal(func(string) string { return "" })).LedgerFile
 	for name, ends := range map[string]string{

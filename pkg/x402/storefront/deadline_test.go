@@ -1,0 +1,22 @@
+package storefront
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// A request is answered before its function is ended, and its lookup leaves room for the
+// settlement. Tests of the template hold the functions to 29 s, and the gateway waits for 30.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	if deadline >= 29*time.Second {
+		t.Errorf("a function is ended before its deadline of %v", deadline)
+	}
+	for _, o := range catalog.All() {
+		if o.Deadline <= 0 || o.Deadline > deadline/2 {
+			t.Errorf("%s: a lookup of %v leaves no room for the settlement in %v", o.Slug, o.Deadline, deadline)
+		}
+	}
+}
