@@ -105,6 +105,7 @@ func TestMessages(t *testing.T) {
 		{name: "modern header without _meta", header: routed("tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, says: `"code":-32602`},
 		{name: "modern without capabilities", header: routed("tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, status: 400, says: `"code":-32602`},
 		{name: "modern _meta without a header", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, status: 400, says: `"code":-32020`},
+		{name: "modern, no version in the header", header: header("Mcp-Method", "tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, status: 400, says: `"code":-32020`},
 		{name: "modern, another version in the header", header: header("MCP-Protocol-Version", "2025-11-25", "Mcp-Method", "tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, status: 400, says: `"code":-32020`},
 		{name: "version no text", header: routed("tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":1}}}`, status: 400, says: `"code":-32602`},
 		{name: "version twice", header: routed("tools/list", "MCP-Protocol-Version", mcp.Modern), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, status: 400, says: `"code":-32020`},
