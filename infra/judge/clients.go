@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,12 +33,38 @@ func stockClients(node, python string) []stockClient {
 	}
 	pypi := func(name string) []string { return []string{python, "-c", "import x402, eth_account, " + name} }
 	return []stockClient{
-		{name: "@x402/fetch", program: "stock/fetch.mjs", needs: npm("@x402/fetch")},
-		{name: "@x402/axios", program: "stock/axios.mjs", needs: npm("@x402/axios")},
-		{name: "httpx", program: "stock/use_httpx.py", needs: pypi("httpx")},
-		{name: "requests", program: "stock/use_requests.py", needs: pypi("requests")},
-		{name: "mcp-sdk-1", tool: true, program: "mcp/legacy.mjs", needs: npm("@modelcontextprotocol/sdk/client/index.js")},
-		{name: "mcp-sdk-2", tool: true, program: "mcp/modern.mjs", needs: npm("@modelcontextprotocol/client")},
+		{
+			name:    "@x402/fetch",
+			program: "stock/fetch.mjs",
+			needs:   npm("@x402/fetch"),
+		},
+		{
+			name:    "@x402/axios",
+			program: "stock/axios.mjs",
+			needs:   npm("@x402/axios"),
+		},
+		{
+			name:    "httpx",
+			program: "stock/use_httpx.py",
+			needs:   pypi("httpx"),
+		},
+		{
+			name:    "requests",
+			program: "stock/use_requests.py",
+			needs:   pypi("requests"),
+		},
+		{
+			name:    "mcp-sdk-1",
+			tool:    true,
+			program: "mcp/legacy.mjs",
+			needs:   npm("@modelcontextprotocol/sdk/client/index.js"),
+		},
+		{
+			name:    "mcp-sdk-2",
+			tool:    true,
+			program: "mcp/modern.mjs",
+			needs:   npm("@modelcontextprotocol/client"),
+		},
 	}
 }
 
@@ -77,10 +104,20 @@ type loop struct{ runner, path string }
 // buy buys over HTTP: the program is told on its standard input what to buy.
 func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error) {
 	order := map[string]any{
-		"id": "judge", "url": o.Origin + o.Goods.Path, "network": o.Network, "key": "0x" + o.Key, "headers": map[string]string{},
-		"report": nil, "calls": o.Tries, "timeout": 0, "once": true,
+		"id":      "judge",
+		"url":     o.Origin + o.Goods.Path,
+		"network": o.Network,
+		"key":     "0x" + o.Key,
+		"headers": map[string]string{},
+		"report":  nil,
+		"calls":   o.Tries,
+		"timeout": 0,
+		"once":    true,
 	}
-	orders, err := json.Marshal(map[string]any{"pause": loopPause, "purchases": []any{order}})
+	orders, err := json.Marshal(map[string]any{
+		"pause":     loopPause,
+		"purchases": []any{order},
+	})
 	if err != nil {
 		return false, err
 	}
@@ -97,27 +134,39 @@ func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error)
 	if err := json.Unmarshal(line, &result); err != nil {
 		return false, fmt.Errorf("%s printed no result: %w", p.path, err)
 	}
-	return result.Answer.Status == 200, nil
+	return result.Answer.Status == http.StatusOK, nil
 }
 
 // call calls a tool until there is an answer: the program itself gives up early.
 func (p loop) call(ctx context.Context, o judge.Order) (answered bool, err error) {
 	for range o.Tries {
-		cmd := exec.CommandContext(ctx, p.runner, p.path, o.Origin+o.Goods.ToolPath, o.Goods.Tool, o.Goods.Args, "host")
-		cmd.Env = append(os.Environ(), "PRIVATE_KEY=0x"+o.Key)
-		out, failed := p.output(cmd)
-		var result struct {
-			Paid struct{ IsError bool }
-		}
-		if failed == nil && json.Unmarshal(out, &result) == nil && !result.Paid.IsError {
+		var isError bool
+		isError, err = p.callOnce(ctx, o)
+		if err == nil && !isError {
 			return true, nil
 		}
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		err = failed
 	}
 	return false, err
+}
+
+// callOnce runs the program once, and says whether it was told an error.
+func (p loop) callOnce(ctx context.Context, o judge.Order) (isError bool, err error) {
+	cmd := exec.CommandContext(ctx, p.runner, p.path, o.Origin+o.Goods.ToolPath, o.Goods.Tool, o.Goods.Args, "host")
+	cmd.Env = append(os.Environ(), "PRIVATE_KEY=0x"+o.Key)
+	out, err := p.output(cmd)
+	if err != nil {
+		return false, err
+	}
+	var result struct {
+		Paid struct{ IsError bool }
+	}
+	if json.Unmarshal(out, &result) != nil {
+		return true, nil // it has no answer to print
+	}
+	return result.Paid.IsError, nil
 }
 
 // output runs a program.

@@ -13,6 +13,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -65,17 +66,46 @@ func (l *list) Set(one string) error {
 	return nil
 }
 
-// options are what a person typed.
+// options are what a person typed. What they mean is in parse.
 type options struct {
-	seller, url, otherURL, toolURL                  string
-	price, otherPrice, network, format              string
-	promises, rows, ways, dir, log, clients, python string
-	goods                                           judge.Goods
-	env, files                                      list
-	seed                                            uint64
-	ready, hold, slow, patience                     time.Duration
-	verbose                                         bool
+	seller string // the command that starts it
+	goods  judge.Goods
+
+	url      string
+	otherURL string
+	toolURL  string
+
+	price      string
+	otherPrice string
+	network    string
+	promises   string
+
+	rows     string
+	ways     string
+	seed     uint64
+	hold     time.Duration
+	slow     time.Duration
+	patience time.Duration
+
+	dir   string
+	env   list
+	files list
+	log   string
+	ready time.Duration
+
+	clients string
+	python  string
+
+	format  string
+	verbose bool
 }
+
+const usageOfMake = "usage: make judge SELLER='command' URL=http://127.0.0.1:port/path [PRICE=0.01] [PROMISES=same,new,key]" +
+	" [ROW=name] [V=1] [FORMAT=markdown]; make help has all"
+
+const usage = `usage: %[1]s [flags] -url URL 'command that starts the seller'
+       %[1]s -version
+`
 
 const example = `
 Example: the weather for a cent, sold by a program that reads FACILITATOR_URL.
@@ -125,9 +155,9 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 	flags.DurationVar(&o.patience, "patience", 90*time.Second, "how long a payer keeps retrying")
 	flags.Usage = func() {
 		if as.ByMake() {
-			fmt.Fprintln(notes, "usage: make judge SELLER='command' URL=http://127.0.0.1:port/path [PRICE=0.01] [PROMISES=same,new,key] [ROW=name] [V=1] [FORMAT=markdown]; make help has all")
+			fmt.Fprintln(notes, usageOfMake)
 		} else {
-			fmt.Fprintf(notes, "usage: %[1]s [flags] -url URL 'command that starts the seller'\n       %[1]s -version\n", as.Program(""))
+			fmt.Fprintf(notes, usage, as.Program(""))
 			flags.PrintDefaults()
 		}
 		fmt.Fprintf(notes, example, strings.Join(judge.RowNames(), " "))
@@ -135,7 +165,8 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if o.seller = strings.Join(flags.Args(), " "); o.seller == "" || o.url == "" && o.toolURL == "" {
+	o.seller = strings.Join(flags.Args(), " ")
+	if o.seller == "" || o.url == "" && o.toolURL == "" {
 		flags.Usage()
 		return o, flag.ErrHelp
 	}
@@ -226,10 +257,23 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 	if o.format != "text" && o.format != "markdown" && o.format != "json" {
 		return c, closeLog, fmt.Errorf("-format is %q, and must be text, markdown or json", o.format)
 	}
-	p := &launch.Program{Command: o.seller, Env: o.env, Files: o.files, Dir: o.dir, Within: o.ready}
+	p := &launch.Program{
+		Command: o.seller,
+		Env:     o.env,
+		Files:   o.files,
+		Dir:     o.dir,
+		Within:  o.ready,
+	}
 	c = judge.Config{
-		Seller: p, Goods: o.goods, Price: o.price, Seed: o.seed, Hold: o.hold, Slow: o.slow, Patience: o.patience,
-		Rows: words(o.rows), Watch: progress(notes),
+		Seller:   p,
+		Goods:    o.goods,
+		Price:    o.price,
+		Seed:     o.seed,
+		Hold:     o.hold,
+		Slow:     o.slow,
+		Patience: o.patience,
+		Rows:     words(o.rows),
+		Watch:    progress(notes),
 	}
 	for _, one := range words(o.promises) {
 		c.Promises = append(c.Promises, judge.Promise(one))
@@ -247,11 +291,13 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 	if strings.Contains(settings, "{price}") {
 		c.OtherPrice = o.otherPrice
 	}
-	if c.World, err = x402test.World(o.network); err != nil {
+	c.World, err = x402test.World(o.network)
+	if err != nil {
 		return c, closeLog, err
 	}
 	if o.clients != "" {
-		if c.Outsiders, err = outsiders(ctx, o.clients, o.python, notes); err != nil {
+		c.Outsiders, err = outsiders(ctx, o.clients, o.python, notes)
+		if err != nil {
 			return c, closeLog, err
 		}
 	}
@@ -260,41 +306,55 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 		if err != nil {
 			return c, closeLog, err
 		}
-		p.Log, closeLog = file, func() { file.Close() }
+		p.Log = file
+		closeLog = func() { file.Close() }
 	}
 	return c, closeLog, nil
 }
 
-// where reads the URLs, which have one origin.
-func (o options) where(p *launch.Program, goods *judge.Goods) (err error) {
+// where parses the URLs, which have one origin.
+func (o options) where(p *launch.Program, goods *judge.Goods) error {
 	origins := map[string]bool{}
 	for _, one := range []struct {
 		url  string
 		path *string
-	}{{o.url, &goods.Path}, {o.otherURL, &goods.OtherPath}, {o.toolURL, &goods.ToolPath}} {
+	}{
+		{o.url, &goods.Path},
+		{o.otherURL, &goods.OtherPath},
+		{o.toolURL, &goods.ToolPath},
+	} {
 		if one.url == "" {
 			continue
 		}
-		if p.Origin, *one.path, err = split(one.url); err != nil {
+		origin, path, err := split(one.url)
+		if err != nil {
 			return err
 		}
-		origins[p.Origin] = true
+		origins[origin] = true
+		p.Origin = origin
+		*one.path = path
 	}
 	if len(origins) != 1 {
 		return errors.New("the URLs are not of one origin")
 	}
 	if goods.Body != "" {
-		goods.Method = first(goods.Method, http.MethodPost)
-		goods.ContentType = first(goods.ContentType, "application/json")
+		goods.Method = cmp.Or(goods.Method, http.MethodPost)
+		goods.ContentType = cmp.Or(goods.ContentType, "application/json")
 	}
-	p.Ready, err = http.NewRequest(first(goods.Method, http.MethodGet), p.Origin+first(goods.Path, goods.ToolPath), strings.NewReader(goods.Body)) //nolint:noctx // it gets one later
-	if err == nil && goods.ContentType != "" {
-		p.Ready.Header.Set("Content-Type", goods.ContentType)
+	method := cmp.Or(goods.Method, http.MethodGet)
+	url := p.Origin + cmp.Or(goods.Path, goods.ToolPath)
+	ready, err := http.NewRequest(method, url, strings.NewReader(goods.Body)) //nolint:noctx // it gets one later
+	if err != nil {
+		return err
 	}
-	return err
+	if goods.ContentType != "" {
+		ready.Header.Set("Content-Type", goods.ContentType)
+	}
+	p.Ready = ready
+	return nil
 }
 
-// split reads a URL as an origin and a path.
+// split parses a URL as an origin and a path.
 func split(raw string) (origin, path string, err error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -303,7 +363,7 @@ func split(raw string) (origin, path string, err error) {
 	if u.Scheme != "http" {
 		return "", "", fmt.Errorf("%q must be an http URL of this machine", raw)
 	}
-	return u.Scheme + "://" + u.Host, first(u.EscapedPath(), "/") + query(u), nil
+	return u.Scheme + "://" + u.Host, cmp.Or(u.EscapedPath(), "/") + query(u), nil
 }
 
 func query(u *url.URL) string {
@@ -313,17 +373,7 @@ func query(u *url.URL) string {
 	return "?" + u.RawQuery
 }
 
-// first is the first text that is not empty.
-func first(texts ...string) string {
-	for _, one := range texts {
-		if one != "" {
-			return one
-		}
-	}
-	return ""
-}
-
-// words are the parts of a list with commas.
+// words are the items of a list with commas.
 func words(text string) []string {
 	if text == "" {
 		return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -64,8 +65,8 @@ func process(addr, command string, goods judge.Goods, settings map[string]string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		p.Env = append(p.Env, name+"="+settings[name])
 	}
-	path := first(goods.Path, goods.ToolPath)
-	p.Ready = testbed.Must(http.NewRequest(first(goods.Method, http.MethodGet), p.Origin+path, strings.NewReader(goods.Body)))
+	path := cmp.Or(goods.Path, goods.ToolPath)
+	p.Ready = testbed.Must(http.NewRequest(cmp.Or(goods.Method, http.MethodGet), p.Origin+path, strings.NewReader(goods.Body)))
 	if goods.ContentType != "" {
 		p.Ready.Header.Set("Content-Type", goods.ContentType)
 	}

@@ -50,26 +50,80 @@ type Role struct {
 
 // Roles are all of them. Each of the first three may do what the one before it may.
 func Roles() []Role {
-	read := []Permission{
-		{Actions: []string{"dynamodb:DescribeContinuousBackups", "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:Scan"}, On: []Place{Table}},
-		{Actions: []string{"cloudformation:DescribeStacks", "cloudformation:GetTemplate"}, On: []Place{Stack}},
-		{Actions: []string{"dynamodb:Query"}, On: []Place{TableIndex}},
-		{Actions: []string{"dynamodb:GetItem"}, On: []Place{Table}, Keys: []string{payments, "purchase|*"}},
-	}
-	write := []Permission{
-		{Actions: []string{"dynamodb:PutItem"}, On: []Place{Table}, Keys: []string{payments, "cursor|*", "payees|*", "refund|*"}},
-		{Actions: []string{"dynamodb:GetItem"}, On: []Place{Table}, Keys: []string{"cursor|*", "payees|*"}},
-	}
 	return []Role{
-		{"Read", "mayRead", "make owed, payer, books and smoke, which read the ledger", read},
-		{"Refund", "mayRefund", "what Read does, and make refund, answered and reconcile, which write to it", slices.Concat(read, write)},
-		{"Restore", "mayRestore", "make restore, which copies the ledger's table", restore()},
-		{"Deploy", "mayDeploy", "make deploy, secret, mark-ledger and try-page, which belong to a deployment", deploy()},
+		{
+			Name:    "Read",
+			Setting: "mayRead",
+			Does:    "make owed, payer, books and smoke, which read the ledger",
+			May:     read(),
+		},
+		{
+			Name:    "Refund",
+			Setting: "mayRefund",
+			Does:    "what Read does, and make refund, answered and reconcile, which write to it",
+			May:     slices.Concat(read(), write()),
+		},
+		{
+			Name:    "Restore",
+			Setting: "mayRestore",
+			Does:    "make restore, which copies the ledger's table",
+			May:     restore(),
+		},
+		{
+			Name:    "Deploy",
+			Setting: "mayDeploy",
+			Does:    "make deploy, secret, mark-ledger and try-page, which belong to a deployment",
+			May:     deploy(),
+		},
 	}
 }
 
 // payments are the keys of payments.
 const payments = "eip155:*"
+
+// read has the permissions of what reads the ledger.
+func read() []Permission {
+	return []Permission{
+		{
+			Actions: []string{
+				"dynamodb:DescribeContinuousBackups",
+				"dynamodb:DescribeTable",
+				"dynamodb:DescribeTimeToLive",
+				"dynamodb:Scan",
+			},
+			On: []Place{Table},
+		},
+		{
+			Actions: []string{"cloudformation:DescribeStacks", "cloudformation:GetTemplate"},
+			On:      []Place{Stack},
+		},
+		{
+			Actions: []string{"dynamodb:Query"},
+			On:      []Place{TableIndex},
+		},
+		{
+			Actions: []string{"dynamodb:GetItem"},
+			On:      []Place{Table},
+			Keys:    []string{payments, "purchase|*"},
+		},
+	}
+}
+
+// write has the permissions of what writes to the ledger, beside those to read it.
+func write() []Permission {
+	return []Permission{
+		{
+			Actions: []string{"dynamodb:PutItem"},
+			On:      []Place{Table},
+			Keys:    []string{payments, "cursor|*", "payees|*", "refund|*"},
+		},
+		{
+			Actions: []string{"dynamodb:GetItem"},
+			On:      []Place{Table},
+			Keys:    []string{"cursor|*", "payees|*"},
+		},
+	}
+}
 
 // restore has the permissions of make restore. What AWS asks for on the target of
 // RestoreTableToPointInTime is read and write permissions on its items: the developer guide
@@ -77,19 +131,43 @@ const payments = "eip155:*"
 // table, so that it is granted on both.
 func restore() []Permission {
 	target := []string{
-		"dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query",
-		"dynamodb:Scan", "dynamodb:UpdateItem",
+		"dynamodb:BatchWriteItem",
+		"dynamodb:DeleteItem",
+		"dynamodb:GetItem",
+		"dynamodb:PutItem",
+		"dynamodb:Query",
+		"dynamodb:Scan",
+		"dynamodb:UpdateItem",
 	}
 	protect := []string{
-		"dynamodb:DescribeContinuousBackups", "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive",
-		"dynamodb:UpdateContinuousBackups", "dynamodb:UpdateTable", "dynamodb:UpdateTimeToLive",
+		"dynamodb:DescribeContinuousBackups",
+		"dynamodb:DescribeTable",
+		"dynamodb:DescribeTimeToLive",
+		"dynamodb:UpdateContinuousBackups",
+		"dynamodb:UpdateTable",
+		"dynamodb:UpdateTimeToLive",
 	}
 	return []Permission{
-		{Actions: []string{"dynamodb:RestoreTableToPointInTime"}, On: []Place{Table, Copies, Drills}},
-		{Actions: []string{"dynamodb:Scan"}, On: []Place{Table}},
-		{Actions: []string{"dynamodb:Query"}, On: []Place{TableIndex, CopyIndex, DrillIndex}},
-		{Actions: slices.Concat(target, protect), On: []Place{Copies, Drills}},
-		{Actions: []string{"dynamodb:DeleteTable"}, On: []Place{Drills}},
+		{
+			Actions: []string{"dynamodb:RestoreTableToPointInTime"},
+			On:      []Place{Table, Copies, Drills},
+		},
+		{
+			Actions: []string{"dynamodb:Scan"},
+			On:      []Place{Table},
+		},
+		{
+			Actions: []string{"dynamodb:Query"},
+			On:      []Place{TableIndex, CopyIndex, DrillIndex},
+		},
+		{
+			Actions: slices.Concat(target, protect),
+			On:      []Place{Copies, Drills},
+		},
+		{
+			Actions: []string{"dynamodb:DeleteTable"},
+			On:      []Place{Drills},
+		},
 	}
 }
 
@@ -97,12 +175,44 @@ func restore() []Permission {
 // rest. GetCallerIdentity needs no permission.
 func deploy() []Permission {
 	return []Permission{
-		{Actions: []string{"sts:AssumeRole"}, On: []Place{Bootstrap}},
-		{Actions: []string{"cloudformation:CancelUpdateStack", "cloudformation:DescribeStacks", "cloudformation:GetTemplate"}, On: []Place{Stack}},
-		{Actions: []string{"dynamodb:GetItem"}, On: []Place{Table}, Keys: []string{"payees|*", "stack|*"}},
-		{Actions: []string{"dynamodb:PutItem"}, On: []Place{Table}, Keys: []string{"stack|*"}},
-		{Actions: []string{"cloudwatch:DescribeAlarms", "cloudwatch:SetAlarmState"}, On: []Place{Alarms}},
-		{Actions: []string{"sns:ListSubscriptionsByTopic"}, On: []Place{Topics}},
-		{Actions: []string{"secretsmanager:CreateSecret", "secretsmanager:GetSecretValue", "secretsmanager:PutSecretValue", "secretsmanager:UpdateSecretVersionStage"}, On: []Place{Secrets}},
+		{
+			Actions: []string{"sts:AssumeRole"},
+			On:      []Place{Bootstrap},
+		},
+		{
+			Actions: []string{
+				"cloudformation:CancelUpdateStack",
+				"cloudformation:DescribeStacks",
+				"cloudformation:GetTemplate",
+			},
+			On: []Place{Stack},
+		},
+		{
+			Actions: []string{"dynamodb:GetItem"},
+			On:      []Place{Table},
+			Keys:    []string{"payees|*", "stack|*"},
+		},
+		{
+			Actions: []string{"dynamodb:PutItem"},
+			On:      []Place{Table},
+			Keys:    []string{"stack|*"},
+		},
+		{
+			Actions: []string{"cloudwatch:DescribeAlarms", "cloudwatch:SetAlarmState"},
+			On:      []Place{Alarms},
+		},
+		{
+			Actions: []string{"sns:ListSubscriptionsByTopic"},
+			On:      []Place{Topics},
+		},
+		{
+			Actions: []string{
+				"secretsmanager:CreateSecret",
+				"secretsmanager:GetSecretValue",
+				"secretsmanager:PutSecretValue",
+				"secretsmanager:UpdateSecretVersionStage",
+			},
+			On: []Place{Secrets},
+		},
 	}
 }
