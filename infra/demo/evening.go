@@ -103,7 +103,11 @@ func (e *evening) surround(ctx context.Context) error {
 		return err
 	}
 	e.env = map[string]string{
-		"LOCAL_ADDR": addr, "BASE_URL": line, "PAY_TO": terms.PayTo, "FACILITATOR_URL": facilitator, "DNS_RESOLVERS": resolver.Addr,
+		"LOCAL_ADDR":      addr,
+		"BASE_URL":        line,
+		"PAY_TO":          terms.PayTo,
+		"FACILITATOR_URL": facilitator,
+		"DNS_RESOLVERS":   resolver.Addr,
 	}
 	e.buyer, err = newBuyer(line+"/v1/tools/dns?domain=example.com&type=MX", e.tell)
 	return err

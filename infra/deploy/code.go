@@ -25,7 +25,12 @@ type operation struct {
 func thisCode() code {
 	c := code{Version: catalog.APIVersion}
 	for _, op := range catalog.All() {
-		c.Operations = append(c.Operations, operation{Slug: op.Slug, Tool: op.Tool, Example: op.ExampleURL(""), Amount: op.Amount})
+		c.Operations = append(c.Operations, operation{
+			Slug:    op.Slug,
+			Tool:    op.Tool,
+			Example: op.ExampleURL(""),
+			Amount:  op.Amount,
+		})
 	}
 	return c
 }

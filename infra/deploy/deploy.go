@@ -65,7 +65,12 @@ func (d desk) deploy(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	j := job{desk: d, root: d.root, file: f, record: record{commit: commit}}
+	j := job{
+		desk:   d,
+		root:   d.root,
+		file:   f,
+		record: record{commit: commit},
+	}
 	if err := j.tried(ctx); err != nil {
 		return err
 	}
@@ -77,7 +82,12 @@ func (d desk) deploy(ctx context.Context, name string) error {
 	if j.record.former == commit { // the same code with other parameters
 		j.record.former = now.outputs[outputFormer]
 	}
-	return d.complete(ctx, j, plan{file: f, now: now, code: thisCode(), commit: commit}, t)
+	return d.complete(ctx, j, plan{
+		file:   f,
+		now:    now,
+		code:   thisCode(),
+		commit: commit,
+	}, t)
 }
 
 // ask asks AWS what runs.

@@ -28,8 +28,13 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	d := desk{
-		in: os.Stdin, out: os.Stdout, notes: os.Stderr, now: time.Now,
-		client: &http.Client{CheckRedirect: noRedirect}, run: execute, pause: pause,
+		in:     os.Stdin,
+		out:    os.Stdout,
+		notes:  os.Stderr,
+		now:    time.Now,
+		client: &http.Client{CheckRedirect: noRedirect},
+		run:    execute,
+		pause:  pause,
 	}
 	code := run(ctx, os.Args[1:], d)
 	stop()

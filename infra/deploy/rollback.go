@@ -53,11 +53,22 @@ func (d desk) rollBack(ctx context.Context, name string) error {
 		fmt.Fprintf(d.notes, "note: that release does not say what it sells (%v): compare its prices by hand\n", err)
 		c = thisCode()
 	}
-	j := job{desk: d, root: former, file: reduced, record: record{commit: commit}}
+	j := job{
+		desk:   d,
+		root:   former,
+		file:   reduced,
+		record: record{commit: commit},
+	}
 	if err := j.tried(ctx); err != nil {
 		return fmt.Errorf("the CDK app of %s: %w", short(commit), err)
 	}
-	return d.complete(ctx, j, plan{file: reduced, now: now, code: c, commit: commit, omitted: omitted}, t)
+	return d.complete(ctx, j, plan{
+		file:    reduced,
+		now:     now,
+		code:    c,
+		commit:  commit,
+		omitted: omitted,
+	}, t)
 }
 
 // target is the commit to go back to.

@@ -66,7 +66,12 @@ func (j job) byCDK(ctx context.Context) error {
 	for _, value := range j.context() {
 		arguments = append(arguments, "-c", value)
 	}
-	return j.run(ctx, program{dir: filepath.Join(j.root, "infra", "cdk"), env: accountOf(j.file), name: "npx", arguments: arguments})
+	return j.run(ctx, program{
+		dir:       filepath.Join(j.root, "infra", "cdk"),
+		env:       accountOf(j.file),
+		name:      "npx",
+		arguments: arguments,
+	})
 }
 
 // context is what the CDK app is told beside the file. An app of a former release leaves out the
@@ -111,8 +116,10 @@ func (j job) tried(ctx context.Context) error {
 		return err
 	}
 	_, err = output(ctx, program{
-		dir: filepath.Join(j.root, "infra", "cdk"), env: []string{"CDK_OUTDIR=" + out, "CDK_CONTEXT_JSON=" + string(text)},
-		name: "go", arguments: []string{"run", "."},
+		dir:       filepath.Join(j.root, "infra", "cdk"),
+		env:       []string{"CDK_OUTDIR=" + out, "CDK_CONTEXT_JSON=" + string(text)},
+		name:      "go",
+		arguments: []string{"run", "."},
 	})
 	return err
 }

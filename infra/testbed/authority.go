@@ -31,9 +31,13 @@ type Authority struct {
 func NewAuthority(tb testing.TB, subject pkix.Name) *Authority {
 	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: subject,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber:          big.NewInt(1),
+		Subject:               subject,
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	der := Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
 	a := &Authority{Cert: Must(x509.ParseCertificate(der)), Key: key, File: filepath.Join(tb.TempDir(), "ca.pem")}
@@ -46,8 +50,11 @@ func NewAuthority(tb testing.TB, subject pkix.Name) *Authority {
 func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Certificate {
 	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1000 + a.serial.Add(1)), Subject: pkix.Name{CommonName: name},
-		DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(12 * time.Hour),
+		SerialNumber: big.NewInt(1000 + a.serial.Add(1)),
+		Subject:      pkix.Name{CommonName: name},
+		DNSNames:     []string{name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(12 * time.Hour),
 	}
 	for _, e := range edits {
 		e(template)

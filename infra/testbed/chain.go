@@ -61,7 +61,12 @@ type ChainReceipt struct {
 
 // send sends a transaction, and waits for its block unless automining is off.
 func (n *Chain) send(t testing.TB, from, to string, data []byte) ChainReceipt {
-	tx := map[string]string{"from": from, "to": to, "data": hexBytes(data), "gas": gas}
+	tx := map[string]string{
+		"from": from,
+		"to":   to,
+		"data": hexBytes(data),
+		"gas":  gas,
+	}
 	if !n.automine {
 		return ChainReceipt{Hash: read[string](t, n.Call(t, "eth_sendTransaction", tx)), Pending: true}
 	}
@@ -194,7 +199,12 @@ func StartChain(t testing.TB) *Chain {
 
 // Call makes one JSON-RPC call and returns its result.
 func (n *Chain) Call(t testing.TB, method string, params ...any) json.RawMessage {
-	body := Must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": append([]any{}, params...)}))
+	body := Must(json.Marshal(map[string]any{
+		"jsonrpc": "2.0",
+		"id":      1,
+		"method":  method,
+		"params":  append([]any{}, params...),
+	}))
 	resp, err := n.client.Post(n.URL, "application/json", bytes.NewReader(body))
 	if err != nil {
 		t.Fatalf("%s: %v", method, err)

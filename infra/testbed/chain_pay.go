@@ -18,7 +18,13 @@ import (
 
 // Terms are the terms of a payment in the token of a Chain.
 func Terms(payTo x402.Address) x402.Terms {
-	return x402.Terms{Network: BaseNetwork, Asset: BaseUSDC, PayTo: payTo.Checksum(), Name: "USD Coin", Version: "2"}
+	return x402.Terms{
+		Network: BaseNetwork,
+		Asset:   BaseUSDC,
+		PayTo:   payTo.Checksum(),
+		Name:    "USD Coin",
+		Version: "2",
+	}
 }
 
 // SignedTransfer is an authorization with its payer's signature.
@@ -33,8 +39,12 @@ func Authorization(from *x402test.Wallet, to x402.Address, value int64, until ti
 	var nonce [32]byte
 	_, _ = rand.Read(nonce[:]) // never fails
 	return x402.Authorization{
-		From: from.Address().Checksum(), To: to.Checksum(), Value: strconv.FormatInt(value, 10),
-		ValidAfter: "0", ValidBefore: strconv.FormatInt(until.Unix(), 10), Nonce: hexBytes(nonce[:]),
+		From:        from.Address().Checksum(),
+		To:          to.Checksum(),
+		Value:       strconv.FormatInt(value, 10),
+		ValidAfter:  "0",
+		ValidBefore: strconv.FormatInt(until.Unix(), 10),
+		Nonce:       hexBytes(nonce[:]),
 	}
 }
 

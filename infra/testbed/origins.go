@@ -51,7 +51,12 @@ func NewOrigins(t testing.TB) *Origins {
 	cert := NewAuthority(t, pkix.Name{}).Leaf("elsewhere.test.com", func(c *x509.Certificate) {
 		c.NotBefore, c.NotAfter = time.Unix(0, 0), time.Unix(1e9, 0) // expired
 	})
-	w := &Origins{t: t, cert: cert, names: map[string]OriginName{}, peers: map[string]string{}}
+	w := &Origins{
+		t:     t,
+		cert:  cert,
+		names: map[string]OriginName{},
+		peers: map[string]string{},
+	}
 	t.Cleanup(func() {
 		if n := w.open.Load(); n != 0 {
 			t.Errorf("%d connections were left open", n)

@@ -38,7 +38,12 @@ func (r Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return // the client is gone
 	}
 	q.Body = io.NopCloser(bytes.NewReader(body))
-	r.Do(&Relayed{ResponseWriter: w, Request: q, Sent: body, to: r.To})
+	r.Do(&Relayed{
+		ResponseWriter: w,
+		Request:        q,
+		Sent:           body,
+		to:             r.To,
+	})
 }
 
 // Answer has the server answer. It finishes what it was sent, whether or not the client

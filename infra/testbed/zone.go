@@ -171,8 +171,19 @@ func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
 			m.Rcode = dns.RcodeNameError
 		}
 		m.Ns = []dns.RR{&dns.SOA{
-			Hdr: dns.RR_Header{Name: above(name), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 5},
-			Ns:  "a.root-servers.net.", Mbox: "nstld.verisign-grs.com.", Serial: 2026110501, Refresh: 1800, Retry: 900, Expire: 604800, Minttl: 5,
+			Hdr: dns.RR_Header{
+				Name:   above(name),
+				Rrtype: dns.TypeSOA,
+				Class:  dns.ClassINET,
+				Ttl:    5,
+			},
+			Ns:      "a.root-servers.net.",
+			Mbox:    "nstld.verisign-grs.com.",
+			Serial:  2026110501,
+			Refresh: 1800,
+			Retry:   900,
+			Expire:  604800,
+			Minttl:  5,
 		}}
 		return
 	}

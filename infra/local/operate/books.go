@@ -184,7 +184,12 @@ func (b *books) within(t time.Time) bool { return !t.Before(b.From) && t.Before(
 
 // count adds a payment to the sum of its outcome.
 func (b *books) count(s standing, amount *big.Int, request string) {
-	all := map[standing]*sum{answered: &b.Answered, answerOwed: &b.AnswerOwed, refundDue: &b.RefundDue, refunded: &b.Refunded}
+	all := map[standing]*sum{
+		answered:   &b.Answered,
+		answerOwed: &b.AnswerOwed,
+		refundDue:  &b.RefundDue,
+		refunded:   &b.Refunded,
+	}
 	if all[s] == nil {
 		return // it is not known to be paid
 	}

@@ -117,7 +117,13 @@ func (c command) run(ctx context.Context, args []string, o order) int {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(o.notes)
 	flags.Usage = func() { fmt.Fprintln(o.notes, "usage:", o.as.Program(self), c.usage) }
-	for name, to := range map[string]any{"json": &o.json, "force": &o.force, "drill": &o.drill, "to": &o.to, "at": &o.at} {
+	for name, to := range map[string]any{
+		"json":  &o.json,
+		"force": &o.force,
+		"drill": &o.drill,
+		"to":    &o.to,
+		"at":    &o.at,
+	} {
 		if !strings.Contains(c.usage, "-"+name) {
 			continue
 		}

@@ -171,8 +171,14 @@ func payerOf(r ledger.Payment) string {
 // note is what there is to say of a payment beside its columns.
 func (p payment) note() string {
 	about := map[standing]string{
-		answerOwed: "a refund is due after " + minute(p.DueAt), refunded: "by " + p.Refund + closedBy(p.ClosedBy), refused: p.Reason + ", not proven", superseded: "by " + p.SupersededBy,
-		inDoubt: p.Reason, notCharged: p.Reason, underWay: p.Reason, answered: cmp.Or(p.Answer, p.Reason),
+		answerOwed: "a refund is due after " + minute(p.DueAt),
+		refunded:   "by " + p.Refund + closedBy(p.ClosedBy),
+		refused:    p.Reason + ", not proven",
+		superseded: "by " + p.SupersededBy,
+		inDoubt:    p.Reason,
+		notCharged: p.Reason,
+		underWay:   p.Reason,
+		answered:   cmp.Or(p.Answer, p.Reason),
 	}[p.Standing]
 	if p.SendingBack != nil && p.Standing == refundDue {
 		about = "begun " + minute(p.SendingBack.At) + " by " + p.SendingBack.By

@@ -57,7 +57,9 @@ func StartDynamo(t testing.TB) Dynamo {
 // busy machine.
 func (s Dynamo) Config() aws.Config {
 	return aws.Config{
-		Region: DynamoRegion, BaseEndpoint: &s.URL, HTTPClient: dynamo.HTTPClient(patience, 16<<20, 5*time.Second),
+		Region:       DynamoRegion,
+		BaseEndpoint: &s.URL,
+		HTTPClient:   dynamo.HTTPClient(patience, 16<<20, 5*time.Second),
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: DynamoKeyID, SecretAccessKey: DynamoSecret}, nil
 		}),
@@ -67,8 +69,11 @@ func (s Dynamo) Config() aws.Config {
 // Settings are the variables of a program whose ledger is a table of the server.
 func (s Dynamo) Settings(table string) map[string]string {
 	return map[string]string{
-		"LEDGER_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": s.URL, "AWS_REGION": DynamoRegion,
-		"AWS_ACCESS_KEY_ID": DynamoKeyID, "AWS_SECRET_ACCESS_KEY": DynamoSecret,
+		"LEDGER_TABLE":              table,
+		"AWS_ENDPOINT_URL_DYNAMODB": s.URL,
+		"AWS_REGION":                DynamoRegion,
+		"AWS_ACCESS_KEY_ID":         DynamoKeyID,
+		"AWS_SECRET_ACCESS_KEY":     DynamoSecret,
 	}
 }
 

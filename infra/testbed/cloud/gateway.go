@@ -78,12 +78,22 @@ func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGat
 		source = h.d.Source()
 	}
 	e := events.APIGatewayV2HTTPRequest{
-		Version: "2.0", RouteKey: key, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery,
-		Headers: map[string]string{"host": r.Host, "x-forwarded-port": "443", "x-forwarded-proto": "https"},
+		Version:        "2.0",
+		RouteKey:       key,
+		RawPath:        r.URL.Path,
+		RawQueryString: r.URL.RawQuery,
+		Headers:        map[string]string{"host": r.Host, "x-forwarded-port": "443", "x-forwarded-proto": "https"},
 		RequestContext: events.APIGatewayV2HTTPRequestContext{
-			RouteKey: key, Stage: "$default", RequestID: id, DomainName: Domain,
+			RouteKey:   key,
+			Stage:      "$default",
+			RequestID:  id,
+			DomainName: Domain,
 			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
-				Method: r.Method, Path: r.URL.Path, Protocol: r.Proto, SourceIP: source, UserAgent: r.UserAgent(),
+				Method:    r.Method,
+				Path:      r.URL.Path,
+				Protocol:  r.Proto,
+				SourceIP:  source,
+				UserAgent: r.UserAgent(),
 			},
 		},
 	}

@@ -74,7 +74,13 @@ func (d Deployment) Open(tb testing.TB) *Host {
 		maps.Copy(parameters, d.Parameters)
 		d.Only = testbed.Must(testbed.Must(sam.Read(filepath.Join(testbed.Root(), "template.yaml"))).Functions(parameters))
 	}
-	h := &Host{d: d, functions: map[string]sam.Function{}, routes: map[string]string{}, idle: map[string][]*Execution{}, started: map[string][]*Execution{}}
+	h := &Host{
+		d:         d,
+		functions: map[string]sam.Function{},
+		routes:    map[string]string{},
+		idle:      map[string][]*Execution{},
+		started:   map[string][]*Execution{},
+	}
 	for _, f := range d.Only {
 		maps.Copy(f.Env, d.Environment)
 		if d.Own != nil {

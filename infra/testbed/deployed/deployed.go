@@ -29,18 +29,23 @@ const Stack = "hostfacts-production"
 // needs no built functions.
 func Context() map[string]any {
 	return map[string]any{
-		"PayTo": testbed.Account(1), "FacilitatorUrl": "https://facilitator.example", "nodes": "parameter", "assets": "none",
-		"domain": "api.hostfacts.example", "alarmEmail": "ops@hostfacts.example", "ticketEmail": "tickets@hostfacts.example",
-		"alarmPhone": "+12025550123", "alarmUrl": "https://events.example/integration/0123/enqueue", "slackChannel": "T0123ABCD/C0123ABCD",
-		"teamsChannel":         "00000000-0000-4000-8000-000000000001/00000000-0000-4000-8000-000000000002/19%3a0123%40thread.tacv2",
-		"certificateArn":       "arn:aws:acm:us-east-1:111122223333:certificate/00000000-0000-4000-8000-000000000000",
-		"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf",
-
-		"mayRead":    "arn:aws:iam::111122223333:role/aws-reserved/sso.amazonaws.com/AWSReservedSSO_Support_0123456789abcdef arn:aws:iam::111122223333:user/ann",
-		"mayRefund":  "arn:aws:iam::111122223333:root",
-		"mayRestore": "arn:aws:iam::111122223333:root",
-		"mayDeploy":  "arn:aws:iam::111122223333:role/pipeline",
-
+		"PayTo":                        testbed.Account(1),
+		"FacilitatorUrl":               "https://facilitator.example",
+		"nodes":                        "parameter",
+		"assets":                       "none",
+		"domain":                       "api.hostfacts.example",
+		"alarmEmail":                   "ops@hostfacts.example",
+		"ticketEmail":                  "tickets@hostfacts.example",
+		"alarmPhone":                   "+12025550123",
+		"alarmUrl":                     "https://events.example/integration/0123/enqueue",
+		"slackChannel":                 "T0123ABCD/C0123ABCD",
+		"teamsChannel":                 "00000000-0000-4000-8000-000000000001/00000000-0000-4000-8000-000000000002/19%3a0123%40thread.tacv2",
+		"certificateArn":               "arn:aws:acm:us-east-1:111122223333:certificate/00000000-0000-4000-8000-000000000000",
+		"FacilitatorSecretArn":         "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf",
+		"mayRead":                      "arn:aws:iam::111122223333:role/aws-reserved/sso.amazonaws.com/AWSReservedSSO_Support_0123456789abcdef arn:aws:iam::111122223333:user/ann",
+		"mayRefund":                    "arn:aws:iam::111122223333:root",
+		"mayRestore":                   "arn:aws:iam::111122223333:root",
+		"mayDeploy":                    "arn:aws:iam::111122223333:role/pipeline",
 		"FacilitatorFallbackUrl":       "https://fallback.example",
 		"FacilitatorFallbackSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:fallback-GhIjKl",
 	}

@@ -49,10 +49,16 @@ func CLI(tb testing.TB, url, script string) *exec.Cmd {
 func CLIVariables(tb testing.TB, url string) map[string]string {
 	python := testbed.Python(tb, filepath.Join(testbed.Root(), "infra", "testdata", "awscli", "requirements.txt"))
 	return map[string]string{
-		"PATH":     filepath.Dir(python) + string(filepath.ListSeparator) + os.Getenv("PATH"),
-		"NO_PROXY": "127.0.0.1", "AWS_ENDPOINT_URL": url, "AWS_EC2_METADATA_DISABLED": "true", "AWS_DEFAULT_REGION": "us-east-1",
-		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
-		"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "PYTHONDONTWRITEBYTECODE": "1",
+		"PATH":                        filepath.Dir(python) + string(filepath.ListSeparator) + os.Getenv("PATH"),
+		"NO_PROXY":                    "127.0.0.1",
+		"AWS_ENDPOINT_URL":            url,
+		"AWS_EC2_METADATA_DISABLED":   "true",
+		"AWS_DEFAULT_REGION":          "us-east-1",
+		"AWS_CONFIG_FILE":             os.DevNull,
+		"AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+		"AWS_ACCESS_KEY_ID":           "local",
+		"AWS_SECRET_ACCESS_KEY":       "local",
+		"PYTHONDONTWRITEBYTECODE":     "1",
 	}
 }
 

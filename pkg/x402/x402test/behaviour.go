@@ -154,7 +154,12 @@ func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirement
 	}
 	return answer{
 		status: http.StatusOK,
-		said:   x402.SettleResponse{Success: true, Transaction: t.Transaction, Network: q.Network, Payer: p.From.Checksum()},
+		said: x402.SettleResponse{
+			Success:     true,
+			Transaction: t.Transaction,
+			Network:     q.Network,
+			Payer:       p.From.Checksum(),
+		},
 	}
 }
 
@@ -162,7 +167,12 @@ func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirement
 func no(p *x402.Payment, q x402.Requirements, reason, transaction string) answer {
 	return answer{
 		status: http.StatusOK,
-		said:   x402.SettleResponse{ErrorReason: reason, Transaction: transaction, Network: q.Network, Payer: p.From.Checksum()},
+		said: x402.SettleResponse{
+			ErrorReason: reason,
+			Transaction: transaction,
+			Network:     q.Network,
+			Payer:       p.From.Checksum(),
+		},
 	}
 }
 

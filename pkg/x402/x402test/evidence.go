@@ -93,7 +93,12 @@ func (e evidence) transfer(t Transfer) (read reconcile.Transfer, ok bool, err er
 		return read, false, nil
 	}
 	payer, nonce, authorized := strings.Cut(rest, "|")
-	read = reconcile.Transfer{Transaction: t.Transaction, Time: t.At, Value: new(big.Int), Authorized: authorized && nonce != ""}
+	read = reconcile.Transfer{
+		Transaction: t.Transaction,
+		Time:        t.At,
+		Value:       new(big.Int),
+		Authorized:  authorized && nonce != "",
+	}
 	read.From, err = x402.ParseAddress(payer)
 	if _, whole := read.Value.SetString(t.Value, 10); !whole {
 		err = errors.Join(err, fmt.Errorf("the value %q is no number", t.Value))

@@ -208,7 +208,13 @@ func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 // move executes a transfer, and writes it to the journal before it is answered.
 func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 	sum := sha256.Sum256([]byte(key))
-	t := Transfer{Key: key, Transaction: "0x" + hex.EncodeToString(sum[:]), Payee: p.To.String(), Value: p.Value.String(), At: f.config.Now().UTC()}
+	t := Transfer{
+		Key:         key,
+		Transaction: "0x" + hex.EncodeToString(sum[:]),
+		Payee:       p.To.String(),
+		Value:       p.Value.String(),
+		At:          f.config.Now().UTC(),
+	}
 	if f.journal != nil {
 		line, err := json.Marshal(t)
 		if err == nil {
@@ -270,7 +276,12 @@ func (f *Facilitator) judge(p *x402.Payment, q x402.Requirements) error {
 	if p.ValidBefore.IsInt64() && p.ValidBefore.Int64() < f.config.Now().Add(6*time.Second).Unix() {
 		return errors.New(expired)
 	}
-	domain, err := x402.Terms{Network: q.Network, Asset: q.Asset, Name: q.Extra.Name, Version: q.Extra.Version}.TokenDomain()
+	domain, err := x402.Terms{
+		Network: q.Network,
+		Asset:   q.Asset,
+		Name:    q.Extra.Name,
+		Version: q.Extra.Version,
+	}.TokenDomain()
 	if err != nil {
 		return errors.New("invalid_exact_evm_missing_eip712_domain")
 	}

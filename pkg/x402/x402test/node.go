@@ -107,14 +107,24 @@ func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 	case "eth_getTransactionReceipt":
 		if text == n.Failed {
 			at, err := n.number("latest")
-			return map[string]any{"transactionHash": text, "blockHash": blockHash(at), "blockNumber": quantity(at), "status": "0x0", "logs": []event{}}, err
+			return map[string]any{
+				"transactionHash": text,
+				"blockHash":       blockHash(at),
+				"blockNumber":     quantity(at),
+				"status":          "0x0",
+				"logs":            []event{},
+			}, err
 		}
 		logs := slices.DeleteFunc(n.events(), func(e event) bool { return e.TransactionHash != text })
 		if len(logs) == 0 {
 			return nil, nil //nolint:nilnil // null, as of a transaction that there is not
 		}
 		return map[string]any{
-			"transactionHash": text, "blockHash": logs[0].BlockHash, "blockNumber": logs[0].BlockNumber, "status": "0x1", "logs": logs,
+			"transactionHash": text,
+			"blockHash":       logs[0].BlockHash,
+			"blockNumber":     logs[0].BlockNumber,
+			"status":          "0x1",
+			"logs":            logs,
 		}, nil
 	}
 	return nil, fmt.Errorf("%s is not known here", method)
@@ -183,7 +193,13 @@ func eventsOf(t Transfer) []event {
 	key := strings.Split(t.Key+"||||", "|") // network, asset, payer, nonce
 	value, _ := new(big.Int).SetString(t.Value, 10)
 	payer := padded(key[2])
-	e := event{Address: key[1], block: blockOf(t), BlockNumber: quantity(blockOf(t)), BlockHash: blockHash(blockOf(t)), TransactionHash: t.Transaction}
+	e := event{
+		Address:         key[1],
+		block:           blockOf(t),
+		BlockNumber:     quantity(blockOf(t)),
+		BlockHash:       blockHash(blockOf(t)),
+		TransactionHash: t.Transaction,
+	}
 	used, moved := e, e
 	used.Data, used.Topics = "0x", []string{eventUsed, payer, key[3]}
 	moved.Topics = []string{eventTransfer, payer, padded(strings.ToLower(t.Payee))}

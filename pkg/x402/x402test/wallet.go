@@ -84,12 +84,25 @@ func (w *Wallet) Draft(required x402.PaymentRequired, now time.Time) (Draft, err
 	resource := required.Resource
 	until := now.Add(time.Duration(r.MaxTimeoutSeconds) * time.Second).Unix()
 	return Draft{
-		Terms: x402.Terms{Network: r.Network, Asset: r.Asset, PayTo: r.PayTo, Name: r.Extra.Name, Version: r.Extra.Version},
+		Terms: x402.Terms{
+			Network: r.Network,
+			Asset:   r.Asset,
+			PayTo:   r.PayTo,
+			Name:    r.Extra.Name,
+			Version: r.Extra.Version,
+		},
 		Payload: x402.Payload{
-			X402Version: x402.Version, Resource: &resource, Accepted: accepted, Extensions: required.Extensions,
+			X402Version: x402.Version,
+			Resource:    &resource,
+			Accepted:    accepted,
+			Extensions:  required.Extensions,
 			Payload: x402.ExactPayload{Authorization: x402.Authorization{
-				From: w.Address().Checksum(), To: r.PayTo, Value: r.Amount,
-				ValidAfter: "0", ValidBefore: strconv.FormatInt(until, 10), Nonce: "0x" + hex.EncodeToString(nonce[:]),
+				From:        w.Address().Checksum(),
+				To:          r.PayTo,
+				Value:       r.Amount,
+				ValidAfter:  "0",
+				ValidBefore: strconv.FormatInt(until, 10),
+				Nonce:       "0x" + hex.EncodeToString(nonce[:]),
 			}},
 		},
 	}, nil
