@@ -47,12 +47,12 @@ type check struct {
 	Message string `json:"message"`
 }
 
-// ask asks a deployment for what the operations of a release cost, and to whom that is paid.
-func ask(ctx context.Context, client *http.Client, origin string, c code) (answers, error) {
+// fetchAnswers fetches from a deployment what the operations of a release cost, and to whom that is paid.
+func fetchAnswers(ctx context.Context, client *http.Client, origin string, c code) (answers, error) {
 	a := answers{origin: origin, offers: map[string]x402.Requirements{}}
 	var faults []error
 	read := func(path string, to any, statuses ...int) {
-		if err := a.read(ctx, client, path, to, statuses); err != nil {
+		if err := a.fetch(ctx, client, path, to, statuses); err != nil {
 			faults = append(faults, err)
 		}
 	}
@@ -109,8 +109,8 @@ func (a *answers) call(ctx context.Context, client *http.Client, c code) error {
 	return err
 }
 
-// read reads the JSON at a path, whose status must be one of some.
-func (a answers) read(ctx context.Context, client *http.Client, path string, to any, statuses []int) error {
+// fetch reads the JSON at a path, whose status must be one of some.
+func (a answers) fetch(ctx context.Context, client *http.Client, path string, to any, statuses []int) error {
 	return a.exchange(ctx, client, http.MethodGet, path, nil, to, statuses)
 }
 

@@ -103,7 +103,7 @@ func (d desk) ask(ctx context.Context, f stackfile.File, t *sam.Template) (runni
 // and asks it whether it is what its file says.
 func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) error {
 	if origin := originNow(p.now); origin != "" {
-		if before, err := ask(ctx, d.client, origin, p.code); err == nil {
+		if before, err := fetchAnswers(ctx, d.client, origin, p.code); err == nil {
 			p.before = &before
 		}
 	}
@@ -187,7 +187,7 @@ func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now runnin
 				return err
 			}
 		}
-		a, err := ask(ctx, d.client, origin, c)
+		a, err := fetchAnswers(ctx, d.client, origin, c)
 		all := append(now.differences(f), a.differences(f, c)...)
 		if err == nil && len(all) == 0 {
 			fmt.Fprintf(d.notes, "%s is what %s/%s.toml says: payee %s on %s, selling: %s, %d prices, version %s, ledger %s, code %s\n",

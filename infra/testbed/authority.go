@@ -40,8 +40,13 @@ func NewAuthority(tb testing.TB, subject pkix.Name) *Authority {
 		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	der := Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
-	a := &Authority{Cert: Must(x509.ParseCertificate(der)), Key: key, File: filepath.Join(tb.TempDir(), "ca.pem")}
-	Check(os.WriteFile(a.File, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	a := &Authority{
+		Cert: Must(x509.ParseCertificate(der)),
+		Key:  key,
+		File: filepath.Join(tb.TempDir(), "ca.pem"),
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	Check(os.WriteFile(a.File, text, 0o600))
 	return a
 }
 

@@ -68,18 +68,18 @@ func (n *Chain) send(t testing.TB, from, to string, data []byte) ChainReceipt {
 		"gas":  gas,
 	}
 	if !n.automine {
-		return ChainReceipt{Hash: read[string](t, n.Call(t, "eth_sendTransaction", tx)), Pending: true}
+		return ChainReceipt{Hash: decode[string](t, n.Call(t, "eth_sendTransaction", tx)), Pending: true}
 	}
-	return readReceipt(t, n.Call(t, "eth_sendTransactionSync", tx))
+	return parseReceipt(t, n.Call(t, "eth_sendTransactionSync", tx))
 }
 
 // Receipt asks for the outcome of a transaction that is in a block.
 func (n *Chain) Receipt(t testing.TB, hash string) ChainReceipt {
-	return readReceipt(t, n.Call(t, "eth_getTransactionReceipt", hash))
+	return parseReceipt(t, n.Call(t, "eth_getTransactionReceipt", hash))
 }
 
-func readReceipt(t testing.TB, raw json.RawMessage) ChainReceipt {
-	r := read[struct{ TransactionHash, Status, BlockNumber string }](t, raw)
+func parseReceipt(t testing.TB, raw json.RawMessage) ChainReceipt {
+	r := decode[struct{ TransactionHash, Status, BlockNumber string }](t, raw)
 	return ChainReceipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(r.BlockNumber)}
 }
 
@@ -100,7 +100,8 @@ func (n *Chain) Mint(t testing.TB, to x402.Address, value int64) {
 // Balance is what an account has of the token, in atomic units.
 func (n *Chain) Balance(t testing.TB, of x402.Address) *big.Int {
 	call := map[string]string{"to": BaseUSDC, "data": hexBytes(calldata("balanceOf(address)", of))}
-	b, ok := new(big.Int).SetString(read[string](t, n.Call(t, "eth_call", call, "latest")), 0)
+	text := decode[string](t, n.Call(t, "eth_call", call, "latest"))
+	b, ok := new(big.Int).SetString(text, 0)
 	if !ok {
 		t.Fatal("balance is not a number")
 	}
@@ -109,7 +110,11 @@ func (n *Chain) Balance(t testing.TB, of x402.Address) *big.Int {
 
 // Pause stops the token, or lets it go on.
 func (n *Chain) Pause(t testing.TB, on bool) {
-	n.must(t, Account(third), BaseUSDC, calldata(map[bool]string{true: "pause()", false: "unpause()"}[on]))
+	call := "unpause()"
+	if on {
+		call = "pause()"
+	}
+	n.must(t, Account(third), BaseUSDC, calldata(call))
 }
 
 // SetAutomine says whether every transaction gets a block at once, or waits for
@@ -139,7 +144,7 @@ func (n *Chain) Now(t testing.TB) time.Time {
 // Block is the number and the time of a block: a tag such as latest or safe, or
 // a number in hex. A block is safe when 32 have followed it.
 func (n *Chain) Block(t testing.TB, which string) (uint64, time.Time) {
-	b := read[struct{ Number, Timestamp string }](t, n.Call(t, "eth_getBlockByNumber", which, false))
+	b := decode[struct{ Number, Timestamp string }](t, n.Call(t, "eth_getBlockByNumber", which, false))
 	return number(b.Number), time.Unix(int64(number(b.Timestamp)), 0)
 }
 
@@ -147,7 +152,7 @@ func number(s string) uint64 {
 	return Must(strconv.ParseUint(s, 0, 63))
 }
 
-func read[T any](t testing.TB, raw json.RawMessage) (v T) {
+func decode[T any](t testing.TB, raw json.RawMessage) (v T) {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		t.Fatalf("%.200s: %v", raw, err)
 	}
@@ -190,8 +195,13 @@ func StartChain(t testing.TB) *Chain {
 	}
 	cmd := exec.Command(anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(BaseChainID))
 	home := t.TempDir() // it keeps old states in files
-	cmd.Dir, cmd.Env = home, []string{"HOME=" + home}
-	n := &Chain{Process: programs.StartPeer(t, cmd, "Listening on "), client: &http.Client{Timeout: time.Minute}, automine: true}
+	cmd.Dir = home
+	cmd.Env = []string{"HOME=" + home}
+	n := &Chain{
+		Process:  programs.StartPeer(t, cmd, "Listening on "),
+		client:   &http.Client{Timeout: time.Minute},
+		automine: true,
+	}
 	n.URL = "http://" + n.URL
 	n.plant(t)
 	return n

@@ -37,8 +37,12 @@ func ListenDNS(addr string, h dns.Handler) (*DNSServer, error) {
 		return nil, err
 	}
 	d := &DNSServer{Addr: packets.LocalAddr().String()}
-	for _, s := range []*dns.Server{{PacketConn: packets, Handler: h}, {Listener: stream, Handler: h}} {
-		started, ended := make(chan struct{}), make(chan error, 1)
+	for _, s := range []*dns.Server{
+		{PacketConn: packets, Handler: h},
+		{Listener: stream, Handler: h},
+	} {
+		started := make(chan struct{})
+		ended := make(chan error, 1)
 		s.NotifyStartedFunc = func() { close(started) }
 		go func() { ended <- s.ActivateAndServe() }()
 		select {
@@ -46,7 +50,8 @@ func ListenDNS(addr string, h dns.Handler) (*DNSServer, error) {
 		case err := <-ended:
 			return nil, errors.Join(err, packets.Close(), stream.Close(), d.Close())
 		}
-		d.servers, d.ended = append(d.servers, s), append(d.ended, ended)
+		d.servers = append(d.servers, s)
+		d.ended = append(d.ended, ended)
 	}
 	return d, nil
 }
@@ -106,7 +111,9 @@ func Send(w dns.ResponseWriter, q, m *dns.Msg) {
 		size = int(o.UDPSize())
 	}
 	if w.RemoteAddr().Network() == "udp" && m.Len() > size {
-		m.Truncated, m.Answer, m.Ns = true, nil, nil
+		m.Truncated = true
+		m.Answer = nil
+		m.Ns = nil
 	}
 	_ = w.WriteMsg(m) // the client may have given up
 }

@@ -65,7 +65,7 @@ func (o Offer) Ways() ([]Way, error) {
 	var all []Way
 	none := errors.New("it lists none")
 	for i, raw := range o.Accepts[:min(len(o.Accepts), maxWays)] {
-		w, err := readWay(raw)
+		w, err := parseWay(raw)
 		switch {
 		case err == nil:
 			all = append(all, w)
@@ -79,14 +79,17 @@ func (o Offer) Ways() ([]Way, error) {
 	return all, nil
 }
 
-// readWay reads one way to pay.
-func readWay(raw json.RawMessage) (w Way, err error) {
+// parseWay parses one way to pay.
+func parseWay(raw json.RawMessage) (w Way, err error) {
 	var method struct {
 		Extra struct {
 			Method string `json:"assetTransferMethod"`
 		} `json:"extra"`
 	}
-	if err := errors.Join(json.Unmarshal(raw, &w.Requirements), json.Unmarshal(raw, &method)); err != nil {
+	if err := json.Unmarshal(raw, &w.Requirements); err != nil {
+		return w, err
+	}
+	if err := json.Unmarshal(raw, &method); err != nil {
 		return w, err
 	}
 	terms := x402.Terms{

@@ -169,7 +169,7 @@ type recorded struct {
 // recordedOf reads a record under the terms of these books; ok is false for every
 // other.
 func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
-	key, ok := readKey(r.Key)
+	key, ok := parseKey(r.Key)
 	var terms x402.Requirements
 	if !ok || key.network != strings.ToLower(a.Network) || key.asset != a.asset || json.Unmarshal(r.Terms, &terms) != nil {
 		return p, false

@@ -56,8 +56,8 @@ type awsService struct {
 	endpoint      string // variable that names another endpoint, such as a local one
 }
 
-// ask has a service do an action, and reads its answer, as far as reply has fields for it.
-func (a awsAccount) ask(ctx context.Context, s awsService, action string, parameters map[string]string, reply any) error {
+// request has a service do an action, and reads its answer, as far as reply has fields for it.
+func (a awsAccount) request(ctx context.Context, s awsService, action string, parameters map[string]string, reply any) error {
 	form := url.Values{"Action": {action}, "Version": {s.version}}
 	for name, value := range parameters {
 		form.Set(name, value)
@@ -71,10 +71,14 @@ func (a awsAccount) ask(ctx context.Context, s awsService, action string, parame
 	}
 	q.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
 	digest := sha256.Sum256([]byte(body))
-	if err := v4.NewSigner().SignHTTP(ctx, a.keys, q, hex.EncodeToString(digest[:]), s.name, a.region, a.now()); err != nil {
+	bodyHash := hex.EncodeToString(digest[:])
+	err = v4.NewSigner().SignHTTP(ctx, a.keys, q, bodyHash, s.name, a.region, a.now())
+	if err != nil {
 		return fmt.Errorf("sign for %s: %w", action, err)
 	}
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	res, err := client.Do(q) //nolint:gosec // the operator names the region
 	if err != nil {
 		return fmt.Errorf("ask AWS to %s: %w", action, err)

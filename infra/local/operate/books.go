@@ -133,9 +133,9 @@ func (b *books) differ(d difference) {
 	}
 }
 
-// readDay reads DAY. Its books can be made from its beginning on, until the ledger
+// parseDay parses DAY. Its books can be made from its beginning on, until the ledger
 // forgets what was answered.
-func readDay(s string, now time.Time) (time.Time, error) {
+func parseDay(s string, now time.Time) (time.Time, error) {
 	day, err := time.Parse(time.DateOnly, strings.TrimSpace(s))
 	switch {
 	case err != nil:
@@ -151,7 +151,7 @@ func readDay(s string, now time.Time) (time.Time, error) {
 // listBooks prints the books of a day. errDifferences and errIncomplete are its
 // error when it has printed them.
 func listBooks(ctx context.Context, o order) error {
-	day, err := readDay(o.args[0], o.now())
+	day, err := parseDay(o.args[0], o.now())
 	if err != nil {
 		return err
 	}
@@ -209,13 +209,26 @@ func (l opened) printBooks(b *books) {
 	if b.Until.Before(b.From.AddDate(0, 0, 1)) {
 		until = "up to " + minute(b.Until) + ", what is later is not safe on the chain yet"
 	}
-	facts(l.out, "books", b.Day+", UTC, "+until, "ledger", fmt.Sprintf("%s, %d records", b.Ledger, b.Records), "chain", l.node,
-		"token", b.Asset+" on "+b.Network, "payee", b.Payee)
+	facts(
+		l.out,
+		"books", b.Day+", UTC, "+until,
+		"ledger", fmt.Sprintf("%s, %d records", b.Ledger, b.Records),
+		"chain", l.node,
+		"token", b.Asset+" on "+b.Network,
+		"payee", b.Payee,
+	)
 	var rows [][]string
 	row := func(what string, s *sum) {
-		if s.Count > 0 || s == &b.Received {
-			rows = append(rows, []string{what, strconv.Itoa(s.Count), dollars(s.amount.String()), "(" + s.amount.String() + ")"})
+		if s.Count == 0 && s != &b.Received {
+			return
 		}
+		amount := s.amount.String()
+		rows = append(rows, []string{
+			what,
+			strconv.Itoa(s.Count),
+			dollars(amount),
+			"(" + amount + ")",
+		})
 	}
 	row("received", &b.Received)
 	row("  answered", &b.Answered)
@@ -231,14 +244,26 @@ func (l opened) printBooks(b *books) {
 	row("in doubt", &b.InDoubt)
 	table(l.out, "\n\tPAYMENTS\tAMOUNT\t(ATOMIC UNITS)", rows)
 	fmt.Fprintln(l.out)
-	counts(l.out, count{b.Elsewhere, "recorded on this day but paid on another: in the books of that day"},
+	counts(
+		l.out,
+		count{b.Elsewhere, "recorded on this day but paid on another: in the books of that day"},
 		count{b.Foreign, "recorded on this day under another network, token or payee: not compared"},
 		count{b.Unreadable, "in the whole ledger cannot be read"},
-		count{b.Unchecked, "could not be compared: the chain did not answer"})
+		count{b.Unchecked, "could not be compared: the chain did not answer"},
+	)
 	rows = nil
 	for _, d := range b.Differences {
-		rows = append(rows, []string{words(d.Kind), minute(d.At), dollars(d.Received), dollars(d.Recorded),
-			plain(words(d.Standing)), plain(d.Request), plain(d.Transaction), plain(d.Key), plain(d.Note)})
+		rows = append(rows, []string{
+			words(d.Kind),
+			minute(d.At),
+			dollars(d.Received),
+			dollars(d.Recorded),
+			plain(words(d.Standing)),
+			plain(d.Request),
+			plain(d.Transaction),
+			plain(d.Key),
+			plain(d.Note),
+		})
 	}
 	table(l.out, "DIFFERENCE\tAT\tRECEIVED\tRECORDED\tSTATE\tREQUEST\tTRANSACTION\tKEY\tNOTE", rows)
 	if more := b.Count - len(b.Differences); more > 0 {

@@ -117,9 +117,9 @@ func TestReadDay(t *testing.T) {
 		"2026-11-21": "", " 2026-11-22 ": "", "2026-10-20": "", "2026-10-18": "too long ago", "2026-11-23": "has not begun",
 		"": "is not a day", "yesterday": "is not a day", "2026-02-30": "is not a day", "2026-11-20T00:00:00Z": "is not a day", "\x1b[31m": `"\x1b[31m" is not a day`,
 	} {
-		day, err := readDay(s, now)
+		day, err := parseDay(s, now)
 		if says == "" && (err != nil || day.Format(time.DateOnly) != strings.TrimSpace(s)) || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-			t.Errorf("readDay(%q) = %v, %v", s, day, err)
+			t.Errorf("parseDay(%q) = %v, %v", s, day, err)
 		}
 	}
 }

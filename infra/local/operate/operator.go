@@ -67,7 +67,7 @@ func (o order) principalOf(t boot.Table) (func(context.Context) (string, error),
 		var said struct {
 			Arn string `xml:"GetCallerIdentityResult>Arn"`
 		}
-		err := a.ask(ctx, identities(), "GetCallerIdentity", nil, &said)
+		err := a.request(ctx, identities(), "GetCallerIdentity", nil, &said)
 		if err == nil && said.Arn == "" {
 			err = errors.New("its answer names nobody")
 		}

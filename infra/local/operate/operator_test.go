@@ -42,7 +42,7 @@ func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
 func TestPrincipal(t *testing.T) {
 	t.Parallel()
 	o, memory := asked(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, identity) })
-	key, _ := readKey(keyOf(3))
+	key, _ := parseKey(keyOf(3))
 	for _, transaction := range []string{"", back} {
 		if err := o.repay(t.Context(), due{debtKey: key, transaction: transaction}); err != nil {
 			t.Error(err)
@@ -63,7 +63,7 @@ func TestNoPrincipal(t *testing.T) {
 		"nothing": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
 	} {
 		o, memory := asked(t, says)
-		key, _ := readKey(keyOf(3))
+		key, _ := parseKey(keyOf(3))
 		for _, d := range []due{{debtKey: key}, {debtKey: key, transaction: back}, {debtKey: key, transaction: paidIn, answered: true}} {
 			if err := o.repay(t.Context(), d); err == nil || !strings.Contains(err.Error(), "AWS does not say who you are") {
 				t.Errorf("%s: %v", name, err)

@@ -48,7 +48,13 @@ func listPayer(ctx context.Context, o order) error {
 		case o.json:
 			return printJSON(o.out, a)
 		}
-		facts(o.out, "payer", a.Wallet, "ledger", a.Ledger, "token", plain(a.Asset)+" on "+plain(a.Network), "chain", l.node)
+		facts(
+			o.out,
+			"payer", a.Wallet,
+			"ledger", a.Ledger,
+			"token", plain(a.Asset)+" on "+plain(a.Network),
+			"chain", l.node,
+		)
 		fmt.Fprintln(o.out)
 		printPayments(o.out, a.Payments)
 		if len(a.Payments) > 0 {
@@ -68,17 +74,25 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 		Ledger:   l.name,
 		Payments: []payment{},
 	}
-	keys, err := l.keysOf(ctx, ledger.PayerPrefix(strings.ToLower(a.Network), strings.ToLower(a.Asset), wallet.String()))
+	prefix := ledger.PayerPrefix(strings.ToLower(a.Network), strings.ToLower(a.Asset), wallet.String())
+	keys, err := l.keysOf(ctx, prefix)
 	if err != nil {
 		return a, fmt.Errorf("look up %s: %w", a.Wallet, err)
 	}
-	a.Cut = len(keys) > maxPayments
+	if len(keys) > maxPayments {
+		a.Cut = true
+		keys = keys[:maxPayments]
+	}
 	var records []ledger.Payment
-	a.Missed, err = l.Reconciler.Each(ctx, keys[:min(len(keys), maxPayments)], func(r ledger.Payment) { records = append(records, r) })
+	a.Missed, err = l.Reconciler.Each(ctx, keys, func(r ledger.Payment) {
+		records = append(records, r)
+	})
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return a, err
 	}
-	slices.SortStableFunc(records, func(x, y ledger.Payment) int { return x.CreatedAt.Compare(y.CreatedAt) })
+	slices.SortStableFunc(records, func(x, y ledger.Payment) int {
+		return x.CreatedAt.Compare(y.CreatedAt)
+	})
 	asked := 0
 	for _, r := range records {
 		p := l.paymentOf(ctx, r)

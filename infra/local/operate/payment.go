@@ -205,8 +205,17 @@ func closedBy(who string) string {
 func printPayments(out io.Writer, list []payment) {
 	var rows [][]string
 	for _, p := range list {
-		rows = append(rows, []string{minute(p.Since), minute(p.Updated), plain(p.Payer), words(p.Standing), dollars(p.Amount),
-			strconv.Itoa(p.Lookups), plain(p.Request), plain(p.Transaction), p.note()})
+		rows = append(rows, []string{
+			minute(p.Since),
+			minute(p.Updated),
+			plain(p.Payer),
+			words(p.Standing),
+			dollars(p.Amount),
+			strconv.Itoa(p.Lookups),
+			plain(p.Request),
+			plain(p.Transaction),
+			p.note(),
+		})
 	}
 	table(out, "SINCE\tUPDATED\tPAYER\tSTATE\tAMOUNT\tLOOKUPS\tREQUEST\tTRANSACTION\tNOTE", rows)
 }
@@ -223,7 +232,7 @@ func forceWord() called.Word { return called.Word{Name: "FORCE", Flag: "-force"}
 // printRefunds says how to make the refunds that are due.
 func (o order) printRefunds(list []payment) {
 	for _, p := range list {
-		if _, ok := readKey(p.Key); ok && p.Standing == refundDue {
+		if _, ok := parseKey(p.Key); ok && p.Standing == refundDue {
 			fmt.Fprintln(o.out, o.as.Command("refund", keyWord(p.Key)))
 		}
 	}

@@ -28,8 +28,8 @@ type debtKey struct {
 	moved string
 }
 
-// readKey reads a key as the ledger has it.
-func readKey(key string) (d debtKey, ok bool) {
+// parseKey parses a key as the ledger has it.
+func parseKey(key string) (d debtKey, ok bool) {
 	parts := strings.Split(key, "|")
 	if len(parts) == 5 && x402.IsHash(parts[4]) {
 		d.moved = parts[4]
@@ -63,7 +63,7 @@ type due struct {
 // A debt that is answered was answered before the ledger was restored. KEY and TRANSACTION
 // are in any letter case.
 func refund(ctx context.Context, o order, answered bool) error {
-	key, ok := readKey(strings.ToLower(strings.Trim(o.args[0], " \t\n'\"")))
+	key, ok := parseKey(strings.ToLower(strings.Trim(o.args[0], " \t\n'\"")))
 	if !ok {
 		return fmt.Errorf("KEY %.300q is not the key of a payment: give network|asset|payer|nonce, in quotes, as %s and %s print it", o.args[0], o.as.Command("owed"), o.as.Command("payer"))
 	}

@@ -49,7 +49,7 @@ func TestRefundAtOnce(t *testing.T) {
 		var both sync.WaitGroup
 		for i := range errs {
 			both.Go(func() {
-				key, _ := readKey(keyOf(i))
+				key, _ := parseKey(keyOf(i))
 				errs[i] = o.repay(t.Context(), due{debtKey: key, transaction: back})
 			})
 		}

@@ -159,7 +159,9 @@ func (o tableCopy) finish(ctx context.Context) error {
 	if err := active.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &o.to}, longest); err != nil {
 		return fmt.Errorf("wait until %s can be used: %w", o.to, err)
 	}
-	if err := errors.Join(protectTable(ctx, o.api, o.to), dynamo.Check(ctx, o.api, o.to)); err != nil {
+	errProtect := protectTable(ctx, o.api, o.to)
+	errCheck := dynamo.Check(ctx, o.api, o.to)
+	if err := errors.Join(errProtect, errCheck); err != nil {
 		return err
 	}
 	return errors.Join(o.describe(ctx, o.from), o.describe(ctx, o.to))

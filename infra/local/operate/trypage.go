@@ -39,7 +39,10 @@ func tryPage(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	drills := []*drill{{alarm: stack + "-" + triedPage, what: "page"}, {alarm: stack + "-" + triedTicket, what: "ticket"}}
+	drills := []*drill{
+		{alarm: stack + "-" + triedPage, what: "page"},
+		{alarm: stack + "-" + triedTicket, what: "ticket"},
+	}
 	var faults []error
 	for _, d := range drills {
 		if err := d.prepare(ctx, a, o); err != nil {
@@ -51,7 +54,11 @@ func tryPage(ctx context.Context, o order) error {
 	}
 	for _, d := range drills {
 		reason := "This is a drill by " + localUser() + " (make try-page): nothing is broken."
-		err := a.ask(ctx, monitoring(), "SetAlarmState", map[string]string{"AlarmName": d.alarm, "StateValue": "ALARM", "StateReason": reason}, nil)
+		err := a.request(ctx, monitoring(), "SetAlarmState", map[string]string{
+			"AlarmName":   d.alarm,
+			"StateValue":  "ALARM",
+			"StateReason": reason,
+		}, nil)
 		if err != nil {
 			return err
 		}
@@ -77,7 +84,7 @@ func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 			Enabled bool     `xml:"ActionsEnabled"`
 		} `xml:"DescribeAlarmsResult>MetricAlarms>member"`
 	}
-	if err := a.ask(ctx, monitoring(), "DescribeAlarms", map[string]string{"AlarmNames.member.1": d.alarm}, &said); err != nil {
+	if err := a.request(ctx, monitoring(), "DescribeAlarms", map[string]string{"AlarmNames.member.1": d.alarm}, &said); err != nil {
 		return err
 	}
 	switch {
@@ -118,7 +125,7 @@ func (a awsAccount) listening(ctx context.Context, o order, topic, what string) 
 			} `xml:"ListSubscriptionsByTopicResult>Subscriptions>member"`
 			Next string `xml:"ListSubscriptionsByTopicResult>NextToken"`
 		}
-		if err := a.ask(ctx, notices(), "ListSubscriptionsByTopic", parameters, &said); err != nil {
+		if err := a.request(ctx, notices(), "ListSubscriptionsByTopic", parameters, &said); err != nil {
 			return confirmed, err
 		}
 		for _, l := range said.Listeners {

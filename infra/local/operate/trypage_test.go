@@ -39,24 +39,24 @@ func TestTryPage(t *testing.T) {
 		var made struct {
 			Arn string `xml:"CreateTopicResult>TopicArn"`
 		}
-		testbed.Check(a.ask(t.Context(), notices(), "CreateTopic", map[string]string{"Name": name}, &made))
+		testbed.Check(a.request(t.Context(), notices(), "CreateTopic", map[string]string{"Name": name}, &made))
 		topics[name] = made.Arn
 	}
 	alarm := func(name, topic string) {
-		testbed.Check(a.ask(t.Context(), monitoring(), "PutMetricAlarm", map[string]string{
+		testbed.Check(a.request(t.Context(), monitoring(), "PutMetricAlarm", map[string]string{
 			"AlarmName": "shop-" + name, "AlarmActions.member.1": topic, "ActionsEnabled": "true", "Namespace": "Hostfacts/shop", "MetricName": "Internal",
 			"ComparisonOperator": "GreaterThanThreshold", "Threshold": "0", "EvaluationPeriods": "1", "Period": "300", "Statistic": "Sum",
 		}, nil))
 	}
 	subscribe := func(topic, protocol, endpoint string) {
-		testbed.Check(a.ask(t.Context(), notices(), "Subscribe", map[string]string{"TopicArn": topic, "Protocol": protocol, "Endpoint": endpoint}, nil))
+		testbed.Check(a.request(t.Context(), notices(), "Subscribe", map[string]string{"TopicArn": topic, "Protocol": protocol, "Endpoint": endpoint}, nil))
 	}
 	reason := func(name string) string {
 		var said struct {
 			State  string `xml:"DescribeAlarmsResult>MetricAlarms>member>StateValue"`
 			Reason string `xml:"DescribeAlarmsResult>MetricAlarms>member>StateReason"`
 		}
-		testbed.Check(a.ask(t.Context(), monitoring(), "DescribeAlarms", map[string]string{"AlarmNames.member.1": "shop-" + name}, &said))
+		testbed.Check(a.request(t.Context(), monitoring(), "DescribeAlarms", map[string]string{"AlarmNames.member.1": "shop-" + name}, &said))
 		return said.State + " " + said.Reason
 	}
 

@@ -24,7 +24,7 @@ func wayOf(t *testing.T, change func(*x402.PaymentRequired)) bill.Way {
 	t.Helper()
 	offer := usualOffer()
 	change(&offer)
-	o, err := readOffer(encoded(t, offer))
+	o, err := parseOffer(encoded(t, offer))
 	must(t, err)
 	w, err := o.Choose()
 	must(t, err)
@@ -88,7 +88,7 @@ func TestEcho(t *testing.T) {
 		`{"scheme":"exact","network":"solana:x"},` +
 		`{"scheme":"exact","network":"eip155:8453","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","amount":"7","payTo":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C","maxTimeoutSeconds":999999999999,"extra":{"name":"USD Coin","version":"2","more":{"a":1}},"outputSchema":null}],` +
 		`"extensions":{"x":{"info":{"n":1.0},"schema":{"type":"object"}}}}`
-	o, err := readOffer(base64.StdEncoding.EncodeToString([]byte(text)))
+	o, err := parseOffer(base64.StdEncoding.EncodeToString([]byte(text)))
 	must(t, err)
 	w, err := o.Choose()
 	must(t, err)
@@ -118,7 +118,7 @@ func FuzzOffer(f *testing.F) {
 		if where := steers(string(decoded(header))); where != "" {
 			t.Errorf("shown: %s", where)
 		}
-		o, err := readOffer(header)
+		o, err := parseOffer(header)
 		if err != nil {
 			return
 		}

@@ -26,7 +26,7 @@ func (p *payer) offered(ctx context.Context) (bill.Offer, bill.Way, error) {
 	if header == "" {
 		return bill.Offer{}, bill.Way{}, explain("%s wants a payment, but not by x402 version %d: its 402 has no %s header", p.url, x402.Version, x402.HeaderRequired)
 	}
-	o, err := readOffer(header)
+	o, err := parseOffer(header)
 	if err != nil {
 		return o, bill.Way{}, err
 	}
@@ -34,8 +34,8 @@ func (p *payer) offered(ctx context.Context) (bill.Offer, bill.Way, error) {
 	return o, w, err
 }
 
-// readOffer decodes a PAYMENT-REQUIRED header.
-func readOffer(header string) (bill.Offer, error) {
+// parseOffer parses a PAYMENT-REQUIRED header.
+func parseOffer(header string) (bill.Offer, error) {
 	raw, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {
 		return bill.Offer{}, explain("%s: %s", x402.HeaderRequired, err)

@@ -58,7 +58,7 @@ func (p *payer) status(r x402test.Reply) {
 		more("%s: %s (charged: %s, retryable: %s)", f.Code, f.Message,
 			cmp.Or(strings.TrimPrefix(string(f.Charged), "null"), "not known"), cmp.Or(string(f.Retryable), "not said"))
 	case r.Status == http.StatusPaymentRequired:
-		if o, err := readOffer(r.Header.Get(x402.HeaderRequired)); err == nil && o.Error != "" {
+		if o, err := parseOffer(r.Header.Get(x402.HeaderRequired)); err == nil && o.Error != "" {
 			more("%s", o.Error)
 		}
 	}

@@ -32,15 +32,15 @@ func members() map[string]member {
 	key := []string{boot.SecretKeyID, boot.SecretKey}
 	token := []string{boot.SecretToken}
 	return map[string]member{
-		"key":                 {"CDP key: its id, a space, and its secret", key, token, readKey},
+		"key":                 {"CDP key: its id, a space, and its secret", key, token, parseKey},
 		boot.SecretToken:      {"Bearer token of the facilitator", token, key, one(boot.SecretToken)},
-		boot.SecretNodes:      {"URLs of nodes, separated by commas", []string{boot.SecretNodes}, nil, readNodes},
-		boot.SecretReceiptKey: {"RECEIPT_KEY, as make receipt-key prints it", []string{boot.SecretReceiptKey}, nil, readReceiptKey},
+		boot.SecretNodes:      {"URLs of nodes, separated by commas", []string{boot.SecretNodes}, nil, parseNodes},
+		boot.SecretReceiptKey: {"RECEIPT_KEY, as make receipt-key prints it", []string{boot.SecretReceiptKey}, nil, parseReceiptKey},
 	}
 }
 
-// parts are the names of members.
-func parts() string { return strings.Join(slices.Sorted(maps.Keys(members())), ", ") }
+// memberNames are the names of members.
+func memberNames() string { return strings.Join(slices.Sorted(maps.Keys(members())), ", ") }
 
 var errNoValue = errors.New("the value is empty. To remove a part, use UNSET")
 
@@ -59,8 +59,8 @@ func one(name string) func(string) (map[string]value, error) {
 	}
 }
 
-// readReceiptKey reads the key alone, or behind its name.
-func readReceiptKey(s string) (map[string]value, error) {
+// parseReceiptKey parses the key alone, or behind its name.
+func parseReceiptKey(s string) (map[string]value, error) {
 	for line := range strings.Lines(s) { // make receipt-key prints a second line, which is public
 		if key, named := strings.CutPrefix(strings.TrimSpace(line), "RECEIPT_KEY="); named {
 			s = key
@@ -69,8 +69,8 @@ func readReceiptKey(s string) (map[string]value, error) {
 	return one(boot.SecretReceiptKey)(s)
 }
 
-// readNodes reads URLs between commas and white space.
-func readNodes(s string) (map[string]value, error) {
+// parseNodes parses URLs between commas and white space.
+func parseNodes(s string) (map[string]value, error) {
 	urls := strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
 	if len(urls) == 0 {
 		return nil, errNoValue
@@ -79,9 +79,9 @@ func readNodes(s string) (map[string]value, error) {
 	return map[string]value{boot.SecretNodes: doc}, err
 }
 
-// readKey reads the id and the secret of a CDP key: as the file that CDP gives, or with
+// parseKey parses the id and the secret of a CDP key: as the file that CDP gives, or with
 // white space between them.
-func readKey(s string) (map[string]value, error) {
+func parseKey(s string) (map[string]value, error) {
 	id, secret, _ := strings.Cut(s, "\n")
 	if !strings.Contains(s, "\n") {
 		id, secret, _ = strings.Cut(s, " ")
@@ -204,6 +204,7 @@ func list(w io.Writer, all map[string]value, doc []byte) {
 				more = fmt.Sprintf("%d of 5 at most", len(urls))
 			}
 		}
-		fmt.Fprintln(w, strings.TrimSpace(fmt.Sprintf("%-12s %s  %s", shown(name), fingerprint(all[name]), more)))
+		line := fmt.Sprintf("%-12s %s  %s", shown(name), fingerprint(all[name]), more)
+		fmt.Fprintln(w, strings.TrimSpace(line))
 	}
 }

@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, o order) int {
 	flags := flag.NewFlagSet("secret", flag.ContinueOnError)
 	flags.SetOutput(o.notes)
 	flags.StringVar(&o.name, "name", "", "name or ARN of the secret")
-	flags.StringVar(&o.set, "set", "", "the part to change: "+parts())
+	flags.StringVar(&o.set, "set", "", "the part to change: "+memberNames())
 	flags.StringVar(&o.unset, "unset", "", "the part to remove")
 	flags.StringVar(&o.file, "file", "", "file with the value, which nobody else can read")
 	flags.BoolVar(&o.yes, "yes", false, "write without asking")
@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string, o order) int {
 		if o.as.ByMake() {
 			usage = "make secret NAME=hostfacts-production-facilitator [SET=...] [UNSET=...] [FILE=...] [YES=1]"
 		}
-		fmt.Fprintf(o.notes, "usage: %s\nA part is one of %s\n", usage, parts())
+		fmt.Fprintf(o.notes, "usage: %s\nA part is one of %s\n", usage, memberNames())
 	}
 	err := flags.Parse(args)
 	switch {
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, o order) int {
 		// It is not shown: it may be a value.
 		fmt.Fprintln(o.notes, "too many arguments. Never type a value on the command line, where the shell and other processes can see it")
 		return exitUsage
-	case o.name == "" || o.set != "" && o.unset != "" || !known(o.set) || !known(o.unset):
+	case !o.complete():
 		flags.Usage()
 		return exitUsage
 	}
@@ -96,6 +96,17 @@ func run(ctx context.Context, args []string, o order) int {
 		return exitFailed
 	}
 	return 0
+}
+
+// complete says whether the order names a secret, and at most one part of it that there is.
+func (o order) complete() bool {
+	if o.name == "" {
+		return false
+	}
+	if o.set != "" && o.unset != "" {
+		return false
+	}
+	return known(o.set) && known(o.unset)
 }
 
 func known(name string) bool {
@@ -110,7 +121,7 @@ func (o order) do(ctx context.Context) error {
 		return err
 	}
 	v := newVault(config, o.name)
-	now, err := v.read(ctx)
+	now, err := v.load(ctx)
 	if err != nil {
 		return err
 	}

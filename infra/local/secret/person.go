@@ -53,7 +53,9 @@ func (t terminal) hidden(ctx context.Context, question string) ([]byte, error) {
 	}
 	fmt.Fprint(t.out, question)
 	defer fmt.Fprintln(t.out)
-	text, err := within(ctx, func() ([]byte, error) { return term.ReadPassword(int(t.in.Fd())) })
+	text, err := within(ctx, func() ([]byte, error) {
+		return term.ReadPassword(int(t.in.Fd()))
+	})
 	if err != nil {
 		_ = term.Restore(int(t.in.Fd()), before) // a reading that was given up leaves the echo off
 		return nil, fmt.Errorf("read the value from the terminal: %w", err)

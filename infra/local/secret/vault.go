@@ -53,9 +53,12 @@ func newVault(c aws.Config, name string) vault {
 	return vault{secretsmanager.NewFromConfig(c), name, c.Region}
 }
 
-// read reads the secret. One that is not there is no error.
-func (v vault) read(ctx context.Context) (current, error) {
-	out, err := v.api.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &v.name, VersionStage: aws.String(stageCurrent)})
+// load gets the secret. One that is not there is no error.
+func (v vault) load(ctx context.Context) (current, error) {
+	out, err := v.api.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{
+		SecretId:     &v.name,
+		VersionStage: aws.String(stageCurrent),
+	})
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
 		return current{region: v.region}, nil
 	}
@@ -147,7 +150,7 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 // refused says why a version did not take the place of the one that was read; it is nil where
 // it did, and only the reply was lost.
 func (v vault) refused(ctx context.Context, was, mine string, cause error) error {
-	now, err := v.read(ctx)
+	now, err := v.load(ctx)
 	switch {
 	case err != nil:
 		return fmt.Errorf("the secret may or may not have been changed: check it. %w", v.failed("change", cause))

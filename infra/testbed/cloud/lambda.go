@@ -72,7 +72,8 @@ func (d Deployment) Open(tb testing.TB) *Host {
 	if d.Only == nil {
 		parameters := map[string]string{"PayTo": testbed.Account(1)}
 		maps.Copy(parameters, d.Parameters)
-		d.Only = testbed.Must(testbed.Must(sam.Read(filepath.Join(testbed.Root(), "template.yaml"))).Functions(parameters))
+		template := testbed.Must(sam.Read(filepath.Join(testbed.Root(), "template.yaml")))
+		d.Only = testbed.Must(template.Functions(parameters))
 	}
 	h := &Host{
 		d:         d,
@@ -177,8 +178,10 @@ func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
 	if h.closed || !known {
 		return nil, false, errors.New("there is no function " + function)
 	}
-	for n := len(h.idle[function]); n > 0; n-- {
-		p, h.idle[function] = h.idle[function][n-1], h.idle[function][:n-1]
+	for len(h.idle[function]) > 0 {
+		idle := h.idle[function]
+		p = idle[len(idle)-1]
+		h.idle[function] = idle[:len(idle)-1]
 		if p.Signal(syscall.SIGCONT) == nil {
 			return p, false, nil
 		}

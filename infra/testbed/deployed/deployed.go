@@ -62,7 +62,8 @@ func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte,
 		return nil, err
 	}
 	cmd := exec.Command(app)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CDK_OUTDIR="+out, "CDK_CONTEXT_JSON="+string(text), "GORACE=exitcode=0")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CDK_OUTDIR="+out, "CDK_CONTEXT_JSON="+string(text), "GORACE=exitcode=0")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("synthesize: %w\n%s", err, said)
 	}
@@ -72,7 +73,8 @@ func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte,
 // Template is template.yaml as JSON has it, with the long forms of intrinsic functions.
 func Template() (d map[string]any) {
 	var root yaml.Node
-	testbed.Check(yaml.Unmarshal(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "template.yaml"))), &root))
+	text := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "template.yaml")))
+	testbed.Check(yaml.Unmarshal(text, &root))
 	long(&root)
 	var v any
 	testbed.Check(root.Decode(&v))

@@ -253,7 +253,7 @@ func (f *Facilitator) read(r *http.Request) (*x402.Payment, x402.Requirements, e
 	if err != nil {
 		return nil, *q, err
 	}
-	return p, *q, f.judge(p, *q)
+	return p, *q, f.check(p, *q)
 }
 
 // paymentOf reads a payment as it is sent to a facilitator.
@@ -265,7 +265,8 @@ func paymentOf(payload x402.Payload) (*x402.Payment, error) {
 	return x402.DecodePayment(header)
 }
 
-func (f *Facilitator) judge(p *x402.Payment, q x402.Requirements) error {
+// check says what is wrong with a payment, in the words of the reference facilitators.
+func (f *Facilitator) check(p *x402.Payment, q x402.Requirements) error {
 	payTo, err := x402.ParseAddress(q.PayTo)
 	if err != nil || p.To != payTo {
 		return errors.New("invalid_exact_evm_recipient_mismatch")
@@ -273,15 +274,17 @@ func (f *Facilitator) judge(p *x402.Payment, q x402.Requirements) error {
 	if p.Value.String() != q.Amount {
 		return errors.New("invalid_exact_evm_payload_authorization_value_mismatch")
 	}
-	if p.ValidBefore.IsInt64() && p.ValidBefore.Int64() < f.config.Now().Add(6*time.Second).Unix() {
+	soonest := f.config.Now().Add(6 * time.Second).Unix()
+	if p.ValidBefore.IsInt64() && p.ValidBefore.Int64() < soonest {
 		return errors.New(expired)
 	}
-	domain, err := x402.Terms{
+	terms := x402.Terms{
 		Network: q.Network,
 		Asset:   q.Asset,
 		Name:    q.Extra.Name,
 		Version: q.Extra.Version,
-	}.TokenDomain()
+	}
+	domain, err := terms.TokenDomain()
 	if err != nil {
 		return errors.New("invalid_exact_evm_missing_eip712_domain")
 	}

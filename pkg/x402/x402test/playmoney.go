@@ -33,7 +33,7 @@ func (i inProcess) Settle(ctx context.Context, payload x402.Payload, q x402.Requ
 		return x402.Settlement{Class: x402.Refused, Reason: err.Error()}
 	}
 	answered := make(chan answer, 1)
-	go func() { answered <- i.books.settlement(p, q, i.books.judge(p, q)) }()
+	go func() { answered <- i.books.settlement(p, q, i.books.check(p, q)) }()
 	select {
 	case a := <-answered:
 		return a.heard(ctx)
@@ -47,7 +47,7 @@ func (i inProcess) Verify(_ context.Context, payload x402.Payload, q x402.Requir
 	i.books.countVerify()
 	p, err := paymentOf(payload)
 	if err == nil {
-		err = i.books.judge(p, q)
+		err = i.books.check(p, q)
 	}
 	if err != nil {
 		return x402.Verification{Reason: err.Error()}
