@@ -130,7 +130,11 @@ func codeOf(ctx context.Context, root string) (code, error) {
 	if older(root) {
 		return code{}, errors.New("it is older than make deploy")
 	}
-	out, err := output(ctx, program{dir: filepath.Join(root, "infra", "deploy"), name: "go", arguments: []string{"run", ".", sells}})
+	out, err := output(ctx, program{
+		dir:       filepath.Join(root, "infra", "deploy"),
+		name:      "go",
+		arguments: []string{"run", ".", sells},
+	})
 	if err != nil {
 		return code{}, err
 	}

@@ -43,7 +43,11 @@ func (j job) tools() tools {
 func builtTemplate() string { return filepath.Join(".aws-sam", "build", "template.yaml") }
 
 func (j job) buildForSAM(ctx context.Context) error {
-	if err := j.run(ctx, program{dir: j.root, name: "make", arguments: []string{"sam-build"}}); err != nil {
+	if err := j.run(ctx, program{
+		dir:       j.root,
+		name:      "make",
+		arguments: []string{"sam-build"},
+	}); err != nil {
 		return err
 	}
 	return j.record.into(filepath.Join(j.root, builtTemplate()))

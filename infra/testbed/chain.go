@@ -68,7 +68,8 @@ func (n *Chain) send(t testing.TB, from, to string, data []byte) ChainReceipt {
 		"gas":  gas,
 	}
 	if !n.automine {
-		return ChainReceipt{Hash: decode[string](t, n.Call(t, "eth_sendTransaction", tx)), Pending: true}
+		hash := decode[string](t, n.Call(t, "eth_sendTransaction", tx))
+		return ChainReceipt{Hash: hash, Pending: true}
 	}
 	return parseReceipt(t, n.Call(t, "eth_sendTransactionSync", tx))
 }

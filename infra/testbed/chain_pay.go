@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -107,7 +108,8 @@ func CancelCall(t testing.TB, w *x402test.Wallet, nonce string) []byte {
 	domain := Must(Terms(w.Address()).TokenDomain())
 	typ := keccak([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
 	message := keccak(append(typ, encode(w.Address(), NonceBytes(t, nonce))...))
-	signature := w.Sign([32]byte(keccak(append(append([]byte{0x19, 0x01}, domain[:]...), message...))))
+	signed := slices.Concat([]byte{0x19, 0x01}, domain[:], message)
+	signature := w.Sign([32]byte(keccak(signed)))
 	return calldata("cancelAuthorization(address,bytes32,bytes)", w.Address(), NonceBytes(t, nonce), signature)
 }
 
@@ -129,7 +131,8 @@ func calldata(signature string, args ...any) []byte {
 // encode is the ABI encoding of arguments: heads of one word, and behind them the tails.
 func encode(args ...any) []byte {
 	size := func(n int) []byte { return encode(big.NewInt(int64(n))) }
-	head, tail := make([]byte, 0, 32*len(args)), []byte(nil)
+	head := make([]byte, 0, 32*len(args))
+	var tail []byte
 	for _, a := range args {
 		switch v := a.(type) {
 		case x402.Address:
@@ -139,7 +142,11 @@ func encode(args ...any) []byte {
 		case [32]byte:
 			head = append(head, v[:]...)
 		case bool:
-			head = append(head, encode(big.NewInt(map[bool]int64{true: 1}[v]))...)
+			word := make([]byte, 32)
+			if v {
+				word[31] = 1
+			}
+			head = append(head, word...)
 		case []byte:
 			head = append(head, size(32*len(args)+len(tail))...)
 			tail = append(append(tail, size(len(v))...), v...)

@@ -34,8 +34,16 @@ type Facilitator struct {
 func NewFacilitator(tb testing.TB) *Facilitator { return newFacilitator(LocalTerms(tb)) }
 
 func newFacilitator(terms x402.Terms) *Facilitator {
-	f := &Facilitator{plans: map[string][]x402test.Behaviour{}, calls: map[string]int{}}
-	f.Facilitator = Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: f.behave}))
+	f := &Facilitator{
+		plans: map[string][]x402test.Behaviour{},
+		calls: map[string]int{},
+	}
+	config := x402test.FacilitatorConfig{
+		Terms:  terms,
+		Now:    time.Now,
+		Behave: f.behave,
+	}
+	f.Facilitator = Must(x402test.NewFacilitator(config))
 	return f
 }
 

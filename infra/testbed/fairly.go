@@ -3,7 +3,6 @@ package testbed
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -83,7 +82,11 @@ func (t *trial) Cleanup(f func()) {
 func (t *trial) Error(args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.grave = t.grave || slices.ContainsFunc(args, func(a any) bool { _, is := a.(Grave); return is })
+	for _, a := range args {
+		if _, is := a.(Grave); is {
+			t.grave = true
+		}
+	}
 	t.faults = append(t.faults, fmt.Sprint(args...))
 }
 

@@ -19,7 +19,8 @@ import (
 // Install has put install what a list names, unless stamp is a copy of the list.
 func Install(dir, list, stamp string, put func() error) error {
 	// The lock is not in dir: an installation may remove what is there.
-	unlock, err := lock(filepath.Join(os.TempDir(), fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))))
+	name := fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))
+	unlock, err := lock(filepath.Join(os.TempDir(), name))
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,8 @@ func Wheels(tb testing.TB, requirements string) string {
 func Python(tb testing.TB, requirements string) (interpreter string) {
 	system := Find(tb, "Python", "python3")
 	sum := sha256.Sum256(append(Must(os.ReadFile(requirements)), system...))
-	kept := filepath.Join(filepath.Dir(Must(filepath.Abs(requirements))), ".venv-"+hex.EncodeToString(sum[:6]))
+	beside := filepath.Dir(Must(filepath.Abs(requirements)))
+	kept := filepath.Join(beside, ".venv-"+hex.EncodeToString(sum[:6]))
 	err := Install(kept, requirements, filepath.Join(kept, "installed"), func() error {
 		// What was cut short goes. No deadline but the test's: a busy machine takes long
 		// for a long list.

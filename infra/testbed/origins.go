@@ -49,7 +49,8 @@ type OriginName struct {
 func NewOrigins(t testing.TB) *Origins {
 	t.Helper()
 	cert := NewAuthority(t, pkix.Name{}).Leaf("elsewhere.test.com", func(c *x509.Certificate) {
-		c.NotBefore, c.NotAfter = time.Unix(0, 0), time.Unix(1e9, 0) // expired
+		c.NotBefore = time.Unix(0, 0)
+		c.NotAfter = time.Unix(1e9, 0) // expired
 	})
 	w := &Origins{
 		t:     t,
@@ -75,7 +76,11 @@ func (w *Origins) Resolve(name string, n OriginName) {
 // HTTP serves a name at an address with a handler.
 func (w *Origins) HTTP(name, addr string, h http.Handler) {
 	w.t.Helper()
-	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
+	s := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: time.Minute,
+		ErrorLog:          log.New(io.Discard, "", 0),
+	}
 	go s.Serve(tls.NewListener(w.listen(name, addr), w.TLS()))
 	w.t.Cleanup(func() { s.Close() })
 }

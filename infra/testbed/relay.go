@@ -61,7 +61,7 @@ func (r *Relayed) Answer() *httptest.ResponseRecorder {
 func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
 	body := answer.Body.Bytes()
 	maps.Copy(r.ResponseWriter.Header(), answer.Header())
-	if r.Method != http.MethodHead && answer.Code >= http.StatusOK && answer.Code != http.StatusNoContent && answer.Code != http.StatusNotModified {
+	if r.Method != http.MethodHead && mayHaveBody(answer.Code) {
 		r.ResponseWriter.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	r.WriteHeader(answer.Code)
@@ -70,6 +70,15 @@ func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
 		_ = http.NewResponseController(r.ResponseWriter).Flush()
 		r.Drop()
 	}
+}
+
+// mayHaveBody says whether an answer with a status can have a body.
+func mayHaveBody(status int) bool {
+	switch status {
+	case http.StatusNoContent, http.StatusNotModified:
+		return false
+	}
+	return status >= http.StatusOK
 }
 
 // Pass has the server answer, and passes the answer on.
