@@ -3,7 +3,9 @@ package x402
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -65,6 +67,16 @@ func chargedBy(r ledger.Payment) *bool {
 		return new(false)
 	}
 	return nil
+}
+
+// TermsOf returns the terms that the payment of a record was judged by. Its error is
+// ledger.ErrCorrupt.
+func TermsOf(r ledger.Payment) (Requirements, error) {
+	var terms Requirements
+	if err := json.Unmarshal(r.Terms, &terms); err != nil {
+		return Requirements{}, fmt.Errorf("%w: terms: %w", ledger.ErrCorrupt, err)
+	}
+	return terms, nil
 }
 
 const (

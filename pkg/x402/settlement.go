@@ -2,7 +2,6 @@ package x402
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -168,13 +167,4 @@ func QuestionOf(r ledger.Payment) (Question, error) {
 		return Question{}, fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
 	}
 	return q, nil
-}
-
-// TermsOf returns the terms that the payment of a record was judged by. Its error is
-// ledger.ErrCorrupt.
-func TermsOf(r ledger.Payment) (terms Requirements, err error) {
-	if err = json.Unmarshal(r.Terms, &terms); err != nil {
-		err = fmt.Errorf("%w: terms: %w", ledger.ErrCorrupt, err)
-	}
-	return terms, err
 }

@@ -213,10 +213,10 @@ var table = sync.OnceValue(func() []Info {
 func infoOf(c Code) Info {
 	var internal Info
 	for _, info := range table() {
-		switch info.Code {
-		case c:
+		if info.Code == c {
 			return info
-		case InternalError:
+		}
+		if info.Code == InternalError {
 			internal = info
 		}
 	}

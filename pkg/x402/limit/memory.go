@@ -64,7 +64,9 @@ func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit i
 	return slices.Clone(held), ok && ctx.Err() == nil, ctx.Err()
 }
 
-func (l Lease) equal(other Lease) bool { return l.ID == other.ID && l.Until.Equal(other.Until) }
+func (l Lease) equal(other Lease) bool {
+	return l.ID == other.ID && l.Until.Equal(other.Until)
+}
 
 // Remove implements Store.
 func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) error {
@@ -89,7 +91,8 @@ func (m *Memory) Count(ctx context.Context, client string, window time.Time, n U
 	if ctx.Err() != nil || total.All+n.All > most {
 		return total, false, ctx.Err()
 	}
-	total = Units{All: total.All + n.All, Open: total.Open + n.Open}
+	total.All += n.All
+	total.Open += n.Open
 	totals[client] = total
 	return total, true, nil
 }

@@ -66,6 +66,11 @@ func NewSlots(operation string, most int, s Store, now func() time.Time) *Slots 
 	}
 }
 
+// Slot is an x402.Slot, whose package is not imported here.
+type Slot = interface {
+	Release(ctx context.Context) error
+}
+
 // slot is an acquired lease.
 type slot struct {
 	slots *Slots
@@ -81,7 +86,7 @@ type slot struct {
 // Acquire costs one write while there is room. When it is refused, it removes leases that
 // have expired and tries again. Only after a lease was added does it show that its client
 // exceeds its share: it is removed at once, and clients that it kept out try again.
-func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (interface{ Release(context.Context) error }, error) {
+func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Slot, error) {
 	tag := tagOf(client)
 	wholeSecond := until.Add(time.Second - 1).Truncate(time.Second)
 	mine := &slot{s, Lease{ID: newID(tag), Until: wholeSecond}}

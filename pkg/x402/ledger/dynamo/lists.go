@@ -3,9 +3,7 @@ package dynamo
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -107,26 +105,6 @@ func placeOf(it item) (ledger.Place, error) {
 		return ledger.Place{}, err
 	}
 	return ledger.Place{At: time.UnixMilli(record.LeaseUntil), Key: record.Key}, nil
-}
-
-func partition(list string, shard int) string { return list + "#" + strconv.Itoa(shard) }
-
-// shardOf spreads keys. It must never change: what is in the table was placed
-// by it.
-func shardOf(key string) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(key)) // never fails
-	return int(h.Sum32() % shards)
-}
-
-// ceilMilli is a time in unix milliseconds, rounded up: no lease that still
-// runs may be listed as ended.
-func ceilMilli(t time.Time) int64 {
-	ms := t.UnixMilli()
-	if t.After(time.UnixMilli(ms)) {
-		ms++
-	}
-	return ms
 }
 
 // Page implements ledger.Rows. It scans the table, and ends with its context. DynamoDB

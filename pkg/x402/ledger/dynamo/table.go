@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"strconv"
 	"sync"
@@ -232,6 +233,27 @@ func (t *Table) encode(r ledger.Record) (item, error) {
 		return nil, fmt.Errorf("dynamo: encode record: %w", err)
 	}
 	return it, nil
+}
+
+// partition is the attribute of the index that has a shard of a list.
+func partition(list string, shard int) string { return list + "#" + strconv.Itoa(shard) }
+
+// shardOf spreads keys. It must never change: what is in the table was placed
+// by it.
+func shardOf(key string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key)) // never fails
+	return int(h.Sum32() % shards)
+}
+
+// ceilMilli is a time in unix milliseconds, rounded up: no lease that still
+// runs may be listed as ended.
+func ceilMilli(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if t.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	return ms
 }
 
 // decode returns the record in the item stored under key. Its attributes must say what the
