@@ -169,7 +169,7 @@ func (o *Offer) of(p *Payment, now time.Time) *Offer {
 // Signed returns the offer with its terms signed (extension offer-receipt, version 1), or
 // the offer itself if it is signed already or while r is nil or has no key in memory. The
 // signed terms do not expire and have nothing of a single challenge, so that one signature
-// serves all of them. It changes nothing about how a payment is judged: an echo of it is
+// serves all of them. It changes nothing about what a payment is compared with: an echo of it is
 // not compared, and no facilitator is sent it.
 func (o *Offer) Signed(r Receipts) (*Offer, error) {
 	if o.unsigned != nil || r == nil {
@@ -344,8 +344,8 @@ func isBefore(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewIn
 // isAfter is isBefore the other way round.
 func isAfter(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewInt(t.Unix())) > 0 }
 
-// payload is a payment as it is sent to the facilitator: the terms that it is judged
-// by, the offer's own description and extensions, and from the client only the
+// payload is a payment as it is sent to the facilitator: the terms that it is
+// compared with, the offer's own description and extensions, and from the client only the
 // authorization and signature. So a facilitator that lists what is sold never shows a
 // client's words under our name.
 func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {

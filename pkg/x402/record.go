@@ -69,7 +69,7 @@ func chargedBy(r ledger.Payment) *bool {
 	return nil
 }
 
-// TermsOf returns the terms that the payment of a record was judged by. Its error is
+// TermsOf returns the terms that the payment of a record was compared with. Its error is
 // ledger.ErrCorrupt.
 func TermsOf(r ledger.Payment) (Requirements, error) {
 	var terms Requirements

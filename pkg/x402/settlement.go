@@ -142,7 +142,7 @@ type Finding struct {
 func (f Finding) Decides() bool { return f.Fate == Paid || f.Fate == NeverPaid }
 
 // QuestionOf returns the question about a record, from its key and the terms that the
-// payment was judged by. Its error is ledger.ErrCorrupt.
+// payment was compared with. Its error is ledger.ErrCorrupt.
 func QuestionOf(r ledger.Payment) (Question, error) {
 	terms, err := TermsOf(r)
 	if err != nil {

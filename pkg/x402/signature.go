@@ -123,7 +123,7 @@ func (p *Payment) Digest(d Domain) [32]byte {
 	return [32]byte(keccak([]byte{0x19, 0x01}, d[:], message))
 }
 
-// errForeign says that a signature is not one that can be judged locally: a
+// errForeign says that a signature is not one that can be verified locally: a
 // contract wallet's, or garbage.
 var errForeign = errors.New("signer cannot be recovered locally")
 

@@ -48,7 +48,7 @@ type Payment struct {
 	// SigDigest is of the signature bytes that it was claimed with first.
 	SigDigest string          `json:"sig_digest"`
 	Request   string          `json:"request"` // fingerprint of the request that was paid for
-	Terms     json.RawMessage `json:"terms"`   // the requirements it was judged by
+	Terms     json.RawMessage `json:"terms"`   // the requirements it was compared with
 	// Payload is the authorization with its signature as a facilitator is sent it, so
 	// that every attempt sends the same bytes. It is kept until it is known whether money
 	// moved.

@@ -2,7 +2,7 @@ package ledger
 
 import "time"
 
-// Standing is where a payment stands. Everybody who judges a record asks Stand, and then
+// Standing is where a payment stands. Everybody who classifies a record calls Stand, and then
 // the table Meaning: the payer who repeats the payment, another payment of the same
 // purchase, the operator, and the documents.
 type Standing int
