@@ -84,18 +84,20 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 				found = append(found, place)
 			}
 		}
-		if len(out.LastEvaluatedKey) == 0 {
+		if len(out.LastEvaluatedKey) == 0 || isEnough(found, limit) {
 			return found, nil
-		}
-		if len(found) > limit {
-			wanted := found[limit-1]
-			last := found[len(found)-1]
-			if last.At.After(wanted.At) {
-				return found, nil
-			}
 		}
 		in.ExclusiveStartKey = out.LastEvaluatedKey
 	}
+}
+
+// isEnough says that places have as many as are wanted, and all of the last one's time.
+func isEnough(places []ledger.Place, wanted int) bool {
+	if len(places) <= wanted {
+		return false
+	}
+	latest := places[len(places)-1]
+	return latest.At.After(places[wanted-1].At)
 }
 
 // placeOf decodes the place of a record from an item of the index.
