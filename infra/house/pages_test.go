@@ -119,7 +119,7 @@ func TestMinified(t *testing.T) {
 		{"docs.css", "%s", []string{"style", "docs"}},
 		{"missing.css", "%s", []string{"style", "missing"}},
 		{"paywall.css", "%s", []string{"style", "paywall"}},
-		{"docs.js", "%s", []string{"docs"}},
+		{"docs.js", "(() => {%s})()", []string{"docs-find", "docs"}},
 		{"early.js", "%s", []string{"early"}},
 		{"place.js", "%s", []string{"place"}},
 		{"paywall.js", "(() => {%s})()", []string{"paywall-view", "paywall-answer", "paywall-wallet", "paywall-send"}},

@@ -1,5 +1,5 @@
-// Behind the tabs: shows the panel that the address names, and opens the fold, before what
-// comes after them is painted and would have to move.
+// Behind the tabs, and at the end: shows the panel that the address names, and opens the fold,
+// before what comes after them is painted and would have to move.
 (() => {
   const place = document.getElementById(location.hash.slice(1));
   const [panel, fold] = [place?.closest(".panel"), place?.closest("details")];

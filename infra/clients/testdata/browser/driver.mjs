@@ -12,10 +12,11 @@ import * as money from "./money.mjs";
 import * as pages from "./pages.mjs";
 import * as play from "./play.mjs";
 import * as receipts from "./receipts.mjs";
+import * as search from "./search.mjs";
 import * as tabs from "./tabs.mjs";
 import * as wallets from "./wallets.mjs";
 
-const scenarios = { ...docs, ...faults, ...money, ...pages, ...play, ...receipts, ...tabs, ...wallets };
+const scenarios = { ...docs, ...faults, ...money, ...pages, ...play, ...receipts, ...search, ...tabs, ...wallets };
 const [executablePath, screenshots] = process.argv.slice(2);
 if (screenshots) mkdirSync(screenshots, { recursive: true });
 
