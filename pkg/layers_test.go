@@ -4,6 +4,7 @@ package pkg_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os/exec"
 	"path"
 	"slices"
@@ -249,5 +250,23 @@ func TestEnvironmentIsReadOnce(t *testing.T) {
 		if !strings.HasPrefix(file, "boot/") {
 			t.Errorf("pkg/%s reads the environment: that is boot's", strings.TrimSpace(line))
 		}
+	}
+}
+
+// Only the local runner says that money is play money, and has a wallet for those who have none.
+// It is a command, which nothing that is deployed can import.
+func TestPlayMoneyIsLocal(t *testing.T) {
+	out, err := exec.Command("grep", "-rnE", `\.Play(Money|Wallet) = `, "--include=*.go", "--exclude=*_test.go", "--exclude-dir=node_modules", "..").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const runner, page = "../infra/local/main.go", "../pkg/discovery/page.go" // which shows what the runner said
+	said := map[string]int{}
+	for line := range strings.Lines(string(out)) {
+		file, _, _ := strings.Cut(line, ":")
+		said[file]++
+	}
+	if want := map[string]int{runner: 2, page: 1}; !maps.Equal(said, want) {
+		t.Errorf("play money and its wallet are set in %v, want %v", said, want)
 	}
 }
