@@ -11,7 +11,7 @@ import (
 
 func main() {
 	boot.Serve(func(c boot.Components) http.Handler {
-		fetched := headers.New(c.Origins())
-		return c.Seller.Handler(service.Headers(fetched))
+		responses := headers.New(c.Origins())
+		return c.Seller.Handler(service.Headers(responses))
 	})
 }

@@ -15,6 +15,10 @@ func main() {
 	boot.Serve(func(c boot.Components) http.Handler {
 		certificates := ssl.New(ssl.Config{Connector: c.Connector})
 		registries := registry.New(c.Registries())
-		return c.Seller.Handler(service.HostIntel(bundle.HostIntel{DNS: c.Resolver, SSL: certificates, Whois: registries}))
+		return c.Seller.Handler(service.HostIntel(bundle.HostIntel{
+			DNS:   c.Resolver,
+			SSL:   certificates,
+			Whois: registries,
+		}))
 	})
 }

@@ -14,12 +14,12 @@ import (
 func main() {
 	boot.Serve(func(c boot.Components) http.Handler {
 		certificates := ssl.New(ssl.Config{Connector: c.Connector})
-		fetched := headers.New(c.Origins())
+		responses := headers.New(c.Origins())
 		return c.Seller.Handler(service.UptimeCheck(bundle.Uptime{
 			Connector: c.Connector,
 			DNS:       c.Resolver,
 			SSL:       certificates,
-			Headers:   fetched,
+			Headers:   responses,
 		}))
 	})
 }

@@ -41,7 +41,7 @@ func (d desk) rollBack(ctx context.Context, name string) error {
 	}
 	defer remove()
 	if f.Toolchain == stackfile.CDK && older(former) {
-		return fmt.Errorf("the release of %s is older than the files of stacks, and its CDK app reads none: check it out, and deploy it by hand with every parameter in -c", short(commit))
+		return fmt.Errorf("the release of %s is older than stack files, and its CDK app cannot read one: check it out, and deploy it by hand with every parameter in -c", short(commit))
 	}
 	reduced, omitted, err := d.reduced(f, t, former)
 	if err != nil {

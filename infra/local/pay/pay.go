@@ -122,7 +122,7 @@ func (p *payer) send(ctx context.Context, signature string) error {
 			p.say("         No answer yet after %d tries; the payment is kept. Later: %s\n", try, p.howAgain())
 			return p.finish(r)
 		}
-		p.say("         no answer yet; sending sending the same signature again in %s\n", pause)
+		p.say("         no answer yet; sending the same signature again in %s\n", pause)
 		select {
 		case <-ctx.Done():
 			return errors.New("stopped before there was an answer\n" + p.howAgain() + " continues with this payment")

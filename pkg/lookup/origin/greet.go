@@ -91,7 +91,7 @@ func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hel
 		case i == 0:
 			first = err
 		case ctx.Err() != nil:
-			return peer, fmt.Errorf("%w when it was greeted again: %s", Late(ctx), err.Error())
+			return peer, fmt.Errorf("%w in a second handshake: %s", Late(ctx), err.Error())
 		}
 	}
 	f := fault.From(first)
