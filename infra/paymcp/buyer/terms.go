@@ -45,7 +45,7 @@ func (t Terms) choose(o bill.Offer) (bill.Way, error) {
 func (t Terms) admits(w bill.Way) error {
 	switch {
 	case t.Play && !w.USDC:
-		return fmt.Errorf("the server asks for %s, and play money is the USDC of a known network", w.Price())
+		return fmt.Errorf("the server asks for %s, but play money exists only for the USDC of a known network", w.Price())
 	case t.Play:
 	case w.Network != t.Network:
 		return fmt.Errorf("the server asks to be paid on %s, and what was allowed is %s", w.On(), t.Network)
