@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// buyer is a client as most are: where it has no answer it signs a new payment and sends it. It
-// repeats one only where the seller says that this one is being settled (409).
+// buyer behaves like most clients: without an answer, it signs and sends a new payment. It
+// repeats a payment only if the seller says that this payment is being settled (409).
 type buyer struct {
 	tell    func(tone, string)
 	url     string
@@ -38,7 +38,7 @@ func newBuyer(url string, tell func(tone, string)) (*buyer, error) {
 
 func (b *buyer) satisfied() bool { return b.answers > 0 }
 
-// try signs a payment and sends it, until the seller has decided about it.
+// try signs a payment and sends it until the seller has decided.
 func (b *buyer) try(ctx context.Context) error {
 	if b.satisfied() {
 		return nil
@@ -81,7 +81,7 @@ func (b *buyer) sign() (header string, err error) {
 	return b.client.Wallet.Seal(draft)
 }
 
-// name is what the timeline calls the payment in a call to a facilitator.
+// name returns the name that the timeline has for the payment in a facilitator call.
 func (b *buyer) name(call []byte) string {
 	var q struct {
 		PaymentPayload x402.Payload `json:"paymentPayload"`
@@ -97,7 +97,7 @@ func (b *buyer) name(call []byte) string {
 	return "a payment of somebody else"
 }
 
-// read says what came back, and whether to send the same payment again.
+// read prints the reply, and reports whether to send the same payment again.
 func (b *buyer) read(r x402test.Reply, lost error) (again bool) {
 	text := says(r)
 	switch {
@@ -114,7 +114,7 @@ func (b *buyer) read(r x402test.Reply, lost error) (again bool) {
 	return lost == nil && r.Status == http.StatusConflict
 }
 
-// says is the message of a reply, or its first line.
+// says returns the message of a reply, or its first line.
 func says(r x402test.Reply) string {
 	var body struct {
 		Error struct{ Message string }
@@ -131,7 +131,7 @@ func says(r x402test.Reply) string {
 	return line
 }
 
-// wait waits as long as it is told to.
+// wait waits as long as the seller asks.
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -20,20 +20,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// zone is what the resolver of the evening knows.
+// zone is the DNS zone of the resolver.
 const zone = `
 com.         3600 NS a.gtld-servers.net.
 example.com. 300  MX 10 mx1.example.com.
 example.com. 300  MX 20 mx2.example.com.
 `
 
-// The settlements that fail, counted from 0 as the facilitator is asked for them.
+// The settlements that fail, by their number, from 0, in the order of the facilitator's calls.
 const (
 	lies  = 0 // the money moves, and the answer is 500
 	kills = 1 // the seller is killed while it waits, before any money moves
 )
 
-// evening is a seller with everything around it.
+// evening is a seller with its facilitator, network and resolver.
 type evening struct {
 	tell    func(tone, string)
 	folder  string // of the ledger
@@ -69,7 +69,7 @@ func newEvening(ctx context.Context, program string, tell func(tone, string)) (e
 	return e, e.start()
 }
 
-// surround makes what is around the seller.
+// surround starts the servers that the seller needs.
 func (e *evening) surround(ctx context.Context) error {
 	payee, err := x402test.NewWallet(rand.Reader)
 	if err != nil {
@@ -170,7 +170,7 @@ func (e *evening) restart() {
 	e.tell(plain, "seller is started again")
 }
 
-// fault is what keeps the evening from going on.
+// fault is an error that prevents the demo from continuing.
 func (e *evening) fault() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -189,7 +189,7 @@ func (e *evening) gone() bool {
 	}
 }
 
-// settle is the facilitator. Twice it does not what it should.
+// settle is the facilitator. It misbehaves twice.
 func (e *evening) settle(r *testbed.Relayed) {
 	if r.URL.Path != "/settle" {
 		r.Pass()
@@ -217,7 +217,7 @@ func (e *evening) settle(r *testbed.Relayed) {
 	}
 }
 
-// report says what the chain did with a payment.
+// report prints what the chain did with a payment.
 func (e *evening) report(payment string, answer []byte) {
 	var settled x402.SettleResponse
 	switch err := json.Unmarshal(answer, &settled); {
@@ -230,7 +230,8 @@ func (e *evening) report(payment string, answer []byte) {
 	}
 }
 
-// toSeller carries requests to the seller. Where that gives no answer, the connection ends.
+// toSeller forwards requests to the seller. If the seller gives no answer, it closes the
+// connection.
 func (e *evening) toSeller() http.Handler {
 	return &httputil.ReverseProxy{
 		Transport:    &http.Transport{DisableCompression: true, DisableKeepAlives: true},
@@ -239,8 +240,8 @@ func (e *evening) toSeller() http.Handler {
 	}
 }
 
-// carry is the line. It loses the first answer. Who calls when the seller is gone finds nobody,
-// and then the seller is started again.
+// carry is the network line. It loses the first answer. A request while the seller is down gets
+// no answer, and then the seller is started again.
 func (e *evening) carry(r *testbed.Relayed) {
 	if e.gone() {
 		e.tell(bad, "seller is down")
@@ -258,7 +259,7 @@ func (e *evening) carry(r *testbed.Relayed) {
 	r.Send(answer, answer.Body.Len())
 }
 
-// loses says whether this is the answer that the line loses.
+// loses reports whether the line loses this answer.
 func (e *evening) loses(r *http.Request, status int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -269,7 +270,7 @@ func (e *evening) loses(r *http.Request, status int) bool {
 	return true
 }
 
-// sums are what an evening comes to.
+// sums are the totals at the end.
 type sums struct {
 	transfers int // on the chain
 	answers   int // that the client has

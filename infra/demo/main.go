@@ -39,10 +39,10 @@ func main() {
 	}
 }
 
-// mostTries is how often a client tries at most. It has its answer after five.
+// mostTries limits the tries of a client. It gets its answer after five.
 const mostTries = 20
 
-// play plays the evening at both sellers, and prints it while it goes on.
+// play plays the events against both sellers, and prints them as they happen.
 func play(ctx context.Context, out io.Writer, colours bool, service, thirty string) error {
 	page := &timeline{out: out, colours: colours}
 	with, err := newEvening(ctx, service, page.left)
@@ -61,7 +61,7 @@ func play(ctx context.Context, out io.Writer, colours bool, service, thirty stri
 			return fmt.Errorf("the client has no answer after %d tries", mostTries)
 		}
 		page.try(n)
-		// The left column is printed while it happens, beside what happened in the right one.
+		// The left column is printed live, beside the events already recorded for the right one.
 		for _, e := range []*evening{without, with} {
 			if err := errors.Join(e.buyer.try(ctx), e.fault()); err != nil {
 				return err

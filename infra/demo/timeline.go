@@ -21,7 +21,7 @@ const (
 	bold  tone = "1"
 )
 
-// coloured says whether what is printed may have colours (https://no-color.org).
+// coloured reports whether the output may have colours (https://no-color.org).
 func coloured(out *os.File, getenv func(string) string) bool {
 	info, err := out.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
@@ -40,8 +40,8 @@ type cell struct {
 	text string
 }
 
-// timeline prints two columns. What happens in the left one is printed at once, beside what
-// has happened in the right one.
+// timeline prints two columns. An event in the left column is printed at once, beside the
+// recorded events of the right one.
 type timeline struct {
 	out     io.Writer
 	colours bool
@@ -51,7 +51,7 @@ type timeline struct {
 	ahead  []cell // of the right column
 }
 
-// begin prints what is to be seen.
+// begin prints the introduction.
 func (p *timeline) begin() {
 	fmt.Fprint(p.out, `One answer costs 0.005 in play money. The client signs another payment whenever
 it gets no answer. For each seller, the facilitator fails once after settling,
@@ -108,7 +108,7 @@ func (p *timeline) end() {
 	fmt.Fprintln(p.out)
 }
 
-// last prints what both evenings came to.
+// last prints the totals of both columns.
 func (p *timeline) last(with, without sums) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *timeline) last(with, without sums) {
 	p.row(with.cell(), without.cell())
 }
 
-// cell is the sums as the page has them.
+// cell formats the sums for a column.
 func (s sums) cell() cell {
 	t := good
 	if s.transfers != s.answers {
@@ -137,7 +137,7 @@ func (p *timeline) row(left, right cell) {
 	fmt.Fprintln(p.out, line)
 }
 
-// paint is a text in its colour.
+// paint returns a text in a colour.
 func (p *timeline) paint(c cell) string {
 	if !p.colours || c.tone == plain || strings.TrimSpace(c.text) == "" {
 		return c.text
@@ -145,7 +145,8 @@ func (p *timeline) paint(c cell) string {
 	return "\x1b[" + string(c.tone) + "m" + c.text + "\x1b[0m"
 }
 
-// wrapped is a text in lines that fit into a column. All but the first are indented.
+// wrapped splits a text into lines that fit into a column. All lines except the first are
+// indented.
 func wrapped(text string) (lines []string) {
 	const indent = "  "
 	line := ""

@@ -53,12 +53,12 @@ func main() {
 	}
 }
 
-// errPlayInAWS keeps play money out of a deployment's ledger, where it would be sold
-// and owed like any other.
+// errPlayInAWS keeps play money out of a deployment's ledger, which would treat it like real
+// money.
 var errPlayInAWS = errors.New("LEDGER_TABLE is a table in AWS, and without FACILITATOR_URL this service takes play money: " +
 	"set FACILITATOR_URL, unset LEDGER_TABLE to use a ledger file, or set AWS_ENDPOINT_URL_DYNAMODB to use a local DynamoDB")
 
-// errGivesAway keeps real money from an address whose key anybody has.
+// errGivesAway prevents payments of real money to the test address, whose private key is public.
 var errGivesAway = errors.New("FACILITATOR_URL moves real money, but PAY_TO is not set: set it to the address that receives the money, PAY_TO=0x... " +
 	"(NETWORK=" + x402.BaseSepolia + " is a test network, whose money is worth nothing)")
 
@@ -138,9 +138,9 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return server.Shutdown(ctx)
 }
 
-// newServer returns a server that bounds how long it waits. A handler may take 27 s,
-// as on Lambda. The bound on headers is above API Gateway's, so that an oversized
-// payment header is answered by our code and not by net/http.
+// newServer returns a server with timeouts. A handler may take 27 s, as on Lambda. The limit on
+// headers is above API Gateway's, so that our code answers an oversized payment header, and not
+// net/http.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -219,8 +219,8 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *pl
 	return wallet, func() { server.Close(); logClose("play-money journal", f.Close()) }, nil
 }
 
-// newLog writes lines for a person: without the level of what is usual, and without the
-// metrics, which are for CloudWatch and begin with a capital or an underscore.
+// newLog writes lines for people: without the level if it is the usual one, and without the
+// metrics for CloudWatch, which begin with a capital letter or an underscore.
 func newLog(out io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		switch {
@@ -239,8 +239,8 @@ func logClose(what string, err error) {
 	}
 }
 
-// reachable is the address that somebody on this machine calls. The listener cannot
-// tell ":8402" from "[::]:8402", so the configured text decides.
+// reachable returns the address that clients on this machine use. The listener cannot tell
+// ":8402" from "[::]:8402", so the configured text decides.
 func reachable(listening net.Addr, configured string) string {
 	_, port, err := net.SplitHostPort(listening.String())
 	host, _, _ := net.SplitHostPort(configured)
@@ -250,7 +250,7 @@ func reachable(listening net.Addr, configured string) string {
 	return listening.String()
 }
 
-// nextPort is the port after the service's, or any where the service has any.
+// nextPort returns the port after the service's, or any free port if the service uses any.
 func nextPort(service, configured string) (string, error) {
 	addr, err := netip.ParseAddrPort(service)
 	_, asked, _ := net.SplitHostPort(configured)
@@ -267,7 +267,7 @@ func nextPort(service, configured string) (string, error) {
 	}
 }
 
-// warnUnresolved says at start what would otherwise be learnt by paying for lookups.
+// warnUnresolved warns at start that DNS does not work, before anybody pays for a lookup.
 func warnUnresolved(ctx context.Context, out io.Writer, probe func(context.Context) error) {
 	probing, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -17,9 +17,9 @@ import (
 // receiptFile is where the key for receipts is kept, beside the ledger's file.
 const receiptFile = "receipt.key"
 
-// receiptKey reads the key that signs receipts on this machine, or makes it: what
-// was signed before a restart holds afterwards. One that somebody else may know is
-// refused, because the folder may be one that others write to.
+// receiptKey reads the key that signs receipts on this machine, or creates it, so that
+// signatures stay valid after a restart. It refuses a key that somebody else may know, because
+// others may be able to write to the folder.
 func receiptKey(dir string) (ed25519.PrivateKey, error) {
 	path := filepath.Join(dir, receiptFile)
 	text, err := keyfile.Read(path)

@@ -38,7 +38,7 @@ func main() {
 	log.Fatal(http.Serve(listener, nil))
 }
 
-// settles has the facilitator move the money. An empty payment cannot be sent, and moves none.
+// settles asks the facilitator to move the money. An empty payment is not sent and moves none.
 func settles(payment json.RawMessage, price x402.Requirements) bool {
 	call, err := json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payment, "paymentRequirements": price})
 	if err != nil {

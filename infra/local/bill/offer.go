@@ -17,12 +17,12 @@ import (
 
 const (
 	maxWays = 16 // of an offer that are looked at
-	// MaxValidity is for how many seconds a signature holds at most, whatever the offer says.
+	// MaxValidity limits the validity of a signature in seconds, whatever the offer says.
 	MaxValidity = 3600
 )
 
-// Offer is what a server asks for: a PAYMENT-REQUIRED. What a client echoes stays as the server wrote it:
-// servers compare it, and may have further members.
+// Offer is a server's PAYMENT-REQUIRED. The parts that a client echoes stay exactly as the
+// server wrote them, because servers compare them and may add members.
 type Offer struct {
 	Version    int               `json:"x402Version"`
 	Error      string            `json:"error"`
@@ -31,7 +31,7 @@ type Offer struct {
 	Extensions json.RawMessage   `json:"extensions"`
 }
 
-// Way is one way to pay of an offer.
+// Way is one of an offer's ways to pay.
 type Way struct {
 	x402.Requirements
 	Value *big.Int        // its Amount
@@ -39,7 +39,7 @@ type Way struct {
 	raw   json.RawMessage // as the server wrote it
 }
 
-// ReadOffer reads what a server asks for, in JSON.
+// ReadOffer parses an offer in JSON.
 func ReadOffer(doc []byte) (o Offer, err error) {
 	if err := json.Unmarshal(doc, &o); err != nil {
 		return o, fmt.Errorf("%s", untrusted.Text(err.Error()))
@@ -50,7 +50,7 @@ func ReadOffer(doc []byte) (o Offer, err error) {
 	return o, nil
 }
 
-// Choose returns the first way to pay that this client knows.
+// Choose returns the first way to pay that this client supports.
 func (o Offer) Choose() (Way, error) {
 	all, err := o.Ways()
 	if err != nil {
@@ -59,8 +59,8 @@ func (o Offer) Choose() (Way, error) {
 	return all[0], nil
 }
 
-// Ways are the ways to pay that this client knows, in the order of the offer. There is one
-// at least, or an error.
+// Ways returns the ways to pay that this client supports, in the order of the offer: at least
+// one, or an error.
 func (o Offer) Ways() ([]Way, error) {
 	var all []Way
 	none := errors.New("it lists none")
@@ -112,13 +112,13 @@ func parseWay(raw json.RawMessage) (w Way, err error) {
 	}
 	w.raw = raw
 	w.Value = amount
-	// What an offer says about its own token counts for nothing: a service could call
-	// anything USDC.
+	// What an offer says about its token is ignored, because a service could call anything USDC.
 	w.USDC = terms.IsUSDC()
 	return w, nil
 }
 
-// Decimals is how many USDC has wherever Circle issues it, and Unit is one USDC in atomic units.
+// Decimals is the number of decimals of USDC on every network, and Unit is one USDC in atomic
+// units.
 const (
 	Decimals = 6
 	Unit     = 1_000_000
@@ -132,12 +132,12 @@ func (w Way) Price() string {
 	return fmt.Sprintf("%s USDC on %s", Dollars(w.Value), w.On())
 }
 
-// On is the name of the network.
+// On returns the name of the network.
 func (w Way) On() string {
 	return cmp.Or(x402.Network(w.Network).Name, untrusted.Text(w.Network))
 }
 
-// Dollars is an amount of USDC in atomic units as people write it.
+// Dollars formats an amount of USDC, given in atomic units.
 func Dollars(atomic *big.Int) string {
 	units := new(big.Rat).SetFrac(atomic, big.NewInt(Unit)).FloatString(Decimals)
 	return strings.TrimSuffix(strings.TrimRight(units, "0"), ".")

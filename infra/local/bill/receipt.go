@@ -18,23 +18,22 @@ import (
 )
 
 const (
-	// MaxKeys is the most bytes of a DID document that are read.
+	// MaxKeys limits how much of a DID document is read, in bytes.
 	MaxKeys   = 64 << 10
 	keysLimit = 30 * time.Second // for reading one
 )
 
-// ErrUnchecked says that it is not known whether a receipt holds: the key of
-// the signer could not be read.
+// ErrUnchecked means that a receipt could not be checked, because the signer's key could not be
+// read.
 var ErrUnchecked = errors.New("the keys of the service cannot be read")
 
-// Delivery is what a signed receipt is held to: what was asked, and what came.
+// Delivery is what a signed receipt is checked against: the question and the answer.
 type Delivery struct {
 	// Asked is the URL of what was bought, with its query.
 	Asked *url.URL
-	// Resource is the URL that the offer had for what was bought, where that is not Asked
-	// without its query.
+	// Resource is the offer's URL of what was bought, if that is not Asked without its query.
 	Resource string
-	// Unsaid says that it is not known how the seller writes the question, so that it is not
+	// Unsaid means that the seller's form of the question is unknown, so the question is not
 	// compared.
 	Unsaid  bool
 	Settled x402.SettleResponse
@@ -43,9 +42,8 @@ type Delivery struct {
 	Over http.RoundTripper
 }
 
-// Verify returns what a receipt says, and the id of the key that signed it, when all
-// of it is true: a key of the service that was asked signed it, for this question, this
-// payment and these bytes.
+// Verify returns the content of a receipt and the id of its key if the receipt is valid: a key
+// of the service signed it, for this question, this payment and these bytes.
 func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, string, error) {
 	asked := *d.Asked
 	s, kid, err := receipt.Verify(jws, func(kid string) (ed25519.PublicKey, error) {
@@ -71,7 +69,7 @@ func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, st
 	return s, kid, nil
 }
 
-// isFor says whether a receipt may be for a resource. The query may be left out.
+// isFor reports whether a receipt can be for a resource. The query may be left out.
 func (d Delivery) isFor(asked url.URL, resource string) bool {
 	if d.Resource != "" {
 		return resource == d.Resource
@@ -80,9 +78,9 @@ func (d Delivery) isFor(asked url.URL, resource string) bool {
 	return resource == named || resource == named+"?"+asked.RawQuery
 }
 
-// Question is what a receipt for an address says was asked. The parameters of an
-// operation of this product are as it understands them; those of another service are
-// as they were sent, in the order of their names.
+// Question returns the question that a receipt for an address must name. For an operation of
+// this product, the parameters are normalized; for another service they are as sent, sorted by
+// name.
 func Question(asked *url.URL) string {
 	sent := asked.Query()
 	for _, op := range catalog.All() {
@@ -145,7 +143,7 @@ func (d Delivery) keyOf(ctx context.Context, asked *url.URL, kid string) (ed2551
 	return receipt.FindKey(r.Body, kid)
 }
 
-// Loopback says whether an address is of this machine.
+// Loopback reports whether an address is on this machine.
 func Loopback(u *url.URL) bool {
 	if u.Hostname() == "localhost" {
 		return true

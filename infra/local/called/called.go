@@ -13,10 +13,10 @@ import (
 // Variable is set to "make" by the recipes of the Makefile.
 const Variable = "CALLED_BY"
 
-// As is how the running program was called. The zero value is by make.
+// As tells how the running program was called. The zero value means by make.
 type As struct{ program string }
 
-// Here is how the running program was called: its environment and its name are given.
+// Here returns how the running program was called, from its environment and its name.
 func Here(getenv func(string) string, name string) As {
 	if getenv(Variable) == "make" {
 		return As{}
@@ -25,7 +25,7 @@ func Here(getenv func(string) string, name string) As {
 	return As{programOf(name, build)}
 }
 
-// programOf is what a person types to run the program again. A program that go run has
+// programOf returns what a person types to run the program again. A program that go run has
 // built at a version is below a temporary folder, by its whole path.
 func programOf(name string, build *debug.BuildInfo) string {
 	if build == nil || !filepath.IsAbs(name) {
@@ -37,11 +37,10 @@ func programOf(name string, build *debug.BuildInfo) string {
 	return path.Base(build.Path)
 }
 
-// ByMake says whether the commands are typed as targets of make.
+// ByMake reports whether commands are typed as make targets.
 func (a As) ByMake() bool { return a.program == "" }
 
-// Program is what a person types in front of the name of a command, or fallback where that
-// is make.
+// Program returns what a person types before the name of a command, or fallback if that is make.
 func (a As) Program(fallback string) string {
 	if a.ByMake() {
 		return fallback

@@ -17,7 +17,7 @@ func Version(args []string) (line string, asked bool) {
 }
 
 // versionOf is the version of the module and the commit that a program was built from. make
-// builds without the commit, which git knows in the clone.
+// builds without the commit; in a clone, git knows it.
 func versionOf(name string, build *debug.BuildInfo) string {
 	if build == nil {
 		return name + " of an unknown version"

@@ -9,17 +9,17 @@ import (
 	"path/filepath"
 )
 
-// maxText is more than a key with its white space takes, in bytes.
+// maxText, in bytes, is more than a key with white space needs.
 const maxText = 256
 
-// Read returns the text of a key file, of which it reads at most 256 bytes, as ReadUpTo does.
+// Read returns the text of a key file. It reads at most 256 bytes and makes the same checks as
+// ReadUpTo.
 func Read(path string) ([]byte, error) { return ReadUpTo(path, maxText) }
 
-// ReadUpTo returns the text of a file, of which it reads at most so many bytes. The file
-// must be a regular one, not a link, of the user who runs this, and nobody else may
-// read or write it.
+// ReadUpTo returns the text of a file and reads at most so many bytes. The file must be regular,
+// not a link, must belong to the current user, and nobody else may be able to read or write it.
 func ReadUpTo(path string, most int64) ([]byte, error) {
-	// Opening a pipe would wait for a writer, so that its kind is looked at first.
+	// Opening a pipe would wait for a writer, so the kind of file is checked first.
 	named, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
@@ -46,8 +46,8 @@ func ReadUpTo(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// Write makes a file that nobody but its owner can read. It is there as a whole, on the
-// disk, or not at all. A file that is there already stays, and the error is fs.ErrExist.
+// Write creates a file that only its owner can read. It is written completely, to disk, or not
+// at all. If the file exists already, it stays as it is, and the error is fs.ErrExist.
 func Write(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // mode 0600
 	if err != nil {

@@ -4,9 +4,9 @@ package keyfile
 
 import "io/fs"
 
-// openToOthers knows no modes here: a file is as private as its folder, which for one in the
-// user's profile is the user's.
+// openToOthers cannot check modes here. A file is as private as its folder, and a folder in the
+// user's profile belongs to the user.
 func openToOthers(fs.FileInfo) bool { return false }
 
-// ofAnother knows no owners here.
+// ofAnother cannot check owners here.
 func ofAnother(fs.FileInfo) bool { return false }

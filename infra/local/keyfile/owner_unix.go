@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// openToOthers says that others than the owner may use a file.
+// openToOthers reports whether users other than the owner can access a file.
 func openToOthers(info fs.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 }
 
-// ofAnother says that a file belongs to another user than the one who runs this.
+// ofAnother reports whether a file belongs to another user than the current one.
 func ofAnother(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || int(s.Uid) != os.Getuid()

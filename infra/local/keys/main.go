@@ -66,9 +66,9 @@ func run(args []string, getenv func(string) string, out, notes io.Writer) int {
 	return 0
 }
 
-// makeReceiptKey makes a key for signed receipts. It prints the two settings of a
-// deployment on out, and what they are for on notes. published are the public keys
-// so far, which stay in the list.
+// makeReceiptKey creates a key for signed receipts. It prints the two settings of a deployment
+// to out, and an explanation to notes. published are the public keys so far, which stay in the
+// list.
 func makeReceiptKey(published string, out, notes io.Writer) error {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

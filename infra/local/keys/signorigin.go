@@ -19,10 +19,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// signOrigin signs the origin of a deployment with the payee's key. Crawlers show the
-// signature as proof that the one who is paid also runs the service (OWNERSHIP_PROOFS).
-// It prints the setting on out, and what it is for on notes. The origin is looked at
-// before anybody is asked for a key.
+// signOrigin signs the origin of a deployment with the payee's key. Crawlers show the signature
+// as proof that the payee also runs the service (OWNERSHIP_PROOFS). It prints the setting to
+// out, and an explanation to notes. It checks the origin before it asks for a key.
 func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.Writer) error {
 	normal, err := normalise(origin)
 	if err != nil {
@@ -77,9 +76,9 @@ func keyText(file string) ([]byte, error) {
 	return text, nil
 }
 
-// normalise is an origin as a crawler spells it (new URL(…).origin): scheme and
-// host in lower case, the port only when it is not 443, no slash. What has more
-// than an origin is refused rather than cut off: it may not be what was meant.
+// normalise returns an origin as a crawler spells it (new URL(…).origin): scheme and host in
+// lower case, the port only when it is not 443, no slash. A URL with more than an origin is
+// refused and not cut off, because it may not be what was meant.
 func normalise(s string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(s))
 	switch {
@@ -92,8 +91,8 @@ func normalise(s string) (string, error) {
 	}
 	host := strings.ToLower(u.Hostname())
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16)
-	// Two labels or more, of which the last begins with a letter, as those of all
-	// top-level domains do, and no address does.
+	// At least two labels, the last of which begins with a letter. This is true of all top-level
+	// domains and of no IP address.
 	public := regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	switch {
 	case len(host) > 253 || !public.MatchString(host):

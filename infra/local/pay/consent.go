@@ -17,11 +17,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// defaultMax is the most that is paid with a real key unless MAX says otherwise.
+// defaultMax limits a payment with a real key unless MAX sets another limit.
 const defaultMax = "0.10"
 
-// limit is the most that may be paid: so many units of a known token, or so many
-// atomic units of any.
+// limit is the largest amount that may be paid, in units of a known token or in atomic units of
+// any token.
 type limit struct {
 	text   string
 	most   *big.Rat
@@ -42,7 +42,7 @@ func parseLimit(s string) (limit, error) {
 	return limit{s, most, atomic}, nil
 }
 
-// allows returns an error unless a charge is within the limit.
+// allows returns an error if a charge is above the limit.
 func (l limit) allows(w bill.Way) error {
 	most := l.most
 	if !l.atomic {
@@ -63,8 +63,8 @@ func (l limit) allows(w bill.Way) error {
 // maxReply is how much of the reply to a question is read, in bytes.
 const maxReply = 64
 
-// agree returns an error unless the charge is within the limit and, if that has to be,
-// somebody says yes to it.
+// agree returns an error unless the charge is within the limit and, if confirmation is needed, a
+// person confirms it.
 func (p *payer) agree(ctx context.Context, w bill.Way) error {
 	if p.most != nil {
 		if err := p.most.allows(w); err != nil {

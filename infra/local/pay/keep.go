@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// payment is what it takes to send a signature again.
+// payment has all that is needed to send a signature again.
 type payment struct {
 	URL       string `json:"url"`
 	Key       string `json:"idempotency_key,omitempty"`
@@ -22,15 +22,15 @@ type payment struct {
 	Payer     string `json:"payer"`
 }
 
-// maxPayment is how much of a file is read, in bytes. A server's offer, which is
-// part of a signature, came in a header.
+// maxPayment limits how much of a file is read, in bytes. A signature contains the server's
+// offer, which fitted into a header.
 const maxPayment = 4 << 20
 
-// folder keeps payments, a file each, for nobody but their owner. The names of the
-// files are in the order in which they were made.
+// folder stores payments, one file each, which only the owner can read. The names of the files
+// sort by time.
 type folder string
 
-// keep writes a payment and returns its file, which is there whole or not at all.
+// keep writes a payment to a file, completely or not at all, and returns its name.
 func (f folder) keep(p payment, now time.Time) (path string, err error) {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
@@ -44,7 +44,7 @@ func (f folder) keep(p payment, now time.Time) (path string, err error) {
 	return path, keyfile.Write(path, append(text, '\n'))
 }
 
-// last is the file of the payment that was made last.
+// last returns the file of the latest payment.
 func (f folder) last() (string, error) {
 	all, err := filepath.Glob(filepath.Join(string(f), "*.json"))
 	if err == nil && len(all) == 0 {

@@ -42,7 +42,7 @@ type options struct {
 	yes     bool
 }
 
-// usage is by make.
+// usage is for the make target.
 const usage = "usage: make pay [URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com'] [KEY=...] [V=1]\n" +
 	"       make pay AGAIN=1 [URL=...]\n" +
 	"       make pay KEY_FILE=... URL=... [MAX=0.10] [YES=1]"
@@ -104,10 +104,10 @@ func parse(args []string, as called.As) (o options) {
 	return o
 }
 
-// errTyped marks what is wrong with what a person typed.
+// errTyped marks an error in the command line.
 var errTyped = errors.New("")
 
-// typed is an error in what a person typed.
+// typed returns an error in the command line.
 func typed(format string, args ...any) error {
 	return fmt.Errorf("%w%s", errTyped, text(format, args...))
 }
@@ -142,8 +142,8 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 	return p.pay(ctx)
 }
 
-// again sends a payment that is kept. Another key may be typed, and another address of
-// the service, but no other question: the signature pays for one.
+// again resends a saved payment. The key and the address of the service may differ, but not the
+// question, because the signature pays for one question.
 func (p *payer) again(ctx context.Context, o options) (err error) {
 	if o.keyFile != "" {
 		return typed("AGAIN resends a payment that is signed already: leave out KEY_FILE")
@@ -175,13 +175,13 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 	return p.repeat(ctx, kept, path)
 }
 
-// sameQuestion says that two URLs ask for the same, wherever the service is.
+// sameQuestion reports whether two URLs ask the same question, wherever the service is.
 func sameQuestion(a, b url.URL) bool {
 	a.Scheme, a.Host = b.Scheme, b.Host
 	return bill.Question(&a) == bill.Question(&b)
 }
 
-// wallet is the one to pay with. It also sets what has to be so before it signs.
+// wallet returns the wallet to pay with, and sets the conditions under which it signs.
 func (p *payer) wallet(o options) (*x402test.Wallet, error) {
 	p.whose = "a throwaway key"
 	p.real = o.keyFile != ""

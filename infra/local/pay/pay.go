@@ -37,28 +37,28 @@ type payer struct {
 }
 
 const (
-	// maxTries is how often one signature is sent while the server says that
-	// it may be: 409 and 503 are not answers yet.
+	// maxTries limits how often one signature is sent while the server allows it: 409 and 503
+	// are not answers yet.
 	maxTries = 8
 	// maxWait is how long a person is kept waiting for the next try.
 	maxWait = time.Minute
-	// patience is how long tries go on unless the money is moving: a service without a
-	// network does not find one. It is below the 15 seconds of firstAnswer, because a try
-	// may take longer than the one before it.
+	// patience limits the time for retries, unless the money is on its way: a service without a
+	// network will not get one by waiting. It is shorter than the 15 seconds of firstAnswer,
+	// because each try may take longer than the one before.
 	patience = 13 * time.Second
 )
 
-// errAnswered says that the answer, which was shown, is not a 200.
+// errAnswered means that the answer was printed and is not a 200.
 var errAnswered = errors.New("the answer is not a 200")
 
-// howAgain is the command that sends the last signature again.
+// howAgain returns the command that resends the last signature.
 func (p *payer) howAgain() string {
 	return p.as.Of("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: "1"})
 }
 
-// pay asks for the price, signs it, keeps the signature and sends it. The
-// signature is in the file before it is sent: from then on it may be charged, and
-// is the only way to the answer.
+// pay requests the price, signs it, saves the signature and sends it. The signature is saved
+// before it is sent, because from then on it may be charged, and is the only way to get the
+// answer.
 func (p *payer) pay(ctx context.Context) error {
 	o, w, err := p.offered(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *payer) pay(ctx context.Context) error {
 	return p.send(ctx, signature)
 }
 
-// repeat sends a payment that is kept.
+// repeat resends a saved payment.
 func (p *payer) repeat(ctx context.Context, kept payment, path string) error {
 	p.say("again:   %s, for %s\npayer:   %s\n", path, p.url, kept.Payer)
 	return p.send(ctx, kept.Signature)
@@ -131,13 +131,13 @@ func (p *payer) send(ctx context.Context, signature string) error {
 	}
 }
 
-// moving says that an answer waits for the money, which may take its time.
+// moving reports whether the answer waits for the money, which may take a while.
 func moving(r x402test.Reply) bool {
 	code := failure(r.Body).Code
 	return code == "settlement_uncertain" || code == "payment_in_progress"
 }
 
-// unsent says what to do when a signature got no answer.
+// unsent returns an error that says what to do when a signature got no answer.
 func (p *payer) unsent(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -157,8 +157,8 @@ func (p *payer) finish(r x402test.Reply) error {
 	return nil
 }
 
-// hint says what helps against the failures that a newcomer is most likely to
-// meet: no network, one that lets no DNS out, and a service that takes real money.
+// hint prints advice for the failures that newcomers meet most: no network, a network that
+// blocks DNS, and a service that takes real money.
 func (p *payer) hint(r x402test.Reply) {
 	code := failure(r.Body).Code
 	switch {
@@ -178,8 +178,8 @@ func (p *payer) hint(r x402test.Reply) {
 	p.hinted = true
 }
 
-// RoundTrip names the purchase in a request, sends it, and shows both it and the answer
-// when everything is to be shown.
+// RoundTrip adds the name of the purchase to a request and sends it. With V=1 it shows the
+// request and the answer.
 func (p *payer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context()) // whose it is stays as it was
 	if p.key != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// receipt says in one line whether the signed receipt of an answer holds. One that
-// does not is a warning: the answer is shown all the same.
+// receipt prints in one line whether the signed receipt of an answer is valid. An invalid one is
+// only a warning: the answer is still shown.
 func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
 	settled, err := r.Receipt()
 	if err != nil && r.Header.Get(x402.HeaderResponse) != "" {

@@ -15,11 +15,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// block is text of several lines that is fit for a terminal.
+// block is text of several lines that is safe for a terminal.
 type block string
 
-// text formats for a terminal. What is not a number or a block may hold what a server says
-// or a person typed: each is made to stand in one line.
+// text formats a line for a terminal. Arguments other than numbers and blocks may contain text
+// from a server or a person, so each is made safe and put on one line.
 func text(format string, args ...any) string {
 	for i, arg := range args {
 		switch v := arg.(type) {
@@ -34,12 +34,12 @@ func text(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// explain is an error whose text is fit for a terminal.
+// explain returns an error whose text is safe for a terminal.
 func explain(format string, args ...any) error { return errors.New(text(format, args...)) }
 
 func (p *payer) say(format string, args ...any) { fmt.Fprint(p.notes, text(format, args...)) }
 
-// status prints in a line what a signature was answered.
+// status prints in one line the answer to a signature.
 func (p *payer) status(r x402test.Reply) {
 	line := text("%d %s", r.Status, http.StatusText(r.Status))
 	more := func(format string, args ...any) { line += ", " + text(format, args...) }
@@ -71,8 +71,8 @@ func (p *payer) status(r x402test.Reply) {
 	p.say("status:  %s\n", block(line))
 }
 
-// show prints the first line of a request or an answer and its payment headers, decoded,
-// when everything is to be shown.
+// show prints, with V=1, the first line of a request or an answer and its decoded payment
+// headers.
 func (p *payer) show(h http.Header, first string, args ...any) {
 	if !p.verbose {
 		return
@@ -90,7 +90,7 @@ func (p *payer) show(h http.Header, first string, args ...any) {
 	}
 }
 
-// failed is the error of an answer; empty when it is none.
+// failed returns the error of an answer, or empty text.
 type failed struct {
 	Code      string          `json:"code"`
 	Message   string          `json:"message"`
@@ -109,8 +109,8 @@ func failure(body []byte) failed {
 	return b.Error
 }
 
-// decoded is a header in JSON, without the JSON Schemas of its extensions, which are
-// longer than everything else.
+// decoded returns a header as JSON, without the JSON Schemas of its extensions, which are longer
+// than the rest.
 func decoded(header string) block {
 	raw, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {
@@ -135,7 +135,7 @@ func decoded(header string) block {
 	return block("    " + string(untrusted.EscapeJSON(all)))
 }
 
-// readable is a body as a person reads it.
+// readable formats a body for people.
 func readable(body []byte) block {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(body), "", "  "); err != nil {

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// firstAnswer is how long the first request may take, as nothing is signed yet, and
-	// any later one until it is connected.
+	// firstAnswer limits the first request, when nothing is signed yet, and the connection time
+	// of later ones.
 	firstAnswer = 15 * time.Second
 	// localAddr is where make run listens unless LOCAL_ADDR says otherwise.
 	localAddr = "127.0.0.1:8402"
@@ -41,8 +41,8 @@ func localPing(configured string) (string, error) {
 	return "http://" + net.JoinHostPort(host, port) + pingPath, nil
 }
 
-// target checks an address before anything is sent there. A space would end the
-// URL on the wire; a person who types one means %20.
+// target checks an address before anything is sent there. A space would end the URL in the
+// request; a person who types one means %20.
 func target(s string) (*url.URL, error) {
 	s = strings.ReplaceAll(s, " ", "%20")
 	u, err := url.Parse(s)
@@ -68,8 +68,8 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 // dialer connects to an address.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// network is what requests go over. A host that cannot be connected to is given up
-// before a person gives up.
+// network is the transport for requests. It gives up an unreachable host sooner than a person
+// would.
 func network(dial dialer) *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -83,13 +83,13 @@ func network(dial dialer) *http.Transport {
 	}
 }
 
-// unconnected says that an error came before anything was sent.
+// unconnected reports whether an error came before anything was sent.
 func unconnected(err error) bool {
 	op, is := errors.AsType[*net.OpError](err)
 	return is && op.Op == "dial"
 }
 
-// unreachable says why there was no answer to a request, with what helps.
+// unreachable returns an error that says why there was no answer to a request, and what to do.
 func unreachable(u *url.URL, err error) error {
 	name, unnamed := errors.AsType[*net.DNSError](err)
 	network, isNetwork := errors.AsType[net.Error](err)
@@ -116,8 +116,8 @@ func unreachable(u *url.URL, err error) error {
 	return explain("%s\nIs %s a service that speaks HTTP? make run starts one on http://%s", err, u.Host, localAddr)
 }
 
-// notForSale says what to do about an answer to the first request that names no
-// price.
+// notForSale returns an error for an answer to the first request that names no price, with what
+// to do.
 func notForSale(u *url.URL, r x402test.Reply) error {
 	said := text("%s has no price: expected 402 Payment Required, got %d", u, r.Status)
 	f := failure(r.Body)

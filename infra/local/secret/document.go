@@ -15,19 +15,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// value is a member of the secret as JSON has it.
+// value is a member of the secret, in JSON.
 type value = json.RawMessage
 
-// member is a part of the secret that is changed as one.
+// member is a part of the secret that is changed as a whole.
 type member struct {
 	asks  string   // the question to a person
 	names []string // the members that it is made of
-	// instead are members that cannot be beside it.
+	// instead are the members that it replaces.
 	instead []string
 	read    func(text string) (map[string]value, error)
 }
 
-// members are the parts by what SET calls them.
+// members are the parts by their names in SET.
 func members() map[string]member {
 	key := []string{boot.SecretKeyID, boot.SecretKey}
 	token := []string{boot.SecretToken}
@@ -49,7 +49,7 @@ func text(s string) value {
 	return doc
 }
 
-// one reads a member that is a text.
+// one returns a member that is a text.
 func one(name string) func(string) (map[string]value, error) {
 	return func(s string) (map[string]value, error) {
 		if s == "" {
@@ -119,7 +119,7 @@ func (c current) members() (map[string]value, error) {
 	return had, nil
 }
 
-// merged is a document in which a part has these values, and is not there without any.
+// merged returns the document with new values for a part, or without the part if there are none.
 func merged(had map[string]value, part string, values map[string]value) map[string]value {
 	then := maps.Clone(had)
 	m := members()[part]
@@ -140,7 +140,7 @@ func document(then map[string]value) []byte {
 	return doc
 }
 
-// change is a member that is not the same, and a line that says so.
+// change is a changed member, and a line that describes the change.
 type change struct{ name, line string }
 
 // differences are in the order of their names.
@@ -162,7 +162,7 @@ func differences(had, then map[string]value) (all []change) {
 	return all
 }
 
-// kept are the names of the members that are the same.
+// kept returns the names of the unchanged members.
 func kept(then map[string]value, changes []change) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(then)) {
 		if !slices.ContainsFunc(changes, func(c change) bool { return c.name == name }) {
@@ -172,7 +172,7 @@ func kept(then map[string]value, changes []change) (names []string) {
 	return names
 }
 
-// shown is a name as a terminal takes it.
+// shown returns a name that is safe for a terminal.
 func shown(name string) string { return untrusted.Text(name) }
 
 // fingerprint tells two values apart and says nothing else about them: the first eight hex
@@ -187,7 +187,7 @@ func fingerprint(v value) string {
 	return fmt.Sprintf("(sha256 %x…)", sum[:4])
 }
 
-// list prints the names of the members with their fingerprints, and what is public of them.
+// list prints the names of the members with their fingerprints and public parts.
 func list(w io.Writer, all map[string]value, doc []byte) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		more := ""

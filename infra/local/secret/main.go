@@ -48,7 +48,7 @@ func main() {
 	os.Exit(code)
 }
 
-// order is what was typed, and where to read and write.
+// order is the command line, with the streams to read and write.
 type order struct {
 	name       string // of the secret, or its ARN
 	set, unset string // the part to change
@@ -159,8 +159,7 @@ func (o order) do(ctx context.Context) error {
 	return o.written(now, then, doc, arn)
 }
 
-// values asks for the values of the part that is set; there are none for one that is taken
-// out.
+// values asks for the values of the part to set; a part to remove has none.
 func (o order) values(ctx context.Context) (map[string]value, error) {
 	if o.set == "" {
 		return nil, nil
@@ -177,7 +176,7 @@ func (o order) values(ctx context.Context) (map[string]value, error) {
 	return values, nil
 }
 
-// show prints what the secret has, and what is wrong with it.
+// show prints the contents of the secret, and what is wrong with it.
 func (o order) show(now current) error {
 	if !now.there {
 		return fmt.Errorf("there is no secret %q in %s. %s creates it with its first part", o.name, now.region,
@@ -199,7 +198,7 @@ func (o order) show(now current) error {
 	return nil
 }
 
-// agree shows what changes, by names, and has a person say yes to it.
+// agree shows the changes, without values, and asks a person to confirm.
 func (o order) agree(ctx context.Context, now current, then map[string]value, changes []change) error {
 	what := fmt.Sprintf("change secret %s", now.arn)
 	if !now.there {
@@ -225,7 +224,7 @@ func (o order) agree(ctx context.Context, now current, then map[string]value, ch
 	return nil
 }
 
-// written says what is to be done with a secret that was written.
+// written prints what to do after a secret was written.
 func (o order) written(before current, then map[string]value, doc []byte, arn string) error {
 	list(o.notes, then, doc)
 	if before.there {

@@ -13,17 +13,17 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 )
 
-// maxValue is how much of a value is read, in bytes: more than a PEM key or five URLs take.
+// maxValue limits how much of a value is read, in bytes; a PEM key or five URLs are shorter.
 const maxValue = 12 << 10
 
-// person is who types: what is hidden is not shown while it is typed.
+// person is the person at the keyboard. Hidden input is not shown while it is typed.
 type person interface {
 	hidden(ctx context.Context, question string) ([]byte, error)
 	yes(ctx context.Context, question string) (bool, error)
 }
 
-// typed is the value of a part: of a file, of a person, or of standard input. It is never an
-// argument or a variable, which other processes see.
+// typed reads the value of a part from a file, a person or standard input, never from an
+// argument or a variable, which other processes can see.
 func (o order) typed(ctx context.Context, asks string) (text []byte, err error) {
 	if o.file != "" {
 		text, err = keyfile.ReadUpTo(o.file, maxValue+1)
@@ -36,7 +36,7 @@ func (o order) typed(ctx context.Context, asks string) (text []byte, err error) 
 	return text, err
 }
 
-// terminal is the person at a terminal. Where in is not one, values are read from it to its
+// terminal is the person at a terminal. If in is not a terminal, a value is read from it to its
 // end, and nobody can be asked.
 type terminal struct {
 	in  *os.File

@@ -22,7 +22,7 @@ import (
 const (
 	// attempt is for one request to Secrets Manager.
 	attempt = 10 * time.Second
-	// maxReply is above what the largest secret, 64 KiB, needs in JSON.
+	// maxReply is more than the largest secret, 64 KiB, needs in JSON.
 	maxReply = 512 << 10
 
 	stageCurrent = "AWSCURRENT" // the version that functions read
@@ -44,7 +44,7 @@ type current struct {
 	doc     []byte
 }
 
-// newVault is a secret by its name, or by its ARN, which also has the region.
+// newVault returns a secret by its name, or by its ARN, which includes the region.
 func newVault(c aws.Config, name string) vault {
 	if parts := strings.Split(name, ":"); len(parts) == 7 && parts[0] == "arn" {
 		c.Region = parts[3]
@@ -78,7 +78,7 @@ func (v vault) load(ctx context.Context) (current, error) {
 	}, nil
 }
 
-// write writes the document, unless the secret is another one than it was.
+// write writes the document, unless the secret has changed since it was read.
 func (v vault) write(ctx context.Context, was current, doc []byte) (arn string, err error) {
 	if !was.there {
 		return v.create(ctx, doc)
@@ -109,9 +109,9 @@ func (v vault) create(ctx context.Context, doc []byte) (arn string, err error) {
 	return aws.ToString(out.ARN), nil
 }
 
-// replace writes a version that nobody reads, and then has it take the place of the one that
-// was read. The second step is refused where another version has taken that place, so that of
-// two people who change the secret at once nobody's change is lost.
+// replace writes a version that nobody reads yet, and then makes it current in place of the one
+// that was read. AWS refuses the second step if another version has become current meanwhile, so
+// that no change is lost when two people change the secret at once.
 func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 	token := strings.ToLower(rand.Text())
 	stage := "pending-" + rand.Text()
@@ -147,8 +147,8 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 	return err
 }
 
-// refused says why a version did not take the place of the one that was read; it is nil where
-// it did, and only the reply was lost.
+// refused returns why a version did not become current; it is nil if it did and only the reply
+// was lost.
 func (v vault) refused(ctx context.Context, was, mine string, cause error) error {
 	now, err := v.load(ctx)
 	switch {
@@ -162,10 +162,10 @@ func (v vault) refused(ctx context.Context, was, mine string, cause error) error
 	return v.failed("change", cause)
 }
 
-// failed says what could not be done with the secret. Of what AWS says, a refusal is shown for
-// what it needs to be understood: who may not do what, or that the secret is being deleted. Of
-// any other fault its name alone is shown. The SDK's text for a reply that it cannot read
-// quotes the reply.
+// failed returns an error that says what could not be done with the secret. A refusal by AWS is
+// shown in full, because it says who may not do what, or that the secret is being deleted. Of
+// any other fault only the name is shown. The SDK's text for a reply that it cannot read quotes
+// the reply.
 func (v vault) failed(what string, err error) error {
 	said, named := errors.AsType[smithy.APIError](err)
 	status := 0 // of the reply, if there was one
