@@ -152,7 +152,7 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 	return call(event)
 }
 
-// described is a function as the template and samconfig.toml describe it.
+// described returns a function as the template and samconfig.toml describe it.
 func described(slug string) (f sam.Function, err error) {
 	text, err := os.ReadFile("samconfig.toml")
 	if err != nil {
@@ -189,8 +189,8 @@ func parameters(samconfig string) map[string]string {
 	return params
 }
 
-// bySAM has the SAM CLI run a function in Lambda's image, out of a template that has
-// its settings. Every call is a new container.
+// bySAM runs a function with the SAM CLI in Lambda's image, from a template with its settings.
+// Every call uses a new container.
 func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs io.Writer) ([]byte, error) {
 	code, err := filepath.Abs(dir)
 	if err != nil {
@@ -230,10 +230,10 @@ func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs i
 	return bytes.TrimSpace(out), nil
 }
 
-// varEndpoint is the SDK's own variable for a DynamoDB elsewhere.
+// varEndpoint is the SDK's variable for a DynamoDB at another address.
 const varEndpoint = "AWS_ENDPOINT_URL_DYNAMODB"
 
-// show prints an answer as a person reads it.
+// show prints an answer for people.
 func show(w io.Writer, payload []byte) {
 	var resp events.APIGatewayV2HTTPResponse
 	if err := json.Unmarshal(payload, &resp); err != nil || resp.StatusCode == 0 {
@@ -255,7 +255,7 @@ func show(w io.Writer, payload []byte) {
 	fmt.Fprintf(w, "\n%s\n", strings.TrimRight(text, "\n"))
 }
 
-// textOf is the text of an answer, which may be compressed.
+// textOf returns the text of an answer, which may be compressed.
 func textOf(resp events.APIGatewayV2HTTPResponse) (text string, ok bool) {
 	if !resp.IsBase64Encoded {
 		return resp.Body, true

@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// signed is an event with the payment that an answer asks for, by a payer whose key is
-// made here and forgotten. It is nil for an answer that asks for none.
+// signed returns the event with the payment that an answer asks for, signed with a throwaway
+// key. It returns nil if the answer asks for no payment.
 func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	var resp events.APIGatewayV2HTTPResponse
 	var offered struct {

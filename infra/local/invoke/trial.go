@@ -17,10 +17,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// trial runs a function beside what it needs to sell: this program is then the
-// bootstrap of its folder, and the function the program beside it. In this process are
-// a facilitator of play money and a ledger in memory, unless the environment names others,
-// so that it works in a container, too. There are no limits, and no chain is asked.
+// trial runs a function with everything it needs to sell. This program is then the bootstrap of
+// its folder, and the function is the program beside it. This process has a play-money
+// facilitator and a ledger in memory, unless the environment names others, so that it also works
+// in a container. There are no limits, and no chain is queried.
 func trial(ctx context.Context, getenv func(string) string) error {
 	c, err := boot.ParseLocal(getenv)
 	if err != nil {
@@ -60,9 +60,9 @@ func trial(ctx context.Context, getenv func(string) string) error {
 	return f.Run()
 }
 
-// table is as much of DynamoDB as a ledger without limits asks for: items by their key,
-// and the two conditions of a write (package dynamo). It lists nothing, since nothing is
-// older than its process.
+// table implements as much of DynamoDB as a ledger without limits needs: items by their key, and
+// the two conditions of a write (package dynamo). Its lists are empty, because no item is older
+// than the process.
 type table struct {
 	mu    sync.Mutex
 	items map[string]map[string]json.RawMessage // by pk

@@ -19,9 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// audit makes books. First all transfers of the day are read, then all records. Each
-// record finds its transfer in memory; what is left on either side is looked up one by
-// one.
+// audit makes books. First all transfers of the day are read, then all records. Each record is
+// matched with its transfer in memory; the rest, on either side, is looked up one by one.
 type audit struct {
 	opened
 	*books
@@ -69,8 +68,8 @@ func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
 	return a.books, nil
 }
 
-// readChain reads what reached the payee on the day, and some minutes more on either
-// side, so that a record is found whose time differs by what clocks do.
+// readChain reads the transfers to the payee on the day and some minutes before and after it, so
+// that records match even if clocks differ.
 func (a *audit) readChain(ctx context.Context) error {
 	from, errFrom := a.Chain.BlockAt(ctx, a.From.Add(-ledger.ClockSlack))
 	end, errEnd := a.Chain.BlockAt(ctx, a.Until.Add(ledger.ClockSlack))
@@ -83,7 +82,7 @@ func (a *audit) readChain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// The safe block is read too: times of blocks are whole seconds.
+		// The safe block is included, because block times are whole seconds.
 		if end := batch.SafeTime.Add(time.Second); end.Before(a.Until) {
 			a.Until = end
 		}
@@ -110,7 +109,7 @@ func (a *audit) readChain(ctx context.Context) error {
 	}
 }
 
-// transfers asks again when the node fails.
+// transfers retries when the node fails.
 func (a *audit) transfers(ctx context.Context, from uint64) (reconcile.Batch, error) {
 	for try := 1; ; try++ {
 		b, err := a.Chain.Transfers(ctx, a.payee, from)
@@ -126,7 +125,7 @@ func (a *audit) transfers(ctx context.Context, from uint64) (reconcile.Batch, er
 	}
 }
 
-// readLedger reads every record once, and compares those that say that money moved.
+// readLedger reads every record once, and compares the records that claim that money moved.
 func (a *audit) readLedger(ctx context.Context) error {
 	said := progress(a.notes)
 	for after := ""; ; {
@@ -158,7 +157,7 @@ func (a *audit) keyOf(t reconcile.Transfer) string {
 	return ledger.Key(strings.ToLower(a.Network), a.asset.String(), t.From.String(), fmt.Sprintf("0x%x", t.Nonce))
 }
 
-// recorded is a record, and what it says of its payment.
+// recorded is a record, and what it says about its payment.
 type recorded struct {
 	ledger.Payment
 	debtKey
@@ -166,8 +165,7 @@ type recorded struct {
 	payee  string
 }
 
-// recordedOf reads a record under the terms of these books; ok is false for every
-// other.
+// recordedOf reads a record with the terms of these books; ok is false for other terms.
 func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
 	key, ok := parseKey(r.Key)
 	var terms x402.Requirements
@@ -179,7 +177,7 @@ func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
 	return p, ok
 }
 
-// of says whether a transfer is that of a record.
+// of reports whether a transfer belongs to a record.
 func (a *audit) of(p recorded, m *movement) bool {
 	return p.amount.Cmp(m.Value) == 0 && strings.EqualFold(p.payee, a.payee.String())
 }
@@ -227,7 +225,7 @@ func (a *audit) match(ctx context.Context, m *movement, r ledger.Payment) {
 	m.matched = true
 }
 
-// question says whether the chain may be asked one more question.
+// question reports whether the chain may be asked another question.
 func (a *audit) question() bool {
 	a.asked++
 	if a.asked > maxQuestions {
@@ -236,15 +234,15 @@ func (a *audit) question() bool {
 	return a.asked <= maxQuestions
 }
 
-// unanswered counts a record about which the chain could not be asked. The first is noted.
+// unanswered counts a record about which the chain did not answer, and notes the first error.
 func (a *audit) unanswered(p recorded, why error) {
 	if a.Unchecked++; a.Unchecked == 1 {
 		fmt.Fprintf(a.notes, "%s: %v\n", p.key, why)
 	}
 }
 
-// unmoved deals with a record that says paid, and whose transfer is not among those
-// that were read: it moved at another time, or never.
+// unmoved handles a record that says paid although its transfer is not among those that were
+// read: the money moved at another time, or never.
 func (a *audit) unmoved(ctx context.Context, p recorded) {
 	switch {
 	case !a.within(p.SettledAt): // it is in the books of another day
@@ -274,7 +272,7 @@ func (a *audit) unmoved(ctx context.Context, p recorded) {
 	}
 }
 
-// claimed is the difference of a record that says paid although no money came.
+// claimed returns the difference for a record that says paid although no money came.
 func (a *audit) claimed(ctx context.Context, p recorded, note string) {
 	d := a.differenceOf(ctx, noTransfer, p)
 	if p.State == ledger.Redeemed {
@@ -317,8 +315,8 @@ func (a *audit) refunded(ctx context.Context, p recorded) {
 	}
 }
 
-// settle looks up what is left when all was read: records whose transfer says
-// something else, and transfers without a record.
+// settle looks up what is left when everything was read: records whose transfer differs, and
+// transfers without a record.
 func (a *audit) settle(ctx context.Context) error {
 	for _, p := range a.mismatched {
 		m := a.moved[p.authorization]
@@ -345,7 +343,7 @@ func (a *audit) settle(ctx context.Context) error {
 	return nil
 }
 
-// differs notes a transfer that the ledger does not have as it should.
+// differs notes a transfer that the ledger lacks or records differently.
 func (a *audit) differs(m *movement, d difference) {
 	m.matched = true
 	a.Received.add(m.Value)
@@ -356,8 +354,8 @@ func (a *audit) differs(m *movement, d difference) {
 	a.differ(d)
 }
 
-// unrecorded looks for the record of a transfer once more, because what was read
-// may be older than the record.
+// unrecorded looks for the record of a transfer once more, because it may have been written
+// after the ledger was read.
 func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 	key := a.keyOf(m.Transfer)
 	d := difference{Kind: noRecord, Key: key, Payer: m.From.Checksum()}

@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// awsAccount asks services of AWS that have the Query protocol: a form, answered with XML. Two
-// clients of the SDK would be larger than all that is asked of them.
+// awsAccount calls AWS services by the Query protocol: a form, answered with XML. Two clients of
+// the SDK would be larger than the few calls made here.
 type awsAccount struct {
 	region string
 	keys   aws.Credentials
@@ -28,7 +28,7 @@ type awsAccount struct {
 	now    func() time.Time
 }
 
-// awsAccount reads how AWS is reached, as the functions do on Lambda.
+// awsAccount reads region and credentials from the environment, as the functions do on Lambda.
 func (o order) awsAccount() (awsAccount, error) {
 	a := awsAccount{
 		region: o.getenv("AWS_REGION"),
@@ -50,7 +50,7 @@ func (o order) awsAccount() (awsAccount, error) {
 	return a, nil
 }
 
-// awsService is one that is asked, with the version of its actions.
+// awsService is an AWS service, with the version of its actions.
 type awsService struct {
 	name, version string
 	endpoint      string // variable that names another endpoint, such as a local one
@@ -97,7 +97,7 @@ func (a awsAccount) request(ctx context.Context, s awsService, action string, pa
 	return nil
 }
 
-// endpointOf is where a service is.
+// endpointOf returns the URL of a service.
 func (a awsAccount) endpointOf(s awsService) string {
 	if url := a.getenv(s.endpoint); url != "" {
 		return strings.TrimRight(url, "/") + "/"
@@ -109,7 +109,7 @@ func (a awsAccount) endpointOf(s awsService) string {
 	return "https://" + s.name + "." + a.region + "." + domain + "/"
 }
 
-// refusalOf is what AWS says of a request that it refused.
+// refusalOf returns AWS's message about a request that it refused.
 func refusalOf(body []byte) string {
 	var said struct {
 		Code    string `xml:"Error>Code"`

@@ -12,10 +12,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// errBackupOfTable says who keeps the backups of a table.
+// errBackupOfTable says that AWS keeps the backups of a table.
 var errBackupOfTable = errors.New("the ledger is a DynamoDB table, which AWS backs up: make restore copies it. To back up LEDGER_FILE, unset LEDGER_TABLE")
 
-// backup writes a copy of the ledger's file, also while a service has it open, and says what it
+// backup writes a copy of the ledger file, even while a service has it open, and prints what it
 // wrote.
 func backup(ctx context.Context, o order) error {
 	return o.within(false, func(l opened) error {
@@ -44,7 +44,7 @@ func backup(ctx context.Context, o order) error {
 	})
 }
 
-// copyName is the name of a copy of a file that is made at a time.
+// copyName returns the name for a copy of a file, with the time.
 func copyName(path, at string) string {
 	ending := filepath.Ext(path)
 	return strings.TrimSuffix(path, ending) + "-" + at + ending

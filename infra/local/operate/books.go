@@ -14,28 +14,26 @@ import (
 )
 
 const (
-	// oldestDay is how long ago a day may have begun for its books to be made:
+	// oldestDay limits how long ago a day may have begun for its books to be made, because
 	// answered payments are deleted after 35 days.
 	oldestDay = 34 * 24 * time.Hour
-	// maxTransfers is how many transfers of a day are kept in memory, half a kilobyte
-	// each.
+	// maxTransfers limits the transfers of a day that are held in memory, half a kilobyte each.
 	maxTransfers = 1_000_000
-	// maxDifferences is how many differences are listed; all are counted.
+	// maxDifferences limits how many differences are listed; all are counted.
 	maxDifferences = 1000
-	// maxQuestions is how many records the chain is asked about one by one.
+	// maxQuestions limits how many records are checked on the chain one by one.
 	maxQuestions = 1000
-	// maxTries is how often the same blocks are asked for, with a pause of a second
-	// after the first time and one more after each other: nodes limit how often one
-	// asks.
+	// maxTries limits how often the same blocks are requested. The pause grows from one second
+	// by one with each try, because nodes limit the rate.
 	maxTries = 4
-	// rowsAtOnce is how many rows are asked for at once.
+	// rowsAtOnce is the number of rows in one request.
 	rowsAtOnce = 500
 )
 
-// errDifferences says that the ledger and the chain differ.
+// errDifferences means that the ledger and the chain differ.
 var errDifferences = errors.New("the ledger and the chain differ")
 
-// errIncomplete says that not everything could be compared.
+// errIncomplete means that not everything could be compared.
 var errIncomplete = errors.New("the books are incomplete")
 
 // books are the ledger and the chain of one day, next to each other. A payment is
@@ -49,7 +47,7 @@ type books struct {
 	Payee    string    `json:"payee"`
 	Ledger   string    `json:"ledger"`
 	Received sum       `json:"received"` // payments that moved money on this day
-	// The outcomes of those: each payment is in one of these.
+	// The outcomes of sold payments: each payment is in one of these.
 	Answered   sum `json:"answered"`
 	AnswerOwed sum `json:"answer_owed"`
 	RefundDue  sum `json:"refund_due"`
@@ -57,8 +55,8 @@ type books struct {
 	Differing  sum `json:"differing"` // not in the ledger as it should be: see Differences
 
 	Operations map[string]*sum `json:"operations"` // Answered, by the path that was asked
-	// Deposits are transfers without an authorization, and those of less than any price
-	// that no record is of.
+	// Deposits are transfers without an authorization, and transfers below the lowest price
+	// without a record.
 	Deposits   sum `json:"deposits"`
 	RefundsOut sum `json:"refunds_made"` // closed on this day, whenever they were paid for
 	InDoubt    sum `json:"in_doubt"`     // first claimed on this day, and not known to be paid
@@ -72,7 +70,7 @@ type books struct {
 	Differences []difference `json:"differences"` // 1,000 at most
 }
 
-// sum is a number of payments, and what they add up to in atomic units.
+// sum is a number of payments and their total in atomic units.
 type sum struct {
 	Count  int
 	amount big.Int
@@ -83,7 +81,7 @@ func (s *sum) add(amount *big.Int) {
 	s.amount.Add(&s.amount, amount)
 }
 
-// MarshalJSON writes the amount as a text: no number of JSON holds every integer.
+// MarshalJSON writes the amount as a string, because a JSON number cannot hold every integer.
 func (s sum) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Count  int    `json:"count"`
@@ -91,7 +89,7 @@ func (s sum) MarshalJSON() ([]byte, error) {
 	}{s.Count, s.amount.String()})
 }
 
-// kind is what differs.
+// kind is the kind of a difference.
 type kind string
 
 const (
@@ -105,8 +103,7 @@ const (
 	noTransfer kind = "settled_without_transfer"
 	// gift: the same, and the answer was given.
 	gift kind = "answered_unpaid"
-	// otherAmount: money came for it, and not what the record says, or not to the
-	// payee that the record says.
+	// otherAmount: money came, but not the amount, or not to the payee, that the record says.
 	otherAmount kind = "amounts_differ"
 	// noRefund: the record says refunded, and its transaction did not send the amount.
 	noRefund kind = "refund_without_transfer"
@@ -148,8 +145,8 @@ func parseDay(s string, now time.Time) (time.Time, error) {
 	return day, nil
 }
 
-// listBooks prints the books of a day. errDifferences and errIncomplete are its
-// error when it has printed them.
+// listBooks prints the books of a day. It returns errDifferences or errIncomplete after printing
+// them.
 func listBooks(ctx context.Context, o order) error {
 	day, err := parseDay(o.args[0], o.now())
 	if err != nil {
@@ -179,7 +176,7 @@ func (l opened) books(ctx context.Context, day time.Time) error {
 	return nil
 }
 
-// within says whether a time is in the part of the day that the books are of.
+// within reports whether a time is in the part of the day that the books cover.
 func (b *books) within(t time.Time) bool { return !t.Before(b.From) && t.Before(b.Until) }
 
 // count adds a payment to the sum of its outcome.

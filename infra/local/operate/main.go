@@ -53,7 +53,7 @@ func main() {
 	os.Exit(code)
 }
 
-// order is a command with what it was given.
+// order is a command with its arguments, configuration and streams.
 type order struct {
 	args       []string
 	json       bool   // print JSON for a program
@@ -66,7 +66,7 @@ type order struct {
 	out, notes io.Writer
 }
 
-// command is one thing to do. It checks what was typed before it opens a ledger.
+// command is one of the program's commands. It checks its arguments before it opens a ledger.
 type command struct {
 	usage       string // its name, its flags as -name, and its arguments
 	least, most int    // arguments
@@ -109,10 +109,10 @@ func run(ctx context.Context, args []string, o order) int {
 	return exitUsage
 }
 
-// self is what the program is called where make runs it.
+// self is the program's name when make runs it.
 const self = "operate"
 
-// run reads the command line and does what it says; it returns the exit status.
+// run parses the command line and runs the command; it returns the exit status.
 func (c command) run(ctx context.Context, args []string, o order) int {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(o.notes)

@@ -12,9 +12,9 @@ import (
 )
 
 // markLedger writes into LEDGER_TABLE that it is the ledger of STACK_NAME, whose payee is
-// PAY_TO. It says first whether anything was ever sold on it, because an empty table that has
-// taken the place of the ledger looks as that of a new stack does. An origin is where reconcile
-// asks as a stranger would, of a stack that has no BASE_URL.
+// PAY_TO. It first says whether anything was ever sold with it, because an empty table that has
+// replaced the ledger looks like the table of a new stack. For a stack without a BASE_URL, an
+// origin can be given, where reconcile checks the service as the public sees it.
 func markLedger(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {
@@ -69,7 +69,7 @@ func markLedger(ctx context.Context, o order) error {
 	return nil
 }
 
-// typedOrigin is the origin that was typed, or empty.
+// typedOrigin returns the origin from the command line, or empty.
 func (o order) typedOrigin() (string, error) {
 	if len(o.args) == 0 {
 		return "", nil
@@ -81,7 +81,7 @@ func (o order) typedOrigin() (string, error) {
 	return "https://" + strings.ToLower(u.Host), nil // nobody is met over http
 }
 
-// soldSince says since when the token is sold for on a table.
+// soldSince returns since when something has been sold for the token with a table.
 func (o order) soldSince(ctx context.Context, c boot.Local) (string, error) {
 	key := ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
 	r, err := c.Ledger.Open().Fetch(ctx, key)

@@ -14,24 +14,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// opened is a ledger, ready to be looked at, with the order that it is opened for.
+// opened is an open ledger, with the order for which it was opened.
 type opened struct {
 	order
 	boot.Reconciling
 	name string // of the ledger
 	node string // of the chain, for a person
 	rows ledger.Rows
-	// principal asks AWS who runs this; nil where the ledger is not in AWS.
+	// principal asks AWS who runs the command; it is nil if the ledger is not in AWS.
 	principal func(context.Context) (string, error)
 }
 
-// errNoPayee keeps what others paid to the published test address, which stands for
-// a payee that is not given, out of the ledger of a deployment.
+// errNoPayee is returned for a deployment's ledger without PAY_TO. Otherwise transfers that
+// others made to the default payee, the published test address, would get into it.
 var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDGER_TABLE with what its payee received. " +
 	"Set PAY_TO to the address that the deployment has as PayTo")
 
-// within opens the ledger that the environment names for as long as something is done with
-// it. byPayee says that transfers to the payee will be looked for.
+// within opens the ledger that the environment names, calls a function with it, and closes it.
+// byPayee means that the function looks for transfers to the payee.
 func (o order) within(byPayee bool, do func(opened) error) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {
@@ -71,7 +71,7 @@ func (o order) within(byPayee bool, do func(opened) error) error {
 	return do(l)
 }
 
-// host is where the first node is, without the key that its URL may hold.
+// host returns the host of the first node, without the key that its URL may contain.
 func host(nodes []string) string {
 	if len(nodes) == 0 {
 		return "not asked (RPC_URL)"

@@ -11,19 +11,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// endpointSTS is the variable of an endpoint that says who somebody is, in place of AWS.
+// endpointSTS is the variable that names another STS than AWS's.
 const endpointSTS = "AWS_ENDPOINT_URL_STS"
 
-// operator names who runs this, for the record and for the person who comes next: the
-// principal as AWS knows it, whose credentials write to the table, or beside a ledger on this
-// machine its user. A principal that cannot be read is an error: no other name is put in its
-// place.
+// operator names the person who runs the command, for the record and for the next operator: the
+// AWS principal whose credentials write to the table, or, for a ledger on this machine, its
+// user. If the principal cannot be read, that is an error, and no other name is used.
 func (l opened) operator(ctx context.Context) (string, error) {
 	return nameOf(ctx, l.principal, "the record of a refund")
 }
 
-// nameOf is the name of the principal, for what is to name it; of the user of this machine
-// where principal is nil.
+// nameOf returns the name of the principal, or of this machine's user if principal is nil.
 func nameOf(ctx context.Context, principal func(context.Context) (string, error), record string) (string, error) {
 	if principal == nil {
 		return localUser(), nil
@@ -48,13 +46,13 @@ func localUser() string {
 	return plain(name + "@" + at)
 }
 
-// identities is STS, which says who somebody is.
+// identities is STS, which tells to whom credentials belong.
 func identities() awsService {
 	return awsService{name: "sts", version: "2011-06-15", endpoint: endpointSTS}
 }
 
-// principalOf is who the credentials of a table belong to; nil for a table that is not in
-// AWS, unless something else is named that can be asked.
+// principalOf returns a function for the owner of a table's credentials. It is nil for a table
+// that is not in AWS, unless another STS is named.
 func (o order) principalOf(t boot.Table) (func(context.Context) (string, error), error) {
 	if !t.InAWS() && o.getenv(endpointSTS) == "" {
 		return nil, nil

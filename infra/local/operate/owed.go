@@ -11,12 +11,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// maxOwed is how many payments of a kind are listed, half a kilobyte each; all are
-// counted.
+// maxOwed limits how many payments of a kind are listed, half a kilobyte each; all are counted.
 const maxOwed = 50_000
 
-// listOwed prints every debt, money that came without a request, what is in doubt, and the
-// newest of what is refused without a proof, of each kind the longest untouched first.
+// listOwed prints every debt, money that came without a request, payments in doubt, and the
+// newest refusals without proof. Within each kind, the record that has been unchanged longest
+// comes first.
 func listOwed(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
 	if err == nil && c.Ledger.Name != "" {
@@ -63,7 +63,7 @@ func listOwed(ctx context.Context, o order) error {
 	})
 }
 
-// outstanding is what somebody has to look at.
+// outstanding are the payments that somebody has to look at.
 type outstanding struct {
 	owed, doubt, unasked listing
 	long                 int // of what is owed, for more than an hour
@@ -72,7 +72,7 @@ type outstanding struct {
 	unproven             unproven
 }
 
-// unproven is what a facilitator refused where no node could confirm that.
+// unproven are payments that a facilitator refused without a node to confirm it.
 type unproven struct {
 	n      int
 	sum    big.Int // in atomic units
@@ -82,7 +82,7 @@ type unproven struct {
 // newestUnproven is how many of those are listed.
 const newestUnproven = 20
 
-// unproven adds what is refused and not proven to what was found.
+// unproven adds refusals without proof to the result.
 func (l opened) unproven(ctx context.Context, found *outstanding) error {
 	u := &found.unproven
 	n, err := l.Reconciler.Unproven(ctx, maxOwed, func(r ledger.Payment) {
@@ -97,7 +97,7 @@ func (l opened) unproven(ctx context.Context, found *outstanding) error {
 	return err
 }
 
-// listing are payments of a kind: those that are listed, and how many there are.
+// listing has the listed payments of a kind, and how many there are in all.
 type listing struct {
 	payments []payment
 	n        int
@@ -110,7 +110,7 @@ func (l *listing) add(p payment) {
 	}
 }
 
-// outstanding reads the ledger. With an error it returns what it found before.
+// outstanding reads the ledger. If it fails, it also returns what it found until then.
 func (l opened) outstanding(ctx context.Context) (outstanding, error) {
 	var found outstanding
 	missed, err := l.Reconciler.Outstanding(ctx, func(r ledger.Payment) {

@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// maxPayments is how many records of a payer are looked at.
+	// maxPayments limits how many records of a payer are read.
 	maxPayments = 10_000
-	// maxAsked is how many of them the chain is asked about, and askTime what each
-	// may take.
+	// maxAsked limits how many of them are checked on the chain, and askTime the time for each.
 	maxAsked = 50
 	askTime  = 10 * time.Second
 )
 
-// account is what there is of one payer, as -json prints it.
+// account has everything about one payer, as -json prints it.
 type account struct {
 	Wallet   string    `json:"wallet"`
 	Network  string    `json:"network"`
@@ -114,8 +113,8 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 	return a, nil
 }
 
-// keysOf lists the keys that begin with a prefix, those of records that cannot be read
-// included. It stops when there are more than maxPayments.
+// keysOf lists the keys that begin with a prefix, including keys of unreadable records. It stops
+// when there are more than maxPayments.
 func (l opened) keysOf(ctx context.Context, prefix string) (keys []string, err error) {
 	said := progress(l.notes)
 	for after, pages := "", 1; len(keys) <= maxPayments; pages++ {
@@ -136,8 +135,8 @@ func (l opened) keysOf(ctx context.Context, prefix string) (keys []string, err e
 	return keys, nil
 }
 
-// ask asks the chain about a record, as a run of the reconciler does. What is in doubt may
-// have been sent.
+// ask asks the chain about a record, as the reconciler does. A payment in doubt may have been
+// sent.
 func (l opened) ask(ctx context.Context, r ledger.Payment) x402.Finding {
 	r.Sent = true
 	q, err := x402.QuestionOf(r)

@@ -33,8 +33,8 @@ const (
 	unknown    = ledger.CaseUnknown
 )
 
-// standingOf says how an operator's lists name a payment. Whether one whose attempt has died
-// was sent also depends on its purchase.
+// standingOf returns how operators' lists name a payment. If the attempt has died, its purchase
+// helps to tell whether the payment was sent.
 func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
 	stands := ledger.Stand(&r, ledger.View{Now: l.Platform.Now(), Node: l.Chain != nil})
 	if stands != ledger.StandingAbandoned {
@@ -51,7 +51,7 @@ func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
 
 // payment is a record, as -json prints it.
 type payment struct {
-	// Key is the record's, network|asset|payer|nonce: pk in a DynamoDB table.
+	// Key is the key of the record, network|asset|payer|nonce: pk in a DynamoDB table.
 	Key         string   `json:"key"`
 	Standing    standing `json:"standing"`
 	Payer       string   `json:"payer"`
@@ -61,34 +61,34 @@ type payment struct {
 	Transaction string   `json:"transaction"`
 	Refund      string   `json:"refund,omitempty"` // transaction that sent the amount back
 	Request     string   `json:"request"`
-	// Since is when it was known to be paid, or where it is not, when it was
-	// first sent; Updated is when the record was last written.
+	// Since is when it was known to be paid or, if it is not, when it was first sent; Updated is
+	// when the record was last written.
 	Since     time.Time       `json:"since"`
 	Updated   time.Time       `json:"updated"`
 	Lookups   int             `json:"lookups"`
 	LastError *ledger.Failure `json:"last_error"`
 	Reason    string          `json:"reason,omitempty"` // why it was refused, is in doubt, or was closed as answered
-	// RefundDue says that the amount is to be sent back, and DueBack why no lookup can answer
-	// it. Without DueBack the payer can ask for the answer until a refund is begun. DueAt is
-	// when a refund of an answer that is owed becomes due.
+	// RefundDue means that the amount must be sent back, and DueBack says why no lookup can
+	// answer the payment. Without DueBack, the payer can get the answer until a refund is begun.
+	// DueAt is when the refund of an owed answer becomes due.
 	RefundDue bool           `json:"refund_due"`
 	DueBack   ledger.DueBack `json:"due_back,omitempty"`
 	DueAt     time.Time      `json:"due_at,omitzero"`
-	// SupersededBy is the key of the payment in the place of this one.
+	// SupersededBy is the key of the payment that replaced this one.
 	SupersededBy string `json:"superseded_by,omitempty"`
-	// Unasked says that it is money that came without a request.
+	// Unasked means that the money came without a request.
 	Unasked bool `json:"unasked,omitempty"`
-	// SendingBack says who has begun to send the amount back.
+	// SendingBack is the operator who has begun to send the amount back.
 	SendingBack *ledger.SendingBack `json:"sending_back,omitempty"`
-	// ClosedBy is who closed the record.
+	// ClosedBy is the operator who closed the record.
 	ClosedBy string `json:"closed_by,omitempty"`
-	// Answer is what was answered: the HTTP status, and the code of an error.
+	// Answer is the answer's HTTP status, and its error code.
 	Answer string `json:"answer,omitempty"`
-	// Chain is what the chain says of a payment in doubt, if it was asked.
+	// Chain is the chain's evidence on a payment in doubt, if it was queried.
 	Chain *evidence `json:"chain,omitempty"`
 }
 
-// evidence is a finding.
+// evidence is a result of querying the chain.
 type evidence struct {
 	Verdict     string `json:"verdict"`
 	Transaction string `json:"transaction,omitempty"`
@@ -145,7 +145,7 @@ func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 	return p
 }
 
-// answerOf is an answer's status, and the code of an error that it holds.
+// answerOf returns an answer's status and error code.
 func answerOf(a ledger.Answer) string {
 	text := strconv.Itoa(a.Status)
 	var doc struct{ Error struct{ Code string } }
@@ -156,10 +156,10 @@ func answerOf(a ledger.Answer) string {
 	return text + " " + doc.Error.Code
 }
 
-// decidedAfter is when it can be told whether an abandoned payment was sent.
+// decidedAfter returns the time from which it is known whether an abandoned payment was sent.
 func decidedAfter(r ledger.Payment) time.Time { return r.ValidBefore.Add(ledger.ClockSlack) }
 
-// payerOf is whose payment a record is, by its key: that is who has signed.
+// payerOf returns the payer, who signed the payment, from a record's key.
 func payerOf(r ledger.Payment) string {
 	parts := append(strings.Split(r.Key, "|"), "", "", "")
 	if a, err := x402.ParseAddress(parts[2]); err == nil {
@@ -168,7 +168,7 @@ func payerOf(r ledger.Payment) string {
 	return parts[2]
 }
 
-// note is what there is to say of a payment beside its columns.
+// note returns what to say about a payment besides its columns.
 func (p payment) note() string {
 	about := map[standing]string{
 		answerOwed: "a refund is due after " + minute(p.DueAt),
@@ -193,7 +193,8 @@ func (p payment) note() string {
 	return untrusted.Text(cmp.Or(strings.TrimPrefix(about, ", "), "-"))
 }
 
-// closedBy says who closed a record, behind on what; records of earlier releases do not.
+// closedBy returns the operator who closed a record, from the text on which it was closed;
+// records of earlier releases have none.
 func closedBy(who string) string {
 	if who == "" {
 		return ""
@@ -220,16 +221,16 @@ func printPayments(out io.Writer, list []payment) {
 	table(out, "SINCE\tUPDATED\tPAYER\tSTATE\tAMOUNT\tLOOKUPS\tREQUEST\tTRANSACTION\tNOTE", rows)
 }
 
-// keyWord is the key of a payment as it is typed.
+// keyWord returns the key of a payment as it is typed.
 func keyWord(key string) called.Word { return called.Word{Name: "KEY", Value: "'" + key + "'"} }
 
-// transactionWord is a transaction as it is typed.
+// transactionWord returns a transaction as it is typed.
 func transactionWord(hash string) called.Word { return called.Word{Name: "TRANSACTION", Value: hash} }
 
-// forceWord is what closes or opens a record whatever the chain says.
+// forceWord returns the argument that closes or opens a record whatever the chain says.
 func forceWord() called.Word { return called.Word{Name: "FORCE", Flag: "-force"} }
 
-// printRefunds says how to make the refunds that are due.
+// printRefunds prints the commands for the refunds that are due.
 func (o order) printRefunds(list []payment) {
 	for _, p := range list {
 		if _, ok := parseKey(p.Key); ok && p.Standing == refundDue {

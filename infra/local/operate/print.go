@@ -17,7 +17,7 @@ import (
 // facts prints names and values in two columns.
 func facts(out io.Writer, pairs ...string) { table(out, "", slices.Collect(slices.Chunk(pairs, 2))) }
 
-// table prints rows below their heads, if there are any, and nothing without rows.
+// table prints rows below their headings. Without rows it prints nothing.
 func table(out io.Writer, head string, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -38,7 +38,7 @@ type count struct {
 	what string
 }
 
-// counts prints, indented, those that are not zero.
+// counts prints the counts that are not zero, indented.
 func counts(out io.Writer, all ...count) {
 	for _, c := range all {
 		if c.n > 0 {
@@ -53,7 +53,7 @@ func printJSON(out io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// progress returns a function that notes how far a reading is, once a second at most.
+// progress returns a function that prints how far reading has come, at most once a second.
 func progress(notes io.Writer) func(format string, args ...any) {
 	last := time.Now()
 	return func(format string, args ...any) {
@@ -66,8 +66,7 @@ func progress(notes io.Writer) func(format string, args ...any) {
 
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
-// dollars is an amount of USDC (6 decimals) as a price; a text that is not an amount
-// stays what it is.
+// dollars formats an amount of USDC (6 decimals) as a price; other text is returned unchanged.
 func dollars(atomic string) string {
 	n, err := x402.ParseUint256(atomic)
 	if err != nil {
@@ -78,13 +77,13 @@ func dollars(atomic string) string {
 	return "$" + s[:max(len(strings.TrimRight(s, "0")), len(s)-decimals+cents)]
 }
 
-// atomic reads an amount of a record: a positive number that a transfer can have.
+// atomic parses an amount of a record: a positive number that a transfer can have.
 func atomic(amount string) (*big.Int, bool) {
 	n, err := x402.ParseUint256(amount)
 	return n, err == nil && n.Sign() > 0
 }
 
-// counted is a number of things, each of which is called one.
+// counted returns a number with its noun, given in the singular.
 func counted(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -92,7 +91,7 @@ func counted(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// enumerated is a list in a sentence.
+// enumerated joins a list for a sentence.
 func enumerated(list []string) string {
 	if len(list) < 3 {
 		return strings.Join(list, " and ")
@@ -100,7 +99,7 @@ func enumerated(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + ", and " + list[len(list)-1]
 }
 
-// plain is text from a record for a terminal: one cell, never empty.
+// plain returns text from a record, safe for a terminal: one cell, never empty.
 func plain(s string) string {
 	const most = 200
 	if s == "" {
@@ -109,5 +108,5 @@ func plain(s string) string {
 	return untrusted.Clip(s, most)
 }
 
-// words is a name of JSON in words.
+// words returns a JSON name as words.
 func words[T ~string](s T) string { return strings.ReplaceAll(string(s), "_", " ") }

@@ -8,8 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// reconcileOnce looks once at every payment in doubt, as the scheduled function does every
-// few minutes, and prints what it found.
+// reconcileOnce checks every payment in doubt once, as the scheduled function does every few
+// minutes, and prints the results.
 func reconcileOnce(ctx context.Context, o order) error {
 	return o.within(true, func(l opened) error {
 		begun := l.Platform.Now()

@@ -23,8 +23,7 @@ type debtKey struct {
 	// authorization is the key without moved: network|asset|payer|nonce.
 	key, authorization, network string
 	asset, payer                x402.Address
-	// moved is the transaction that is a part of the key of money that came with a
-	// nonce which another record has.
+	// moved is the transaction, which is part of the key if another record has the same nonce.
 	moved string
 }
 
@@ -48,7 +47,7 @@ func parseKey(key string) (d debtKey, ok bool) {
 	return d, errors.Join(errs[:]...) == nil
 }
 
-// due is a debt, which is a refund unless the payment was answered all the same.
+// due is a debt. It is a refund unless the payment was answered after all.
 type due struct {
 	debtKey
 	transaction string // to close it on; empty: none was given
@@ -59,9 +58,8 @@ type due struct {
 	amount      *big.Int
 }
 
-// refund prints what to transfer, or closes the record on the transaction that has done it.
-// A debt that is answered was answered before the ledger was restored. KEY and TRANSACTION
-// are in any letter case.
+// refund prints what to transfer, or closes the record with the transaction that transferred it.
+// KEY and TRANSACTION may be in any letter case.
 func refund(ctx context.Context, o order, answered bool) error {
 	key, ok := parseKey(strings.ToLower(strings.Trim(o.args[0], " \t\n'\"")))
 	if !ok {
@@ -133,11 +131,11 @@ func (l opened) closeAnswered(ctx context.Context, d due) error {
 	return nil
 }
 
-// mayBeClosed is for a failure that leaves open whether a record was closed.
+// mayBeClosed is the message for a failure after which the record may or may not be closed.
 const mayBeClosed = "the record may or may not be closed: run the same command again"
 
-// write applies an event to the record, and puts into words why that could not be done;
-// otherwise is for a failure that leaves it open.
+// write applies an event to the record. Its error says why that failed; otherwise is the message
+// for a failure with an unknown result.
 func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Change, otherwise string) error {
 	switch _, err := l.Ledger.Apply(ctx, d.record, e, c); {
 	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
@@ -148,8 +146,8 @@ func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Chang
 	return nil
 }
 
-// begin writes that the refund is begun, and prints what to transfer. The next operator
-// who asks is told who has begun.
+// begin records that the refund is begun, and prints what to transfer. The next operator who
+// asks learns who has begun it.
 func (l opened) begin(ctx context.Context, d due) error {
 	if b := d.record.SendingBack; b != nil {
 		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything.\n"+
@@ -179,7 +177,7 @@ func (l opened) sendBack(ctx context.Context, d due) error {
 		"could not record that you begin this refund: run the same command again before you transfer anything")
 }
 
-// withdraw takes back that a refund is begun.
+// withdraw withdraws a refund that has begun.
 func (l opened) withdraw(ctx context.Context, d due) error {
 	b := d.record.SendingBack
 	err := l.write(ctx, d, ledger.EventWithdraw, ledger.Change{}, "the refund may or may not be withdrawn: run the same command again")
@@ -206,7 +204,7 @@ func why(r ledger.Payment) string {
 	return "no lookup gave an answer"
 }
 
-// refusal is why no refund can be begun, and what to do next.
+// refusal returns why no refund can be begun, and what to do next.
 func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 	switch l.standingOf(ctx, r) {
 	case refundDue:
@@ -244,8 +242,8 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 	return fmt.Errorf("this record is in state %q, in which no refund can be due", plain(string(r.State)))
 }
 
-// read reads what to pay back off the record. A record that contradicts itself is not to
-// be paid.
+// read takes the amount and the payer from the record. It refuses a record that contradicts
+// itself.
 func (d *due) read() error {
 	r := d.record
 	if err := json.Unmarshal(r.Terms, &d.terms); err != nil {
@@ -266,7 +264,7 @@ func (d *due) read() error {
 	return nil
 }
 
-// errUnchecked says that the chain could not be asked.
+// errUnchecked means that the chain could not be queried.
 var errUnchecked = errors.New("could not check that the transaction is the refund")
 
 // closeDebt closes a record, once the transaction is known to have paid it back.
@@ -296,8 +294,8 @@ func (l opened) closeDebt(ctx context.Context, d due) error {
 	return nil
 }
 
-// verify asks the chain how often the transaction has sent exactly the amount to
-// the payer, which must be after the payment.
+// verify asks the chain how often the transaction has sent exactly the amount to the payer. The
+// transaction must be later than the payment.
 func (l opened) verify(ctx context.Context, d due) (transfers int, how string, err error) {
 	switch {
 	case l.Chain == nil:
@@ -342,8 +340,9 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 	return transfers, fmt.Sprintf("checked on the chain, block %d", list[0].Block), nil
 }
 
-// reserve takes one of a transaction's transfers of the amount to the payer for this
-// record: each of them closes one debt. Without the chain there is one.
+// reserve takes one of the transaction's transfers of the amount to the payer for this record,
+// because each of them closes one debt. Without the chain, the transaction counts as one
+// transfer.
 func (l opened) reserve(ctx context.Context, d due, transfers int) error {
 	for n := range transfers {
 		key := ledger.RepaymentKey(d.network, d.asset.String(), d.payer.String(), d.transaction, d.amount.String(), n)

@@ -23,7 +23,8 @@ const (
 	callTimeout = 30 * time.Second
 	// maxReply bounds a reply, in bytes: a page of a scan has at most 1 MB.
 	maxReply = 4 << 20
-	// A restore takes minutes to hours: how often the copy is looked at, and how long.
+	// A restore takes minutes to hours. These are the interval and the limit for checking the
+	// copy.
 	pollEvery = 10 * time.Second
 	longest   = 48 * time.Hour
 )
@@ -37,11 +38,10 @@ type tableCopy struct {
 	out      io.Writer
 }
 
-// restore brings the ledger's table, LEDGER_TABLE, back from its point-in-time recovery
-// as a table of another name. It gives the copy what a restored table lacks (the end of
-// old items, recovery and protection), and says what it holds beside the
-// original, which is only read. A copy that is there already is finished. A drill
-// deletes it then.
+// restore brings the ledger's table, LEDGER_TABLE, back from its point-in-time recovery as a
+// table of another name. It gives the copy what a restored table lacks (expiry of old items,
+// recovery and protection), and prints its contents beside those of the original, which it only
+// reads. It continues with a copy that exists already. A drill then deletes the copy.
 func restore(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
 	if err != nil {
@@ -68,7 +68,7 @@ func restore(ctx context.Context, o order) error {
 	return t.make(ctx)
 }
 
-// copyOf is the usual name of a table's copy. The role of those who restore is for names that
+// copyOf returns the default name for a table's copy. The role for restoring covers names that
 // begin with it.
 func copyOf(table string, drill bool) string {
 	if drill {
@@ -84,8 +84,8 @@ func tableClient(t boot.Table) *dynamodb.Client {
 	return dynamo.NewClient(c)
 }
 
-// make makes the copy, or goes on with one that is there, protects it, and compares it
-// with the original.
+// make creates the copy, or continues with an existing one, protects it, and compares it with
+// the original.
 func (o tableCopy) make(ctx context.Context) error {
 	in := &dynamodb.RestoreTableToPointInTimeInput{
 		SourceTableName:         &o.from,
@@ -122,8 +122,8 @@ func (o tableCopy) make(ctx context.Context) error {
 	return o.remove(ctx)
 }
 
-// resume looks whether a table that is there can be the copy that was ordered. A drill,
-// which deletes its copy, takes none that is protected from that.
+// resume checks whether an existing table can be the requested copy. A drill deletes its copy,
+// so it accepts no table with deletion protection.
 func (o tableCopy) resume(ctx context.Context) error {
 	d, err := o.api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &o.to})
 	if err != nil {
@@ -180,8 +180,8 @@ func countPlaces(ctx context.Context, index ledger.Index, list string, before ti
 	}
 }
 
-// describe says what a table holds: how many items, and how many payments in it are
-// in doubt or owed, which are those that must not be lost.
+// describe prints how many items a table has, and how many payments in it are in doubt or owed,
+// which must not be lost.
 func (o tableCopy) describe(ctx context.Context, table string) error {
 	items := 0
 	pages := dynamodb.NewScanPaginator(o.api, &dynamodb.ScanInput{

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// smokeTimeout is above the time that a cold function may take for its probes.
+	// smokeTimeout is longer than a cold function may take for its probes.
 	smokeTimeout = 30 * time.Second
 	// maxReady is how much of the answer is read, in bytes.
 	maxReady  = 64 << 10
 	pathReady = "/ready"
 )
 
-// smoke reads /ready of a deployment and prints what each part says: the first half of
-// "make smoke", which then pays ping. It returns an error unless the service is ready
-// and the table of LEDGER_TABLE, if that is set, has its protections.
+// smoke reads /ready of a deployment and prints the state of each part. It is the first half of
+// "make smoke", which then pays for a ping. It returns an error unless the service is ready and
+// the table of LEDGER_TABLE, if that is set, has its protections.
 func smoke(ctx context.Context, o order) error {
 	u, err := originOf(o.args[0])
 	if err != nil {

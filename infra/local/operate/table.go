@@ -25,7 +25,7 @@ type protection struct {
 	turnOn  func(ctx context.Context, api *dynamodb.Client, table *string) error
 }
 
-// protections begin with the one that a local server does not know.
+// protections returns all of them, first the one that a local server does not know.
 func protections() []protection {
 	return []protection{{
 		"point-in-time recovery", "update-continuous-backups --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The alarms that are tried: one that pages and one that makes a ticket, both of which look
-// at five minutes, so that they are themselves again soon. Neither rolls a release back.
+// The alarms that are tried: one page and one ticket. Both evaluate five minutes, so they soon
+// return to their real state. Neither rolls a release back.
 const (
 	triedPage   = "errors"
 	triedTicket = "reconcile-failing"
@@ -28,8 +28,8 @@ func notices() awsService {
 	return awsService{name: "sns", version: "2010-03-31", endpoint: "AWS_ENDPOINT_URL_SNS"}
 }
 
-// tryPage says who hears of the alarms of STACK_NAME, and has one page and one ticket sent,
-// each of which says that it is a drill. It fails where nobody hears, and tries nothing then.
+// tryPage prints who is notified of the alarms of STACK_NAME, and sends one page and one ticket,
+// each marked as a drill. If nobody is notified, it fails and sends nothing.
 func tryPage(ctx context.Context, o order) error {
 	stack := o.getenv("STACK_NAME")
 	if stack == "" {
@@ -69,13 +69,13 @@ func tryPage(ctx context.Context, o order) error {
 	return nil
 }
 
-// drill is an alarm that is set off.
+// drill is an alarm to set off.
 type drill struct {
 	alarm string
 	what  string // page or ticket
 }
 
-// prepare prints who hears of the alarm. Its error says why nobody would.
+// prepare prints who is notified of the alarm. Its error says why nobody would be.
 func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 	var said struct {
 		Alarms []struct {
@@ -109,10 +109,10 @@ func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 	return nil
 }
 
-// pending is what AWS gives in the place of an ARN to a subscription that nobody confirmed.
+// pending is what AWS returns instead of an ARN for an unconfirmed subscription.
 const pending = "PendingConfirmation"
 
-// listening prints who listens to a topic, and counts those who have confirmed it.
+// listening prints the subscribers of a topic, and counts the confirmed ones.
 func (a awsAccount) listening(ctx context.Context, o order, topic, what string) (confirmed int, err error) {
 	const mostPages = 100 // of a hundred subscriptions
 	parameters := map[string]string{"TopicArn": topic}
@@ -148,7 +148,7 @@ func (a awsAccount) listening(ctx context.Context, o order, topic, what string) 
 	return confirmed, fmt.Errorf("topic %s has more subscriptions than this reads", plain(topic))
 }
 
-// withoutPath is an endpoint without the key that a URL has in its path or query.
+// withoutPath returns an endpoint without path and query, which may contain a key.
 func withoutPath(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// tally is a number of payments, and what they add up to.
+// tally is a number of payments and their total.
 type tally struct {
 	n       int
 	sum     big.Int
@@ -21,8 +21,8 @@ type tally struct {
 	answers map[string]int // by what was answered
 }
 
-// by tallies payments by a standing, or by several together. Payments in doubt are told
-// apart by what the chain says of them: see doubt.
+// by adds up the payments with one of several standings. Payments in doubt are distinguished by
+// the chain's evidence: see doubt.
 func (a account) by(standings ...standing) *tally {
 	t := &tally{answers: map[string]int{}}
 	for _, p := range a.Payments {
@@ -56,7 +56,7 @@ func (a account) by(standings ...standing) *tally {
 // doubt is the standing of a payment in doubt of which the chain says something.
 func doubt(v x402.Fate) standing { return inDoubt + standing(v.String()) }
 
-// dollars is the sum as a price.
+// dollars returns the sum as a price.
 func (t *tally) dollars() string {
 	text := dollars(t.sum.String())
 	if t.unknown > 0 {
@@ -65,7 +65,7 @@ func (t *tally) dollars() string {
 	return text
 }
 
-// verdict sums it up, in one sentence for the person who asked.
+// verdict sums up an account in one sentence for the payer.
 func (a account) verdict() string {
 	clauses := []string{a.Wallet + " " + a.summary()}
 	for _, c := range []struct {
@@ -103,7 +103,7 @@ func (a account) verdict() string {
 	return strings.Join(clauses, "; ") + "."
 }
 
-// summary says what was paid, and how it ended.
+// summary returns what was paid, and the outcomes.
 func (a account) summary() string {
 	paid := a.by(answered, refunded, answerOwed, refundDue)
 	owed := a.by(answerOwed, refundDue)

@@ -49,11 +49,11 @@ type answer struct {
 // Failed is the document that describes an error which a function returned.
 type Failed json.RawMessage
 
-// Error is the document.
+// Error returns the document.
 func (f Failed) Error() string { return "the function failed: " + string(f) }
 
-// Start runs the bootstrap in a folder, as attr says, and returns at once. Nothing of
-// this process's environment is passed on. It prints to logs, from one goroutine.
+// Start starts the bootstrap in a folder, with attr, and returns at once. It passes on nothing
+// of this process's environment. The function's output goes to logs, from one goroutine.
 func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer) (*Function, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -99,8 +99,8 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 	return p, nil
 }
 
-// environment is what Lambda sets for a function on provided.al2023 (AWS: Lambda,
-// defined runtime environment variables), and the function's own variables, which win.
+// environment returns what Lambda sets for a function on provided.al2023 (AWS: Lambda, defined
+// runtime environment variables), and the function's variables, which take precedence.
 func environment(f sam.Function, dir, api string) (list []string) {
 	env := map[string]string{
 		"AWS_LAMBDA_RUNTIME_API": api, "AWS_LAMBDA_FUNCTION_NAME": f.Name, "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
@@ -115,8 +115,8 @@ func environment(f sam.Function, dir, api string) (list []string) {
 	return list
 }
 
-// Call sends the function an event, when it asks for one, and returns its answer. It is
-// an error when the function returns one (Failed), ends, or takes too long, which ends it.
+// Call sends the function an event, when it asks for one, and returns its answer. It fails if
+// the function returns an error (Failed), ends, or takes too long; then it is killed.
 func (p *Function) Call(event []byte) ([]byte, error) {
 	if err := p.Idle(); err != nil {
 		return nil, err
@@ -126,8 +126,8 @@ func (p *Function) Call(event []byte) ([]byte, error) {
 	return p.wait(nil, p.timeout)
 }
 
-// Idle waits until the function asks for an event. It is an error when it ends, or does
-// not ask for one in time, which ends it.
+// Idle waits until the function asks for an event. It fails if the function ends or does not ask
+// in time; then it is killed.
 func (p *Function) Idle() (err error) {
 	if !p.idle {
 		_, err = p.wait(p.asks, initTimeout)
@@ -152,7 +152,7 @@ func (p *Function) wait(asked <-chan struct{}, limit time.Duration) ([]byte, err
 	}
 }
 
-// Signal reaches the whole process group. An error says that there is none.
+// Signal signals the whole process group. An error means that there is none.
 func (p *Function) Signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
 
 // Kill ends the process group, and returns when the process has ended.
@@ -161,7 +161,7 @@ func (p *Function) Kill() {
 	<-p.exited
 }
 
-// api is as much of the Runtime API as a function's runtime asks for.
+// api implements as much of the Runtime API as a function's runtime uses.
 func (p *Function) api() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", func(w http.ResponseWriter, r *http.Request) {
