@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// askTimeout is above the time that a cold function may take for its probes.
+	// askTimeout is longer than a cold function may take for its probes.
 	askTimeout = 35 * time.Second
-	// maxAnswer is above the size of every document.
+	// maxAnswer is larger than every document.
 	maxAnswer = 4 << 20
-	// facilitatorCheck is the part of /ready that says whether anything is sold.
+	// facilitatorCheck is the part of /ready that shows whether anything is sold.
 	facilitatorCheck = "facilitator"
 )
 
-// answers are what a deployment says of itself.
+// answers are what a deployment reports about itself.
 type answers struct {
 	origin string
 	// offers are the prices of each operation, from the function that sells it.
 	offers map[string]x402.Requirements
-	// tool is the price of an operation that is called as a tool, from another function.
+	// tool is the price of an operation called as a tool, which another function serves.
 	tool x402.Requirements
-	// payees are those of the manifest, which another function has.
+	// payees are the payees in the manifest, which another function serves.
 	payees []string
 	// version is that of the API's description.
 	version string
-	// settles is how /ready finds the facilitator.
+	// settles is the state of the facilitator in /ready.
 	settles check
 }
 

@@ -18,9 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// Outputs of a stack that a deployment is compared by. The last two are written by make deploy
-// alone: they say which code runs, and which did before. A deployment by hand takes them away,
-// so that they are never wrong.
+// Outputs of a stack with which a deployment is compared. Only make deploy writes the last two,
+// which say which code runs and which ran before. A deployment by hand removes them, so they are
+// never wrong.
 const (
 	outputOrigin = "ApiUrl"
 	outputLedger = "LedgerTable"
@@ -28,17 +28,17 @@ const (
 	outputFormer = "FormerCommit"
 )
 
-// running is a stack as it is.
+// running is the current state of a stack.
 type running struct {
 	exists  bool
 	updated time.Time
-	// parameters are the values that it has for the template's parameters, without those that
-	// are hidden.
+	// parameters are its values of the template's parameters, except hidden ones.
 	parameters map[string]string
 	outputs    map[string]string
 }
 
-// awsConfig is how AWS is asked about a stack: with the credentials that the SAM CLI takes.
+// awsConfig returns the configuration for calls to AWS, with the credentials that the SAM CLI
+// uses.
 func awsConfig(ctx context.Context, f stackfile.File) (aws.Config, error) {
 	options := []func(*config.LoadOptions) error{config.WithRegion(f.Region)}
 	if f.Profile != "" {
@@ -51,7 +51,7 @@ func awsConfig(ctx context.Context, f stackfile.File) (aws.Config, error) {
 	return c, nil
 }
 
-// describe asks AWS what runs.
+// describe returns the current state of a stack from AWS.
 func describe(ctx context.Context, c aws.Config, f stackfile.File, t *sam.Template) (running, error) {
 	api := cloudformation.NewFromConfig(c)
 	found, err := api.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &f.Stack})
@@ -119,13 +119,13 @@ func (r *running) completed(ctx context.Context, api *cloudformation.Client, f s
 	return nil
 }
 
-// doesNotExist says whether AWS knows no stack of the name.
+// doesNotExist reports whether AWS has no stack of that name.
 func doesNotExist(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
 	return ok && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist")
 }
 
-// settled says whether a stack can be deployed to.
+// settled returns an error if the stack cannot be deployed to now.
 func settled(name string, s types.Stack) error {
 	status := string(s.StackStatus)
 	switch {

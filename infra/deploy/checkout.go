@@ -12,14 +12,15 @@ import (
 // commitForm is how a commit is recorded with a deployment.
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
-// git is what git prints in the checkout, which may be another user's, as it is in containers.
+// git returns what git prints in the checkout, which may belong to another user, as in
+// containers.
 func (d desk) git(ctx context.Context, arguments ...string) (string, error) {
 	return output(ctx, program{dir: d.root, name: "git", arguments: append([]string{"-c", "safe.directory=*"}, arguments...)})
 }
 
-// head is the commit that is checked out. It is recorded with the deployment, so that a rollback
-// finds it: the code must be as it is in the commit. The files of the stacks need not be,
-// because a rollback takes those of today.
+// head returns the checked-out commit, which is recorded with the deployment so that a rollback
+// finds it. The code must be the same as in the commit. Stack files may differ, because a
+// rollback uses today's.
 func (d desk) head(ctx context.Context) (string, error) {
 	changed, err := d.git(ctx, "status", "--porcelain", "--", ".", ":!"+stackfile.Folder)
 	if err != nil {
@@ -31,7 +32,7 @@ func (d desk) head(ctx context.Context) (string, error) {
 	return d.git(ctx, "rev-parse", "HEAD")
 }
 
-// commitOf is the whole name of a commit that is there.
+// commitOf returns the full name of an existing commit.
 func (d desk) commitOf(ctx context.Context, name string) (string, error) {
 	commit, err := d.git(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	if err != nil || !commitForm.MatchString(commit) {
@@ -40,7 +41,7 @@ func (d desk) commitOf(ctx context.Context, name string) (string, error) {
 	return commit, nil
 }
 
-// worktree checks a commit out in a folder beside the checkout's own files.
+// worktree checks a commit out into a separate folder.
 func (d desk) worktree(ctx context.Context, folder, commit string) (remove func(), err error) {
 	if _, err := d.git(ctx, "worktree", "add", "--quiet", "--detach", folder, commit); err != nil {
 		return nil, err

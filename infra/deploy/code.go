@@ -7,7 +7,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// code is what a release sells, which no parameter says.
+// code is what a release sells; no parameter says this.
 type code struct {
 	Version    string      `json:"version"` // of the API
 	Operations []operation `json:"operations"`
@@ -21,7 +21,7 @@ type operation struct {
 	Amount  string `json:"amount"`  // in atomic units
 }
 
-// thisCode is that of the checkout that this program was built from.
+// thisCode returns the code of the checkout from which this program was built.
 func thisCode() code {
 	c := code{Version: catalog.APIVersion}
 	for _, op := range catalog.All() {
@@ -35,7 +35,7 @@ func thisCode() code {
 	return c
 }
 
-// withoutQuestion is an operation that is asked for nothing, so that it can be called as a tool
+// withoutQuestion is an operation without required parameters, so it can be called as a tool
 // without arguments.
 func (c code) withoutQuestion() (op operation, found bool) {
 	i := slices.IndexFunc(c.Operations, func(o operation) bool { return !strings.Contains(o.Example, "?") })

@@ -14,22 +14,22 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// How a deployment is asked after it was made: what answers may need a moment to be the new
-// one.
+// How often and how long a new deployment is checked, because the old one may still answer for a
+// moment.
 const (
 	askings    = 6
 	askingWait = 10 * time.Second
 )
 
-// sells is the name of the command by which another release is asked what it sells.
+// sells is the name of the command that prints what a release sells.
 const sells = "sells"
 
-// say prints what this code sells, for make rollback of a later one.
+// say prints what this code sells, for make rollback from a later release.
 func (d desk) say() error {
 	return json.NewEncoder(d.out).Encode(thisCode())
 }
 
-// read is the file of a name, held to the template of a checkout, and the template.
+// read returns a stack's file, checked against the template of a checkout, and the template.
 func (d desk) read(name string) (stackfile.File, *sam.Template, error) {
 	t, err := sam.Read(filepath.Join(d.root, "template.yaml"))
 	if err != nil {
@@ -42,7 +42,7 @@ func (d desk) read(name string) (stackfile.File, *sam.Template, error) {
 	return f, t, f.Check(t)
 }
 
-// checkFile checks a file, and what the CDK app says of its settings.
+// checkFile checks a file, also by the CDK app if it has settings for it.
 func (d desk) checkFile(ctx context.Context, name string) error {
 	f, _, err := d.read(name)
 	if err != nil {
@@ -55,7 +55,7 @@ func (d desk) checkFile(ctx context.Context, name string) error {
 	return nil
 }
 
-// deploy makes a stack what its file says, with the code that is checked out.
+// deploy deploys a stack as its file describes it, with the checked-out code.
 func (d desk) deploy(ctx context.Context, name string) error {
 	f, t, err := d.read(name)
 	if err != nil {
@@ -99,8 +99,8 @@ func (d desk) ask(ctx context.Context, f stackfile.File, t *sam.Template) (runni
 	return describe(ctx, c, f, t)
 }
 
-// complete shows what a deployment would change, refuses it or has it agreed to, carries it out,
-// and asks it whether it is what its file says.
+// complete shows what a deployment would change, refuses it or asks for confirmation, carries it
+// out, and verifies the result against the file.
 func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) error {
 	if origin := originNow(p.now); origin != "" {
 		if before, err := fetchAnswers(ctx, d.client, origin, p.code); err == nil {
@@ -133,8 +133,8 @@ func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) erro
 	return d.isWhatItShouldBe(ctx, j.file, now, p.code)
 }
 
-// carry builds and deploys what was agreed to. If somebody else has changed the stack since, such
-// as by stopping its sales, what was agreed to is no longer what would happen.
+// carry builds and deploys what was confirmed. It refuses if somebody else has changed the stack
+// since, for example by stopping its sales, because the result would not be what was confirmed.
 func (d desk) carry(ctx context.Context, j job, p plan, t *sam.Template) error {
 	steps := j.tools()
 	if err := steps.build(ctx); err != nil {
@@ -150,7 +150,7 @@ func (d desk) carry(ctx context.Context, j job, p plan, t *sam.Template) error {
 	return steps.release(ctx)
 }
 
-// originNow is where a stack is reached as it is, and not as its file would have it.
+// originNow returns the current origin of a stack, which may differ from that in its file.
 func originNow(now running) string {
 	if base := now.parameters["BaseUrl"]; base != "" {
 		return base
@@ -158,7 +158,7 @@ func originNow(now running) string {
 	return now.outputs[outputOrigin]
 }
 
-// agreed asks whether to go on.
+// agreed asks for confirmation.
 func (d desk) agreed() error {
 	if d.yes {
 		return nil
@@ -175,8 +175,8 @@ func (d desk) agreed() error {
 	return errors.New("nothing is deployed")
 }
 
-// isWhatItShouldBe asks a deployment whether it is what its file and its code say, more than
-// once where it is not.
+// isWhatItShouldBe checks a deployment against its file and its code, and repeats the check
+// while they differ.
 func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now running, c code) error {
 	origin := originOf(f, now)
 	var last error
@@ -200,8 +200,8 @@ func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now runnin
 	return last
 }
 
-// explained is why a deployment is not what it should be. Where it did not answer, what it did
-// not say is not listed.
+// explained returns why a deployment is not as it should be. If it did not answer, missing
+// answers are not listed.
 func explained(origin string, err error, all []difference) error {
 	faults := []error{fmt.Errorf("%s is not what its file says", origin)}
 	if err != nil {
@@ -215,7 +215,7 @@ func explained(origin string, err error, all []difference) error {
 	return errors.Join(faults...)
 }
 
-// smoke compares what answers with the file, and prints the origin for what asks it next.
+// smoke compares the deployment with its file, and prints the origin for the next step.
 func (d desk) smoke(ctx context.Context, name string) error {
 	f, t, err := d.read(name)
 	if err != nil {

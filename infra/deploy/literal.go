@@ -12,10 +12,9 @@ import (
 // names are the keys of a map, sorted.
 func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// valuesIn are the values of parameters that stand in a deployed template as such: at a place
-// where the template, as it is written, refers to a parameter. The CDK app replaces what it
-// includes so. A value that stands for something else there, such as another parameter, is
-// left out.
+// valuesIn returns the parameter values that a deployed template has as literals, in places
+// where the source template refers to a parameter. The CDK app replaces references in this way.
+// Anything other than a literal, such as a reference to another parameter, is left out.
 func valuesIn(written, deployed []byte) (map[string]string, error) {
 	var from yaml.Node
 	if err := yaml.Unmarshal(written, &from); err != nil {
@@ -35,7 +34,7 @@ func valuesIn(written, deployed []byte) (map[string]string, error) {
 // literals are values by the names of parameters.
 type literals map[string]string
 
-// find compares a part of the template as it is written with the same part as it is deployed.
+// find compares a part of the source template with the same part of the deployed one.
 func (l literals) find(from *yaml.Node, to any) {
 	name, intrinsic := strings.CutPrefix(from.Tag, "!")
 	intrinsic = intrinsic && !strings.HasPrefix(name, "!") // as !!str is not
@@ -64,7 +63,7 @@ func (l literals) find(from *yaml.Node, to any) {
 	}
 }
 
-// found keeps the value of a parameter, if it is one.
+// found records the value of a parameter, if it is a literal.
 func (l literals) found(parameter string, value any) {
 	switch value := value.(type) {
 	case string:

@@ -41,10 +41,10 @@ func main() {
 	os.Exit(code)
 }
 
-// noRedirect has a redirection answered as it is: a deployment makes none.
+// noRedirect returns redirects as they are, because a deployment makes none.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// pause waits, or until nobody waits any more.
+// pause waits, unless the context ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -56,7 +56,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// desk is where a person sits, and what is at hand there.
+// desk is the terminal of a person, with the programs and the checkout that it has.
 type desk struct {
 	root       string // of the checkout
 	yes        bool   // nobody is asked
@@ -70,7 +70,7 @@ type desk struct {
 	pause func(context.Context, time.Duration) error
 }
 
-// command is one thing to do with the stack of a name.
+// command is one of the program's commands, for the stack with a name.
 type command struct {
 	name, usage string
 	do          func(desk, context.Context, string) error
@@ -99,7 +99,7 @@ func run(ctx context.Context, args []string, d desk) int {
 	return exitUsage
 }
 
-// carryOut reads the command line and does what it says; it returns the exit status.
+// carryOut parses the command line and runs the command; it returns the exit status.
 func (d desk) carryOut(ctx context.Context, c command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	flags.SetOutput(d.notes)
@@ -126,7 +126,7 @@ func (d desk) carryOut(ctx context.Context, c command, args []string) int {
 	return d.report(c.do(d, ctx, flags.Arg(0)))
 }
 
-// report says what went wrong, and returns the exit status.
+// report prints what went wrong, and returns the exit status.
 func (d desk) report(err error) int {
 	if err == nil {
 		return 0

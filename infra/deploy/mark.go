@@ -11,9 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// mark writes into the ledger whose it is, so that reconcile pages when the stack is given
-// another one, by whatever means. A mark for another payee is replaced if this deployment
-// was to change the payee.
+// mark records in the ledger to which stack it belongs, so that reconcile pages if the stack
+// gets another ledger by any means. A mark for another payee is replaced if this deployment was
+// to change the payee.
 func (d desk) mark(ctx context.Context, p plan, now running) error {
 	c, err := awsConfig(ctx, p.file)
 	if err != nil {
@@ -41,7 +41,7 @@ func (d desk) mark(ctx context.Context, p plan, now running) error {
 	return err
 }
 
-// changesPayee says whether the deployment changes whom payments are made to.
+// changesPayee reports whether the deployment changes the payee.
 func (p plan) changesPayee() bool {
 	for _, c := range p.changes() {
 		if c.what == "payee" {

@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
 )
 
-// Parameters of the template that a deployment is judged by.
+// Parameters of the template that decide whether a deployment is allowed.
 const (
 	parameterPayee   = "PayTo"
 	parameterNetwork = "Network"
@@ -22,21 +22,20 @@ const (
 	parameterFormer  = "FormerTerms"
 )
 
-// notKnown stands for a price that the running deployment did not say.
+// notKnown stands for a price that the running deployment did not report.
 const notKnown = "not known"
 
-// newTable stands for a ledger that a deployment would make.
+// newTable stands for a ledger that a deployment would create.
 const newTable = "a new table"
 
-// plan is a deployment before anybody has agreed to it.
+// plan is a deployment before its confirmation.
 type plan struct {
 	file   stackfile.File
 	now    running
 	before *answers // of the running deployment; nil where there is none that answers
 	code   code
 	commit string
-	// omitted are the parameters of the file that the template to deploy does not have, with
-	// their values.
+	// omitted are the file's parameters, with values, that the template to deploy does not have.
 	omitted map[string]string
 }
 
@@ -70,7 +69,7 @@ func (p plan) rows() (all []row) {
 	return all
 }
 
-// price is what an operation costs now.
+// price returns the current price of an operation.
 func (p plan) price(op operation) string {
 	if p.before == nil {
 		return notKnown
@@ -78,7 +77,7 @@ func (p plan) price(op operation) string {
 	return p.before.offers[op.Slug].Amount
 }
 
-// tables are the ledger's table as it is, and as it would be.
+// tables returns the ledger's table before and after the deployment.
 func (p plan) tables() (from, to string) {
 	from, to = p.now.outputs[outputLedger], p.file.Parameters[parameterLedger]
 	own := p.now.parameters[parameterLedger] == ""
@@ -91,7 +90,7 @@ func (p plan) tables() (from, to string) {
 	return from, to
 }
 
-// short is a commit as people write it.
+// short returns the short form of a commit.
 func short(commit string) string {
 	const enough = 12
 	if len(commit) > enough {
@@ -122,13 +121,14 @@ func (p plan) print(to io.Writer) {
 	fmt.Fprintln(to)
 }
 
-// change is something that is refused unless the file allows it, from one value to another.
+// change is a change from one value to another that is refused unless the file allows it.
 type change struct{ what, from, to, why string }
 
-// entry is how the file allows the change: with both values, so that it allows no other one.
+// entry returns the text with which the file allows the change. It has both values, so that it
+// allows no other change.
 func (c change) entry() string { return c.what + "=" + c.from + "->" + c.to }
 
-// changes are those that have to be allowed.
+// changes returns the changes that the file must allow.
 func (p plan) changes() (all []change) {
 	if p.now.exists {
 		all = p.termsThatChange()
@@ -141,7 +141,7 @@ func (p plan) changes() (all []change) {
 	return all
 }
 
-// termsThatChange are changes of what is sold, to whom it is paid, and where that is kept.
+// termsThatChange returns changes of prices, payee, network, token and ledger.
 func (p plan) termsThatChange() (all []change) {
 	changed := func(what, parameter, why string) {
 		is, known := p.now.parameters[parameter]
@@ -167,7 +167,7 @@ func (p plan) termsThatChange() (all []change) {
 	return all
 }
 
-// refused is why the deployment is not made, nil if it may be.
+// refused returns why the deployment is refused, or nil.
 func (p plan) refused() error {
 	var faults []error
 	from, to := p.tables()
@@ -192,7 +192,7 @@ func (p plan) refused() error {
 	return fmt.Errorf("refused, and nothing is deployed:\n%w", said)
 }
 
-// notes are what a person should know before agreeing.
+// notes returns what a person should know before confirming.
 func (p plan) notes() (all []string) {
 	var needed []string
 	terms := false

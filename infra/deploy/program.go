@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// program is one that is run for a deployment.
+// program is an external program that a deployment runs.
 type program struct {
 	dir       string
 	env       []string // on top of this program's
@@ -21,11 +21,11 @@ func (p program) String() string {
 	return strings.Join(append([]string{p.name}, p.arguments...), " ")
 }
 
-// endsIn is how long a program may take to end when it is told to.
+// endsIn is how long a program may take to end after it was told to.
 const endsIn = 30 * time.Second
 
-// execute runs a program as if it had been typed: a person sees what it prints, and it is
-// interrupted as this one is.
+// execute runs a program as if a person had typed it: its output is shown, and an interrupt also
+// reaches it.
 func execute(ctx context.Context, p program) error {
 	cmd := exec.CommandContext(ctx, p.name, p.arguments...)
 	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)
@@ -38,7 +38,7 @@ func execute(ctx context.Context, p program) error {
 	return nil
 }
 
-// output is what a program prints.
+// output returns what a program prints.
 func output(ctx context.Context, p program) (string, error) {
 	cmd := exec.CommandContext(ctx, p.name, p.arguments...)
 	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)

@@ -13,9 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// rollBack puts back the code of the release before, with the parameters of today's file. No
-// alias is moved: a version of a function keeps the environment that it was published with, so
-// that a former version offers the former payee, and sells what was stopped.
+// rollBack deploys the code of the previous release with the parameters of today's file. It
+// moves no alias, because a version of a function keeps the environment with which it was
+// published: it would offer the former payee, and sell again after a stop.
 func (d desk) rollBack(ctx context.Context, name string) error {
 	f, t, err := d.read(name)
 	if err != nil {
@@ -71,7 +71,7 @@ func (d desk) rollBack(ctx context.Context, name string) error {
 	}, t)
 }
 
-// target is the commit to go back to.
+// target returns the commit to go back to.
 func (d desk) target(ctx context.Context, f stackfile.File, now running) (string, error) {
 	before := now.outputs[outputFormer]
 	switch {
@@ -85,9 +85,9 @@ func (d desk) target(ctx context.Context, f stackfile.File, now running) (string
 	return d.commitOf(ctx, before)
 }
 
-// reduced is the file as a former release can take it, written into that release: without the
-// parameters that its template does not have. Those that differ from what the template of today
-// does without them are returned with their values, because they would be missed.
+// reduced writes the file into a former release, without the parameters that its template does
+// not have. It returns those of them that differ from their defaults, because the release would
+// ignore their values.
 func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (stackfile.File, map[string]string, error) {
 	then, err := sam.Read(filepath.Join(former, "template.yaml"))
 	if err != nil {
@@ -119,13 +119,13 @@ func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (sta
 	return copied, omitted, copied.Check(then)
 }
 
-// older says whether a release has no command like this one.
+// older reports whether a release has no such command.
 func older(root string) bool {
 	_, err := os.Stat(filepath.Join(root, "infra", "deploy", "main.go"))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// codeOf is what a former release sells. One that has no such command does not say it.
+// codeOf returns what a former release sells, if that release has a command to print it.
 func codeOf(ctx context.Context, root string) (code, error) {
 	if older(root) {
 		return code{}, errors.New("it is older than make deploy")

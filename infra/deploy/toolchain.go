@@ -17,10 +17,10 @@ import (
 // cdkCLI is the CDK's command line, at the version that is tested.
 const cdkCLI = "aws-cdk@2.1148.1"
 
-// record is what a deployment says of its code in the stack's outputs.
+// record is what a deployment records about its code in the stack's outputs.
 type record struct{ commit, former string }
 
-// job is a deployment that was agreed to.
+// job is a confirmed deployment.
 type job struct {
 	desk
 	root   string // of the checkout that is built
@@ -28,10 +28,10 @@ type job struct {
 	record record
 }
 
-// tools are the two steps of a toolchain. What they print is their progress.
+// tools are the two steps of a toolchain. Their output shows the progress.
 type tools struct{ build, release func(context.Context) error }
 
-// tools are those of the toolchain that the file names.
+// tools returns the steps of the toolchain that the file names.
 func (j job) tools() tools {
 	if j.file.Toolchain == stackfile.CDK {
 		return tools{j.buildForCDK, j.byCDK}
@@ -78,7 +78,7 @@ func (j job) byCDK(ctx context.Context) error {
 	})
 }
 
-// context is what the CDK app is told beside the file. An app of a former release leaves out the
+// context returns what the CDK app gets besides the file. An app of a former release ignores
 // settings that it does not know.
 func (j job) context() []string {
 	all := []string{"stack=" + j.file.Name, "commit=" + j.record.commit}
@@ -91,7 +91,7 @@ func (j job) context() []string {
 	return all
 }
 
-// accountOf is where the CDK's command line deploys to.
+// accountOf returns the account and region to which the CDK CLI deploys.
 func accountOf(f stackfile.File) []string {
 	env := []string{"AWS_REGION=" + f.Region, "AWS_DEFAULT_REGION=" + f.Region}
 	if f.Profile != "" {
@@ -100,7 +100,8 @@ func accountOf(f stackfile.File) []string {
 	return env
 }
 
-// tried has the CDK app read its settings before anything is built: only the app knows them.
+// tried lets the CDK app check its settings before anything is built, because only the app knows
+// them.
 func (j job) tried(ctx context.Context) error {
 	if j.file.Toolchain != stackfile.CDK {
 		return nil
@@ -129,7 +130,7 @@ func (j job) tried(ctx context.Context) error {
 }
 
 // into writes the record into the outputs of a built template. The template in the checkout has
-// none of it, so that a deployment by hand is not taken for one that is on record.
+// no record, so that a deployment by hand is not mistaken for a recorded one.
 func (r record) into(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

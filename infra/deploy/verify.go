@@ -11,17 +11,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// difference is something that is not as the file or the code says.
+// difference is something that differs from the file or the code.
 type difference struct{ what, is, want string }
 
 func (d difference) String() string {
 	return fmt.Sprintf("%s is %s, and should be %s", d.what, shown(d.is), shown(d.want))
 }
 
-// maxShown is how much of a value a person is shown.
+// maxShown limits how much of a value is shown.
 const maxShown = 80
 
-// shown is a value for a person.
+// shown returns a value for display.
 func shown(value string) string {
 	if value == "" {
 		return "(nothing)"
@@ -29,7 +29,7 @@ func shown(value string) string {
 	return untrusted.Clip(value, maxShown)
 }
 
-// differences are what a deployment answers otherwise than its file and its code say.
+// differences returns where a deployment's answers differ from its file and its code.
 func (a answers) differences(f stackfile.File, c code) (all []difference) {
 	differs := func(what, is, want string) {
 		d := difference{what, is, want}
@@ -66,8 +66,8 @@ func (a answers) differences(f stackfile.File, c code) (all []difference) {
 	return all
 }
 
-// sells says by /ready whether anything is sold, as the parameter Selling has it: where it is
-// "no" there is no facilitator, by intent. What is neither is why nothing can be sold.
+// sells derives from /ready the value of the parameter Selling: with "no" there is no
+// facilitator, by intention. Any other state is returned as the reason why nothing can be sold.
 func (a answers) sells() string {
 	switch {
 	case a.settles.Status == "ok":
@@ -80,7 +80,7 @@ func (a answers) sells() string {
 	return strings.TrimSpace(a.settles.Status + " " + a.settles.Code)
 }
 
-// differences are what AWS says of a stack otherwise than its file does.
+// differences returns where AWS's description of a stack differs from its file.
 func (r running) differences(f stackfile.File) (all []difference) {
 	for _, name := range names(f.Parameters) {
 		is, known := r.parameters[name]
@@ -95,7 +95,7 @@ func (r running) differences(f stackfile.File) (all []difference) {
 	return all
 }
 
-// originOf is where a stack is reached, as its file says, or else AWS.
+// originOf returns the origin of a stack, from its file or else from AWS.
 func originOf(f stackfile.File, r running) string {
 	if base := f.Parameters["BaseUrl"]; base != "" {
 		return base

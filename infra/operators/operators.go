@@ -5,11 +5,11 @@ package operators
 
 import "slices"
 
-// Place is what a permission is on.
+// Place is a kind of resource for a permission.
 type Place string
 
-// The places. What make restore makes has a name that begins with the table's, so that no
-// role of one ledger may touch another table of the account.
+// The places. The names of tables that make restore creates begin with the ledger table's name,
+// so that no role for one ledger can touch another table of the account.
 const (
 	Table      Place = "the ledger's table"
 	TableIndex Place = "its index"
@@ -20,13 +20,14 @@ const (
 	Stack      Place = "the stack"
 	Alarms     Place = "its alarms"
 	Topics     Place = "its topics"
-	// Secrets are those that the stack names, and those whose names begin with the stack's.
+	// Secrets are the secrets that the stack names, and those whose names begin with the stack's
+	// name.
 	Secrets Place = "its secrets"
-	// Bootstrap are the roles that cdk bootstrap has made, by which the CDK CLI deploys.
+	// Bootstrap are the roles created by cdk bootstrap, with which the CDK CLI deploys.
 	Bootstrap Place = "the roles of the CDK"
 )
 
-// What a table's name is followed by in the name of its copy, and in that of a drill's.
+// The suffixes of the name of a table's copy, and of a drill's copy.
 const (
 	CopySuffix  = "-copy"
 	DrillSuffix = "-drill"
@@ -36,11 +37,11 @@ const (
 type Permission struct {
 	Actions []string
 	On      []Place
-	// Keys are the forms of the keys of the items that it is for; nil is every item.
+	// Keys are the forms of the item keys that it covers; nil means every item.
 	Keys []string
 }
 
-// Role is what somebody may do.
+// Role is a set of permissions for one kind of work.
 type Role struct {
 	Name    string
 	Setting string // of the CDK app: who may assume it
@@ -48,7 +49,7 @@ type Role struct {
 	May     []Permission
 }
 
-// Roles are all of them. Each of the first three may do what the one before it may.
+// Roles returns all roles. Each of the first three includes the permissions of the one before.
 func Roles() []Role {
 	return []Role{
 		{

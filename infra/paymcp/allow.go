@@ -21,16 +21,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// What is proposed to a person for USDC.
+// The limits that are proposed to a person for USDC.
 const (
 	usualPerCall = "0.10"
 	usualPerDay  = "1.00"
 )
 
-// payee is who asks to be paid, and in what.
+// payee is a recipient of payments, with network and token.
 type payee struct{ payTo, network, asset string }
 
-// allow asks a person whom this program may pay, and how much, and writes it down.
+// allow asks a person whom this program may pay and how much, and saves the answers.
 func (t *till) allow(ctx context.Context) error {
 	if !t.terminal {
 		return errors.New("allow needs a person at a terminal, and standard input is not a terminal: it decides to whom this program pays real money")
@@ -139,7 +139,7 @@ type dialog struct {
 	out io.Writer
 }
 
-// ask returns what a person types, or what is usual.
+// ask returns what a person types, or the default.
 func (d dialog) ask(question, usual string) string {
 	if usual != "" {
 		question += " [" + usual + "]"
@@ -166,7 +166,7 @@ func usualFor(w bill.Way, usual string) string {
 	return w.Amount
 }
 
-// amount reads an amount in the unit that a person was asked for.
+// amount parses an amount in the unit of the question.
 func amount(typed string, w bill.Way) (*big.Int, error) {
 	const longest = 40
 	r, ok := new(big.Rat).SetString(typed)
@@ -182,7 +182,7 @@ func amount(typed string, w bill.Way) (*big.Int, error) {
 	return r.Num(), nil
 }
 
-// amountOf is an amount in a token, for a person.
+// amountOf formats an amount of a token.
 func amountOf(atomic *big.Int, network, asset string) string {
 	w := bill.Way{Requirements: x402.Requirements{Network: network, Asset: asset}, Value: atomic}
 	w.USDC = x402.Terms{Network: network, Asset: asset}.IsUSDC()

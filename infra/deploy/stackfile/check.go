@@ -14,21 +14,21 @@ import (
 
 // Of a function's environment.
 const (
-	// EnvironmentLimit is how many bytes Lambda takes: all names and values together, as JSON.
+	// EnvironmentLimit is Lambda's limit in bytes for all names and values together, as JSON.
 	EnvironmentLimit = 4096
-	// HiddenRoom is how many bytes each hidden parameter is counted with, because nobody is
-	// told how many it has.
+	// HiddenRoom is the size, in bytes, that is assumed for each hidden parameter, whose length
+	// is not known.
 	HiddenRoom = 128
 )
 
-// largest is how many variables are named when an environment is too large.
+// largest is how many variables an error names when an environment is too large.
 const largest = 5
 
-// placeholder stands in the example for what only its reader knows.
+// placeholder stands in the example for values that the reader must fill in.
 const placeholder = "…"
 
-// Check holds the file to the template, as CloudFormation and Lambda would when it is too late.
-// The error has every fault.
+// Check checks the file against the template before CloudFormation and Lambda do. The error
+// lists every fault.
 func (f File) Check(t *sam.Template) error {
 	faults := f.parameters(t)
 	if len(faults) == 0 { // else a rule would say of a parameter what was said
@@ -40,7 +40,7 @@ func (f File) Check(t *sam.Template) error {
 	return nil
 }
 
-// parameters is what is wrong with each parameter alone.
+// parameters returns the faults of single parameters.
 func (f File) parameters(t *sam.Template) (faults []error) {
 	for _, name := range slices.Sorted(maps.Keys(f.Parameters)) {
 		if p, known := t.Parameters[name]; !known {
@@ -75,7 +75,7 @@ func (f File) parameters(t *sam.Template) (faults []error) {
 	return faults
 }
 
-// unknown is the fault of a parameter that the template does not have.
+// unknown returns the fault of a parameter that the template does not have.
 func unknown(name string, t *sam.Template) error {
 	for _, known := range slices.Sorted(maps.Keys(t.Parameters)) {
 		if strings.EqualFold(name, known) || catalog.OneEdit(name, known) {
@@ -85,7 +85,7 @@ func unknown(name string, t *sam.Template) error {
 	return fmt.Errorf("%s is no parameter of template.yaml", name)
 }
 
-// hidden is the fault of a parameter that is a secret.
+// hidden returns the fault of a parameter that is secret.
 func hidden(name string) error {
 	secret := "FacilitatorSecretArn"
 	if strings.HasPrefix(name, "FacilitatorFallback") {
@@ -94,7 +94,7 @@ func hidden(name string) error {
 	return fmt.Errorf("%s is hidden (NoEcho), but everybody who can read this file would see it: remove it here, and put it in the secret that %s names (make secret)", name, secret)
 }
 
-// together is what is wrong with parameters that are right alone.
+// together returns the faults of combinations of parameters.
 func (f File) together(t *sam.Template) (faults []error) {
 	values := maps.Clone(f.Parameters)
 	broken, err := t.Broken(values)
@@ -116,7 +116,7 @@ type variable struct {
 	bytes int
 }
 
-// environment holds the environment of every function to Lambda's limit.
+// environment checks the environment of every function against Lambda's limit.
 func (f File) environment(t *sam.Template) error {
 	values := maps.Clone(f.Parameters)
 	values["AWS::StackName"] = f.Stack
@@ -146,7 +146,7 @@ func (f File) environment(t *sam.Template) error {
 	return nil
 }
 
-// concealedIn are the variables of a function that a hidden parameter gives a value to.
+// concealedIn returns the variables of a function that get their value from a hidden parameter.
 func concealedIn(t *sam.Template, function string) (map[string]bool, error) {
 	p, err := t.FunctionProperties(function)
 	concealed := map[string]bool{}
@@ -156,8 +156,8 @@ func concealedIn(t *sam.Template, function string) (map[string]bool, error) {
 	return concealed, err
 }
 
-// measure is how many bytes an environment has as Lambda counts it, which is as JSON without
-// spaces, and how many each variable has of them.
+// measure returns the size of an environment as Lambda counts it, which is as JSON without
+// spaces, and the share of each variable.
 func measure(environment map[string]string, concealed map[string]bool) (all []variable, total int) {
 	total = len("{}") - len(",") // there is one comma less than there are variables
 	for name, value := range environment {
@@ -177,7 +177,7 @@ func measure(environment map[string]string, concealed map[string]bool) (all []va
 	return all, total
 }
 
-// quoted is a text as JSON has it.
+// quoted returns a text as a JSON string.
 func quoted(text string) []byte {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)

@@ -27,7 +27,7 @@ const (
 	CDK = "cdk"
 )
 
-// maxFile is far above the size of any file that says what a deployment is.
+// maxFile is far larger than any real stack file.
 const maxFile = 256 << 10
 
 // File is the file of a stack.
@@ -39,14 +39,14 @@ type File struct {
 	Profile    string            // of the credentials; empty: the environment's
 	Parameters map[string]string // of the template
 	Toolchain  string            // SAM or CDK
-	// Allow has the changes that are refused otherwise, each as a deployment printed it.
+	// Allow lists changes that would otherwise be refused, each as a deployment printed it.
 	Allow []string
-	// Settings are those of the CDK app by their names, with values as JSON has them.
+	// Settings are the CDK app's settings by name, with JSON values.
 	Settings map[string]any
 }
 
-// document is the file as it is written. What the SAM CLI reads may have other keys, and
-// our table may not: an unknown key there is a slip.
+// document is the structure of the file. The SAM CLI's tables may have other keys; an unknown
+// key in our table is an error.
 type document struct {
 	Version any                `toml:"version"`
 	Default map[string]command `toml:"default"`
@@ -63,10 +63,10 @@ type own struct {
 	Settings  map[string]any `toml:"cdk"`
 }
 
-// name is what a file may be called, so that one cannot be outside of the folder.
+// name is the form of a file's name, which cannot lead outside the folder.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,127}$`)
 
-// Path is where the file of a name is, in a checkout.
+// Path returns the path of a stack's file in a checkout.
 func Path(root, of string) (string, error) {
 	if !name.MatchString(of) {
 		return "", errors.New("a stack's name has letters, digits and hyphens, as its file in " + Folder + " has before .toml")
@@ -74,7 +74,7 @@ func Path(root, of string) (string, error) {
 	return filepath.Join(root, filepath.FromSlash(Folder), of+".toml"), nil
 }
 
-// Read reads the file of a name in a checkout. What its values are is not checked.
+// Read reads a stack's file in a checkout. It does not check the values.
 func Read(root, of string) (File, error) {
 	path, err := Path(root, of)
 	if err != nil {
@@ -95,7 +95,7 @@ func Read(root, of string) (File, error) {
 	return f, nil
 }
 
-// shown is a file as a person at the root of the checkout names it.
+// shown returns a file's path from the root of the checkout.
 func shown(of string) string { return Folder + "/" + of + ".toml" }
 
 func parse(text []byte) (File, error) {
@@ -129,7 +129,7 @@ func parse(text []byte) (File, error) {
 	return f, errors.Join(faults...)
 }
 
-// readable is a fault of the decoder with the place where it is.
+// readable adds the position to an error of the decoder.
 func readable(err error) error {
 	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		var unknown []string
@@ -146,7 +146,7 @@ func readable(err error) error {
 	return err
 }
 
-// required is a text of what the SAM CLI reads.
+// required returns a text that the SAM CLI needs.
 func required(parameters map[string]any, key string, fault func(error)) string {
 	text, _ := parameters[key].(string)
 	if text == "" {
@@ -155,8 +155,8 @@ func required(parameters map[string]any, key string, fault func(error)) string {
 	return text
 }
 
-// overrides are the values of the template's parameters. The SAM CLI takes them in one text or
-// in a list as well, which it takes apart at spaces and quotes: a table says what is meant.
+// overrides returns the values of the template's parameters. The SAM CLI also accepts them as
+// one text or a list, which it splits at spaces and quotes; only a table is unambiguous.
 func overrides(v any, fault func(error)) map[string]string {
 	table, ok := v.(map[string]any)
 	if !ok {
@@ -179,14 +179,14 @@ func overrides(v any, fault func(error)) map[string]string {
 	return values
 }
 
-// changed says whether the SAM CLI makes another value of one.
+// changed reports whether the SAM CLI would change a value.
 func changed(value string) bool {
 	quoted := len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0]
 	escaped := strings.Contains(value, `\"`) || strings.Contains(value, `\'`) || strings.Contains(value, `\ `)
 	return quoted || escaped
 }
 
-// asJSON is a table as a JSON file would have it: the CDK app reads its context from there.
+// asJSON converts a table to JSON, from which the CDK app reads its context.
 func asJSON(table map[string]any) (map[string]any, error) {
 	text, err := json.Marshal(table)
 	if err != nil {

@@ -17,21 +17,20 @@ import (
 )
 
 const (
-	// Window is for how long an answer stands for the same question.
+	// Window is how long an answer is returned again for the same question.
 	Window = 90 * time.Second
-	// CallTime is how long a call may take where nothing else is said: hosts give up after 60
-	// seconds.
+	// CallTime is the default limit for a call; hosts give up after 60 seconds.
 	CallTime = 50 * time.Second
 	// sendTime is how long one request may take.
 	sendTime = 30 * time.Second
-	// margin is how long after its end a signature may still be executed: clocks differ, and
-	// the block that has it may be late.
+	// margin is how long after its expiry a signature may still be executed, because clocks
+	// differ and the block may be late.
 	margin = 2 * time.Minute
 )
 
 // Upstream calls a tool of the server. Its error is a *ServerError for an error that the server
-// answered with, and a *NotSent where the request did not leave. Any other means that the
-// request was sent and nobody knows what became of it.
+// answered with, and a *NotSent where the request did not leave. Any other error means that the
+// request was sent and its result is unknown.
 type Upstream interface {
 	Call(ctx context.Context, q Request) (Reply, error)
 }
@@ -41,14 +40,14 @@ type Buyer struct {
 	Server   string // its URL, in one spelling
 	Upstream Upstream
 	Purse    *purse.Purse
-	// Terms and Wallet are asked before each signature, so that what a person has changed
-	// counts at once.
+	// Terms and Wallet are called before each signature, so that a person's changes take effect
+	// at once.
 	Terms  func() (Terms, error)
 	Wallet func() (*x402test.Wallet, error)
-	// Chain knows whether a signature has moved money. It may return nil: then a server's own
-	// word is all that there is, as it is for play money.
+	// Chain knows whether a signature has moved money. It may return nil; then only the server's
+	// statement is available, as with play money.
 	Chain func(network, asset string) x402.Evidence
-	// Receipt returns a warning when the receipt of an answer does not hold, or empty.
+	// Receipt returns a warning if the receipt of an answer is invalid, or an empty text.
 	Receipt func(ctx context.Context, b Bought) string
 	Now     func() time.Time
 	After   func(time.Duration) <-chan time.Time
@@ -67,18 +66,18 @@ type Bought struct {
 	Reply     Reply
 }
 
-// Result is what a call comes to: the server's reply with notes of ours, or our words alone.
+// Result is the result of a call: the server's reply with our notes, or only our text.
 type Result struct {
 	Reply *Reply
 	Notes []string
 }
 
-// words is a result without a reply.
+// words returns a result without a server's reply.
 func words(format string, args ...any) Result {
 	return Result{Notes: []string{fmt.Sprintf(format, args...)}}
 }
 
-// Call asks a tool, and pays for the answer.
+// Call calls a tool, and pays for the answer.
 func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result {
 	canonical, err := Canonical(arguments)
 	if err != nil {
@@ -108,7 +107,7 @@ func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result 
 	return b.ask(ctx, c)
 }
 
-// kept is the answer of a moment ago.
+// kept returns the stored answer.
 func (b *Buyer) kept(c *purse.Purchase) Result {
 	reply := &Reply{}
 	if err := json.Unmarshal(c.Answer.Reply, reply); err != nil {
@@ -118,7 +117,7 @@ func (b *Buyer) kept(c *purse.Purchase) Result {
 		int(b.Now().Sub(c.Answer.At).Seconds()), int(Window.Seconds()))}}
 }
 
-// ask asks without a payment, which says the price.
+// ask calls the tool without a payment to get the price.
 func (b *Buyer) ask(ctx context.Context, c *purse.Purchase) Result {
 	limited, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
@@ -151,7 +150,7 @@ func Quote(ctx context.Context, u Upstream, q Request) (bill.Offer, error) {
 	return bill.Offer{}, fmt.Errorf("it asks for no payment: %s", quote(reply.Text()))
 }
 
-// asked is the offer of a reply or of an error.
+// asked returns the offer in a reply or an error.
 func asked(reply Reply, err error) (bill.Offer, bool) {
 	if e, is := errors.AsType[*ServerError](err); is {
 		return e.offer()
@@ -162,8 +161,8 @@ func asked(reply Reply, err error) (bill.Offer, bool) {
 	return reply.offer()
 }
 
-// buy signs for an offer and sends the signature. The book has it before the purchase has it,
-// and the purchase before the server has it.
+// buy signs for an offer and sends the signature. The signature is recorded in the book first,
+// then in the purchase, and then sent.
 func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result {
 	terms, err := b.Terms()
 	if err != nil {
@@ -198,7 +197,7 @@ func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result
 	return b.send(ctx, c, true)
 }
 
-// unreserved says why a signature is not sent.
+// unreserved returns why a signature is not sent.
 func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
 	over, is := errors.AsType[*purse.OverBudget](err)
 	if !is {
@@ -213,7 +212,7 @@ func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
 		w.Price(), terms.money(over.Spent, w), terms.money(terms.PerDay, w), until, b.HowToAllow)
 }
 
-// resume goes on with a purchase whose signature was made by an earlier call.
+// resume continues a purchase whose signature was made by an earlier call.
 func (b *Buyer) resume(ctx context.Context, c *purse.Purchase) Result {
 	if c.Payment.Sending { // by a process that was ended before it knew what came of it
 		c.Payment.Lost = true
@@ -222,7 +221,7 @@ func (b *Buyer) resume(ctx context.Context, c *purse.Purchase) Result {
 }
 
 // send sends the signature of a purchase until there is an answer or the call's time is over.
-// fresh says that it was made in this call.
+// fresh means that it was made in this call.
 func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result {
 	for try := 1; ; try++ {
 		if early := c.Payment.NotBefore.Sub(b.Now()); early > 0 && !b.pause(ctx, early) {
@@ -273,7 +272,7 @@ func (b *Buyer) attempt(ctx context.Context, c *purse.Purchase) (Reply, error) {
 	return b.Upstream.Call(limited, Request{Tool: c.Tool, Arguments: c.Arguments, Meta: meta})
 }
 
-// backoff is the pause after a try where the server names none.
+// backoff is the pause after a try if the server names none.
 func backoff(try int) time.Duration { return time.Second << min(try-1, 4) }
 
 // pause waits, unless the rest of the call's time is too short for another request.
@@ -291,8 +290,8 @@ func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// clock is a time for a model and for a person.
+// clock formats a time for a model and for a person.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// quote is text of a stranger inside of ours.
+// quote returns a third party's text, quoted for our message.
 func quote(s string) string { return untrusted.Quote(s, mostWords) }
