@@ -177,7 +177,7 @@ func (e *evening) fault() error {
 	return e.broken
 }
 
-// gone says whether the seller has been killed.
+// gone reports whether the seller has been killed.
 func (e *evening) gone() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -48,7 +48,7 @@ func ReadFilters(doc []byte, stack string) ([]Filter, error) {
 	})
 }
 
-// Finds says whether a line of the log group counts, and the value. A line without one of
+// Finds reports whether a line of the log group counts, and the value. A line without one of
 // the members of a comparison does not meet it, whatever it compares with.
 func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	var members map[string]any

@@ -129,7 +129,7 @@ func (m mark) at(x, y float64, behind color.NRGBA) color.NRGBA {
 	return behind
 }
 
-// near says whether a point is on the line, whose ends and corners are round.
+// near reports whether a point is on the line, whose ends and corners are round.
 func (m mark) near(x, y float64) bool {
 	for _, points := range m.line {
 		for i := range len(points) - 1 {
@@ -246,7 +246,7 @@ func drawn(t *testing.T, name string, want *image.NRGBA, encode func(*testing.T,
 	return len(kept)
 }
 
-// looks says whether a PNG looks like a picture.
+// looks reports whether a PNG looks like a picture.
 func looks(file []byte, want *image.NRGBA) bool {
 	got, err := png.Decode(bytes.NewReader(file))
 	if err != nil || got.Bounds() != want.Bounds() {

@@ -179,7 +179,7 @@ export -p > "$2"; pwd > "$2.folder"`
 	}
 }
 
-// listens says whether somebody listens at an address.
+// listens reports whether somebody listens at an address.
 func listens(addr string) bool {
 	conn, err := net.Dial("tcp", addr)
 	return err == nil && conn.Close() == nil

@@ -288,7 +288,7 @@ func (s scope) resolve(node *yaml.Node) (string, error) {
 	return node.Value, nil
 }
 
-// holds says whether a condition does.
+// holds reports whether a condition does.
 func (s scope) holds(node *yaml.Node) (bool, error) {
 	switch {
 	case node.Tag == "!Not" && len(node.Content) == 1:
@@ -307,7 +307,7 @@ func (s scope) holds(node *yaml.Node) (bool, error) {
 	return false, fmt.Errorf("line %d: the condition %s cannot be resolved here", node.Line, node.Tag)
 }
 
-// any says whether one of some conditions is as it is wanted.
+// any reports whether one of some conditions is as it is wanted.
 func (s scope) any(conditions []*yaml.Node, want bool) (bool, error) {
 	found := false
 	for _, c := range conditions {

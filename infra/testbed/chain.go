@@ -118,7 +118,7 @@ func (n *Chain) Pause(t testing.TB, on bool) {
 	n.must(t, Account(third), BaseUSDC, calldata(call))
 }
 
-// SetAutomine says whether every transaction gets a block at once, or waits for
+// SetAutomine reports whether every transaction gets a block at once, or waits for
 // Mine.
 func (n *Chain) SetAutomine(t testing.TB, on bool) {
 	n.Call(t, "evm_setAutomine", on)

@@ -28,7 +28,7 @@ func Terminal(tb testing.TB) (person, program *os.File) {
 	return person, program
 }
 
-// Echoes says whether a terminal shows what is typed.
+// Echoes reports whether a terminal shows what is typed.
 func Echoes(tb testing.TB, terminal *os.File) bool {
 	tb.Helper()
 	var state syscall.Termios

@@ -90,7 +90,7 @@ func (p *Program) host() string {
 	return u.Host
 }
 
-// connects says whether somebody listens at an address.
+// connects reports whether somebody listens at an address.
 func connects(ctx context.Context, address string) bool {
 	dialer := net.Dialer{Timeout: time.Second}
 	connection, err := dialer.DialContext(ctx, "tcp", address)
@@ -145,7 +145,7 @@ func (r *running) untilReady(ctx context.Context) error {
 	}
 }
 
-// answers says whether the seller answers, whatever it says. It may not while it starts.
+// answers reports whether the seller answers, whatever it says. It may not while it starts.
 func (r *running) answers(ctx context.Context) bool {
 	if !connects(ctx, r.host()) {
 		return false

@@ -93,7 +93,7 @@ func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error
 	}
 }
 
-// current says whether an open file is still the one of that name.
+// current reports whether an open file is still the one of that name.
 func current(f *os.File, path string) bool {
 	open, err := f.Stat()
 	if err != nil {

@@ -158,7 +158,7 @@ func (a *audit) placeOf(key string, r *ledger.Payment) place {
 	}
 }
 
-// mayFollow says whether a purchase may be charged once more: the answer to the payment before
+// mayFollow reports whether a purchase may be charged once more: the answer to the payment before
 // has ceased to stand, by the clock of the process that has sent the next one.
 func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transfer) bool {
 	if p.key != "" || before == nil || before.State != ledger.Redeemed {

@@ -138,7 +138,7 @@ func (s *shop) report(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// work says whether the handler has an answer. It may panic, or end the process.
+// work reports whether the handler has an answer. It may panic, or end the process.
 func (s *shop) work(w http.ResponseWriter, r *http.Request, city string) bool {
 	if s.fails(w, r) {
 		return false
