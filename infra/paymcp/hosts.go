@@ -25,8 +25,8 @@ type host struct {
 	text  func(start) string
 }
 
-// hosts are those that people use, with what each of them wants to read. Those of the first
-// have one form. Each waits for an answer for at least a minute.
+// hosts returns the common hosts, with the configuration for each; those of the first entry
+// share one form. Each waits at least a minute for an answer.
 func hosts() []host {
 	return []host{
 		{
@@ -87,10 +87,10 @@ func indented(v any) string {
 // tomlString is a basic string of TOML, which has the escapes of JSON.
 func tomlString(s string) string { return string(untrusted.Compact(s)) }
 
-// plainWord needs no quotes in a shell.
+// plainWord matches words that need no quotes in a shell.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+-]+$`)
 
-// shellLine is a line for a shell.
+// shellLine returns a command line for a shell.
 func shellLine(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -113,11 +113,10 @@ func printHosts(out io.Writer, s start) {
 	}
 }
 
-// fit are the names of servers that all hosts take.
+// fit matches server names that all hosts accept.
 var fit = regexp.MustCompile(`^[a-z][a-z0-9-]{0,29}$`)
 
-// nameFor is what a host calls this server: the name that the paid server has for itself, or
-// that of its machine.
+// nameFor returns a host's name for this server: the paid server's name, or that of its machine.
 func nameFor(said string, at *url.URL) string {
 	if said = strings.ToLower(said); fit.MatchString(said) {
 		return said

@@ -93,13 +93,13 @@ func main() {
 	}
 }
 
-// shortestWait is the least that a call may take.
+// shortestWait is the shortest limit for a call.
 const shortestWait = time.Second
 
-// errUsage says that the command line is not one.
+// errUsage marks an invalid command line.
 var errUsage = errors.New("usage")
 
-// transport is how servers are reached.
+// transport returns the transport for requests to servers.
 func transport() http.RoundTripper {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -181,7 +181,7 @@ func (p *program) run(ctx context.Context, command string, at *url.URL, last str
 	return till.serve(ctx)
 }
 
-// till is the program at one server.
+// till is the program with one server.
 type till struct {
 	*program
 	at    *url.URL
@@ -220,7 +220,7 @@ func (t *till) serve(ctx context.Context) error {
 	return proxy.serve(ctx, t.in, t.out)
 }
 
-// line is a command of this program for a shell.
+// line returns a command of this program for a shell.
 func (t *till) line(command string, more ...string) string {
 	return shellLine(slices.Concat([]string{t.self}, t.flags(), []string{command, t.at.String()}, more))
 }
@@ -268,7 +268,7 @@ func (t *till) config(ctx context.Context) error {
 	return nil
 }
 
-// target reads the URL of a server in the one spelling that names it.
+// target parses the URL of a server and normalizes it.
 func target(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err == nil {

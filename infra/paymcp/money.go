@@ -26,23 +26,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// What a throw-away key may sign for, in atomic units of USDC: one for a call, and a hundred
-// for a day, so that a user who tries it meets the limits at a price that nobody asks in earnest.
+// The limits of a throwaway key, in atomic units of USDC: 1 USDC a call and 100 a day, so that a
+// user who tries the program meets the limits only at unrealistic prices.
 const (
 	playPerCall = bill.Unit
 	playPerDay  = 100 * bill.Unit
 )
 
-// folderFor is the name of the folder of a server: readable, and no other server's.
+// folderFor returns the name of a server's folder, which is readable and unique.
 func folderFor(at *url.URL) string {
 	sum := sha256.Sum256([]byte(at.String()))
 	return regexp.MustCompile(`[^a-z0-9.]+`).ReplaceAllString(at.Host, "-") + "-" + hex.EncodeToString(sum[:6])
 }
 
-// errNotAllowed says that nobody has allowed to pay the server.
+// errNotAllowed means that nobody has allowed payments to the server.
 var errNotAllowed = errors.New("nobody has allowed this program to pay real money to this server")
 
-// terms are what may be paid now.
+// terms returns what may be paid now.
 func (t *till) terms() (buyer.Terms, error) {
 	a, err := t.purse.Allowed(t.at.String())
 	switch {
@@ -67,7 +67,7 @@ func (t *till) terms() (buyer.Terms, error) {
 	return buyer.Terms{}, fmt.Errorf("%w; a person can, in a terminal: %s", errNotAllowed, t.line("allow"))
 }
 
-// wallet is the one that pays: that of the key file which was allowed, or the throw-away one.
+// wallet returns the paying wallet: that of the allowed key file, or the throwaway one.
 func (t *till) wallet() (*x402test.Wallet, error) {
 	a, err := t.purse.Allowed(t.at.String())
 	if err != nil {
@@ -91,8 +91,8 @@ func (t *till) wallet() (*x402test.Wallet, error) {
 	return bill.ReadKey(t.purse.KeyFile())
 }
 
-// chain is a node of a network, which says whether a payment was made; nil for play money,
-// which is on no chain.
+// chain returns a node of the network, which knows whether a payment was made. It is nil for
+// play money, which is on no chain.
 func (t *till) chain(network, asset string) x402.Evidence {
 	a, err := t.purse.Allowed(t.at.String())
 	if err != nil || a == nil {
@@ -115,8 +115,8 @@ func (t *till) chain(network, asset string) x402.Evidence {
 	return nodes
 }
 
-// receipt says what is wrong with the receipt of an answer; empty is nothing, or that there is
-// none, which the protocol allows.
+// receipt returns what is wrong with the receipt of an answer. It is empty if the receipt is
+// valid or missing, which the protocol allows.
 func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 	var settled x402.SettleResponse
 	raw, paid := b.Reply.Meta[mcp.KeyResponse]
@@ -151,7 +151,8 @@ func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 	return ""
 }
 
-// question is the URL that a call of a tool of this product stands for; nil for any other tool.
+// question returns the URL equivalent to a call of one of this product's tools; nil for any
+// other tool.
 func (t *till) question(b buyer.Bought) *url.URL {
 	var arguments map[string]any
 	if json.Unmarshal(b.Arguments, &arguments) != nil || !strings.HasSuffix(t.at.Path, catalog.PathMCP) {

@@ -21,7 +21,7 @@ const (
 	maxSchema      = 64 << 10 // bytes of one in JSON
 )
 
-// names are those that MCP allows for a tool.
+// names matches the names that MCP allows for a tool.
 var names = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
 // shown is a tool as a host sees it: with the same name, title and schemas, its price and the
@@ -61,7 +61,8 @@ func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 	return s, nil
 }
 
-// readable is a description of a stranger, line by line, without what steers a terminal.
+// readable returns a third party's description, line by line, without terminal control
+// characters.
 func readable(text string) string {
 	text = text[:min(len(text), maxDescription)]
 	lines := strings.Split(text, "\n")
@@ -71,7 +72,7 @@ func readable(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// schema is a schema in JSON, of an object; nil is none.
+// schema returns the JSON schema of an object; nil if there is none.
 func schema(v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
@@ -89,15 +90,15 @@ func schema(v any) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// limits are what may be paid, or why nothing may be. A tool that is not paid for is listed all
-// the same, so that a model can read why.
+// limits returns what may be paid, or why nothing may be paid. A tool that is not paid for is
+// still listed, so that a model can read the reason.
 type limits struct {
 	buyer.Terms
 	refused error
 }
 
-// priced says what a call costs, and the limits. Each tool has it, because not every host shows
-// a model the instructions of a server.
+// priced returns the price of a call and the limits. Each tool's description has this, because
+// not every host shows a server's instructions to its model.
 func priced(t *mcp.Tool, l limits) string {
 	price := "Each call costs money, and the server is asked how much"
 	if w, err := listedPrice(t); err == nil {
@@ -114,7 +115,7 @@ func priced(t *mcp.Tool, l limits) string {
 		price, kind, l.Amount(l.PerCall), l.Amount(l.PerDay))
 }
 
-// listedPrice is the price that some servers write into _meta of a tool.
+// listedPrice returns the price that some servers write into a tool's _meta.
 func listedPrice(t *mcp.Tool) (bill.Way, error) {
 	raw, err := json.Marshal(t.Meta["x402"])
 	if err != nil {

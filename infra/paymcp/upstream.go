@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// maxBody is how much of a response is read, in bytes.
+	// maxBody limits how much of a response is read, in bytes.
 	maxBody = 4 << 20
 	// maxPages and maxTools bound a list of tools.
 	maxPages = 20
 	maxTools = 200
-	// connectTime is how long it may take to meet the server.
+	// connectTime limits the time to connect to the server.
 	connectTime = 15 * time.Second
 )
 
-// upstream is the paid server. A session is used by many calls, until one of them fails with it.
+// upstream is the paid server. Many calls share a session until one of them fails.
 type upstream struct {
 	url    string
 	client *mcp.Client
@@ -62,7 +62,7 @@ func newUpstream(url string, transport http.RoundTripper) *upstream {
 	}
 }
 
-// bounded bounds what is read of a response.
+// bounded limits how much of a response is read.
 type bounded struct{ over http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -90,7 +90,7 @@ func (l *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// join returns a session, which the caller gives back by leave.
+// join returns a session, which the caller returns by leave.
 func (u *upstream) join(ctx context.Context) (*session, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,7 +113,7 @@ func (u *upstream) join(ctx context.Context) (*session, error) {
 	return u.last, nil
 }
 
-// leave gives a session back. One that failed is not used again.
+// leave returns a session. A failed session is not used again.
 func (u *upstream) leave(s *session, failed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -158,14 +158,14 @@ func (u *upstream) Call(ctx context.Context, q buyer.Request) (buyer.Reply, erro
 	return buyer.Reply{}, plainly(err)
 }
 
-// local says that a code is one of the SDK's own, for a connection that ended and for a status
-// of HTTP, and not an error that the server answered with.
+// local reports whether a code comes from the SDK, for a closed connection or an HTTP status,
+// and not from the server.
 func local(code int64) bool {
 	const closing, unknown, rejected = -32003, -32004, -32005
 	return code == closing || code == unknown || code == rejected
 }
 
-// plainly is an error as text that is fit for a model and for a log. It can quote the server.
+// plainly returns an error's text, safe for a model and a log. It can quote the server.
 func plainly(err error) error {
 	if err == nil {
 		return nil
@@ -173,7 +173,7 @@ func plainly(err error) error {
 	return explained{untrusted.Text(err.Error()), err}
 }
 
-// explained is an error with other words.
+// explained is an error with another text.
 type explained struct {
 	text  string
 	cause error
@@ -185,7 +185,7 @@ func (e explained) Error() string { return e.text }
 // Unwrap returns the error itself.
 func (e explained) Unwrap() error { return e.cause }
 
-// replyOf is a result as it was written, as far as the SDK keeps that.
+// replyOf returns a result as the server wrote it, as far as the SDK preserves that.
 func replyOf(res *mcp.CallToolResult) (buyer.Reply, error) {
 	content, err := json.Marshal(res.Content)
 	if err != nil {

@@ -28,10 +28,10 @@ type fate struct {
 	by   string
 }
 
-// fateOf finds out what became of a signature that the server refuses. The server's own word
-// that it was not charged counts. Where it says nothing the chain decides. Where there is no
-// chain to ask, a signature is dead after its end if the server refused it each time that it
-// was sent, before it tried to settle it: a settlement that failed may have been made.
+// fateOf finds out what became of a signature that the server refuses. If the server states that
+// it was not charged, that counts. Otherwise the chain decides. Without a chain, an expired
+// signature is dead if the server refused it every time before it tried to settle; after a
+// failed settlement, money may have moved.
 func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	if p.Charged != nil && !*p.Charged {
 		return fate{kind: dead}
@@ -51,7 +51,7 @@ func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	return fate{kind: dead}
 }
 
-// fromChain is the fate of a signature by what the chain says.
+// fromChain returns the fate of a signature according to the chain.
 func fromChain(ctx context.Context, chain x402.Evidence, p *purse.Payment, expired bool) fate {
 	q, err := questionOf(p)
 	if err != nil {
@@ -72,7 +72,7 @@ func fromChain(ctx context.Context, chain x402.Evidence, p *purse.Payment, expir
 	return fate{kind: open}
 }
 
-// questionOf is the question to the chain about a payment.
+// questionOf returns the chain query about a payment.
 func questionOf(p *purse.Payment) (q x402.Question, err error) {
 	var signed bill.Signed
 	if err := json.Unmarshal(p.Payload, &signed); err != nil {

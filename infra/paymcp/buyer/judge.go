@@ -30,7 +30,8 @@ type step struct {
 	wait time.Duration // that the server asks for
 }
 
-// judge says what a reply to a payment means, and notes what the server said of it.
+// judge decides what a reply to a payment means, and notes what the server said about the
+// charge.
 func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	if err != nil {
 		return judgeError(p, err)
@@ -63,8 +64,8 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	return step{kind: unclear}
 }
 
-// heard notes whether the server says that money has moved. That it has is not forgotten when
-// the server says nothing the next time.
+// heard notes whether the server says that money has moved. If it once said so, this is kept
+// even if a later reply says nothing.
 func heard(p *purse.Payment, charged *bool) {
 	if charged == nil && p.Charged != nil && *p.Charged {
 		return
@@ -72,7 +73,7 @@ func heard(p *purse.Payment, charged *bool) {
 	p.Charged = charged
 }
 
-// judgeError says what it means that there is no reply.
+// judgeError decides what the lack of a reply means.
 func judgeError(p *purse.Payment, err error) step {
 	p.Said = err.Error()
 	if _, is := errors.AsType[*NotSent](err); is {
@@ -91,8 +92,8 @@ func judgeError(p *purse.Payment, err error) step {
 	return step{kind: unclear}
 }
 
-// answered keeps an answer. It is handed on whatever its receipt is, and whether or not it
-// could be kept: the server has it as well.
+// answered stores an answer. It passes the answer on even if the receipt is invalid or storing
+// fails, because the server has the answer as well.
 func (b *Buyer) answered(ctx context.Context, c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply}
 	raw, err := json.Marshal(reply)
@@ -109,7 +110,7 @@ func (b *Buyer) answered(ctx context.Context, c *purse.Purchase, reply Reply) Re
 	return r
 }
 
-// partly hands on an answer that is not complete. The purchase stays open.
+// partly passes on an incomplete answer. The purchase stays open.
 func (b *Buyer) partly(c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply, Notes: []string{fmt.Sprintf("Parts of this answer are still owed (%s). They are paid for: call %s again later with the same arguments, which charges nothing more.",
 		quote(strings.Join(reply.owed(), ", ")), c.Tool)}}
@@ -119,7 +120,7 @@ func (b *Buyer) partly(c *purse.Purchase, reply Reply) Result {
 	return r
 }
 
-// uncharged ends a purchase that the server did not charge and never will answer.
+// uncharged ends a purchase that the server did not charge and will never answer.
 func (b *Buyer) uncharged(c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply, Notes: []string{"The server says that this was not charged."}}
 	if err := b.Purse.Drop(c); err != nil {
@@ -128,8 +129,8 @@ func (b *Buyer) uncharged(c *purse.Purchase, reply Reply) Result {
 	return r
 }
 
-// unclear hands on an error that does not say what became of the payment. The purchase stays
-// open, and its signature is the one that is sent again.
+// unclear passes on an error that does not say what became of the payment. The purchase stays
+// open, and the next call sends the same signature again.
 func (b *Buyer) unclear(c *purse.Purchase, reply Reply, err error) Result {
 	r := Result{Reply: &reply}
 	if err != nil {
@@ -143,7 +144,7 @@ func (b *Buyer) unclear(c *purse.Purchase, reply Reply, err error) Result {
 	return r
 }
 
-// pending says that a payment was sent and has no answer yet.
+// pending returns a message that a payment was sent and has no answer yet.
 func (b *Buyer) pending(c *purse.Purchase) Result {
 	when := "again"
 	if c.Payment.NotBefore.After(b.Now()) {
@@ -160,9 +161,9 @@ func (b *Buyer) pending(c *purse.Purchase) Result {
 		c.Payment.Price, charged, c.Payment.Said, c.Tool, when)
 }
 
-// refused decides what follows when the server asks for a payment in place of the one that it
-// was sent. Another signature is made only when this one is known to be dead, and not for one
-// that was made in this call, which would be refused as well.
+// refused decides what to do when the server asks for another payment instead of accepting the
+// one it got. Another signature is made only if this one is known to be dead and was not made in
+// this call, because a further one would also be refused.
 func (b *Buyer) refused(ctx context.Context, c *purse.Purchase, o bill.Offer, fresh bool) Result {
 	p := c.Payment
 	fate := b.fateOf(ctx, p)
@@ -180,7 +181,7 @@ func (b *Buyer) refused(ctx context.Context, c *purse.Purchase, o bill.Offer, fr
 		"Often the wallet %s holds too little of the token; a person must check it.", p.Price, p.Said, p.Payer)
 }
 
-// doubtful says that a refused payment may still be charged, or was.
+// doubtful returns a message that a refused payment may still be charged, or was charged.
 func (b *Buyer) doubtful(c *purse.Purchase, f fate) Result {
 	p := c.Payment
 	if err := b.Purse.Keep(c); err != nil {

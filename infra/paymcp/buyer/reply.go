@@ -29,19 +29,19 @@ type Reply struct {
 	Meta       map[string]json.RawMessage `json:"_meta,omitempty"`
 }
 
-// ServerError is an error of JSON-RPC that the server answered with.
+// ServerError is a JSON-RPC error from the server.
 type ServerError struct {
 	Code    int64
 	Message string
 	Data    json.RawMessage
 }
 
-// Error implements error. The message is a stranger's.
+// Error implements error. The message comes from the server.
 func (e *ServerError) Error() string {
 	return fmt.Sprintf("error %d, %s", e.Code, untrusted.Quote(e.Message, mostWords))
 }
 
-// NotSent says that a call failed before its request was sent.
+// NotSent means that a call failed before its request was sent.
 type NotSent struct{ Cause error }
 
 // Error implements error.
@@ -50,7 +50,7 @@ func (e *NotSent) Error() string { return e.Cause.Error() }
 // Unwrap returns the cause.
 func (e *NotSent) Unwrap() error { return e.Cause }
 
-// mostWords is how much of a server's words is passed on, in characters.
+// mostWords limits how much text of a server is passed on, in characters.
 const mostWords = 300
 
 // Text is the first block of text, or empty.
@@ -70,8 +70,8 @@ func (r Reply) Text() string {
 	return ""
 }
 
-// offer is what a reply asks for, as the tool-result binding of x402 has it: in the text and
-// in the structured content. The text comes first, because it is exactly what was written.
+// offer returns the offer in a reply. The tool-result binding of x402 puts it into the text and
+// the structured content; the text is read first, because it is exactly what the server wrote.
 func (r Reply) offer() (bill.Offer, bool) {
 	if !r.IsError {
 		return bill.Offer{}, false
@@ -91,7 +91,7 @@ const (
 	codeElicitation = -32042
 )
 
-// offer is what an error asks for.
+// offer returns the offer in an error.
 func (e *ServerError) offer() (bill.Offer, bool) {
 	if e.Code != codePayment && e.Code != codeElicitation {
 		return bill.Offer{}, false
@@ -108,7 +108,7 @@ func offerIn(doc []byte) (bill.Offer, bool) {
 	return o, err == nil && len(o.Accepts) > 0
 }
 
-// failure is what an error says of its payment, as this product's servers have it.
+// failure is an error's statement about the payment, in the form of this product's servers.
 type failure struct {
 	Code       string      `json:"code"`
 	Message    string      `json:"message"`
@@ -127,7 +127,7 @@ func (r Reply) failure() failure {
 	return body.Error
 }
 
-// said are the words of an error for a model: a stranger's, so that they are quoted.
+// said returns an error's text for a model, quoted because it comes from a third party.
 func (r Reply) said() string {
 	if o, asks := r.offer(); asks {
 		return untrusted.Quote(o.Error, mostWords)
@@ -136,7 +136,7 @@ func (r Reply) said() string {
 	return untrusted.Quote(cmp.Or(strings.TrimSpace(f.Code+" "+f.Message), r.Text()), mostWords)
 }
 
-// settled is the settlement that a reply names.
+// settled returns the settlement that a reply names.
 func (r Reply) settled() (s x402.SettleResponse, named bool) {
 	raw, there := r.Meta[mcp.KeyResponse]
 	if !there || json.Unmarshal(raw, &s) != nil {
@@ -145,8 +145,8 @@ func (r Reply) settled() (s x402.SettleResponse, named bool) {
 	return s, true
 }
 
-// tried says that a refusal comes after a settlement was tried: it names one, which the
-// reference servers write into the offer.
+// tried reports whether a refusal came after an attempt to settle: then it names the settlement,
+// which the reference servers write into the offer.
 func (r Reply) tried() bool {
 	if _, named := r.settled(); named {
 		return true
@@ -170,14 +170,14 @@ func (r Reply) own(name string, v any) bool {
 	return false
 }
 
-// owed says that parts of the answer are still to come.
+// owed returns the parts of the answer that are still owed.
 func (r Reply) owed() []string {
 	var parts []string
 	r.own("owed", &parts)
 	return parts
 }
 
-// charged is whether the server says that money has moved; nil where it does not say it.
+// charged returns whether the server says that money has moved; nil if it does not say.
 func (r Reply) charged() *bool {
 	var charged bool
 	if r.own("charged", &charged) {
@@ -189,10 +189,10 @@ func (r Reply) charged() *bool {
 	return r.failure().Charged
 }
 
-// longestPause is the longest time that a server can ask for.
+// longestPause limits the pause that a server can ask for.
 const longestPause = 24 * time.Hour
 
-// wait is how long the server asks to wait; 0 is not said.
+// wait returns how long the server asks to wait; 0 if it does not say.
 func (r Reply) wait() time.Duration {
 	var seconds float64
 	if !r.own("retry-after", &seconds) {

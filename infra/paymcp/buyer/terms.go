@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// Terms are what may be paid.
+// Terms limit what may be paid, to whom and in which token.
 type Terms struct {
-	// Play says that the key has no money, so that anybody may be paid with it.
+	// Play means that the key holds no money, so it may pay anybody.
 	Play                  bool
 	PayTo, Network, Asset string   // where it is not play
 	PerCall, PerDay       *big.Int // in atomic units
@@ -60,7 +60,7 @@ func (t Terms) admits(w bill.Way) error {
 	return nil
 }
 
-// Amount is an amount in the token that is allowed, for a person.
+// Amount formats an amount of the allowed token.
 func (t Terms) Amount(atomic *big.Int) string {
 	if t.Play || (x402.Terms{Network: t.Network, Asset: t.Asset}).IsUSDC() {
 		return bill.Dollars(atomic) + " USDC"
@@ -68,7 +68,7 @@ func (t Terms) Amount(atomic *big.Int) string {
 	return atomic.String() + " atomic units of the token " + t.Asset
 }
 
-// money is an amount in the token of a way to pay.
+// money formats an amount of the token of a way to pay.
 func (t Terms) money(atomic *big.Int, w bill.Way) string {
 	w.Value = atomic
 	return w.Price()
@@ -102,7 +102,7 @@ func sign(wallet *x402test.Wallet, o bill.Offer, w bill.Way, now time.Time) (*pu
 	}, nil
 }
 
-// nonce is that of a payment's authorization.
+// nonce returns the nonce of a payment's authorization.
 func nonce(p *purse.Payment) string {
 	var signed bill.Signed
 	if json.Unmarshal(p.Payload, &signed) != nil {
@@ -111,7 +111,7 @@ func nonce(p *purse.Payment) string {
 	return signed.Payload.Authorization.Nonce
 }
 
-// resource is the URL that the offer had for what a payment is for.
+// resource returns the offer's URL of what a payment is for.
 func resource(p *purse.Payment) string {
 	var signed struct {
 		Resource x402.Resource `json:"resource"`
@@ -122,7 +122,7 @@ func resource(p *purse.Payment) string {
 	return signed.Resource.URL
 }
 
-// takesKey says that the server knows keys of purchases.
+// takesKey reports whether the server supports keys of purchases.
 func takesKey(o bill.Offer) bool {
 	var extensions map[string]json.RawMessage
 	if json.Unmarshal(o.Extensions, &extensions) != nil {

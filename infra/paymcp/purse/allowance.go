@@ -13,7 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Allowance is what a person has allowed: who may be paid, in what, and how much.
+// Allowance is what a person has allowed: the payee, the token and the amounts.
 type Allowance struct {
 	Version int       `json:"version"`
 	Server  string    `json:"server"`
@@ -24,27 +24,27 @@ type Allowance struct {
 	PerDay  string    `json:"perDay"`  // atomic units in any 24 hours
 	KeyFile string    `json:"keyFile"` // of the wallet that pays
 	Allowed time.Time `json:"allowed"`
-	// Node is the URL of a node of the network, which says whether a payment was made. Empty
-	// is the network's public one, and NoNode is none.
+	// Node is the URL of a node of the network, which knows whether a payment was made. Empty
+	// means the network's public node, and NoNode none.
 	Node string `json:"node,omitempty"`
 }
 
-// NoNode is a Node that is not asked: then what a server says of a payment is all there is.
+// NoNode means no node: then only the server's statements about a payment are available.
 const NoNode = "none"
 
 const allowanceVersion = 1
 
-// AllowanceFile is where the allowance is.
+// AllowanceFile returns the path of the allowance.
 func (p *Purse) AllowanceFile() string { return filepath.Join(p.dir, "allowed.json") }
 
-// Allow writes an allowance in the place of a former one.
+// Allow writes an allowance, replacing a former one.
 func (p *Purse) Allow(a Allowance) error {
 	a.Version = allowanceVersion
 	return replace(p.AllowanceFile(), a)
 }
 
-// Allowed reads the allowance, from a file that nobody but its owner may use. It is nil where
-// there is none.
+// Allowed reads the allowance, from a file that only its owner may access. It is nil if there is
+// none.
 func (p *Purse) Allowed(server string) (*Allowance, error) {
 	const most = 64 << 10
 	text, err := keyfile.ReadUpTo(p.AllowanceFile(), most)
@@ -69,13 +69,13 @@ func (p *Purse) Allowed(server string) (*Allowance, error) {
 	return a, nil
 }
 
-// Limits are the most for a call and for any 24 hours, in atomic units. The allowance must
-// have been read by Allowed.
+// Limits returns the maximum for a call and for any 24 hours, in atomic units. The allowance
+// must have been read by Allowed.
 func (a *Allowance) Limits() (perCall, perDay *big.Int) {
 	return atomic(a.PerCall), atomic(a.PerDay)
 }
 
-// atomic is an amount that has been read before; nothing else is allowed.
+// atomic parses an amount that was validated before.
 func atomic(s string) *big.Int {
 	n, err := x402.ParseUint256(s)
 	if err != nil {

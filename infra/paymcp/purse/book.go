@@ -40,7 +40,7 @@ const (
 	maxFile     = 16 << 20 // bytes of a file that are read
 )
 
-// OverBudget says that a signature was not allowed into the book.
+// OverBudget means that a signature would exceed the budget.
 type OverBudget struct {
 	Spent *big.Int  // signed in the last 24 hours
 	Free  time.Time // when there is room for it; zero when there never is
@@ -52,7 +52,7 @@ func (o *OverBudget) Error() string { return fmt.Sprintf("the budget has %s spen
 func (p *Purse) bookFile() string { return filepath.Join(p.dir, "book.json") }
 
 // Reserve writes a signature into the book, unless the sum of the last 24 hours in its token
-// would be above most. Then the error is an OverBudget.
+// would exceed most; then the error is an OverBudget.
 func (p *Purse) Reserve(ctx context.Context, e Entry, most *big.Int) error {
 	unlock, err := p.lock(ctx, filepath.Join(p.dir, "book.lock"))
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *Purse) Reserve(ctx context.Context, e Entry, most *big.Int) error {
 	return replace(p.bookFile(), book{bookVersion, append(signed, e)})
 }
 
-// Signed is what was signed in the last 24 hours, the oldest first.
+// Signed returns the entries of the last 24 hours, oldest first.
 func (p *Purse) Signed() ([]Entry, error) {
 	var b book
 	err := readJSON(p.bookFile(), &b)
@@ -96,7 +96,7 @@ func (p *Purse) Signed() ([]Entry, error) {
 	return recent, nil
 }
 
-// Sum is what entries amount to in one token.
+// Sum returns the total of entries in one token.
 func Sum(entries []Entry, network, asset string) *big.Int {
 	sum := new(big.Int)
 	for _, e := range entries {
@@ -111,7 +111,7 @@ func (e Entry) of(network, asset string) bool {
 	return e.Network == network && strings.EqualFold(e.Asset, asset)
 }
 
-// room is when enough of what was signed is older than a day.
+// room returns the time at which enough entries are older than a day.
 func room(signed []Entry, e Entry, amount, most *big.Int) time.Time {
 	if amount.Cmp(most) > 0 {
 		return time.Time{}

@@ -20,13 +20,13 @@ type Purchase struct {
 	Server    string          `json:"server"`
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments"` // canonical
-	// Key names the purchase to a server that charges a name once.
+	// Key names the purchase for servers that charge each name once.
 	Key     string   `json:"key,omitempty"`
 	Payment *Payment `json:"payment,omitempty"` // what was signed for it
 	Answer  *Answer  `json:"answer,omitempty"`
 }
 
-// Payment is a signature, and what became of it.
+// Payment is a signature and what became of it.
 type Payment struct {
 	Payload     json.RawMessage `json:"payload"` // as it is sent
 	Keyed       bool            `json:"keyed"`   // the server takes the purchase's key
@@ -38,15 +38,16 @@ type Payment struct {
 	Price       string          `json:"price"`  // the same for a person
 	Signed      time.Time       `json:"signed"`
 	ValidBefore time.Time       `json:"validBefore"`
-	// Sending says that a process has begun to send it and has not said what came of that.
+	// Sending means that a process has begun to send it and has not recorded a result.
 	Sending bool `json:"sending"`
-	// Lost says that it was sent at least once without an answer: it may have been charged.
+	// Lost means that it was sent at least once without an answer, so it may have been charged.
 	Lost bool `json:"lost"`
-	// Charged is what the server has said of it; nil is nothing.
+	// Charged is the server's statement about the charge; nil if there is none.
 	Charged *bool `json:"charged,omitempty"`
-	// NotBefore is when the server wants to be asked again; zero is any time.
+	// NotBefore is the earliest time at which the server accepts another try; zero means any
+	// time.
 	NotBefore time.Time `json:"notBefore,omitzero"`
-	// Said is why there is no answer, in the server's words.
+	// Said is the server's reason why there is no answer.
 	Said string `json:"said,omitempty"`
 }
 
@@ -58,7 +59,7 @@ type Answer struct {
 
 const purchaseVersion = 1
 
-// ID is the name of a purchase: the server, the tool and the canonical arguments.
+// ID returns the name of a purchase, from the server, the tool and the canonical arguments.
 func ID(server, tool string, arguments []byte) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(server), []byte(tool), arguments} {
@@ -71,8 +72,8 @@ func ID(server, tool string, arguments []byte) string {
 // ID is the name of this purchase.
 func (c *Purchase) ID() string { return ID(c.Server, c.Tool, c.Arguments) }
 
-// Hold takes a purchase for this call, and reads what is known of it. Nobody else sends its
-// payment until it is released.
+// Hold locks a purchase for this call and reads it. Nobody else sends its payment until it is
+// released.
 func (p *Purse) Hold(ctx context.Context, server, tool string, arguments []byte) (c *Purchase, release func(), err error) {
 	id := ID(server, tool, arguments)
 	unlock, err := p.lock(ctx, p.path(id, ".lock"))
@@ -134,7 +135,7 @@ func (p *Purse) Drop(c *Purchase) error {
 	return err
 }
 
-// All are the purchases that are kept. What cannot be read is among the errors.
+// All returns the stored purchases. Unreadable ones are among the errors.
 func (p *Purse) All() ([]*Purchase, error) {
 	files, err := os.ReadDir(p.purchases())
 	var all []*Purchase
@@ -153,7 +154,7 @@ func (p *Purse) All() ([]*Purchase, error) {
 	return all, err
 }
 
-// Sweep removes answers that are older than a day, and what killed processes left behind.
+// Sweep removes answers that are older than a day, and leftovers of killed processes.
 func (p *Purse) Sweep(ctx context.Context) error {
 	all, err := p.All()
 	for _, c := range all {

@@ -18,7 +18,7 @@ type Purse struct {
 	after func(time.Duration) <-chan time.Time
 }
 
-// Open makes the folder if it is not there, for nobody but its owner.
+// Open creates the folder if necessary, accessible only to its owner.
 func Open(dir string, now func() time.Time, after func(time.Duration) <-chan time.Time) (*Purse, error) {
 	p := &Purse{dir: dir, now: now, after: after}
 	if err := os.MkdirAll(p.purchases(), 0o700); err != nil {
@@ -32,12 +32,13 @@ func Open(dir string, now func() time.Time, after func(time.Duration) <-chan tim
 
 func (p *Purse) purchases() string { return filepath.Join(p.dir, "purchases") }
 
-// KeyFile is where the throw-away key for play money is.
+// KeyFile returns the path of the throwaway key for play money.
 func (p *Purse) KeyFile() string { return filepath.Join(p.dir, "play.key") }
 
-// replace writes a file that is there as a whole, on the disk, or as it was before.
+// replace writes a file atomically and to disk.
 func replace(path string, v any) error {
-	// JSON of others stays as it was written: a purchase has its name from its arguments.
+	// Third-party JSON stays as it was written, because the name of a purchase depends on its
+	// arguments.
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
@@ -60,14 +61,14 @@ func replace(path string, v any) error {
 	return syncFolder(folder)
 }
 
-// unfinished ends the names of files that a killed process left behind.
+// unfinished is the suffix of files that a killed process left behind.
 const unfinished = ".tmp"
 
 // pause is how long to wait before a lock is tried again.
 const pause = 20 * time.Millisecond
 
-// lock takes a file for one holder, in this process or another. It waits until the context
-// ends. The system gives it back when the process ends.
+// lock locks a file for one holder, in this process or another, and waits until the context
+// ends. The system releases the lock when the process ends.
 func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
