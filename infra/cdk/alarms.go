@@ -13,25 +13,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// few is how many events in a period are normal, such as payments in doubt, and
-// raise no alarm.
+// few is the number of events in a period, such as payments in doubt, that is normal and raises
+// no alarm.
 const few = 2
 
-// enough is how many durations a percentile needs to say something.
+// enough is the number of durations from which a percentile is meaningful.
 const enough = 20
 
 // slowSettlement is far above what a settlement takes, which is one or two blocks
 // of two seconds each, and far below the time-out, which is at least 13 s.
 const slowSettlement = 8000 // ms
 
-// certificateDays is for how long the certificate of the public origin is to be good.
+// certificateDays is how long the certificate of the public origin must still be valid.
 const certificateDays = 21
 
-// alarms are all alarms of the deployment but those of template.yaml, which roll a
-// release back and tell nobody. Each stands for one cause, whatever operation it shows
-// in: the dashboard and the log have that by operation. They are told to one of two
-// topics: that of what somebody has to act on now, and that of what waits for the next
-// working day.
+// alarms creates all alarms of the deployment except those of template.yaml, which roll a
+// release back and notify nobody. Each stands for one cause, in whichever operation it shows;
+// the dashboard and the log have the operations. Each notifies one of two topics: pages, which
+// need action now, and tickets, which can wait for the next working day.
 func (e *envelope) alarms(page, ticket *string) {
 	for _, a := range e.forNow() {
 		e.alarm(a, page)
@@ -41,8 +40,8 @@ func (e *envelope) alarms(page, ticket *string) {
 	}
 }
 
-// faultsAlarm goes off when something that sells fails more than a few times in two
-// periods of three, by what payers met or by what reconcile found.
+// faultsAlarm goes off when a dependency of sales fails more than a few times in two periods of
+// three, as seen by payers or by reconcile.
 func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	return alarm{
 		name:       name,
@@ -56,8 +55,7 @@ func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	}
 }
 
-// forNow are the alarms that somebody is woken for. Nothing that one customer can cause
-// is among them.
+// forNow creates the alarms that page somebody. None of them can be caused by a single customer.
 func (e *envelope) forNow() []alarm {
 	return []alarm{{
 		name:  "errors",
@@ -72,7 +70,7 @@ func (e *envelope) forNow() []alarm {
 		"The facilitator is down, not configured, or refuses our credentials: nobody can pay."),
 		e.faultsAlarm("ledger-faults", service.MetricLedger, service.ProbeLedger,
 			"The ledger's table does not answer or does not take a verdict, or a record in it cannot be read: sales fail, or are not on record."), {
-			// While the ledger does not answer nobody knows whether it is marked.
+			// While the ledger does not answer, it is unknown whether it is marked.
 			name: "ledger-mark",
 			means: "The ledger's table is not marked as this stack's, or for another payee: it may be another table than before, " +
 				"so that payments are answered twice and debts are forgotten.",
@@ -85,8 +83,8 @@ func (e *envelope) forNow() []alarm {
 			periods:    3,
 			breaching:  2,
 		}, {
-			// A doubt that a verdict of the facilitator leaves can be the payer's doing, and
-			// is among those of refused.
+			// If a verdict of the facilitator leaves doubt, the payer can be the cause, so it
+			// counts under refused.
 			name:  "uncertain",
 			means: "The facilitator takes payments and gives no verdict, of more than one payer, and more than it settles: it is not known whether they were made.",
 			of: []series{
@@ -108,8 +106,8 @@ func (e *envelope) forNow() []alarm {
 			periods:   3,
 			breaching: 2,
 		}, {
-			// What keeps reconcile from asking has its own pages: the resolvers, and what
-			// the gateway cannot call.
+			// Faults that prevent reconcile from checking have separate pages: the resolvers,
+			// and the functions that the gateway cannot call.
 			name:  "public-origin",
 			means: "A stranger does not reach the service at its public origin: its name, its certificate, or its mapping to the API is lost.",
 			of: []series{
@@ -135,12 +133,12 @@ func (e *envelope) forNow() []alarm {
 		}}
 }
 
-// forTomorrow are the alarms for the next working day. What a customer can set off, such
-// as by asking about hosts that are dead, looks at a day, so that it is one ticket a
-// day at most. A run of reconcile that failed has no number of what is open or due,
-// and alarms on those keep their state then: a missing number must not end them.
+// forTomorrow creates the alarms for the next working day. An alarm that a customer can set off,
+// for example by asking about dead hosts, evaluates a whole day, so that it raises at most one
+// ticket a day. A failed run of reconcile reports no numbers of open and due payments; alarms on
+// these then keep their state, because a missing number must not end them.
 func (e *envelope) forTomorrow() []alarm {
-	// What a page has told of, or another ticket, is not told again.
+	// What another page or ticket reports is not reported again.
 	slowLookup := float64(deadlineOfTools().Milliseconds()) * 5 / 8
 	return []alarm{{
 		name: "lookups",
@@ -163,9 +161,8 @@ func (e *envelope) forTomorrow() []alarm {
 		bound:      slowSettlement,
 		period:     hour,
 	}, {
-		// Tries of one payer are one number, however many there are. Keys cost nothing, so
-		// that one stranger can be several payers, but cannot keep others from being
-		// settled: this is a ticket.
+		// All tries of one payer count once. Keys cost nothing, so one stranger can be several
+		// payers, but cannot keep others from being settled. So this is a ticket.
 		name:  "refused",
 		means: "For half an hour the payments of more than one payer were refused, by this service or by the facilitator, or were left in doubt by a verdict, and none was settled.",
 		of: []series{
@@ -215,7 +212,7 @@ func (e *envelope) forTomorrow() []alarm {
 		period:  minutes15,
 		periods: 4,
 	}, {
-		// Without the chain nothing is settled late; that has its own alarm.
+		// Without the chain nothing can be settled later; a separate alarm reports that.
 		name:  "reconcile-open",
 		means: "For an hour every run found payments in doubt that cannot be made any more, and the chain answers: some are not being settled by evidence.",
 		of: []series{
@@ -236,7 +233,7 @@ func (e *envelope) forTomorrow() []alarm {
 		period:  day,
 		missing: missingIgnore,
 	}, {
-		// Without the ledger a run fails; that has its own alarm.
+		// Without the ledger a run fails; a separate alarm reports that.
 		name:  "reconcile-failing",
 		means: "Two runs of three could not deal with some record, and the ledger answers.",
 		of: []series{
@@ -250,8 +247,8 @@ func (e *envelope) forTomorrow() []alarm {
 	}}
 }
 
-// percentile are what a durations' alarm looks at: one in periods of too few samples
-// says nothing.
+// percentile returns the series and the expression of an alarm on durations. Periods with too
+// few samples do not count.
 func (e *envelope) percentile(of string) []series {
 	return []series{e.serviceMetric("p95", of, statP95), e.serviceMetric("n", of, statCount)}
 }
@@ -280,7 +277,7 @@ const (
 const (
 	missingGood   = "notBreaching"
 	missingIgnore = "ignore"
-	// missingTells tells the alarm's topic when data stop after there were some.
+	// missingTells notifies the alarm's topic when data stop.
 	missingTells = "missing"
 )
 
@@ -313,7 +310,7 @@ type alarm struct {
 	missing                    string // missingGood when empty
 }
 
-// alarm makes an alarm that notifies a topic when it begins, and not when it ends.
+// alarm creates an alarm that notifies a topic when it begins, but not when it ends.
 func (e *envelope) alarm(a alarm, topic *string) {
 	comparison := "GreaterThanThreshold"
 	actions := []*string{topic}

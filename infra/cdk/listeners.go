@@ -17,10 +17,10 @@ const (
 	ctxTeams   = "teamsChannel"
 )
 
-// nobody is what alarmEmail and ticketEmail say where nobody is to be told by e-mail.
+// nobody is the value of alarmEmail and ticketEmail if nobody is to be notified by e-mail.
 const nobody = "none"
 
-// listeners are those who are told of alarms. What is empty is not there.
+// listeners are the recipients of alarms. Empty ones are not set.
 type listeners struct {
 	pageEmail, ticketEmail string
 	phone, url             string // of pages alone
@@ -116,7 +116,7 @@ func (e *envelope) topic(id, output, description string) (arn *string, policy aw
 	return arn, policy
 }
 
-// subscribe has a topic's messages sent to an endpoint, if there is one.
+// subscribe subscribes an endpoint, if there is one, to a topic.
 func (e *envelope) subscribe(id string, topic *string, protocol, endpoint string) {
 	if endpoint != "" {
 		e.add(id, "SNS::Subscription", object{
@@ -127,9 +127,9 @@ func (e *envelope) subscribe(id string, topic *string, protocol, endpoint string
 	}
 }
 
-// chat has the messages of topics sent to a channel of a chat. Everybody in the channel can
-// have nothing done in the account: the role that commands would be run with may do nothing,
-// and the guardrail, which by default is AdministratorAccess, denies everything.
+// chat has the messages of topics sent to a channel of a chat. Nobody in the channel can change
+// anything in the account: the role for commands has no permissions, and the guardrail, which by
+// default is AdministratorAccess, denies everything.
 func (e *envelope) chat(id, kind string, topics []any, channel object) {
 	role := e.add(id+"Role", "IAM::Role", object{"AssumeRolePolicyDocument": object{
 		"Version": "2012-10-17", "Statement": []any{object{

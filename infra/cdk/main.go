@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// run synthesizes the stack of the CDK context to where the CDK CLI says.
+// run synthesizes the stack of the CDK context into the folder that the CDK CLI names.
 func run() error {
 	defer jsii.Close()
 	root, err := filepath.Abs("../..")

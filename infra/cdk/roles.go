@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// principal is somebody who may assume a role: a user or a role of an account, or anybody that
-// account lets.
+// principal matches who may assume a role: a user or a role of an account, or the account
+// itself.
 const principal = `arn:aws[a-z-]*:iam::[0-9]{12}:(root|(user|role)/[A-Za-z0-9/_+=,.@-]+)`
 
 // mayAssume parses who may assume each role, by its name: ARNs between blanks.
@@ -105,7 +105,7 @@ func arn(of string) *string {
 	return awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:"+of), nil)
 }
 
-// table is the ARN of the ledger's table, with what is behind it.
+// table returns the ARN of the ledger's table with a suffix.
 func (e *envelope) table(behind string) *string {
 	if name := e.params["LedgerTableName"]; name != "" {
 		return arn(fmt.Sprintf("dynamodb:${AWS::Region}:${AWS::AccountId}:table/%v%s", name, behind))
@@ -113,8 +113,8 @@ func (e *envelope) table(behind string) *string {
 	return awscdk.Fn_Sub(jsii.String("${Ledger.Arn}"+behind), nil)
 }
 
-// secrets are those that the stack names, and those whose names begin with its own: a new one
-// is made before a deployment names it.
+// secrets returns the secrets that the stack names, and those whose names begin with the stack's
+// name, because a new secret is created before a deployment names it.
 func (e *envelope) secrets() []any {
 	all := []any{arn("secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:" + e.settings.stack + "-*")}
 	for _, name := range []string{"FacilitatorSecretArn", "FacilitatorFallbackSecretArn"} {
@@ -125,7 +125,7 @@ func (e *envelope) secrets() []any {
 	return all
 }
 
-// bootstrapRoles are those of cdk bootstrap that the CDK CLI deploys this stack by.
+// bootstrapRoles returns the roles of cdk bootstrap with which the CDK CLI deploys this stack.
 func bootstrapRoles() (all []any) {
 	qualifier := *awscdk.DefaultStackSynthesizer_DEFAULT_QUALIFIER()
 	for _, role := range []string{"deploy", "file-publishing", "lookup"} {

@@ -69,8 +69,8 @@ func NewStack(scope constructs.Construct, s settings) {
 	e.record()
 }
 
-// demandNodes replaces the parameter RpcUrl by one of the same name without a
-// default that takes URLs only, so that a deployment which names no node fails.
+// demandNodes replaces the parameter RpcUrl with one that has no default and accepts only URLs,
+// so that a deployment without a node fails.
 func (e *envelope) demandNodes() {
 	p := awscdk.NewCfnParameter(e.Stack, jsii.String("RpcUrl"), &awscdk.CfnParameterProps{
 		Type:                  jsii.String("String"),
@@ -85,7 +85,7 @@ func (e *envelope) demandNodes() {
 // object is JSON of a template.
 type object = map[string]any
 
-// add makes a resource of a kind of AWS.
+// add creates a resource of an AWS type.
 func (e *envelope) add(id, kind string, properties object) awscdk.CfnResource {
 	return awscdk.NewCfnResource(e.Stack, &id, &awscdk.CfnResourceProps{Type: jsii.String("AWS::" + kind), Properties: &properties})
 }

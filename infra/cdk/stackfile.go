@@ -21,11 +21,11 @@ const (
 	ctxFormer  = "formerCommit" // of the code that ran before
 )
 
-// ignoreUnknown is the value of the context's unknown with which a setting that this app does
-// not know is said, and is no fault.
+// ignoreUnknown is the value of the context key unknown with which unknown settings are reported
+// but are not an error.
 const ignoreUnknown = "ignore"
 
-// released is what make deploy says of the code, for the stack's outputs.
+// released is what make deploy records about the code in the stack's outputs.
 type released struct{ commit, former string }
 
 // loadSettings are the settings: of the file that the context names, with what the context
@@ -71,7 +71,7 @@ func loadSettings(root string, get func(*string) any, notes io.Writer) (settings
 	return s, nil
 }
 
-// inFile is what a file has for a key of the context, nil if it has nothing.
+// inFile returns a file's value for a key of the context, or nil.
 func inFile(f stackfile.File, key string) any {
 	if key == ctxStack {
 		return f.Stack
@@ -83,7 +83,7 @@ func inFile(f stackfile.File, key string) any {
 }
 
 // record writes into the outputs which code this is. A deployment by hand has no such outputs,
-// so that it is not taken for one that is on record.
+// so that it is not mistaken for a recorded one.
 func (e *envelope) record() {
 	if e.commit != "" {
 		e.output("Commit", "Commit of the code that make deploy or make rollback deployed", &e.commit)

@@ -22,9 +22,8 @@ import (
 // sharedError is the body of every error that a response does not declare.
 const sharedError = "#/components/schemas/ErrorBody"
 
-// OpenAPI is a description of OpenAPI 3.1, compiled. It is the part of OpenAPI that
-// the service's own description uses: a description with anything else is refused
-// rather than passed over.
+// OpenAPI is a description of OpenAPI 3.1, compiled. It supports the part of OpenAPI that the
+// service's description uses, and refuses a description with anything else.
 type OpenAPI struct {
 	operations map[string]operation // by path; all are GET
 	undeclared response             // of an error that a response does not declare
@@ -39,7 +38,8 @@ type operation struct {
 	Listed    []string `json:"x-error-codes"`
 }
 
-// code is an entry of the document's x-error-codes. What is nil only the body knows.
+// code is an entry of the document's x-error-codes. For nil values, only the body of an error
+// tells.
 type code struct {
 	Status             int
 	Charged, Retryable *bool
@@ -61,9 +61,8 @@ type part struct {
 	compiled *jsonschema.Schema
 }
 
-// ParseOpenAPI compiles a description, whole: a reference that leads nowhere is an
-// error here and not at the first answer that needs it. page is the documentation,
-// to which the errors point.
+// ParseOpenAPI compiles a whole description: a broken reference is an error here, and not only
+// at the first answer that needs it. page is the documentation, to which the errors point.
 func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
@@ -119,8 +118,8 @@ func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 	return d, nil
 }
 
-// inline puts the components that are not schemas in the place of what refers to them. A
-// reference that leads nowhere stays, and does not compile.
+// inline replaces references to components other than schemas with the components. A broken
+// reference stays, and does not compile.
 func inline(root, node any) {
 	if list, ok := node.([]any); ok {
 		for _, child := range list {
@@ -145,7 +144,7 @@ func inline(root, node any) {
 	}
 }
 
-// resource is what the description is called among the compiled schemas.
+// resource is the name of the description among the compiled schemas.
 const resource = "test:///openapi.json"
 
 // compile compiles what an operation declares, which answers GET at a path.
@@ -266,8 +265,8 @@ func (d *OpenAPI) checkBody(a x402test.Reply, mediaType string, op operation, p 
 	return nil
 }
 
-// checkCode holds an error to the operation's list: what the list leaves open (null) the body may
-// say, and an answer that is owed is in the end no longer retryable.
+// checkCode checks an error against the operation's list. Where the list has null, the body may
+// say either; an owed answer is no longer retryable at the end.
 func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	var body struct {
 		Error struct {
@@ -302,7 +301,7 @@ func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	return nil
 }
 
-// checkChildren wants a child to fail with a code that its own operation lists for a lookup.
+// checkChildren checks that each failed child has a code that its operation lists for a lookup.
 func checkChildren(body []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {

@@ -28,11 +28,11 @@ type Alarm struct {
 	// Extra is how many data points CloudWatch fetches beyond Periods: together they are
 	// the evaluation range. ReadAlarms sets it to LeastExtra.
 	Extra int
-	// Quota is what SERVICE_QUOTA says in the alarm's expressions. There is none when 0.
+	// Quota is the value of SERVICE_QUOTA in the alarm's expressions; 0 means none.
 	Quota   float64
 	Missing string // TreatMissingData
-	// Tells are the logical ids of the topics that are told when it begins, and Lost of
-	// those that are told when data stop.
+	// Tells has the logical ids of the topics that are notified when it begins, and Lost those
+	// that are notified when data stop.
 	Tells, Lost []string
 }
 
@@ -113,7 +113,7 @@ func readAll[P, T any](doc []byte, stack, kind string, one func(id string, p P) 
 	return all, nil
 }
 
-// plain is a value of a template with the stack's name and logical ids in their places.
+// plain returns a value of a template with the stack's name and logical ids filled in.
 func plain(v any, stack string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -188,7 +188,7 @@ func readAlarm(id string, p properties) (Alarm, error) {
 	return a, a.check(p)
 }
 
-// check says what of an alarm is not known here.
+// check returns an error if an alarm has an unknown property.
 func (a Alarm) check(p properties) error {
 	compares := a.below || p.ComparisonOperator == "GreaterThanThreshold"
 	treats := slices.Contains([]string{"notBreaching", "breaching", "ignore", "missing"}, a.Missing)

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Filter is a metric filter as a template defines it: what it finds in the lines of
-// a log group counts.
+// Filter is a metric filter as a template defines it. It counts matching lines of a log group.
 type Filter struct {
 	LogGroup string // logical id
 	Metric   Metric
@@ -18,7 +17,7 @@ type Filter struct {
 	value    string // a member of the line, or a number
 }
 
-// condition says something of the members of a line.
+// condition is a condition on the members of a line.
 type condition func(members map[string]any) bool
 
 // ReadFilters returns every metric filter of a template, by logical id, as a stack
@@ -48,8 +47,8 @@ func ReadFilters(doc []byte, stack string) ([]Filter, error) {
 	})
 }
 
-// Finds reports whether a line of the log group counts, and the value. A line without one of
-// the members of a comparison does not meet it, whatever it compares with.
+// Finds reports whether a line of the log group counts, and the value. A line that lacks a
+// member of a comparison does not match.
 func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	var members map[string]any
 	if json.Unmarshal(line, &members) != nil || !f.finds(members) {

@@ -16,10 +16,10 @@ const (
 	Insufficient State = "INSUFFICIENT_DATA"
 )
 
-// LeastExtra is how many data points CloudWatch fetches beyond those that an alarm
-// evaluates, so that points which exist are preferred to missing ones. Its documentation
-// says that the number depends on the period, and has two in every example. What must not
-// depend on it is tried with more.
+// LeastExtra is how many data points CloudWatch fetches beyond those that an alarm evaluates, so
+// that points which exist are preferred to missing ones. Its documentation says that the number
+// depends on the period, and has two in every example. Results that must not depend on the
+// number are also tested with more.
 const LeastExtra = 2
 
 // Source has the values of metrics by period.
@@ -27,8 +27,8 @@ type Source interface {
 	Values(m Metric, period int) []float64
 }
 
-// History is the state of an alarm after each of the periods from 0 on, if it
-// begins as Insufficient. An alarm that tells of data which stop is Firing then.
+// History returns the state of an alarm after each period from 0 on, beginning as Insufficient.
+// An alarm that notifies when data stop is then Firing.
 func (a Alarm) History(src Source, periods int) []State {
 	return a.states(periods, func(now int) []float64 {
 		points := make([]float64, 0, a.Periods+a.Extra)
@@ -53,7 +53,7 @@ type Timeline struct {
 	values map[Metric]map[int][]float64
 }
 
-// Add adds a value that was taken so long after the beginning.
+// Add adds a value, with its time since the beginning.
 func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
 	if t.values == nil {
 		t.values = map[Metric]map[int][]float64{}
@@ -89,8 +89,8 @@ func (a Alarm) Minutes(t *Timeline, minutes int) []State {
 	})
 }
 
-// states judges an alarm so often, each time by the points of its evaluation range, the
-// newest first.
+// states evaluates an alarm n times, each time by the points of its evaluation range, newest
+// first.
 func (a Alarm) states(times int, points func(now int) []float64) []State {
 	history := make([]State, times)
 	state := Insufficient
@@ -106,9 +106,9 @@ func (a Alarm) states(times int, points func(now int) []float64) []State {
 	return history
 }
 
-// judged is the state of an alarm that was in another one, by the points of its evaluation
-// range, the newest first. With as many points as it evaluates nothing is missing, however
-// they lie.
+// judged returns the next state of an alarm, from its last state and the points of its
+// evaluation range, newest first. If there are as many points as it evaluates, none counts as
+// missing, wherever they lie.
 func (a Alarm) judged(points []float64, before State) State {
 	there := 0
 	breaching := 0
@@ -136,7 +136,7 @@ func (a Alarm) judged(points []float64, before State) State {
 	case undecided && a.Missing == "missing" && there == 0:
 		return Insufficient
 	case undecided && a.Missing == "missing" && oldest >= a.Datapoints:
-		// All that is there breaches, and has done so for long enough.
+		// All existing points breach, and have done so for long enough.
 		return Firing
 	}
 	return OK

@@ -67,8 +67,8 @@ func (f formula) all(parts ...ast.Expr) ([]number, error) {
 	return values, nil
 }
 
-// operate applies an operator. Of two series, one that is missing counts as 0, and what
-// divides by 0 is dropped.
+// operate applies an operator. If one of two series is missing, it counts as 0; a division by 0
+// gives no value.
 func operate(name string, a, b number) (number, error) {
 	operators := map[string]func(a, b float64) float64{
 		"+": func(a, b float64) float64 { return a + b }, "-": func(a, b float64) float64 { return a - b },
@@ -127,8 +127,8 @@ func (f formula) call(name string, v []number) (number, error) {
 	return missing(), fmt.Errorf("%s is not known here with %d of this kind", name, len(v))
 }
 
-// chosen is IF of a series. What is missing is 0 where the condition is true, and is
-// dropped where it is false or missing itself.
+// chosen is IF of a series. A missing value is 0 if the condition is true; if the condition is
+// false or missing, there is no value.
 func chosen(condition, yes, no number) number {
 	v := number{value: no.value}
 	if condition.isMissing() {

@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// stockClient is an unmodified client of others, in a loop of infra/clients.
+// stockClient is an unmodified third-party client, in a loop of infra/clients.
 type stockClient struct {
 	name    string
 	tool    bool
@@ -26,7 +26,8 @@ type stockClient struct {
 // loopPause is the pause of a loop, in milliseconds.
 const loopPause = 1000
 
-// stockClients are those that infra/clients has programs of. node and python run them.
+// stockClients returns the clients for which infra/clients has programs. node and python run
+// them.
 func stockClients(node, python string) []stockClient {
 	npm := func(name string) []string {
 		return []string{node, "-e", "import('" + name + "').catch(() => process.exit(1))"}
@@ -68,7 +69,7 @@ func stockClients(node, python string) []stockClient {
 	}
 }
 
-// outsiders are the clients that are installed. notes says which are not.
+// outsiders returns the installed clients, and writes to notes which are missing.
 func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]judge.Outsider, error) {
 	programs, err := filepath.Abs(filepath.Join(folder, "testdata"))
 	if err != nil {
@@ -101,7 +102,7 @@ func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]j
 // loop is a program that buys in a loop.
 type loop struct{ runner, path string }
 
-// buy buys over HTTP: the program is told on its standard input what to buy.
+// buy buys over HTTP. The program reads from standard input what to buy.
 func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error) {
 	order := map[string]any{
 		"id":      "judge",

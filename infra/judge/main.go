@@ -218,7 +218,7 @@ func (o options) write(out io.Writer, report *judge.Report) error {
 	return report.WriteText(out)
 }
 
-// byHand says how to see one row by hand.
+// byHand prints how to see one row step by step.
 func byHand(args []string, as called.As, report *judge.Report) string {
 	row := firstWrong(report)
 	if as.ByMake() {
@@ -239,7 +239,7 @@ func firstWrong(report *judge.Report) string {
 	return "reply-lost"
 }
 
-// quoted is a command line as a shell takes it.
+// quoted quotes a command line for a shell.
 func quoted(args []string) string {
 	var all []string
 	for _, one := range args {
@@ -251,7 +251,7 @@ func quoted(args []string) string {
 	return strings.Join(all, " ")
 }
 
-// config is what the options say.
+// config returns the configuration from the options.
 func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, closeLog func(), err error) {
 	closeLog = func() {}
 	if o.format != "text" && o.format != "markdown" && o.format != "json" {

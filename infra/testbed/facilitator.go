@@ -19,8 +19,8 @@ func LocalTerms(tb testing.TB) x402.Terms {
 	return Terms(Address(tb, Account(1)))
 }
 
-// Facilitator is the one of play money. It counts settlements by payer, and lets them go
-// as a test has planned.
+// Facilitator is the play-money facilitator. It counts settlements by payer, and each goes as
+// the test has planned.
 type Facilitator struct {
 	*x402test.Facilitator
 	URL string // where it listens; empty when it does not
@@ -63,8 +63,8 @@ func StartFacilitatorOn(tb testing.TB, network string) *Facilitator {
 	return f
 }
 
-// Plan says how the next settlements of a payer go, or, of the payer "", those of
-// payers without a plan. The others are honest.
+// Plan sets how the next settlements of a payer go; the payer "" stands for all payers without a
+// plan. Other settlements are honest.
 func (f *Facilitator) Plan(payer string, next ...x402test.Behaviour) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,14 +85,14 @@ func (f *Facilitator) behave(_ int, key string) x402test.Behaviour {
 	return x402test.Honest
 }
 
-// Asked is how often a payer's settlement was asked for.
+// Asked returns how often a payer's settlement was requested.
 func (f *Facilitator) Asked(payer string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[strings.ToLower(payer)]
 }
 
-// Moved are a payer's lines in the books.
+// Moved returns a payer's transfers.
 func (f *Facilitator) Moved(payer string) []x402test.Transfer {
 	var list []x402test.Transfer
 	for _, t := range f.Transfers() {
@@ -103,7 +103,7 @@ func (f *Facilitator) Moved(payer string) []x402test.Transfer {
 	return list
 }
 
-// keyPayer is who pays by the payment with a ledger key, in lower case.
+// keyPayer returns the payer from a ledger key, in lower case.
 func keyPayer(key string) string {
 	return strings.Split(key+"||", "|")[2] // network, asset, payer, nonce
 }

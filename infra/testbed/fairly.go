@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Pace is how long the slowest call of a test took, of those for which there is a
-// time-out.
+// Pace records the slowest of a test's calls that have a timeout.
 type Pace struct {
 	mu      sync.Mutex
 	slowest time.Duration
@@ -23,11 +22,10 @@ func (p *Pace) Took(d time.Duration) {
 	p.slowest = max(p.slowest, d)
 }
 
-// Fairly plays a test of a service that has time-outs. One that fails is played again
-// when something in it took as long as the shortest of them: a machine that is busy with
-// something else may then have decided how it went, and not the service. A test that
-// fails in time has failed, and so has one that fails every time. No machine is too slow
-// for the faults that are Grave.
+// Fairly runs a test of a service that has timeouts. A failed test is repeated if something in
+// it took as long as the shortest timeout, because then a busy machine may have caused the
+// failure. A test that fails without such a delay has failed, and so has one that fails every
+// time. Grave faults always count.
 func Fairly(t testing.TB, shortest time.Duration, play func(tb testing.TB, p *Pace)) {
 	t.Helper()
 	const tries = 6
@@ -44,13 +42,12 @@ func Fairly(t testing.TB, shortest time.Duration, play func(tb testing.TB, p *Pa
 	}
 }
 
-// Grave is a fault that time does not excuse: money that moved too often, or a log that
-// says what it must not.
+// Grave is a fault that no delay excuses: money that moved too often, or a secret in a log.
 type Grave string
 
 func (g Grave) Error() string { return string(g) }
 
-// trial is a testing.TB that keeps what it is told of.
+// trial is a testing.TB that records its faults.
 type trial struct {
 	testing.TB
 	mu       sync.Mutex
@@ -59,7 +56,7 @@ type trial struct {
 	cleanups []func()
 }
 
-// run returns when do has, or has given up, and what was put off until its end is done.
+// run returns when do has returned or given up and its cleanups have run.
 func (t *trial) run(do func()) {
 	t.cleanups = []func(){do}
 	for n := 1; n > 0; n = len(t.cleanups) {
@@ -71,14 +68,14 @@ func (t *trial) run(do func()) {
 	}
 }
 
-// Cleanup belongs to the play: what it finds fault with counts.
+// Cleanup runs within the trial, so that its faults count.
 func (t *trial) Cleanup(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cleanups = append(t.cleanups, f)
 }
 
-// Error keeps a fault.
+// Error records a fault.
 func (t *trial) Error(args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Install has put install what a list names, unless stamp is a copy of the list.
+// Install calls put to install what a list names, unless stamp is a copy of the list.
 func Install(dir, list, stamp string, put func() error) error {
 	// The lock is not in dir: an installation may remove what is there.
 	name := fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))
@@ -83,8 +83,8 @@ func Node(tb testing.TB, dir string) string {
 	return node
 }
 
-// installPackages has the packages of a folder installed as its lock file says. In the
-// namespaces of Isolate there is nobody to get them from, and who asks is a stranger there.
+// installPackages installs the packages of a folder as its lock file says. In the namespaces of
+// Isolate this is impossible, because there is no network and the user is another one.
 func installPackages(ctx context.Context, dir string) error {
 	return Install(dir, filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock"), func() error {
 		if os.Getenv(isolatedVar) != "" {
@@ -119,8 +119,8 @@ func Python(tb testing.TB, requirements string) (interpreter string) {
 	beside := filepath.Dir(Must(filepath.Abs(requirements)))
 	kept := filepath.Join(beside, ".venv-"+hex.EncodeToString(sum[:6]))
 	err := Install(kept, requirements, filepath.Join(kept, "installed"), func() error {
-		// What was cut short goes. No deadline but the test's: a busy machine takes long
-		// for a long list.
+		// An incomplete installation is removed. Only the test's deadline applies, because a
+		// busy machine takes long for a long list.
 		const script = `rm -rf "$0" && "$1" -m venv "$0" &&
 			"$0/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary=:all: -r "$2"`
 		return programs.Succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, kept, system, requirements), "")

@@ -11,15 +11,15 @@ import (
 
 // Script plays one section of a script.
 type Script interface {
-	// Prepare reads what stands behind a % at the start of a line: what there is.
+	// Prepare handles a line that begins with %, which sets up the section.
 	Prepare(line string)
-	// Command runs what stands behind a $, and returns what that prints.
+	// Command runs a line that begins with $, and returns its output.
 	Command(line string) string
 }
 
-// Scripts runs the scripts of testdata, files of sections that begin with "== " and a name.
-// A section has lines that begin with % and with $, and below each of the latter what it
-// printed. Where update is true, that is written anew instead of compared.
+// Scripts runs the scripts of testdata, files of sections that begin with "== " and a name. A
+// section has lines that begin with % and with $, and below each of the latter what it printed.
+// If update is true, the output is written into the file instead of being compared.
 func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

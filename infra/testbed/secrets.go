@@ -10,10 +10,9 @@ import (
 )
 
 const (
-	// headerPiece is how much of a header counts as showing it, in bytes.
+	// headerPiece is the length of a piece of a header that counts as showing it, in bytes.
 	headerPiece = 60
-	// hexPiece is how much of a signature does, in digits: more than an
-	// address has.
+	// hexPiece is the same for a signature, in digits; it is longer than an address.
 	hexPiece = 41
 )
 
@@ -23,7 +22,7 @@ type Secrets struct {
 	pieces map[string]bool // of headers, and of signatures in lower case
 }
 
-// Add remembers a PAYMENT-SIGNATURE header, which need not be in order.
+// Add remembers a PAYMENT-SIGNATURE header, which may be invalid.
 func (s *Secrets) Add(header string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

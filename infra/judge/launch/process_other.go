@@ -6,5 +6,6 @@ import "os/exec"
 
 func apart(*exec.Cmd) {}
 
-// kill ends the command; what it has started goes on where the system has no groups.
+// kill kills the command. Processes that it has started continue, because this system has no
+// process groups.
 func kill(cmd *exec.Cmd) { _ = cmd.Process.Kill() } // it may be gone

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// apart has a command and all that it starts be a group.
+// apart puts a command, and everything it starts, into a process group.
 func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// kill is kill -9 for the whole group.
+// kill sends SIGKILL to the whole group.
 func kill(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // it may be gone

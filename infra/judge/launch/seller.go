@@ -18,21 +18,21 @@ import (
 )
 
 // Program is a seller that is started by a command line. It implements judge.Seller. In its
-// command, its environment and its files {facilitator}, {node}, {upstream} and {price} stand
-// for what it is started with.
+// command, environment and files, {facilitator}, {node}, {upstream} and {price} are replaced
+// with the values for this start.
 type Program struct {
 	Command string   // for the shell; it must not end before the seller does
 	Env     []string // NAME=value, beside the environment of this process
 	Files   []string // TEMPLATE=TARGET: written before each start
 	Dir     string   // where it is started; empty is here
 	Origin  string   // where it listens, such as http://127.0.0.1:8080
-	// Ready is a request that the seller answers, whatever it says, when it takes requests.
+	// Ready is a request that the seller answers, with any status, once it takes requests.
 	Ready  *http.Request
 	Within time.Duration // how long it may take to start
 	Log    io.Writer     // gets all that it prints, when it ends; nil for nowhere
 }
 
-// fill puts what a seller is started with into a text.
+// fill replaces the placeholders in a text.
 func fill(text string, s judge.Settings) string {
 	return strings.NewReplacer("{facilitator}", s.Facilitator, "{node}", s.Node, "{upstream}", s.Upstream, "{price}", s.Price).Replace(text)
 }

@@ -33,7 +33,7 @@ type Deployment struct {
 	// Environment is on top of what the template gives the functions, and Own of that.
 	Environment map[string]string
 	Own         func(slug string) map[string]string
-	// Sound wants every invocation to have ended by itself when the test ends.
+	// Sound makes the test fail if an invocation did not end by itself.
 	Sound  bool
 	Source func() string // the address that events come from; nil is the client's
 	Logs   io.Writer     // gets whole lines of what the functions print; nil discards them
@@ -104,17 +104,17 @@ func (d Deployment) Open(tb testing.TB) *Host {
 	return h
 }
 
-// Names are the functions, sorted.
+// Names returns the functions, sorted.
 func (h *Host) Names() []string { return slices.Sorted(maps.Keys(h.functions)) }
 
-// Started is how many processes of a function were started.
+// Started returns how many processes of a function were started.
 func (h *Host) Started(function string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.started[function])
 }
 
-// Set gives the processes that start from now on a variable, as a deployment does.
+// Set sets a variable for processes that start from now on, as a deployment does.
 func (h *Host) Set(variable, value string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,7 +135,7 @@ func (h *Host) Kill(function string) {
 	}
 }
 
-// Close ends every process. No event is taken any more.
+// Close ends every process. Later events are refused.
 func (h *Host) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -145,8 +145,8 @@ func (h *Host) Close() {
 	}
 }
 
-// Call runs an event through a function without the gateway. cold is how long its first
-// answer took from the start of the process, 0 of one that was there.
+// Call runs an event through a function without the gateway. cold is the time from the start of
+// the process to its first answer; 0 if the process existed.
 func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Duration, err error) {
 	p, fresh, err := h.take(function)
 	if err == nil {
