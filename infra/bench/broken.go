@@ -17,8 +17,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// broken measures lookups while something is wrong with the network, beside the tools that users
-// start.
+// broken measures lookups on a broken network, and compares them with the tools that users run.
 func (s *site) broken() {
 	progress("lookups on broken networks, with a round trip of %s", s.rtt)
 	file := filepath.Join(s.dir, "broken.json")
@@ -33,8 +32,7 @@ func (s *site) broken() {
 		"p99 of fewer than 100 is the slowest; a lookup that failed took the time until it did", s.rtt).rows = readRows(file)
 }
 
-// repeatedly does a lookup many times, each a beat after the one before, and prints as JSON what
-// each took.
+// repeatedly does a lookup many times, at a fixed interval, and prints the durations as JSON.
 func repeatedly(p peer, domain string, times int, beat time.Duration) error {
 	answers := make([]answer, times)
 	var running sync.WaitGroup
@@ -46,12 +44,12 @@ func repeatedly(p peer, domain string, times int, beat time.Duration) error {
 	return json.NewEncoder(os.Stdout).Encode(answers)
 }
 
-// connectTimeout is what curl is given, in seconds, for a name and a connection together. It then
-// tries the next address after five of them, and without it after minutes.
+// connectTimeout is curl's limit, in seconds, for the name and the connection together. With it,
+// curl tries the next address after five seconds; without it, after minutes.
 const connectTimeout = "8"
 
-// tools are what users start, by the operation. They ask the resolvers one after the other, as
-// those of /etc/resolv.conf.
+// tools are the programs that users run, by operation. They query the resolvers in turn, as with
+// /etc/resolv.conf.
 func tools(resolvers []string) map[string]peer {
 	patient := func(option, of string) look { return curl(option, of, "--connect-timeout", connectTimeout) }
 	question := peer{"what dig does (5 s, the next server, 3 tries) by miekg/dns", asDig(resolvers)}
@@ -69,8 +67,8 @@ func tools(resolvers []string) map[string]peer {
 	}
 }
 
-// digAlone runs dig with its defaults. The time that it prints is that of its last try, so that
-// only the time of the process counts every one.
+// digAlone runs dig with its defaults. dig prints only the time of its last try, so the time of
+// the whole process is measured.
 func digAlone(ctx context.Context, domain string) error {
 	out, err := exec.CommandContext(ctx, "dig", domain, "A").Output()
 	if err == nil && !bytes.Contains(out, []byte("status: NOERROR")) {
@@ -79,8 +77,9 @@ func digAlone(ctx context.Context, domain string) error {
 	return err
 }
 
-// asDig asks as dig does: a server has five seconds, after it comes the next, and all of them are
-// asked three times. It is kinder than dig 9.18, which asks the first three times before the next.
+// asDig queries as dig does: each server has five seconds, then the next is queried, in three
+// rounds. This is faster than dig 9.18, which queries the first server three times before the
+// next.
 func asDig(resolvers []string) look {
 	client := &dns.Client{Timeout: 5 * time.Second}
 	return timed(func(ctx context.Context, domain string) error {
@@ -98,7 +97,7 @@ func asDig(resolvers []string) look {
 	})
 }
 
-// withPort is the address of a resolver with the port of DNS, if it has none.
+// withPort returns a resolver's address, with DNS's port if it has none.
 func withPort(resolver string) string {
 	if _, _, err := net.SplitHostPort(resolver); err == nil {
 		return resolver

@@ -33,7 +33,7 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 	return rows
 }
 
-// fill makes a ledger with what one payment left so many times, each of another payer.
+// fill creates a ledger with n copies of a payment's records, each for another payer.
 func (s *site) fill(payments int, payer string, left []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))
@@ -57,7 +57,7 @@ func (s *site) fill(payments int, payer string, left []ledger.Record) (file stri
 	return file
 }
 
-// under is a record of a payment, or of its purchase, with another row.
+// under returns a record of a payment, or of its purchase, under another key.
 func under(r ledger.Record, row ledger.Row) ledger.Record {
 	switch r := r.(type) {
 	case ledger.Payment:

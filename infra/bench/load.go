@@ -30,10 +30,10 @@ import (
 type target struct {
 	name   string
 	server *server
-	// make makes the next request of a round, as it is sent. All are made before the
-	// round begins: signing is the client's work and is not measured.
+	// make creates the next request of a round, in the form in which it is sent. All are created
+	// before the round begins, because signing is the client's work and is not measured.
 	make func() []byte
-	// An answer has this status, and this in its body.
+	// The status of a right answer, and text that its body has.
 	status int
 	part   string
 }
@@ -44,8 +44,8 @@ type round struct {
 	processors float64 // of the server: seconds of processor time in a second
 }
 
-// play sends n requests by so many clients at once, each over a connection of its
-// own, and each the next one when it has its answer.
+// play sends n requests with several clients at once. Each has one connection and sends its next
+// request when it has the answer to the last.
 func (t target) play(ctx context.Context, clients, n int) round {
 	all, took := make([][]byte, n), make([]time.Duration, n)
 	for i := range all {
@@ -66,7 +66,7 @@ func (t target) play(ctx context.Context, clients, n int) round {
 	return round{float64(n) / lasted.Seconds(), percentile(took, 50), percentile(took, 99), spent.Seconds() / lasted.Seconds()}
 }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer limits how much of an answer is read.
 const maxAnswer = 1 << 20
 
 // ask is one client: it sends the next request when it has the answer to the one before.
@@ -94,7 +94,7 @@ func (t target) ask(ctx context.Context, all [][]byte, took []time.Duration, nex
 	}
 }
 
-// exchange sends a request over a connection that is kept.
+// exchange sends a request over a persistent connection.
 func exchange(conn net.Conn, in *bufio.Reader, request []byte) (answer copied, err error) {
 	if _, err := conn.Write(request); err != nil {
 		return answer, err
@@ -111,13 +111,14 @@ func exchange(conn net.Conn, in *bufio.Reader, request []byte) (answer copied, e
 	return copied{Status: res.StatusCode, Header: res.Header, Body: body}, err
 }
 
-// percentile is of sorted durations, by the nearest rank.
+// percentile returns a percentile of sorted durations, by the nearest rank.
 func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(p/100*float64(len(sorted))))-1)]
 }
 
-// measure plays targets in turn for a second each, so many times in alternating order, and
-// returns medians. A first round that does not count finds out how many requests that are.
+// measure plays targets in turn for a second each, in several rounds of alternating order, and
+// returns medians. A first round, which does not count, determines the number of requests for a
+// second.
 func (s *site) measure(times, clients int, targets ...target) (medians []round) {
 	const leastRequests, mostRequests = 100, 20_000
 	least := max(leastRequests, 4*clients)
@@ -163,7 +164,7 @@ func newBuyer() buyer {
 	return buyer{x402test.Client{HTTP: http.DefaultClient, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}}
 }
 
-// payer is the buyer's account as the keys of the ledger have it.
+// payer returns the buyer's account in the form of ledger keys.
 func (b buyer) payer() string { return b.Wallet.Address().String() }
 
 func challenges(s *server) target {
@@ -204,7 +205,8 @@ func call(s *server, meta map[string]any) []byte {
 		catalog.PathMCP, s.host(), len(body), body)
 }
 
-// newFacilitator says yes to everything at once: its time would only hide how servers differ.
+// newFacilitator returns a facilitator that accepts everything at once, because its time would
+// only hide the differences between servers.
 func newFacilitator() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var asked struct {

@@ -35,8 +35,8 @@ func main() {
 	}
 }
 
-// failed is an error after which nothing can be measured. What was started ends by
-// deferred calls on the way to run, which returns the error.
+// failed is an error after which nothing can be measured. It is thrown, so that deferred calls
+// stop everything that was started, and run returns it.
 type failed struct{ error }
 
 func check(err error) {
@@ -50,7 +50,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// caught sets err to the error that ends a function. It is deferred.
+// caught, which is deferred, sets err to the thrown error.
 func caught(err *error) {
 	switch f := recover().(type) {
 	case nil:
@@ -61,7 +61,7 @@ func caught(err *error) {
 	}
 }
 
-// site is what is measured, where, and what came of it by now.
+// site holds what is measured, where, and the results so far.
 type site struct {
 	ctx           context.Context
 	dir           string // of this run's files
@@ -142,7 +142,7 @@ func (s *site) measureAll(only string) {
 	}
 }
 
-// machine says what measured, and beside what.
+// machine describes the machine and its load.
 func machine() string {
 	model, busy := "unknown processor", "unknown"
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {

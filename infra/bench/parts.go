@@ -28,24 +28,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// copied is an answer of the service, which a bare server repeats.
+// copied is an answer of the service that a bare server repeats.
 type copied struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	// Settle is what the bare server sends to the facilitator before it answers, if
-	// anything.
+	// Settle is the request that the bare server sends to the facilitator before it answers, if
+	// any.
 	Settle []byte
 }
 
-// repeat serves one answer by net/http and writes one log line for each request, as the
-// service does. It is what a challenge and a paid call cost at least.
+// repeat serves one answer with net/http and writes one log line for each request, as the
+// service does. This is the least that a challenge or a paid call can cost.
 func (s *site) repeat(answer string) {
 	var c copied
 	check(json.Unmarshal(must(os.ReadFile(answer)), &c))
 	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	// The service opens a connection for each settlement, too: one that was kept can end
-	// under it, and leave the payment in doubt.
+	// The service also opens a connection for each settlement, because a persistent one can be
+	// closed during a settlement and leave the payment in doubt.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
@@ -81,7 +81,7 @@ func (r round) each() time.Duration {
 	return time.Duration(r.processors / r.perSecond * float64(time.Second))
 }
 
-// parts compares processor time with that of what a call cannot do without.
+// parts compares processor time with that of the unavoidable parts of a call.
 func (s *site) parts() {
 	progress("the parts of a call")
 	mine := s.ours(filepath.Join(s.dir, "parts.db"))
@@ -122,7 +122,7 @@ func (b buyer) signed(s *server) string {
 	return must(b.Wallet.Pay(required, time.Now()))
 }
 
-// alone is the processor time of one of n calls by so many goroutines.
+// alone returns the processor time of one call, measured over n calls by several goroutines.
 func alone(n, goroutines int, do func(i int)) time.Duration {
 	used := func() time.Duration {
 		var u syscall.Rusage

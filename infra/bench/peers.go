@@ -35,9 +35,9 @@ type answer struct {
 	Error string  `json:"error"`
 }
 
-// ask does a lookup by well-known libraries and tools, and prints as JSON what each took. Package
-// simnet starts it where the service is. Each asks twice, so that what a library keeps, such as
-// the registries' bootstrap, is there as it is in the service.
+// ask does a lookup with well-known libraries and tools, and prints the durations as JSON.
+// Package simnet starts it in the network of the service. Each does the lookup twice, so that
+// caches, such as that of the registries' bootstrap file, are filled as in the service.
 func ask(all []peer, domain string) error {
 	answers := []answer{}
 	for _, p := range all {
@@ -63,10 +63,10 @@ func (p peer) timeOf(domain string) answer {
 	return a
 }
 
-// broken is what peers are called by that a host with dead addresses is measured beside.
+// broken is the name of the peers for hosts with dead addresses.
 const broken = "broken"
 
-// peers are those of every operation, by its slug.
+// peers are the libraries and tools to compare with, by the slug of the operation.
 func peers(resolver, bootstrapURL string) map[string][]peer {
 	question, leaf, registered, headed := timed(question(resolver)), timed(certificate), timed(registry(bootstrapURL)), timed(head)
 	return map[string][]peer{
@@ -102,7 +102,7 @@ func question(resolver string) func(ctx context.Context, domain string) error {
 	}
 }
 
-// answered wants a reply to have records.
+// answered returns an error if a reply has no records.
 func answered(r *dns.Msg) error {
 	if r.Rcode != dns.RcodeSuccess || len(r.Answer) == 0 {
 		return fmt.Errorf("no answer: %s", dns.RcodeToString[r.Rcode])
@@ -154,7 +154,7 @@ func registry(bootstrapURL string) func(ctx context.Context, domain string) erro
 	}
 }
 
-// together is the time of lookups that run at once: that of the slowest.
+// together returns the duration of concurrent lookups, which is that of the slowest.
 func together(all ...look) look {
 	return timed(func(ctx context.Context, domain string) error {
 		var running errgroup.Group
@@ -168,7 +168,7 @@ func together(all ...look) look {
 	})
 }
 
-// tool is a look by a program that reports the time itself, where a pattern finds it.
+// tool is a lookup by a program that prints the duration, which a pattern finds.
 func tool(pattern string, unit time.Duration, command ...string) look {
 	figure := regexp.MustCompile(pattern)
 	return func(ctx context.Context, domain string) (time.Duration, error) {
@@ -190,7 +190,7 @@ func dig(resolver string) look {
 	return tool(`(?s)status: NOERROR.*Query time: ([0-9]+) usec`, time.Microsecond, "dig", "-u", "+tries=1", "@"+resolver, "DOMAIN", "A")
 }
 
-// curl reports one of its times, redirects included.
+// curl returns one of curl's times, including redirects.
 func curl(option, of string, more ...string) look {
 	command := append([]string{"curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
 		"-w", "%{http_code} %{" + of + "}", "https://DOMAIN/"}, more...)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// headRaced is head over connections that are made as RFC 8305 says: by Go's HTTP client, and
-// a dialer that begins with IPv4. It is what a host with dead addresses is measured beside.
+// headRaced is head with connections made according to RFC 8305, by Go's HTTP client and a
+// dialer that begins with IPv4. Hosts with dead addresses are compared with it.
 func headRaced(ctx context.Context, domain string) error {
 	return headBy(ctx, domain, &http.Transport{DialContext: dialRaced})
 }

@@ -23,7 +23,7 @@ func (s *site) lookups() {
 	s.section("Lookups over their round trips, and of hosts with dead addresses, from a warm process").rows = readRows(file)
 }
 
-// Targets of the design's table of numbers.
+// The targets for the ratios.
 const (
 	targetChallenges = 2.3  // challenges a second beside the middleware's
 	targetPayments   = 1.5  // paid pings
@@ -141,7 +141,7 @@ func (s *site) growth() {
 	}
 }
 
-// figures are what tests or benchmarks of a package report by name, so many of each.
+// figures returns the numbers that tests or benchmarks of a package report, by name.
 func (s *site) figures(pkg string, arguments ...string) func(count int, name string) []float64 {
 	all := parseFigures(s.output(".", "go", append([]string{"test", "-vet=off", pkg}, arguments...)...))
 	return func(count int, name string) []float64 {
@@ -152,7 +152,7 @@ func (s *site) figures(pkg string, arguments ...string) func(count int, name str
 	}
 }
 
-// benchmarks is figures of benchmarks.
+// benchmarks returns the figures of benchmarks.
 func (s *site) benchmarks(pkg, pattern string) func(name, unit string) float64 {
 	all := s.figures(pkg, "-run", "^$", "-bench", pattern, "-benchmem")
 	return func(name, unit string) float64 { return all(1, name+" "+unit)[0] }
@@ -220,7 +220,7 @@ func (s *site) functions() {
 		}
 		size := f[1] / 1e6
 		most := 13.0
-		// They hold a registry's client or a TLS client with every cipher suite.
+		// These functions contain a registry's client, or a TLS client with every cipher suite.
 		if slices.Contains([]string{"ssl-check", "whois", "host-intel", "uptime-check", "mcp"}, slug) {
 			most = 17
 		}
@@ -259,7 +259,7 @@ func (s *site) limits() {
 	}
 }
 
-// cost is what calls cost by AWS's list prices, of which the README has a table.
+// cost adds what calls cost at AWS's list prices; the README has a table of it.
 func (s *site) cost() {
 	progress("what calls cost")
 	counted := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestReadmeCosts$")
@@ -271,7 +271,7 @@ func (s *site) cost() {
 	}
 }
 
-// row is one line of the table. A reader holds it to its target: a busy machine misses some.
+// row is one line of the table. Readers compare it with its target; a busy machine misses some.
 type row struct {
 	What   string `json:"what"`
 	Ours   string `json:"ours"`

@@ -19,7 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// What both servers ask for. Nothing is paid on any chain.
+// The terms of both servers. Nothing is paid on any chain.
 const (
 	network = "eip155:8453"
 	payTo   = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" // a public test account
@@ -29,7 +29,7 @@ type server struct{ *programs.Process }
 
 func (s *server) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// start runs a program until it prints its origin behind ready.
+// start starts a program, and waits until it prints its origin after the word ready.
 func start(ready string, cmd *exec.Cmd) *server {
 	cmd.Stderr = os.Stderr
 	p := must(programs.StartWith(cmd, programs.Options{Mark: ready, Most: 64 << 10}))
@@ -72,7 +72,8 @@ func (s *server) stop() {
 	_ = s.Stop() // of a process that was told to end, the status says nothing
 }
 
-// processorTime is what the process has used so far, where the system says so.
+// processorTime returns the processor time that the process has used so far, if the system
+// tells.
 func (s *server) processorTime() time.Duration {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Cmd.Process.Pid))
 	// proc_pid_stat(5): fields 14 and 15, in hundredths of a second; the second

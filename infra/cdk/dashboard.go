@@ -50,7 +50,8 @@ func (e *envelope) dashboard() {
 		}
 		y += high
 	}
-	// How often in each five minutes; a number at a time; and how long, at the median and the 95th percentile.
+	// The statistics of graphs: counts in five minutes, the value at a time, and durations at
+	// the median and the 95th percentile.
 	sums := []string{statSum}
 	most := []string{statMax}
 	durations := []string{"p50", statP95}

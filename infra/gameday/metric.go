@@ -55,8 +55,8 @@ type metricSet struct {
 	Metrics    []struct{ Name string }
 }
 
-// samples returns the values of the metrics once for each list of no dimensions, from the
-// members of the line.
+// samples returns the values of the metrics from the members of the line, once for each empty
+// list of dimensions.
 func (s metricSet) samples(members map[string]any) ([]Sample, error) {
 	if s.Namespace == "" || len(s.Dimensions) == 0 || len(s.Metrics) == 0 {
 		return nil, errors.New("_aws: a set without namespace, dimensions or metrics")

@@ -16,7 +16,7 @@ func Version(args []string) (line string, asked bool) {
 	return versionOf(path.Base(args[0]), build), true
 }
 
-// versionOf is the version of the module and the commit that a program was built from. make
+// versionOf returns the version of the module and the commit that a program was built from. make
 // builds without the commit; in a clone, git knows it.
 func versionOf(name string, build *debug.BuildInfo) string {
 	if build == nil {

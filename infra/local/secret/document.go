@@ -143,7 +143,7 @@ func document(then map[string]value) []byte {
 // change is a changed member, and a line that describes the change.
 type change struct{ name, line string }
 
-// differences are in the order of their names.
+// differences returns the changes between two documents, sorted by name.
 func differences(had, then map[string]value) (all []change) {
 	either := maps.Clone(had)
 	maps.Copy(either, then)

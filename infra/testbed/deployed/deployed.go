@@ -105,9 +105,8 @@ func long(n *yaml.Node) {
 	*n = yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text(name), value}}
 }
 
-// Routes is what the template must route, by function: ANY on each priced path, because
-// the code answers HEAD, OPTIONS and wrong methods itself. The function that a clock calls
-// has none.
+// Routes is what the template must route, by function: ANY on each priced path, because the code
+// answers HEAD, OPTIONS and wrong methods itself. The scheduled function has none.
 func Routes() map[string][]string {
 	all := map[string][]string{
 		sam.Discovery: {"$default"},

@@ -19,7 +19,7 @@ type registry struct {
 	upstream string
 }
 
-// document is what npm asks of a package: what each version depends on, and where it is.
+// document describes a package for npm: the dependencies of each version, and where its file is.
 type document struct {
 	Name     string                    `json:"name"`
 	Tags     map[string]string         `json:"dist-tags"`
@@ -97,12 +97,12 @@ func (r registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_ = json.NewEncoder(w).Encode(d.at("http://" + q.Host)) // npm may be gone
 }
 
-// file is where the file of a version is in a registry.
+// file returns the path of a version's file in a registry.
 func (d *document) file(version string) string {
 	return "/" + d.Name + "/-/" + path.Base(d.Name) + "-" + version + ".tgz"
 }
 
-// at is the document with the addresses of the files at an origin.
+// at returns the document, with file URLs below an origin.
 func (d *document) at(origin string) document {
 	here := document{d.Name, d.Tags, map[string]map[string]any{}}
 	for version, published := range d.Versions {
