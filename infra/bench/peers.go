@@ -168,7 +168,8 @@ func together(all ...look) look {
 	})
 }
 
-// tool is a lookup by a program that prints the duration, which a pattern finds.
+// tool returns a lookup by a program that prints the duration, which a pattern finds in its
+// output.
 func tool(pattern string, unit time.Duration, command ...string) look {
 	figure := regexp.MustCompile(pattern)
 	return func(ctx context.Context, domain string) (time.Duration, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// Keys of the CDK context that lead to the file of a stack, and that make deploy gives beside
-// it.
+// Keys of the CDK context: those that name the file of a stack, and those that make deploy sets
+// in addition.
 const (
 	ctxFile    = "stack"        // its name, without the folder and the ending
 	ctxUnknown = "unknown"      // ignoreUnknown, for the file of a later release

@@ -50,8 +50,8 @@ func NewAuthority(tb testing.TB, subject pkix.Name) *Authority {
 	return a
 }
 
-// Leaf is a certificate for a name, valid now, with a new key. edits
-// change it before it is signed.
+// Leaf returns a certificate for a name, valid now, with a new key. edits change it before it is
+// signed.
 func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Certificate {
 	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
@@ -68,8 +68,8 @@ func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Cert
 	return tls.Certificate{Certificate: [][]byte{der, a.Cert.Raw}, PrivateKey: key}
 }
 
-// For is the certificate of the name that a client asks for, made once: a
-// tls.Config's GetCertificate.
+// For returns the certificate for the name that a client asks for, made once. It is a
+// GetCertificate of tls.Config.
 func (a *Authority) For(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c, ok := a.shown.Load(hello.ServerName); ok {
 		return c.(*tls.Certificate), nil

@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Parallel has n tests of a suite run at once, unless the command line says how
-// many: most of them wait for something and compute little. TestMain calls it.
+// Parallel lets n tests of a suite run at once, unless the command line sets the number, because
+// most of them wait and compute little. TestMain calls it.
 func Parallel(n int) {
 	if !flag.Parsed() {
 		flag.Parse()
@@ -46,11 +46,10 @@ const (
 	ofCDK     = "cdk"
 )
 
-// moduleOf is the folder of the module that programs of a kind are in, where it is not
-// that of this one.
+// moduleOf returns the folder of the module for programs of a kind, if it is not this module.
 var moduleOf = map[string]string{ofShop: "infra/shop", ofPayMCP: "infra/paymcp", ofCDK: "infra/cdk"}
 
-// kindOf is the kind of a package that is built as people build it.
+// kindOf returns the kind of a package that is built in the usual way.
 func kindOf(pkg string) string {
 	switch pkg {
 	case AllFunctions:
@@ -61,22 +60,22 @@ func kindOf(pkg string) string {
 	return plain
 }
 
-// keptVar names another folder than build/tests: that of programs with a mutant in them.
+// keptVar is the variable that replaces the folder build/tests, for programs with a mutant.
 const keptVar = "HOSTFACTS_PROGRAMS"
 
 var flagsOf = map[string][]string{watched: {"-race"}, functions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}
 
-// Program is the path of a program of this module, such as ./infra/local, or CDKApp, as
-// people run it. The cache of go test sees what a test imports and not what it builds,
-// so a suite imports pkg/operations: the programs are made of it.
+// Program returns the path of a program of this module, such as ./infra/local, or CDKApp, built
+// in the usual way. The test cache of go test sees what a test imports, not what it builds. So a
+// suite imports pkg/operations, of which the programs are made.
 func Program(tb testing.TB, pkg string) string { return built(tb, kindOf(pkg), pkg) }
 
-// Watched is Program with the race detector, which needs a C compiler: the
-// program ends with an error when the detector has seen something.
+// Watched is like Program with the race detector, which needs a C compiler. The program ends
+// with an error if the detector has found a race.
 func Watched(tb testing.TB, pkg string) string { return built(tb, watched, pkg) }
 
-// Functions is a folder that holds <slug>/bootstrap for every function, built as
-// make build builds them.
+// Functions returns a folder with <slug>/bootstrap for every function, built as make build
+// builds them.
 func Functions(tb testing.TB) string { return built(tb, functions, AllFunctions) }
 
 // Shop is the command of the shop of infra/shop, a separate module, with its ledger in
@@ -93,7 +92,7 @@ func Shop(tb testing.TB, dir string, settings map[string]string) *exec.Cmd {
 // payMCP is the package of pay-mcp.
 const payMCP = "github.com/hostfacts/hostfacts/infra/paymcp"
 
-// PayMCP is the path of pay-mcp of infra/paymcp, a separate module.
+// PayMCP returns the path of pay-mcp from infra/paymcp, a separate module.
 func PayMCP(tb testing.TB) string { return built(tb, ofPayMCP, payMCP) }
 
 // ShopFunction is a folder with the bootstrap of the shop's Lambda function.
@@ -122,19 +121,19 @@ func built(tb testing.TB, kind, pkg string) string {
 	return path
 }
 
-// builds are what this process has asked the compiler for: each once, for all tests.
+// builds are the results of this process's builds, each made once for all tests.
 var builds sync.Map
 
-// build makes the program of a package, or the folder of all functions, and returns its path.
+// build builds the program of a package, or the folder of all functions, and returns its path.
 func build(kind, pkg string) (string, error) {
 	once, _ := builds.LoadOrStore(kind+" "+pkg, sync.OnceValues(func() (string, error) { return compile(kind, pkg) }))
 	return once.(func() (string, error))() //nolint:forcetypeassert // the map has nothing else
 }
 
-// compile runs the compiler, which links nothing that is there and current. Suites run side
-// by side, so one waits for the other. Commands are built with the flags of go vet and go
-// test, which have compiled their packages, so that only linking is left; functions need
-// packages that are compiled for a machine without C.
+// compile runs the compiler, which links only what is missing or outdated. Suites run side by
+// side, so one waits for the other. Commands are built with the flags of go vet and go test,
+// which have compiled their packages, so that only linking is left; functions need packages that
+// are compiled for a machine without C.
 func compile(kind, pkg string) (string, error) {
 	in := filepath.Join(Root(), moduleOf[kind])
 	kept := filepath.Join(cmp.Or(os.Getenv(keptVar), filepath.Join(Root(), "build", "tests")), kind)
@@ -157,7 +156,8 @@ func compile(kind, pkg string) (string, error) {
 	return deployable(kept)
 }
 
-// deployable is a folder in which every program of another one is called <name>/bootstrap.
+// deployable returns a folder with the programs of another folder under the names
+// <name>/bootstrap.
 func deployable(kept string) (string, error) {
 	folder := filepath.Join(kept, "all")
 	sources, err := filepath.Glob(filepath.Join(Root(), "functions", "*", "main.go"))

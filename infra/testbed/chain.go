@@ -23,8 +23,8 @@ var contracts []byte
 
 const (
 	batchAddress = "0x00000000000000000000000000000000000ba7c4"
-	// gas is enough for every transaction of the tests, and given so that the
-	// node does not refuse those that fail.
+	// gas is enough for every transaction of the tests. It is set explicitly so that the node
+	// does not refuse transactions that will fail.
 	gas = "0x1000000"
 )
 
@@ -40,7 +40,7 @@ func Account(i int) string {
 	}[i]
 }
 
-// third is the account that sends what anybody may send.
+// third is the account of a third party, which sends transactions that anybody may send.
 const third = 9
 
 // plant puts the code of the test contracts at their addresses.
@@ -51,7 +51,7 @@ func (n *Chain) plant(t testing.TB) {
 	n.Call(t, "anvil_setCode", batchAddress, artefact.Code["Batch"])
 }
 
-// ChainReceipt is what is known of a transaction.
+// ChainReceipt is the receipt of a transaction.
 type ChainReceipt struct {
 	Hash    string
 	Pending bool // in no block; the rest is not known
@@ -84,7 +84,7 @@ func parseReceipt(t testing.TB, raw json.RawMessage) ChainReceipt {
 	return ChainReceipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(r.BlockNumber)}
 }
 
-// must sends a transaction that has to succeed.
+// must sends a transaction that must succeed.
 func (n *Chain) must(t testing.TB, from, to string, data []byte) ChainReceipt {
 	r := n.send(t, from, to, data)
 	if !r.Pending && !r.Success {
@@ -109,7 +109,7 @@ func (n *Chain) Balance(t testing.TB, of x402.Address) *big.Int {
 	return b
 }
 
-// Pause stops the token, or lets it go on.
+// Pause pauses or resumes the token.
 func (n *Chain) Pause(t testing.TB, on bool) {
 	call := "unpause()"
 	if on {
@@ -169,21 +169,20 @@ const (
 	BaseUSDC    = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 )
 
-// anvilPackage holds the node's binary, where npm has it for the platform.
+// anvilPackage is the npm package with the node's binary for this platform, if there is one.
 const anvilPackage = "@foundry-rs/anvil-linux-amd64"
 
-// Chain is a running node. Its methods end the test when the node does not do
-// as it is told.
+// Chain is a running node. Its methods fail the test if the node fails.
 type Chain struct {
 	*programs.Process
 	client   *http.Client
 	automine bool
 }
 
-// StartChain runs a new node until the test ends, with the token at BaseUSDC and
-// a block for every transaction. It installs the node first where it is
-// missing and npm is not, skips the test where that cannot be done and under
-// -short, and fails it where the node is there and does not work.
+// StartChain runs a new node until the test ends, with the token at BaseUSDC and a block for
+// every transaction. It first installs the node if it is missing and npm is available. It skips
+// the test under -short or if that is impossible, and fails it if the node is installed and does
+// not work.
 func StartChain(t testing.TB) *Chain {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs the Ethereum node anvil")

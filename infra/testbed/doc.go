@@ -24,11 +24,11 @@ import (
 // Patience is how long a test waits for another process.
 const Patience = programs.Patience
 
-// ours is how the go.mod of the module begins.
+// ours is the first line of the module's go.mod.
 const ours = "module github.com/hostfacts/hostfacts\n"
 
-// Root is the module's folder, as an absolute path. The suites of the modules below it,
-// such as infra/cdk, have the same.
+// Root returns the module's folder, as an absolute path. It is the same in the suites of modules
+// below it, such as infra/cdk.
 func Root() string {
 	dir := Must(os.Getwd())
 	for {
@@ -42,18 +42,19 @@ func Root() string {
 	}
 }
 
-// PeerFolder is where one of the programs is installed that tests talk to.
+// PeerFolder returns the folder of an installed program that tests talk to.
 func PeerFolder(name string) string {
 	return filepath.Join(Root(), "infra", "testbed", "testdata", name)
 }
 
-// Must is a value that only a mistake, or this machine, makes an error.
+// Must returns v, and panics on an error, which can only come from a mistake or from this
+// machine.
 func Must[T any](v T, err error) T {
 	Check(err)
 	return v
 }
 
-// Check is Must for what has no value.
+// Check is Must without a value.
 func Check(err error) {
 	if err != nil {
 		panic(err)

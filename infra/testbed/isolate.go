@@ -8,19 +8,20 @@ import (
 	"testing"
 )
 
-// What Isolate tells the tests through their environment.
+// Variables by which Isolate informs the tests.
 const (
 	isolatedVar = "HOSTFACTS_SUITE_ISOLATED"
 	sharedVar   = "HOSTFACTS_SUITE_UNCONFINED" // why there are no namespaces
 )
 
-// Dynalite stands among the packages of Isolate for the server of cloud.StartDynamo.
+// Dynalite, as a package for Isolate, means the server of cloud.StartDynamo.
 const Dynalite = "dynalite"
 
-// Isolate runs the tests of a suite in new namespaces (see isolated), n at
-// once. Before, and outside, where there is a network, it builds the programs of some
-// packages, of which AllFunctions and CDKApp can be, and installs Dynalite. Where there can be no namespaces, the tests
-// that need them are skipped (see NoNamespaces). It returns the exit code. TestMain calls it.
+// Isolate runs the tests of a suite in new namespaces (see isolated), n at once. Before that,
+// outside of the namespaces, where there is a network, it builds the programs of the given
+// packages, which may include AllFunctions and CDKApp, and installs Dynalite. If the machine
+// allows no namespaces, the tests that need them are skipped (see NoNamespaces). It returns the
+// exit code. TestMain calls it.
 func Isolate(m *testing.M, n int, packages ...string) int {
 	if os.Getenv(isolatedVar) != "" {
 		Parallel(n)
@@ -46,8 +47,7 @@ func Isolate(m *testing.M, n int, packages ...string) int {
 	return m.Run()
 }
 
-// NoNamespaces says why the tests are not in separate namespaces, nil when they
-// are.
+// NoNamespaces returns why the tests are not in separate namespaces; nil if they are.
 func NoNamespaces() error {
 	if reason := os.Getenv(sharedVar); reason != "" {
 		return errors.New(reason)

@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// isolated runs this test binary with the same arguments, and some variables of
-// its environment, in new namespaces, where it is root of a network. An
-// error says that this machine cannot. TestMain calls it.
+// isolated runs this test binary with the same arguments, and some variables of its environment,
+// in new namespaces, where it is root of a network. It returns an error if this machine does not
+// allow that. TestMain calls it.
 func isolated(variables ...string) (code int, err error) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return 0, errors.New("the ip command (iproute2) is not installed")
 	}
-	// What setting the network up begins with.
+	// The commands that set the network up.
 	if out, err := Namespaced("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("this machine does not permit network namespaces: %w %s", err, out)
 	}
@@ -32,8 +32,8 @@ func isolated(variables ...string) (code int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// Namespaced is a command that is root in a new network. The kernel
-// ends it when the thread that started it ends.
+// Namespaced prepares a command that is root in a new network. The kernel kills it when the
+// thread that started it ends.
 func Namespaced(name string, args ...string) *exec.Cmd {
 	runtime.LockOSThread() // of TestMain, which waits for it
 	cmd := exec.Command(name, args...)

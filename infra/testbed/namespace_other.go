@@ -4,7 +4,7 @@ package testbed
 
 import "errors"
 
-// isolated is an error: network namespaces are Linux's.
+// isolated returns an error, because only Linux has network namespaces.
 func isolated(...string) (code int, err error) {
 	return 0, errors.New("network namespaces are Linux's")
 }

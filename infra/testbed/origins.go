@@ -39,7 +39,7 @@ type Origins struct {
 	open  atomic.Int64
 }
 
-// OriginName is what the resolvers know about a name: addresses or an error.
+// OriginName is a resolver's result for a name: addresses or an error.
 type OriginName struct {
 	Addrs []string
 	Err   error
@@ -66,7 +66,7 @@ func NewOrigins(t testing.TB) *Origins {
 	return w
 }
 
-// Resolve says what a name leads to.
+// Resolve sets the result for a name.
 func (w *Origins) Resolve(name string, n OriginName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +136,7 @@ func Answers(answers ...string) func(*tls.Conn) {
 	}
 }
 
-// Soon is a context that ends long after an answer must have come.
+// Soon returns a context that ends long after an answer must have come.
 func Soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -198,7 +198,7 @@ func (w *Origins) listen(name, addr string) net.Listener {
 	return l
 }
 
-// Dialer is the real guard in front of this world, IPv6 included.
+// Dialer returns the real guard for this world, including IPv6.
 func (w *Origins) Dialer() *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: w, Connect: w.dial,

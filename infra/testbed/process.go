@@ -35,8 +35,8 @@ func Launch(cmd *exec.Cmd, begin func(*exec.Cmd) error) (*Process, error) {
 	return launch(cmd, begin, "")
 }
 
-// StartPeer starts a program of others until the test ends. Its URL is what stands behind
-// the mark that it prints, or where mark is empty, what the local runner prints.
+// StartPeer starts a program of others until the test ends. Its URL is the text after mark in
+// its output, or, if mark is empty, the address that the local runner prints.
 func StartPeer(tb testing.TB, cmd *exec.Cmd, mark string) *Process {
 	p, err := launch(cmd, nil, mark)
 	if err == nil {
@@ -69,8 +69,8 @@ func launch(cmd *exec.Cmd, begin func(*exec.Cmd) error, mark string) (*Process, 
 	return p, <-started
 }
 
-// Ready waits until the program says where it is ready. It is an error when it
-// ends before, or does not say so in time; then it runs no more.
+// Ready waits until the program prints where it is ready. It returns an error if the program
+// ends before that or does not print it in time; then the program is killed.
 func (p *Process) Ready() error {
 	late := time.NewTimer(Patience)
 	defer late.Stop()
@@ -86,8 +86,8 @@ func (p *Process) Ready() error {
 	}
 }
 
-// Listens waits until the program takes connections at an address. It is an error when it
-// ends before.
+// Listens waits until the program accepts connections at an address. It returns an error if the
+// program ends before that.
 func (p *Process) Listens(addr string) error {
 	for {
 		conn, err := net.Dial("tcp", addr)
@@ -196,8 +196,8 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-// Memory is a line of what the kernel says about the memory of a process, such as
-// VmRSS, in KiB.
+// Memory returns one of the kernel's figures about the memory of a process, such as VmRSS, in
+// KiB.
 func Memory(tb testing.TB, pid int, line string) (kib int) {
 	status := Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))
 	_, rest, _ := strings.Cut(string(status), "\n"+line+":")
@@ -222,8 +222,7 @@ func Until(tb testing.TB, what string, try func() error) {
 	}
 }
 
-// Crash is the part of a log in which a program says that it has crashed, or that the
-// race detector has seen something; empty if there is none.
+// Crash returns the part of a log that reports a crash or a data race, or an empty text.
 func Crash(log string) string {
 	for _, bad := range []string{"panic", "DATA RACE", "fatal error", "goroutine "} {
 		if at := strings.Index(log, bad); at >= 0 {

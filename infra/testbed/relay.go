@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// Relay is an http.Handler in front of another one. Do decides about each request: it
-// may have the server answer, change the answer, lose it, or hold it back.
+// Relay is an http.Handler in front of another one. Do handles each request: it can let the
+// server answer, change the answer, lose it, or hold it back.
 type Relay struct {
 	To http.Handler
 	Do func(*Relayed)
@@ -46,8 +46,7 @@ func (r Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	})
 }
 
-// Answer has the server answer. It finishes what it was sent, whether or not the client
-// still waits.
+// Answer lets the server answer. The server finishes even if the client no longer waits.
 func (r *Relayed) Answer() *httptest.ResponseRecorder {
 	q := r.Request.Clone(context.WithoutCancel(r.Context()))
 	q.Body = io.NopCloser(bytes.NewReader(r.Sent))
@@ -56,8 +55,8 @@ func (r *Relayed) Answer() *httptest.ResponseRecorder {
 	return answer
 }
 
-// Send passes an answer on, of whose body as many bytes arrive as arriving says. After
-// fewer than all of them the connection is reset.
+// Send passes on an answer with at most arriving bytes of its body. If these are not all, it
+// then resets the connection.
 func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
 	body := answer.Body.Bytes()
 	maps.Copy(r.ResponseWriter.Header(), answer.Header())
@@ -102,7 +101,7 @@ func (r *Relayed) Drop() {
 // Hold gives no answer while the client waits for one.
 func (r *Relayed) Hold() { <-r.Context().Done() }
 
-// ProxyTo carries requests to a URL. Where that gives no answer, the connection ends.
+// ProxyTo forwards requests to a URL. If that gives no answer, it closes the connection.
 func ProxyTo(tb testing.TB, to string) http.Handler {
 	u := Must(url.Parse(to))
 	return &httputil.ReverseProxy{
@@ -112,9 +111,9 @@ func ProxyTo(tb testing.TB, to string) http.Handler {
 	}
 }
 
-// Serve serves a handler until the test ends, and returns its URL. Every request has a
-// connection to itself: a browser sends a request again by itself when a connection that
-// it has used before is cut.
+// Serve serves a handler until the test ends, and returns its URL. Every request has a separate
+// connection, because a browser repeats a request by itself when a connection that it has used
+// before is cut.
 func Serve(tb testing.TB, h http.Handler) string {
 	server := httptest.NewUnstartedServer(h)
 	server.Config.SetKeepAlivesEnabled(false)

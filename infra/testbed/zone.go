@@ -9,8 +9,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Resolver answers questions as a handler says, over UDP and TCP on one port of
-// 127.0.0.1, until the test ends. It returns the address, ip:port.
+// Resolver answers questions with a handler, over UDP and TCP on one port of 127.0.0.1, until
+// the test ends. It returns the address, ip:port.
 func Resolver(tb testing.TB, h dns.Handler) string {
 	s := Must(ListenDNS("127.0.0.1:0", h))
 	tb.Cleanup(func() {
@@ -29,8 +29,7 @@ type DNSServer struct {
 	ended   []chan error
 }
 
-// ListenDNS opens a server on an address; port 0 is one that is free for both UDP
-// and TCP.
+// ListenDNS opens a server on an address; port 0 means any port that is free for UDP and TCP.
 func ListenDNS(addr string, h dns.Handler) (*DNSServer, error) {
 	packets, stream, err := listenBoth(addr)
 	if err != nil {
@@ -84,9 +83,8 @@ func (d *DNSServer) Close() error {
 	return errors.Join(faults...)
 }
 
-// Question is the name and type that a query asks about, the name in lower case
-// with its final dot. It is false for a query that nobody answers: one with
-// another number of questions.
+// Question returns the name and type of a query, the name in lower case with its final dot. It
+// returns false if the query does not have exactly one question.
 func Question(q *dns.Msg) (name string, qtype uint16, ok bool) {
 	if len(q.Question) != 1 {
 		return "", 0, false
@@ -94,7 +92,7 @@ func Question(q *dns.Msg) (name string, qtype uint16, ok bool) {
 	return strings.ToLower(q.Question[0].Name), q.Question[0].Qtype, true
 }
 
-// Reply is an empty answer of a recursive resolver to a query.
+// Reply returns an empty answer of a recursive resolver to a query.
 func Reply(q *dns.Msg) *dns.Msg {
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
@@ -104,7 +102,7 @@ func Reply(q *dns.Msg) *dns.Msg {
 	return m
 }
 
-// Send sends an answer to who asked q, cut where the datagram is too small for it.
+// Send sends the answer to a query, truncated if the datagram is too small for it.
 func Send(w dns.ResponseWriter, q, m *dns.Msg) {
 	size := dns.MinMsgSize
 	if o := q.IsEdns0(); o != nil {
@@ -118,8 +116,7 @@ func Send(w dns.ResponseWriter, q, m *dns.Msg) {
 	_ = w.WriteMsg(m) // the client may have given up
 }
 
-// Zone is what a resolver knows. As a dns.Handler it answers every query out of
-// what it knows.
+// Zone has the records of a resolver. As a dns.Handler it answers every query from them.
 type Zone struct {
 	// Records are by owner, in lower case with the final dot. Those of the owner
 	// "*." are the records of every name that has none.
@@ -196,7 +193,7 @@ func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
 	}
 }
 
-// above is the top-level domain of a name, and the root for one itself.
+// above returns the top-level domain of a name, and the root for a top-level domain.
 func above(name string) string {
 	labels := dns.SplitDomainName(name)
 	if len(labels) < 2 {
@@ -205,7 +202,7 @@ func above(name string) string {
 	return labels[len(labels)-1] + "."
 }
 
-// of are the records of a name, and whether there is such a name.
+// of returns the records of a name, and whether the name exists.
 func (z Zone) of(name string) (set []dns.RR, exists bool) {
 	if set, exists = z.Records[name]; exists {
 		return set, true

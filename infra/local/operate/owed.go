@@ -79,7 +79,7 @@ type unproven struct {
 	newest []payment
 }
 
-// newestUnproven is how many of those are listed.
+// newestUnproven limits how many unproven refusals are listed.
 const newestUnproven = 20
 
 // unproven adds refusals without proof to the result.

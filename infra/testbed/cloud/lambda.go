@@ -26,11 +26,13 @@ import (
 // called; each may kill the process.
 type Deployment struct {
 	Functions string // the folder with <slug>/bootstrap
-	// Only are the functions that are not those of the template.
+	// Only replaces the functions of the template.
 	Only []sam.Function
-	// Parameters are the template's; without PayTo that of the local runner is paid.
+	// Parameters are the template's parameters; without PayTo, payments go to the local runner's
+	// payee.
 	Parameters map[string]string
-	// Environment is on top of what the template gives the functions, and Own of that.
+	// Environment adds to the variables that the template sets, and Own adds further ones for
+	// single functions.
 	Environment map[string]string
 	Own         func(slug string) map[string]string
 	// Sound makes the test fail if an invocation did not end by itself.
@@ -42,7 +44,7 @@ type Deployment struct {
 	OnEnd   func(function string, payload []byte, err error)
 }
 
-// Domain is the name of the gateway that events name.
+// Domain is the gateway's name in events.
 const Domain = "abc123.execute-api.us-east-1.amazonaws.com"
 
 // Execution is a process of a function, by its logical id.

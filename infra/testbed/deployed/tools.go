@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Python is a command of the deployment's tools, which are Python's: the SAM CLI, its
-// translator, cfn-lint, an emulator of AWS. It has no credentials, no settings of the user
-// who runs the test, and nobody to ask for credentials.
+// Python returns a command of the deployment tools written in Python: the SAM CLI, its
+// translator, cfn-lint, an emulator of AWS. It has no credentials, no settings of the current
+// user, and nobody to ask for credentials.
 func Python(tb testing.TB, arguments ...string) *exec.Cmd {
 	cmd := testbed.Command(tb, testbed.Python(tb, filepath.Join(tools(), "requirements.txt")), arguments...)
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(variable string) bool {
@@ -26,26 +26,26 @@ func Python(tb testing.TB, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// Emulator starts moto, an emulator of AWS, until the test ends: its URL.
+// Emulator starts moto, an emulator of AWS, until the test ends, and returns its URL.
 func Emulator(tb testing.TB) (url string) {
 	return programs.StartPeer(tb, Python(tb, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"), " Running on ").URL
 }
 
-// Tool is one of the programs that are beside the list of what they need.
+// Tool returns the path of a Python program that is installed with its requirements.
 func Tool(tb testing.TB, name string, arguments ...string) *exec.Cmd {
 	return Python(tb, append([]string{filepath.Join(tools(), name)}, arguments...)...)
 }
 
-// CLI is a script that calls the AWS CLI, as a person types it, with an emulator or another
-// server in the place of AWS.
+// CLI runs a script that calls the AWS CLI, as a person types it, with an emulator or another
+// server instead of AWS.
 func CLI(tb testing.TB, url, script string) *exec.Cmd {
 	cmd := testbed.Command(tb, "sh", "-euc", script)
-	// None of the user's own settings, and AWS cannot be reached by mistake.
+	// No settings of the user are used, and AWS cannot be reached by mistake.
 	cmd.Env = append(testbed.Environment(CLIVariables(tb, url)), "HOME="+tb.TempDir())
 	return cmd
 }
 
-// CLIVariables are those of CLI.
+// CLIVariables returns the variables of CLI.
 func CLIVariables(tb testing.TB, url string) map[string]string {
 	python := testbed.Python(tb, filepath.Join(testbed.Root(), "infra", "testdata", "awscli", "requirements.txt"))
 	return map[string]string{
@@ -62,5 +62,5 @@ func CLIVariables(tb testing.TB, url string) map[string]string {
 	}
 }
 
-// tools is the folder of those programs and of the list.
+// tools is the folder of those programs and of their requirements.
 func tools() string { return filepath.Join(testbed.Root(), "infra", "testdata", "python") }
