@@ -304,8 +304,8 @@ type alarm struct {
 	expression string
 	bound      float64
 	below      bool // it goes off below the bound, not above
-	// period is in seconds. The alarm goes off when, of the last periods (1 when
-	// 0), breaching (all when 0) are beyond the bound.
+	// period is in seconds. The alarm goes off when breaching of the last periods are beyond the
+	// bound; 0 periods means 1, and 0 breaching means all.
 	period, periods, breaching int
 	missing                    string // missingGood when empty
 }

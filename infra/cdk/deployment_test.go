@@ -164,7 +164,7 @@ func (d deployment) substituted(argument any) string {
 	})
 }
 
-// holds reports whether a condition does.
+// holds reports whether a condition is met.
 func (d deployment) holds(condition any) bool {
 	c, _ := condition.(document)
 	for name, argument := range c {

@@ -311,8 +311,8 @@ func checkChildren(body []byte) error {
 		var child struct {
 			Error *struct{ Code fault.Code }
 		}
-		// A field of that name that is not a child (headers of a headers result
-		// is an object of texts) has no error, or one of another type.
+		// A field with such a name may not be a child, such as headers in a headers result,
+		// which is an object of texts. It then has no error, or one of another type.
 		if raw, ok := fields[name]; !ok || json.Unmarshal(raw, &child) != nil || child.Error == nil {
 			continue
 		}

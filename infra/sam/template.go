@@ -157,7 +157,7 @@ func (t *Template) Functions(params map[string]string) ([]Function, error) {
 }
 
 // Broken are the descriptions of the rules that the parameters break. params are as those of
-// Functions; what is wrong with a single one of them is not said here.
+// Functions; faults of single parameters are not included.
 func (t *Template) Broken(params map[string]string) (descriptions []string, err error) {
 	refs, _ := t.references(params)
 	values := scope{refs, t.Conditions}
@@ -288,7 +288,7 @@ func (s scope) resolve(node *yaml.Node) (string, error) {
 	return node.Value, nil
 }
 
-// holds reports whether a condition does.
+// holds reports whether a condition is met.
 func (s scope) holds(node *yaml.Node) (bool, error) {
 	switch {
 	case node.Tag == "!Not" && len(node.Content) == 1:

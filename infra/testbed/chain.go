@@ -118,15 +118,14 @@ func (n *Chain) Pause(t testing.TB, on bool) {
 	n.must(t, Account(third), BaseUSDC, calldata(call))
 }
 
-// SetAutomine reports whether every transaction gets a block at once, or waits for
-// Mine.
+// SetAutomine sets whether every transaction gets a block at once, or waits for Mine.
 func (n *Chain) SetAutomine(t testing.TB, on bool) {
 	n.Call(t, "evm_setAutomine", on)
 	n.automine = on
 }
 
-// SetBlockInterval sets the time between two blocks, whenever they are made.
-// Without it blocks have the time of the clock on the wall, in whole seconds.
+// SetBlockInterval sets the time between the timestamps of two blocks, whenever they are made.
+// Without it, blocks have the real time, in whole seconds.
 func (n *Chain) SetBlockInterval(t testing.TB, d time.Duration) {
 	n.Call(t, "anvil_setBlockTimestampInterval", int64(d/time.Second))
 }

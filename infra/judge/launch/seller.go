@@ -145,7 +145,7 @@ func (r *running) untilReady(ctx context.Context) error {
 	}
 }
 
-// answers reports whether the seller answers, whatever it says. It may not while it starts.
+// answers reports whether the seller answers, with any status. While it starts, it may not.
 func (r *running) answers(ctx context.Context) bool {
 	if !connects(ctx, r.host()) {
 		return false

@@ -167,7 +167,7 @@ func (o tableCopy) finish(ctx context.Context) error {
 	return errors.Join(o.describe(ctx, o.from), o.describe(ctx, o.to))
 }
 
-// countPlaces reads a list of an index to its end.
+// countPlaces counts the entries of an index.
 func countPlaces(ctx context.Context, index ledger.Index, list string, before time.Time) (n int, err error) {
 	const atOnce = 10_000
 	var after ledger.Place
