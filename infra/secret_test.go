@@ -70,7 +70,7 @@ func TestSecretIsMerged(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
 	private, public := receiptPair(t)
-	if _, notes, ok := k.types("", "-name shop/facilitator"); ok || !strings.Contains(notes, `there is no secret "shop/facilitator" in us-east-1. make secret NAME=shop/facilitator SET=token makes it`) {
+	if _, notes, ok := k.types("", "-name shop/facilitator"); ok || !strings.Contains(notes, `there is no secret "shop/facilitator" in us-east-1. make secret NAME=shop/facilitator SET=token creates it`) {
 		t.Errorf("a secret that is not there: %s", notes)
 	}
 	out, notes, ok := k.types("first-token-of-a-shop\n", "-name shop/facilitator -set token -yes")
@@ -84,7 +84,7 @@ func TestSecretIsMerged(t *testing.T) {
 	for _, step := range []struct{ value, arguments, says string }{
 		{"https://one.example/key-of-node-1, https://two.example/key-of-node-2", "-set rpc_urls", "  + rpc_urls (sha256 "},
 		{"RECEIPT_KEY=" + private + "\nRECEIPT_PUBLIC_KEYS=" + public + "\n", "-set receipt_key", "ReceiptPublicKeys must have " + public},
-		{"second-token-of-a-shop", "-set token", " in the place of (sha256 "},
+		{"second-token-of-a-shop", "-set token", " replaces (sha256 "},
 		{"second-token-of-a-shop", "-set token", "nothing changes"},
 	} {
 		if _, notes, ok := k.types(step.value, "-yes -name "+arn+" "+step.arguments); !ok || !strings.Contains(notes, step.says) {
