@@ -63,7 +63,7 @@ func TestByCDK(t *testing.T) {
 
 	testbed.Check(os.Rename(filepath.Join(o.root, "infra", "deploy"), filepath.Join(t.TempDir(), "away")))
 	old := o.commit("as it was before the files of stacks")
-	o.cannot([]string{"rollback", "-yes", "-to", old, "shop"}, "the release of "+short(old)+" is older than the files of stacks")
+	o.cannot([]string{"rollback", "-yes", "-to", old, "shop"}, "the release of "+short(old)+" is older than stack files")
 }
 
 // permitted wants the runbook to name what the program asks CloudFormation for itself, and the
