@@ -73,7 +73,12 @@ type Operation struct {
 	// Result is the name of the result's schema.
 	Result string
 	// Use says when to call the operation, as the end of "Call it ...".
-	Use         string
+	Use string
+	// Question is what a call asks, as a heading, such as "{type} records of {domain}". A
+	// word in braces stands for the value of that parameter.
+	Question string
+	// Returns says to a person, in one line, what comes back.
+	Returns     string
 	Summary     string // one sentence, at most 120 characters
 	Description string // at most 400 characters: catalogues refuse longer ones
 	Tags        []string

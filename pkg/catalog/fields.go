@@ -25,8 +25,10 @@ type Field struct {
 	// Schema is the name of the schema of an object or an enumeration; empty: it is
 	// part of its parent's.
 	Schema string
-	// Show is how the page for people shows the value: as a "time", as "expected", which
-	// marks it when it is null, or as text.
+	// Show is how the page for people shows the value: as a "time" with its distance, as an
+	// "end", which is a time that is marked when it is past, in "seconds", as "hops"; as
+	// "expected", which marks it when it is null, "wrong" when it is true, and "right" when it
+	// is false; or as text.
 	Show   string
 	Fields []Field // of an object
 	Items  []Field // of an array: the shapes an item can have, one or more

@@ -100,6 +100,8 @@ func DNS() Operation {
 			lookup.UpstreamUnavailable,
 			lookup.DNSTimeout,
 		},
+		Question: "{type} records of {domain}",
+		Returns:  "The records as they are now, from a public resolver, with their lowest TTL.",
 		Verdicts: dns.Verdicts(),
 	})
 }
@@ -135,6 +137,8 @@ func SSLCheck() Operation {
 			lookup.HandshakeFailed,
 			lookup.SSLTimeout,
 		},
+		Question: "TLS certificate of {domain}",
+		Returns:  "The certificate that the host presents now: names, issuer, validity and fingerprint.",
 		Verdicts: ssl.Verdicts(),
 	})
 }
@@ -160,6 +164,8 @@ func Whois() Operation {
 			lookup.BootstrapUnavailable,
 			lookup.WhoisTimeout,
 		},
+		Question: "Registration of {domain}",
+		Returns:  "Registrar, dates, status and name servers, from the registry.",
 		Verdicts: whois.Verdicts(),
 	})
 }
@@ -187,6 +193,8 @@ func Headers() Operation {
 			lookup.HTTPFailed,
 			lookup.HeadersTimeout,
 		},
+		Question: "HTTP headers of https://{domain}/",
+		Returns:  "The status and sixteen response headers, with the security headers that are missing.",
 		Verdicts: headers.Verdicts(),
 	})
 }
@@ -213,6 +221,8 @@ func ResolveRedirect() Operation {
 			lookup.HTTPFailed,
 			lookup.RedirectTimeout,
 		},
+		Question: "Where https://{domain}/ leads",
+		Returns:  "Each redirect on the way, up to five: its address, its status and where it leads.",
 		Verdicts: redirect.Verdicts(),
 	})
 }
@@ -233,6 +243,8 @@ func HostIntel() Operation {
 		Tags:     []string{"dns", "tls", "whois", "bundle"},
 		Params:   []Param{recordType("dns_type", "A", "Record type of the DNS lookup alone, in either case.")},
 		Errors:   []fault.Code{lookup.InvalidType, lookup.HostIntelTimeout},
+		Question: "{dns_type} records, certificate and registration of {domain}",
+		Returns:  "Three lookups in one answer: DNS records, TLS certificate and registry data.",
 		Verdicts: bundle.HostIntelVerdicts(),
 	})
 }
@@ -252,6 +264,8 @@ func UptimeCheck() Operation {
 			"Not a hosted monitor: asked again soon after, it repeats its answer.",
 		Tags:     []string{"uptime", "tls", "http", "bundle"},
 		Errors:   []fault.Code{lookup.UptimeCheckTimeout},
+		Question: "Is {domain} up?",
+		Returns:  "Up, degraded or down, with the DNS records, the certificate and the headers that say so.",
 		Verdicts: bundle.UptimeVerdicts(),
 	})
 }
@@ -279,6 +293,8 @@ func Ping() Operation {
 		Tags:     []string{"payment", "test"},
 		Params:   []Param{{Name: "probe", Type: "string", Example: "1", Description: "Ignored."}},
 		Fields:   FieldsOf[Pong](),
+		Question: "A test payment",
+		Returns:  "A confirmation that your wallet can pay here. Nothing is looked up.",
 		Verdicts: []lookup.Verdict{{Says: "Paid and answered: the payment works", Tone: lookup.Good}},
 		Response: `{"ok":true,"service":"` + Service + `"}`,
 		Deadline: time.Second,

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,6 +54,7 @@ func TestEntries(t *testing.T) {
 			for member, text := range map[string]string{
 				"Path": op.Path, "Title": op.Title, "Tool": op.Tool, "Kind": string(op.Kind), "Tags": strings.Join(op.Tags, ""),
 				"Result": op.Result, "Use": op.Use, "Summary": op.Summary, "Description": op.Description,
+				"Question": op.Question, "Returns": op.Returns,
 			} {
 				if text == "" {
 					t.Errorf("the entry has no %s", member)
@@ -80,6 +83,28 @@ func TestChangelog(t *testing.T) {
 	for _, op := range All() {
 		if !strings.Contains(string(log), "`"+op.Path+"`") && !strings.Contains(string(log), "`"+op.Slug+"`") {
 			t.Errorf("CHANGELOG.md does not name `%s`: say below Unreleased, in Added, what it answers", op.Path)
+		}
+	}
+}
+
+// A question names every parameter that its sender chooses, and nothing else, as a heading
+// does: nothing that a reader asked for is missing in it.
+func TestQuestions(t *testing.T) {
+	named := regexp.MustCompile(`\{([^}]*)\}`)
+	for _, op := range All() {
+		var chosen, inQuestion []string
+		for _, p := range op.Params {
+			if p.Required || len(p.Enum) > 1 {
+				chosen = append(chosen, p.Name)
+			}
+		}
+		for _, found := range named.FindAllStringSubmatch(op.Question, -1) {
+			inQuestion = append(inQuestion, found[1])
+		}
+		slices.Sort(chosen)
+		slices.Sort(inQuestion)
+		if !slices.Equal(chosen, inQuestion) {
+			t.Errorf("%s: the question %q names %v, and its sender chooses %v", op.Slug, op.Question, inQuestion, chosen)
 		}
 	}
 }
