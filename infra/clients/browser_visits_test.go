@@ -33,6 +33,7 @@ func walletVisits(*testing.T) []visit {
 		pays("several wallets", "severalWallets", wwwPath, 1),
 		pays("window.ethereum alone", "oldWallet", wwwPath, 1),
 		{name: "no wallet, then a late one", script: "noWallet", path: wwwPath},
+		{name: "a phone without a wallet", script: "phoneWithoutWallet", path: wwwPath},
 		{name: "connection refused", script: "connectRefused", path: wwwPath},
 		pays("wrong chain, switch refused, then added", "wrongChain", wwwPath, 1),
 		pays("signature refused", "signatureRefused", wwwPath, 1),
@@ -42,22 +43,25 @@ func walletVisits(*testing.T) []visit {
 	}
 }
 
-// checkEcho: resource, accepted and extensions go back as they were offered, the token apart.
+// checkEcho: terms and extensions go back as they were offered, the token apart, but for what
+// a payer need not repeat: what is sold, the listing for catalogues and the seller's signature.
 func checkEcho(t *testing.T, s *scene, header string) {
 	type echo struct {
-		Resource, Accepted any
-		Extensions         map[string]any
+		Accepted   any
+		Extensions map[string]any
 	}
 	c := &x402test.Client{HTTP: http.DefaultClient}
 	offered := testbed.Must(c.Challenge(t.Context(), s.url+wwwPath))
-	raw := testbed.Must(json.Marshal(args{"resource": offered.Resource, "accepted": offered.Accepts[0], "extensions": offered.Extensions}))
+	raw := testbed.Must(json.Marshal(args{"accepted": offered.Accepts[0], "extensions": offered.Extensions}))
 	sent, want := decoded[echo](t, []byte(unwrapped(header))), decoded[echo](t, raw)
 	token, other := fmt.Sprint(sent.Extensions[x402.ExtensionToken]), fmt.Sprint(want.Extensions[x402.ExtensionToken])
 	if !regexp.MustCompile(`info:map\[token:[A-Za-z0-9_-]{22}\]`).MatchString(token) || token == other {
 		t.Errorf("the retry token was sent as %s, and the next offer's is %s", token, other)
 	}
 	delete(sent.Extensions, x402.ExtensionToken)
-	delete(want.Extensions, x402.ExtensionToken)
+	for _, name := range []string{x402.ExtensionToken, x402.ExtensionReceipt, "bazaar"} {
+		delete(want.Extensions, name)
+	}
 	if diff := cmp.Diff(want, sent); diff != "" {
 		t.Errorf("offered (-) and sent (+): %s", diff)
 	}
@@ -120,10 +124,10 @@ func again(text, look string) args { return args{"says": text, "look": look} }
 
 // faultVisits are to the service's own faults.
 func faultVisits(*testing.T) []visit {
-	uncertain := pays("503 settlement_uncertain, then settled", "sameSignature", wwwPath, 2).with(again("Not known yet whether it is paid (settlement_uncertain)", "uncertain"))
+	uncertain := pays("503 settlement_uncertain, then settled", "sameSignature", wwwPath, 2).with(again("Payment not confirmed yet", "uncertain"))
 	uncertain.settles = 2 // the same authorization, which moves once
 	uncertain.before = func(s *scene) { s.books.Plan("", x402test.DropAfter) }
-	busy := pays("503 facilitator_unavailable, not charged", "sameSignature", wwwPath, 2).with(again("Not charged yet (facilitator_unavailable)", "not-charged-yet"))
+	busy := pays("503 facilitator_unavailable, not charged", "sameSignature", wwwPath, 2).with(again("Not charged yet", "not-charged-yet"))
 	busy.settles = 2
 	busy.before = func(s *scene) { s.books.Plan("", x402test.TooMany) }
 	refused := visit{
@@ -132,10 +136,10 @@ func faultVisits(*testing.T) []visit {
 		before: func(s *scene) { s.books.Plan("", x402test.Refuse) },
 	}
 	nxdomain := pays("404 nxdomain is an answer", "chargedError", dnsPath+"?domain=gone.example.com", 2).
-		with(args{"says": "This is an answer about the domain, so it is charged.", "look": "nxdomain"})
+		with(args{"says": "That is the answer you paid for.", "look": "nxdomain"})
 	// The resolvers refuse the lookup until the page shows that.
 	owed := pays("owed, then answered", "sameSignature", dnsPath+"?domain=healed.refused.example.com", 2).
-		with(again("Paid, and the answer is owed (upstream_unavailable)", "owed"))
+		with(again("Paid. We still owe you the answer", "owed"))
 	owed.answer = `"192.0.2.77"`
 	owed.before = func(s *scene) {
 		s.healed.Store(false)
@@ -154,26 +158,34 @@ func faultVisits(*testing.T) []visit {
 // lossVisits are to the gateway's faults.
 func lossVisits(*testing.T) []visit {
 	const same = "sameSignature"
-	alone := again("This payment is being settled", "in-progress")
-	alone["alone"] = true
-	reload := again("The connection was lost", "")
+	alone := func(text, look string) args {
+		return args{"says": text, "look": look, "alone": true}
+	}
+	reload := again("Connection lost", "")
 	reload["lost"] = "reload"
 	noReturn := pays("504, and no lookup is left", "chargedError", wwwPath, 1).
-		with(args{"says": "the operator owes you a refund", "look": "refund", "again": false},
+		with(args{"says": "You will be refunded $0.005", "look": "refund", "again": false},
 			settledThen(fails(504, 0, "dns_timeout", "true", false)))
 	return []visit{
-		pays("409 is sent again by itself", same, wwwPath, 2).with(alone, fails(409, 3, "payment_in_progress", "null", true)),
+		pays("409 is sent again by itself", same, wwwPath, 2).with(alone("Your payment is being processed", "in-progress"), fails(409, 3, "payment_in_progress", "null", true)),
 		pays("429", same, wwwPath, 2).with(again("Too many requests", "rate-limited"), fails(429, 1, "rate_limited", "null", true)),
-		pays("503 overloaded", same, wwwPath, 2).with(again("Not charged yet (overloaded)", ""), fails(503, 1, "overloaded", "false", true)),
-		pays("504 owed", same, wwwPath, 2).with(again("Paid, and the answer is owed (dns_timeout)", ""), settledThen(fails(504, 1, "dns_timeout", "true", true))),
-		pays("a gateway's own page", same, wwwPath, 2).with(again("Answer 503 could not be read", ""), says(503, 0, "<html>Service Unavailable</html>")),
-		pays("request lost", same, wwwPath, 2).with(again("The connection was lost", "connection-lost"), cutBefore),
-		pays("answer lost", same, wwwPath, 2).with(again("The connection was lost", ""), cutAfter),
-		pays("answer cut in two", same, wwwPath, 2).with(again("The connection was lost", ""), cutWithin),
+		pays("503 overloaded", same, wwwPath, 2).with(again("Not charged yet", ""), fails(503, 1, "overloaded", "false", true)),
+		pays("504 owed", same, wwwPath, 2).with(again("Paid. We still owe you the answer", ""), settledThen(fails(504, 1, "dns_timeout", "true", true))),
+		pays("a gateway's own page", same, wwwPath, 2).with(again("We can’t read what the server sent", "unreadable"), says(503, 0, "<html>Service Unavailable</html>")),
+		pays("request lost, sent again by itself", same, wwwPath, 2).with(alone("Connection lost", ""), cutBefore),
+		pays("request lost", same, wwwPath, 2).with(again("Connection lost", "connection-lost"), cutBefore),
+		pays("lost twice, sent again by itself", same, wwwPath, 3).with(alone("Connection lost", ""), cutAfter, cutBefore),
+		pays("504 owed, sent again by itself", same, wwwPath, 2).
+			with(alone("Paid. We still owe you the answer", ""), settledThen(fails(504, 1, "dns_timeout", "true", true))),
+		pays("answer lost", same, wwwPath, 2).with(again("Connection lost", ""), cutAfter),
+		pays("answer cut in two", same, wwwPath, 2).with(again("Connection lost", ""), cutWithin),
 		pays("answer lost, then a reload", same, wwwPath, 2).with(reload, cutAfter),
 		pays("silence", "silence", wwwPath, 1),
 		pays("a reload while sending", "reloadWhileSending", wwwPath, 1),
 		noReturn,
+		pays("504, no lookup is left, and there is a contact", "chargedError", wwwPath, 1).
+			with(args{"says": "If you have a question, contact us.", "contact": "https://example.com/contact", "again": false},
+				settledThen(fails(504, 0, "dns_timeout", "true", false))),
 		pays("a part of the answer is owed", "stillOwed", wwwPath, 2).with(nil, owing),
 	}
 }
@@ -214,7 +226,7 @@ func doubtVisits(*testing.T) []visit {
 	overloaded := fails(503, 0, "overloaded", "false", true)
 	// The offer with the receipt is for a payment whose answer is not kept any longer.
 	usedBefore := settledThen(stripped)
-	const lost, unknown = "The connection was lost", "It is not known whether an earlier request with this signature was paid."
+	const lost, unknown = "Connection lost", "An earlier request with this signature may have been paid."
 	refused := visit{
 		name: "lost, then refused by the chain", script: "noDoubt", path: wwwPath, args: steps(lost, "The payment was not accepted"),
 		plan: []step{cutBefore}, signatures: 2, settles: 1, before: func(s *scene) { s.books.Plan("", x402test.Refuse) },
@@ -222,13 +234,13 @@ func doubtVisits(*testing.T) []visit {
 	return []visit{
 		pays("402 in doubt", "inDoubt", wwwPath, 3).with(steps(lost, unknown), cutAfter, stripped),
 		pays("402 in doubt that an answer did not end", "inDoubt", wwwPath, 4).
-			with(steps(lost, "Not known yet whether it is paid (overloaded)", unknown), cutAfter, overloaded, stripped),
+			with(steps(lost, "Payment not confirmed yet", unknown), cutAfter, overloaded, stripped),
 		pays("404 in doubt", "inDoubt", wwwPath, 3).
-			with(steps(lost, "Whether it is paid is not known."), cutAfter, fails(404, 0, "unknown_path", "false", false)),
+			with(steps(lost, "Your payment may or may not have arrived."), cutAfter, fails(404, 0, "unknown_path", "false", false)),
 		refused,
 		pays("402 that says paid", "noDoubt", wwwPath, 2).with(steps(lost, "An earlier one was, and its answer is not kept any longer."), cutAfter, usedBefore),
 		{
-			name: "not charged, then 402", script: "noDoubt", path: wwwPath, args: steps("Not charged yet (overloaded)", "The payment was not accepted"),
+			name: "not charged, then 402", script: "noDoubt", path: wwwPath, args: steps("Not charged yet", "The payment was not accepted"),
 			plan: []step{overloaded, stripped}, signatures: 2,
 		},
 		{name: "not charged, then forgotten", script: "forgetUnpaid", path: wwwPath, plan: []step{overloaded}, signatures: 1},
@@ -250,9 +262,9 @@ func tabVisits(*testing.T) []visit {
 	overloaded := fails(503, 0, "overloaded", "false", true)
 	const day, month = 24, 31 * 24 // hours
 	const before = 1.0 / 6         // a slow machine is faster than that
-	signedFor, paidFor := "You have signed for this address", "You have paid for this address"
+	signedFor, paidFor := "You have signed a payment for this.", "You have paid for this."
 	unpaid := visit{name: "unpaid for certain, and a day later", script: "aged", path: wwwPath, signatures: 1, plan: []step{overloaded}}
-	unpaid.args = args{"comes": "Not charged yet (overloaded)", "offers": signedFor, "until": 1, "from": day}
+	unpaid.args = args{"comes": "Not charged yet", "offers": signedFor, "until": 1, "from": day}
 	refused := pays("refused in one tab, another at the wallet", "refusedElsewhere", wwwPath, 2).with(nil, stripped)
 	refused.several, refused.questions = true, 2 // one in each tab
 	anew := pays("forgotten in one tab and paid anew, answered in another", "paidAnewMeanwhile", wwwPath, 3).with(args{"hears": true}, cutAfter)
@@ -266,7 +278,7 @@ func tabVisits(*testing.T) []visit {
 		pays("closed while sending, opened in another tab", "closed", wwwPath, 1).with(args{"sending": true, "browser": false}),
 		pays("answered, and a day later", "aged", wwwPath, 1).with(args{"comes": "", "offers": paidFor, "until": day - before, "from": day}),
 		pays("in doubt, and a month later", "aged", wwwPath, 1).
-			with(args{"comes": "The connection was lost", "offers": signedFor, "until": month - before, "from": month}, cutAfter),
+			with(args{"comes": "Connection lost", "offers": signedFor, "until": month - before, "from": month}, cutAfter),
 		pays("in doubt, answered days later", "answeredLate", wwwPath, 2).with(args{"replayed": false}, cutBefore),
 		pays("in doubt, replayed days later", "answeredLate", wwwPath, 2).with(args{"replayed": true}, cutAfter),
 		unpaid,
@@ -291,24 +303,24 @@ func receiptVisits(t *testing.T) []visit {
 		return pays(name, "receiptSays", wwwPath, 1).with(args{"says": text, "without": without}, steps...)
 	}
 	const (
-		not       = "DOES NOT HOLD for this answer."
-		noKeys    = "The keys of this service cannot be read: not checked."
-		noEd25519 = "This browser has no Ed25519: not checked."
+		not       = "Invalid: the receipt does not match this answer."
+		noKeys    = "Not checked: the keys of this service cannot be read."
+		noEd25519 = "Not checked: this browser has no Ed25519."
 	)
 	return []visit{
 		pays("the receipt is kept", "receiptKept", wwwPath, 2),
-		says("it holds", "; covers this answer.", ""),
+		says("it holds", " signed this answer.", ""),
 		says("a changed byte", not, "", changing(nil, func(b []byte) []byte { return bytes.Replace(b, []byte("192.0.2.10"), []byte("192.0.2.11"), 1) })),
 		says("an answer to another question", not, "", asking("domain=www.example.com", "domain=mail.example.com")),
 		says("white space", not, "", changing(nil, func(b []byte) []byte { return append(b, ' ') })),
 		says("another signature", not, "", changing(resigned(forged), nil)),
 		says("another transaction", not, "", changing(func(r *x402.SettleResponse) { r.Transaction = r.Transaction[:60] + "000000" }, nil)),
 		says("another payer", not, "", changing(func(r *x402.SettleResponse) { r.Payer = testbed.LocalTerms(t).PayTo }, nil)),
-		says("no JWS", "It cannot be read.", "", changing(resigned(func(string) string { return "<b>" }), nil)),
-		says("a key that is not published", "DOES NOT HOLD: no key of this service.", "", changing(resigned(func(jws string) string {
+		says("no JWS", "The receipt cannot be read.", "", changing(resigned(func(string) string { return "<b>" }), nil)),
+		says("a key that is not published", "Invalid: no key of this service signed the receipt.", "", changing(resigned(func(jws string) string {
 			return "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6eCN5In0" + jws[strings.Index(jws, "."):]
 		}), nil)),
-		says("no receipt", "None: nobody signed for this answer.", "", changing(func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil)),
+		says("no receipt", "This answer is not signed.", "", changing(func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil)),
 		says("a browser without Ed25519", noEd25519, "Ed25519"),
 		says("a browser without WebCrypto", noEd25519, "crypto"),
 		says("no keys", noKeys, "keys"),

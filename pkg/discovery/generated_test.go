@@ -126,10 +126,16 @@ func TestPaywallScript(t *testing.T) {
 		"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "parseFromString",
 		"createContextualFragment", "</script", "<!--", "{{", "sessionStorage", "parseFloat", "http://", "https://",
 	} {
-		if strings.Contains(generated(paywallAssets, "paywall.js"), bad) {
+		if strings.Contains(withoutWallets(generated(paywallAssets, "paywall.js")), bad) {
 			t.Errorf("the script has %q", bad)
 		}
 	}
+}
+
+// withoutWallets is the script without the links that open the page in the browser of a
+// wallet. A person follows them; nothing is loaded from there.
+func withoutWallets(script string) string {
+	return strings.NewReplacer("https://link.metamask.io/dapp/", "", "https://go.cb-w.com/dapp?cb_url=", "").Replace(script)
 }
 
 // publishedKey is the private key that signed the recorded example: the

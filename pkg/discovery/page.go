@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"html"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -140,7 +141,7 @@ type Visit struct {
 	Refused string
 	// Known is what can be told of the answer already, in public words; it may be empty.
 	Known string
-	// Offer is that of the 402 that the page stands for; the page signs it and nothing else.
+	// Offer is that of the 402 that the page stands for; the page signs its terms and nothing else.
 	Offer x402.PaymentRequired
 	// Nonce allows the page's script, and no other. It is new for each answer.
 	Nonce string
@@ -153,10 +154,7 @@ type paywall struct {
 	Visit
 	Data       template.HTMLAttr // the values that the script reads
 	PlayWallet template.JS       // the script of Site.PlayWallet
-	FieldNames string
-	// Answers and Owed are the operation's codes that use up a payment, and those after
-	// which an answer is owed.
-	Answers, Owed string
+	Heading    []piece           // what is asked, or the name of the operation
 
 	Asked               []paramView // the parameters that a person can choose
 	Asks                bool        // one of them is required
@@ -172,7 +170,7 @@ type paramView struct {
 	catalog.Param
 	Shown, Typed string
 	Chosen       string // of its values
-	Short, Label string // its name as a person reads it, and where there is more room
+	Label        string // its name as a person reads it
 }
 
 // paywallAssets are those of assets that the paywall needs. Most functions show no other page,
@@ -190,16 +188,23 @@ var paywallPage = sync.OnceValue(func() *template.Template { return pageOf(paywa
 func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 	p := &paywall{siteView: siteViewOf(s), opView: opViewOf(s, op), Visit: v}
 	p.takeParams()
-	p.Data = p.data(string(encode(v.Offer)))
+	p.Data = p.data(string(encode(signable(v.Offer))))
 	p.PlayWallet = template.JS(s.PlayWallet) // #nosec G203 -- the runner's, and no word of a request
-	p.Answers = quoted(codesIn(p.Outcomes, fault.Answer))
-	p.Owed = quoted(codesIn(p.Outcomes, fault.Owed))
-	var names []string
-	for _, f := range op.Fields {
-		names = append(names, "`"+f.Name+"`")
-	}
-	p.FieldNames = listed(names)
 	return filled(paywallPage(), p), p.policy()
+}
+
+// signable returns what the page needs of an offer: the terms, and the extensions that a payer
+// repeats. The service itself tells the facilitator what is sold and what catalogs list; a payer
+// need not repeat that.
+func signable(offer x402.PaymentRequired) object {
+	extensions := maps.Clone(offer.Extensions)
+	delete(extensions, "bazaar")
+	delete(extensions, x402.ExtensionReceipt)
+	return object{
+		{"resource", object{{"url", offer.Resource.URL}}},
+		{"accepts", offer.Accepts},
+		{"extensions", extensions},
+	}
 }
 
 // policy is the Content-Security-Policy of the page.
@@ -253,6 +258,10 @@ func (p *paywall) takeParams() {
 		p.Asked = append(p.Asked, shown)
 	}
 	p.Ready = p.Lacks == "" && p.Refused == ""
+	p.Heading = []piece{{Text: p.Title}}
+	if p.Ready {
+		p.Heading = questionOf(p.Operation, understood)
+	}
 	p.InsteadURL = p.Path + "?" + instead.Encode()
 	p.Call = p.ExampleURL
 	if p.Ready && len(understood) > 0 {
@@ -274,10 +283,9 @@ func (p *paywall) viewOf(param catalog.Param) paramView {
 	if !slices.Contains(param.Enum, a.Chosen) {
 		a.Chosen = param.Default
 	}
-	a.Short = strings.NewReplacer("_", " ", "dns", "DNS").Replace(param.Name)
-	a.Short = strings.ToUpper(a.Short[:1]) + a.Short[1:]
-	a.Label = a.Short
-	if param.Name == "type" {
+	a.Label = strings.NewReplacer("_", " ", "dns", "DNS").Replace(param.Name)
+	a.Label = strings.ToUpper(a.Label[:1]) + a.Label[1:]
+	if strings.HasSuffix(param.Name, "type") {
 		a.Label = "Record type"
 	}
 	return a
@@ -321,9 +329,9 @@ func (p *paywall) data(offer string) template.HTMLAttr {
 		play = "yes"
 	}
 	owed := append(codesIn(p.Outcomes, fault.Owed), string(fault.InternalError))
-	rules := map[string][][]string{"": rulesOf(p.Operation)}
+	rules := map[string]string{"": rulesOf(p.Operation)}
 	hints := map[string]string{}
-	showing(p.Fields, "", rules, hints)
+	showing(p.Fields, rules, hints)
 	network := x402.Network(p.Site.Terms.Network)
 	var b strings.Builder
 	for _, d := range []struct{ name, value string }{
@@ -345,29 +353,29 @@ func (p *paywall) data(offer string) template.HTMLAttr {
 	return template.HTMLAttr(b.String()) // #nosec G203 -- escaped above
 }
 
-// rulesOf are the rules of an operation as the page has them, which is short of bytes:
-// condition, sentence and tone.
-func rulesOf(op catalog.Operation) [][]string {
-	rules := [][]string{}
+// rulesOf are the rules of an operation as the page has them, which is short of bytes: a
+// line for each, with condition, sentence and tone.
+func rulesOf(op catalog.Operation) string {
+	var rules []string
 	for _, v := range op.Verdicts {
-		rules = append(rules, []string{v.If, v.Says, string(v.Tone)})
+		rules = append(rules, v.If+"|"+v.Says+"|"+string(v.Tone))
 	}
-	return rules
+	return strings.Join(rules, "\n")
 }
 
 // showing collects what the page needs to show an answer: the rules for the line above
 // each part of a bundle, which are those of the operation whose result it is, and what
-// the fields are shown as, by their paths.
-func showing(fields []catalog.Field, path string, rules map[string][][]string, hints map[string]string) {
+// the fields are shown as, by their names, each of which means one thing in an answer.
+func showing(fields []catalog.Field, rules, hints map[string]string) {
 	for _, f := range fields {
 		if f.Show != "" {
-			hints[path+f.Name] = f.Show
+			hints[f.Name] = f.Show
 		}
 		inner := f.Fields
 		if f.Type == "object" && len(f.Items) > 0 {
 			inner = f.Items[0].Fields
-			rules[path+f.Name] = rulesOf(resultOf(f))
+			rules[f.Name] = rulesOf(resultOf(f))
 		}
-		showing(inner, path+f.Name+".", rules, hints)
+		showing(inner, rules, hints)
 	}
 }

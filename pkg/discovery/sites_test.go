@@ -56,7 +56,7 @@ func TestSites(t *testing.T) {
 			api: {`"ownershipProofs":["0xabc"]`}, manifest: {`"ownershipProofs":["0xabc"]`},
 		}, nil},
 		"play money": {play, parts{
-			paywall: {"<title>Pay $0.005 of play money", banner, "in <abbr title=\"USD Coin\">USDC</abbr> on Base<", "data-play='yes'", "data-explorer=''", ">/* play */ "},
+			paywall: {": $0.005 of play money, Hostfacts</title>", banner, "in <abbr title=\"USD Coin\">USDC</abbr> on Base<", "data-play='yes'", "data-explorer=''", ">/* play */ "},
 			script:  {"if (!page.play) checkBalance("}, docs: {banner, "Any account can pay", "USDC</abbr> on Base (eip155:8453) and", "and here without one"},
 			missing: {banner}, llms: {note}, full: {note}, api: {note}, tool: {"USDC per call on Base (eip155:8453), x402"},
 		}, parts{paywall: {"basescan"}, docs: {"basescan"}}},
@@ -64,12 +64,12 @@ func TestSites(t *testing.T) {
 		"a test network": {network("eip155:84532"), parts{
 			paywall: {
 				"data-chain='Base Sepolia' data-explorer='https://sepolia.basescan.org' data-rpc='https://sepolia.base.org'",
-				`href="https://sepolia.basescan.org/address/`, `href="https://sepolia.basescan.org/token/`,
+				`href="https://sepolia.basescan.org/address/`,
 			}, docs: {"Base Sepolia, a test network (eip155:84532)"},
 		}, nil},
 		"an unknown network": {network("eip155:31337"), parts{
 			paywall: {"data-chain='' data-explorer='' data-rpc=''"}, docs: {"eip155:31337"},
-		}, parts{paywall: {"/address/", "/token/"}, docs: {"(eip155:31337)"}}},
+		}, parts{paywall: {"/address/"}, docs: {"(eip155:31337)"}}},
 		"a window": {func(*Site) {}, parts{full: {"for 45 seconds after an answer over HTTP, 90 after one over MCP"}}, nil},
 		"no window": {func(s *Site) { s.DuplicateWindow = 0 }, parts{
 			full: {"while the first payment is undecided"}, challenge: {`"duplicate_window_seconds":0`, `"replay_seconds":86400`},

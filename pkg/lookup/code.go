@@ -141,8 +141,9 @@ type Verdict struct {
 	// If are comparisons joined by " and "; empty always holds. Each is a path into
 	// the answer, an operator (=, !=, <, >=) and a word, such as "records.length = 0"
 	// or "ssl.expired = true". A value is compared as JSON prints it, a text without
-	// its quotes, and what is not there as null; < and >= compare numbers. The path
-	// headers.missing is the number of the headers that are expected and were not sent.
+	// its quotes, and what is not there as null; < and >= compare numbers. In a path, last
+	// is the last item of an array. The path headers.missing is the number of the headers
+	// that are expected and were not sent.
 	If string `json:"if,omitempty"`
 	// Says is the line. In it {path} is a value, {path date} a time as "31 December
 	// 2020", {path distance} the same as "in 12 days" or "3 days ago", {path list} the

@@ -66,6 +66,8 @@ func at(v any, path string) any {
 			switch {
 			case name == "length":
 				v = float64(len(inner))
+			case name == "last" && len(inner) > 0:
+				v = inner[len(inner)-1]
 			case err == nil && i < len(inner):
 				v = inner[i]
 			default:

@@ -41,20 +41,20 @@ func TestDNSVerdicts(t *testing.T) {
 	}
 	address, mx, alias := dns.Address{Address: "192.0.2.1"}, dns.MX{Exchange: "mx1.example.com"}, dns.Target{Target: "b.example.net"}
 	hold(t, dns.Verdicts(), map[string]dns.Result{
-		"good A: 192.0.2.1":                                             of("A", "", address),
-		"good AAAA: 2 addresses":                                        of("AAAA", "", address, address),
-		"good MX: 1 mail server":                                        of("MX", "", mx),
-		"good MX: 2 mail servers":                                       of("MX", "", dns.MX{Exchange: "."}, mx),
-		" MX: the domain accepts no mail":                               of("MX", "", dns.MX{Exchange: "."}),
-		"good TXT: 2 text records":                                      of("TXT", "", dns.TXT{}, dns.TXT{}),
-		"good CNAME: an alias of “b.example.net”":                       of("CNAME", "", alias),
-		"good CNAME: an alias of a name of other characters":            of("CNAME", "", dns.Target{Target: `all\032is\032well.example.net`}),
-		"good NS: 2 name servers":                                       of("NS", "", dns.Target{}, dns.Target{}),
-		"good SOA: “ns1.example.com”, serial 7":                         of("SOA", "", dns.SOA{MName: "ns1.example.com", Serial: 7}),
-		" No TXT records":                                               of("TXT", "", []dns.Record{}...),
-		"warn CNAME: an alias of “b.example.net”, which does not exist": of("CNAME", "NXDOMAIN", alias),
-		"bad No resolver could answer for example.com (SERVFAIL)":       of("A", "SERVFAIL"),
-		"bad A DNAME makes the name of example.com too long (YXDOMAIN)": of("A", "YXDOMAIN"),
+		"good Address 192.0.2.1":                                              of("A", "", address),
+		"good 2 addresses":                                                    of("AAAA", "", address, address),
+		"good 1 mail server":                                                  of("MX", "", mx),
+		"good 2 mail servers":                                                 of("MX", "", dns.MX{Exchange: "."}, mx),
+		" The domain accepts no mail":                                         of("MX", "", dns.MX{Exchange: "."}),
+		"good 2 text records":                                                 of("TXT", "", dns.TXT{}, dns.TXT{}),
+		"good An alias of “b.example.net”":                                    of("CNAME", "", alias),
+		"good An alias of a name of other characters":                         of("CNAME", "", dns.Target{Target: `all\032is\032well.example.net`}),
+		"good 2 name servers":                                                 of("NS", "", dns.Target{}, dns.Target{}),
+		"good Kept by “ns1.example.com”, serial 7":                            of("SOA", "", dns.SOA{MName: "ns1.example.com", Serial: 7}),
+		" No TXT records":                                                     of("TXT", "", []dns.Record{}...),
+		"warn An alias of “b.example.net”, which does not exist":              of("CNAME", "NXDOMAIN", alias),
+		"bad No resolver could answer for example.com (SERVFAIL)":             of("A", "SERVFAIL"),
+		"bad A DNAME leads example.com to a name that is too long (YXDOMAIN)": of("A", "YXDOMAIN"),
 	})
 }
 
@@ -65,8 +65,8 @@ func TestSSLVerdicts(t *testing.T) {
 	const later = "2027-08-13T00:00:00Z"
 	hold(t, ssl.Verdicts(), map[string]ssl.Result{
 		"good Certificate for example.com expires 13 August 2027, in 260 days": of(false, false, true, later),
-		"bad Certificate expired 16 November 2026, 10 days ago":                of(true, false, false, "2026-11-16T00:00:00Z"),
-		"bad Certificate not valid before 27 November 2026, in 1 day":          of(false, true, true, later),
+		"bad The certificate expired 16 November 2026, 10 days ago":            of(true, false, false, "2026-11-16T00:00:00Z"),
+		"bad The certificate is not valid before 27 November 2026, in 1 day":   of(false, true, true, later),
 		"bad The certificate is not for example.com":                           of(false, false, false, later),
 	})
 }
@@ -90,17 +90,17 @@ func TestHeadersVerdicts(t *testing.T) {
 		return headers.Result{URL: "https://example.com/", Status: 300, Headers: headers.Headers{Location: &location}}
 	}
 	hold(t, headers.Verdicts(), map[string]headers.Result{
-		"good HTTP 200, with all 6 security headers":          {Status: 200, Headers: all},
-		"warn HTTP 200; 1 of 6 security headers is missing":   {Status: 200, Headers: oneShort},
-		"warn HTTP 399; 4 of 6 security headers are missing":  {Status: 399, Headers: strict},
-		"warn HTTP 299; 6 of 6 security headers are missing":  {Status: 299, Headers: to("/").Headers},
-		" HTTP 300, redirects to “www.example.com”":           to("https://www.example.com/All-is-well."),
-		" HTTP 300, redirects to “example.com”":               to("All is well. The certificate is in date."),
-		" HTTP 300, redirects to an address without a host":   to("mailto:all.is.well@example.com"),
-		"warn HTTP 400: the page was not found or not served": {Status: 400, Headers: strict},
-		"warn HTTP 499: the page was not found or not served": {Status: 499, Headers: to("/").Headers},
-		"bad The server reports an error: HTTP 500":           {Status: 500, Headers: strict},
-		"warn HTTP 999: the page was not found or not served": {Status: 999},
+		"good HTTP 200. All 6 security headers are set":      {Status: 200, Headers: all},
+		"warn HTTP 200. 1 of 6 security headers is missing":  {Status: 200, Headers: oneShort},
+		"warn HTTP 399. 4 of 6 security headers are missing": {Status: 399, Headers: strict},
+		"warn HTTP 299. 6 of 6 security headers are missing": {Status: 299, Headers: to("/").Headers},
+		" HTTP 300: redirects to “www.example.com”":          to("https://www.example.com/All-is-well."),
+		" HTTP 300: redirects to “example.com”":              to("All is well. The certificate is in date."),
+		" HTTP 300: redirects to an address without a host":  to("mailto:all.is.well@example.com"),
+		"warn HTTP 400: the page was not served":             {Status: 400, Headers: strict},
+		"warn HTTP 499: the page was not served":             {Status: 499, Headers: to("/").Headers},
+		"bad The server reports an error: HTTP 500":          {Status: 500, Headers: strict},
+		"warn HTTP 999: the page was not served":             {Status: 999},
 	})
 }
 
@@ -117,14 +117,16 @@ func TestRedirectVerdicts(t *testing.T) {
 		return r
 	}
 	results := map[string]redirect.Result{
-		"good Does not redirect, ends at " + at + " with HTTP 200": of("", 200),
-		"good Redirects once, ends at " + at + " with HTTP 399":    of("", 301, 399),
-		"warn Redirects 2 times, ends at " + at + " with HTTP 400": of("", 301, 302, 400),
-		"bad Redirects 3 times, ends at " + at + " with HTTP 500":  of("", 301, 302, 302, 500),
-		"good Redirects 4 times, ends at " + at + " with HTTP 200": of("", 301, 302, 302, 302, 200),
-		"warn Still redirects after 5 requests, at " + at:          of(redirect.MaxHops, 301, 302, 302, 302, 301),
-		"bad Redirects in a loop, closed by " + at:                 of(redirect.Loop, 301),
-		"bad " + at + " redirects without saying where":            of(redirect.MissingLocation, 301),
+		"good Does not redirect: HTTP 200":                        of("", 200),
+		"warn Does not redirect: HTTP 400":                        of("", 400),
+		"bad Does not redirect: HTTP 500":                         of("", 500),
+		"good Ends at " + at + " with HTTP 399, after 2 requests": of("", 301, 399),
+		"warn Ends at " + at + " with HTTP 400, after 3 requests": of("", 301, 302, 400),
+		"bad Ends at " + at + " with HTTP 500, after 4 requests":  of("", 301, 302, 302, 500),
+		"good Ends at " + at + " with HTTP 200, after 5 requests": of("", 301, 302, 302, 302, 200),
+		"warn Still redirects after 5 requests, at " + at:         of(redirect.MaxHops, 301, 302, 302, 302, 301),
+		"bad Redirects in a loop: " + at + " leads back":          of(redirect.Loop, 301),
+		"bad " + at + " redirects without saying where":      of(redirect.MissingLocation, 301),
 	}
 	for stop, to := range map[redirect.StopReason]string{
 		redirect.InvalidLocation: "a Location that is not a usable URL", redirect.InsecureRedirect: "a URL that is not HTTPS",
@@ -162,15 +164,15 @@ func TestBundleVerdicts(t *testing.T) {
 	noRecords := host(func(h *bundle.HostIntelResult) { h.DNS.Fault = failed })
 	noCertificate := host(func(h *bundle.HostIntelResult) { h.SSL.Fault = failed })
 	hold(t, bundle.HostIntelVerdicts(), map[string]bundle.HostIntelResult{
-		"good Certificate expires 13 August 2027; registration expires 1 January 2028": inOrder,
-		"good Certificate expires 13 August 2027; domain registered":                   noDates,
-		"bad The certificate expired 31 December 2020, 5 years ago":                    expired,
-		"bad The certificate is not valid before 27 November 2026":                     early,
-		"bad The certificate is not for example.com":                                   another,
+		"good Certificate valid until 13 August 2027; domain registered until 1 January 2028": inOrder,
+		"good Certificate valid until 13 August 2027; domain registered":                      noDates,
+		"bad The certificate expired 31 December 2020, 5 years ago":                           expired,
+		"bad The certificate is not valid before 27 November 2026":                            early,
+		"bad The certificate is not for example.com":                                          another,
 		"bad An alias of none.":                 noName,
 		"warn No DNS records: Nobody is there.": noRecords,
 		"bad No certificate: Nobody is there.":  noCertificate,
-		"warn Certificate expires 13 August 2027; no registry data: Nobody is there.": host(func(h *bundle.HostIntelResult) {
+		"warn Certificate valid until 13 August 2027; no registry data: Nobody is there.": host(func(h *bundle.HostIntelResult) {
 			h.Whois.Fault = failed
 		}),
 	})
@@ -180,8 +182,8 @@ func TestBundleVerdicts(t *testing.T) {
 		return u
 	}
 	hold(t, bundle.UptimeVerdicts(), map[string]bundle.UptimeResult{
-		"good Up: certificate valid for example.com, HTTP 200":                 up(inOrder, bundle.Up, 200, nil),
-		"warn Degraded: HTTP 500":                                              up(inOrder, bundle.Degraded, 500, nil),
+		"good Up: HTTP 200, with a certificate that is valid for example.com": up(inOrder, bundle.Up, 200, nil),
+		"warn Degraded: HTTP 500": up(inOrder, bundle.Degraded, 500, nil),
 		"warn Degraded: the certificate expired 31 December 2020, 5 years ago": up(expired, bundle.Degraded, 200, nil),
 		"warn Degraded: the certificate is not valid before 27 November 2026":  up(early, bundle.Degraded, 200, nil),
 		"warn Degraded: the certificate is not for example.com":                up(another, bundle.Degraded, 200, nil),

@@ -65,7 +65,7 @@ func Whois(c registries) Operation {
 		if !c.NoServer(values.Get("domain")) {
 			return ""
 		}
-		return fmt.Sprintf("IANA lists no RDAP server for this top-level domain: the answer would be %s, and is charged.",
+		return fmt.Sprintf("IANA lists no RDAP server for this top-level domain. The answer would say just that (%s), and it is charged.",
 			lookup.RDAPUnavailable)
 	}
 	return op

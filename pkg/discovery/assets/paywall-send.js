@@ -7,7 +7,7 @@ const slot = "payment " + address;
 const patience = 40_000; // ms; the service answers within 30 s
 const longest = 9000; // bytes of header; the gateway takes 10,240 in all
 const owedCodes = page.owed.split(" ");
-const once = "Send the same signature again: it is never charged twice.";
+const once = "Trying again is safe: you are never charged twice.";
 
 // {header, key, payer, at, done, doubt} or null. key: names the purchase. done: from when on its answer is
 // kept by the service, or false. doubt: it was sent, and nothing that came back
@@ -17,6 +17,8 @@ let payment = load();
 let unsaved = false; // the storage is off or full: it lives as long as the page
 let question = ""; // the key of what is asked now: every signature for it is one purchase
 let doubted = false; // it was in doubt before the request that is under way
+let stopped = false; // the page does not repeat the request by itself any more
+let repeats = 0; // requests in a row that it repeated by itself
 
 /**
  * Whether a signature still matters. The service replays an answer for a day.
@@ -112,29 +114,30 @@ function others() {
   }
   return keys.filter((key) => key.startsWith("payment /v1/")).map((key) => ({ ...load(key), to: key.slice(8) }))
     .filter((kept) => kept.done === false).sort((a, b) => b.at - a.at).slice(0, 5)
-    .map(({ to }) => el("p", { class: "soft" }, "You signed for another address and have no answer: ", el("a", { href: to }, el("code", {}, to))));
+    .map(({ to }) => el("p", { class: "soft" }, "You signed for something else and have no answer yet: ", el("a", { href: to }, mono(to))));
 }
 
-const keeping = (...first) => el("p", { class: "soft" }, ...first, unsaved ? "This browser stores nothing: keep this page open until the answer is here." : "The signature is kept until the answer is here.");
+const keeping = (...first) => el("p", { class: "soft" }, ...first, unsaved ? "This browser stores nothing: keep this page open until the answer is here." : "Saved in this browser: you can leave and come back.");
 
 /** What was signed for is had again without signing. */
 function offerKept(note = "") {
   const when = new Date(payment.at).toLocaleString();
   draw(null);
+  all("[data-signs=from]")[0].textContent = payment.payer;
   show({
-    stage: 3, status: note + (payment.done ? "You have paid for this address: get the answer again, no new charge." : "You have signed for this address: get the answer, no new charge."),
-    body: [el("p", { class: "soft" }, `Signed ${when} by `, el("code", {}, payment.payer), ".")],
-    actions: [button(payment.done ? "Get the answer again" : "Send the same signature", send), button("Forget it and pay anew", anew, "quiet")],
+    stage: 3, status: note + (payment.done ? "You have paid for this. Get the answer again, free of charge." : "You have signed a payment for this. Get the answer: you are never charged twice."),
+    body: [el("p", { class: "soft" }, `Signed ${when}.`)],
+    actions: [button(payment.done ? "Get the answer again" : "Get the answer", send), button("Discard and pay again", another, "quiet")],
   });
 }
 
 /** Another signature is another payment: said before one in doubt is dropped. */
-function anew() {
+function another() {
   if (payment.done || !payment.doubt) return forget();
   show({
     stage: 3,
-    problem: { kind: "warn", title: "This can be a second payment", text: "It is not known whether the signature that you made is paid. " + once },
-    actions: [button("Send the same signature", send), button("Pay a second time", forget, "quiet")],
+    problem: { kind: "warn", title: "You might pay twice", text: "The payment that you signed may have arrived. " + once },
+    actions: [button("Get the answer", send), button("Pay a second time", forget, "quiet")],
   });
 }
 
@@ -146,7 +149,7 @@ function forget() {
 
 async function pay(authorization, signature) {
   const header = encode({
-    x402Version: 2, resource: offer.resource, accepted: terms,
+    x402Version: 2, accepted: terms,
     payload: { signature, authorization }, extensions: offer.extensions,
   });
   if (header.length > longest) {
@@ -158,15 +161,24 @@ async function pay(authorization, signature) {
   await send();
 }
 
-async function send() {
+/** Sends the signature. alone says that the page repeats it by itself: what is on show stays until there is news. */
+async function send(alone = false) {
   doubted = payment.doubt && !payment.done;
   keep({ ...payment, doubt: true });
-  show({
-    stage: 3, status: "Sending the payment.",
-    body: [el("h3", { tabindex: "-1", class: "working" }, "Getting the answer"), keeping()],
-  });
+  if (alone) {
+    turn++;
+    repeats++;
+  } else {
+    stopped = false;
+    repeats = 0;
+    show({
+      stage: 3, status: "Sending the payment.",
+      body: [el("h3", { tabindex: "-1", class: "working" }, "Getting the answer"), keeping()],
+    });
+  }
+  part("stage").classList.toggle("alone", alone);
   part("stage").setAttribute("aria-busy", "true");
-  const slow = setTimeout(() => say("Confirming the payment and looking up. This takes some seconds; keep the page open."), 1500);
+  const slow = setTimeout(() => { if (!alone) say("Confirming the payment and looking up. This takes some seconds; keep the page open."); }, 1500);
   const giveUp = new AbortController();
   const late = setTimeout(() => giveUp.abort(), patience);
   let answer, bytes;
@@ -177,7 +189,7 @@ async function send() {
     });
     bytes = await answer.arrayBuffer();
   } catch {
-    again({ title: "The connection was lost", text: "It is not known whether the payment arrived. " + once }, 0);
+    again({ kind: "warn", title: "Connection lost", text: "Your payment may or may not have arrived. " + once }, 0, true);
     return;
   } finally {
     clearTimeout(slow);
@@ -200,54 +212,72 @@ function judge(answer, bytes) {
   }
   if (answer.status === 200 && body) return done(answer, bytes, body);
   if (answer.status === 402) return notAccepted(answer, body);
-  const { code, message, charged, retryable } = body?.error ?? {};
+  const { charged, retryable, ...error } = body?.error ?? {};
+  const code = words(error.code), message = words(error.message), sentence = message.replace(/\.$/, "");
   const wait = Math.min(Number(answer.headers.get("Retry-After")) || 0, 3600);
   if (!code) {
-    again({ title: `Answer ${answer.status} could not be read`, text: "It is not known whether the payment went through. " + once }, wait);
+    again({ kind: "warn", title: "We can’t read what the server sent", text: "Your payment may or may not have arrived. " + once, code: "HTTP " + answer.status }, wait, true);
   } else if (retryable) {
     if (charged === false) payment.doubt = doubted;
-    again({ kind: "warn", ...later(answer.status, words(code), words(message), charged) }, wait, answer.status === 409);
+    again({ kind: "warn", code, ...later(answer.status, message, charged) }, wait, answer.status === 409 || charged || payment.doubt, charged);
   } else if (charged && owedCodes.includes(code)) {
-    done(answer, bytes, body, { title: `${words(code)}: no lookup is left for this payment`, text: words(message) + " The payment stands and the operator owes you a refund. Keep the receipt; the contact is at the end of this page." });
+    const { amount } = termsOf(payment), contact = all("#contact a")[0];
+    done(answer, bytes, body, {
+      title: "We could not get you an answer", code,
+      text: ["You will be refunded $", usdc(BigInt(amount)), " to ", mono(payment.payer), ". You need do nothing.",
+        ...(contact ? [" If you have a question, ", el("a", { href: contact.href }, "contact us"), "."] : [])],
+    });
   } else if (charged) {
-    done(answer, bytes, body, { kind: "warn", title: `${words(code)}: ${words(message)}`, text: "This is an answer about the domain, so it is charged." });
+    done(answer, bytes, body, { kind: "warn", title: sentence, text: ["That is the answer you paid for."], code });
   } else {
-    notCharged(`${words(code)}: ${words(message)}`, charged === false && !doubted);
+    notCharged(sentence, charged === false && !doubted, code);
   }
 }
 
 /** The words for an answer after which the same signature may be sent again. */
-function later(status, code, message, charged) {
-  if (status === 409) return { title: "This payment is being settled", text: "Another request with the same signature is under way. It is sent again by itself after the wait; no new charge." };
-  if (status === 429) return { title: "Too many requests", text: `${message} The signature stays good; it is never charged twice.` };
-  if (charged === true) return { title: `Paid, and the answer is owed (${code})`, text: `${message} The lookup runs again, without a new charge.` };
-  if (charged === false && !payment.doubt) return { title: `Not charged yet (${code})`, text: `${message} The signature is unused and stays good.` };
-  return { title: `Not known yet whether it is paid (${code})`, text: "The service could not confirm the payment yet. " + once };
+function later(status, message, charged) {
+  if (status === 409) return { title: "Your payment is being processed", text: "Another request with the same signature is under way. " + once };
+  if (status === 429) return { title: "Too many requests", text: `${message} Your signature stays good. ${once}` };
+  if (charged === true) return { title: "Paid. We still owe you the answer", text: "The lookup failed on our side. The next one is free of charge." };
+  if (charged === false && !payment.doubt) return { title: "Not charged yet", text: `${message} Your signature is unused, and stays good.` };
+  return { title: "Payment not confirmed yet", text: "Your payment may or may not have arrived. " + once };
 }
 
-/** Offers to send the same signature again, after a wait when one was asked for. */
-function again(problem, wait, alone = false) {
+const inWords = (seconds) => (seconds > 90 ? Math.ceil(seconds / 60) + " min" : seconds + " s");
+
+/**
+ * Sends the same signature again after a wait: by itself, until the person stops it, where
+ * safe says that no new charge can come of it; otherwise, when the person says so.
+ */
+function again(problem, wait, safe, paid = false) {
   keep(payment); // as it is known now
+  const alone = safe && !stopped;
   const clock = el("span");
-  const retry = button("Send the same signature again", send);
-  show({ stage: 3, problem, body: [keeping(clock)], actions: [retry] });
+  const pause = alone && wait <= 0 ? Math.min(3 * 2 ** repeats, 60) : wait;
+  const due = Date.now() + 1000 * pause;
+  const retry = button(paid ? "Try again, free of charge" : "Try again", send);
+  const stop = button("Stop", () => {
+    stopped = true;
+    if (!part("stage").hasAttribute("aria-busy")) again(problem, wait && Math.ceil((due - Date.now()) / 1000), safe, paid);
+  }, "quiet");
+  show({ stage: 3, problem, body: [keeping(clock)], actions: [alone ? stop : retry], calm: repeats > 0 });
   const mine = turn;
-  let left = alone ? Math.max(wait, 1) : wait;
   const tick = () => {
     if (turn !== mine) return;
+    const left = Math.ceil((due - Date.now()) / 1000);
     if (left > 0) {
-      clock.textContent = `Wait ${left} s. `;
-      retry.setAttribute("aria-disabled", "true");
-      left--;
+      clock.textContent = (alone ? "Trying again in " : "You can try again in ") + inWords(left) + ". ";
+      if (!alone) retry.setAttribute("aria-disabled", "true");
       setTimeout(tick, 1000);
-      return;
+    } else if (alone) {
+      clock.textContent = "Trying again … ";
+      send(true).catch(broken);
+    } else {
+      retry.removeAttribute("aria-disabled");
+      // In the place of the countdown: another line would move the button down
+      // at the moment in which it can be pressed.
+      if (wait > 0) part("said").textContent = clock.textContent = "You can try again. ";
     }
-    retry.removeAttribute("aria-disabled");
-    clock.textContent = "";
-    if (alone) press(retry, send);
-    // In the place of the countdown: another line would move the button down
-    // at the moment in which it can be pressed.
-    else if (wait > 0) part("said").textContent = clock.textContent = "The wait is over. ";
   };
   tick();
 }
@@ -259,8 +289,8 @@ function notAccepted(answer, body) {
   const { success } = header(answer, "PAYMENT-RESPONSE");
   if (doubted && typeof success !== "boolean") {
     show({
-      stage: 3, problem: { title, text: reason + ". It is not known whether an earlier request with this signature was paid. " + once },
-      actions: [button("Send the same signature again", send), button("Forget it and pay anew", anew, "quiet")],
+      stage: 3, problem: { title, text: reason + ". An earlier request with this signature may have been paid. " + once },
+      actions: [button("Try again", send), button("Discard and pay again", another, "quiet")],
     });
     return;
   }
@@ -276,8 +306,8 @@ function notAccepted(answer, body) {
   });
 }
 
-/** What an offer says but for its retry token, of which each has another, and its signature, which the page's has not. */
-const asOffered = (o) => JSON.stringify([o.resource, o.accepts, Object.entries(o.extensions ?? {}).filter(([key]) => key !== "retry-token" && key !== "offer-receipt")]);
+/** What an offer says but for its retry token, of which each has another, and what the page's has not: a signature and a listing. */
+const asOffered = (o) => JSON.stringify([o.resource?.url, o.accepts, Object.entries(o.extensions ?? {}).filter(([key]) => !["retry-token", "offer-receipt", "bazaar"].includes(key))]);
 
 /** A header of an answer, decoded; empty when none came that can be read. */
 function header(answer, name) {
@@ -289,11 +319,11 @@ function header(answer, name) {
 }
 
 /** Final, and free: the request itself is at fault. */
-function notCharged(reason, certain) {
+function notCharged(reason, certain, code) {
   if (certain) keep(null);
   show({
-    stage: 2, problem: { title: reason, text: certain ? "Not charged. Ask for something else; the signature is of no further use." : "Whether it is paid is not known. " + once },
-    actions: certain ? [button("Start again", look, "quiet")] : [button("Send the same signature again", send)],
+    stage: 2, problem: { title: reason, code, text: certain ? "You were not charged. Your signature is of no further use." : "Your payment may or may not have arrived. " + once },
+    actions: certain ? [button("Start again", look, "quiet")] : [button("Try again", send)],
   });
 }
 
@@ -302,6 +332,8 @@ function done(answer, bytes, body, problem = null) {
   const replayed = answer.headers.get("Idempotent-Replayed") === "true";
   keep({ ...payment, done: payment.done || (replayed ? payment.at : Date.now()) }); // one that was made before can be as old as that
   const owed = words(answer.headers.get("Answer-Owed"));
+  const settled = header(answer, "PAYMENT-RESPONSE");
+  answeredAt = givenAt(answer, settled);
   const charge = (replayed ? "This is the stored answer; nothing new was charged." : `Paid ${usdc(BigInt(termsOf(payment).amount))} USDC.`) +
     (owed && ` Still owed: ${owed}.`);
   const json = legible(JSON.stringify(body, null, 2));
@@ -310,62 +342,19 @@ function done(answer, bytes, body, problem = null) {
   const line = problem ? { says: problem.title, tone: problem.kind ?? "bad" } : verdict(verdicts[""], body) ?? { says: "The answer", tone: "" };
   part("result-title").replaceChildren(line.says);
   part("result-title").className = "verdict " + line.tone;
-  part("outcome").replaceChildren(...(problem ? [el("p", {}, problem.text)] : []), el("p", { class: "soft" }, charge + " ", el("a", { href: "#paid" }, "Receipt")));
+  part("outcome").replaceChildren(...(problem ? [el("p", {}, ...problem.text, ...footnote(problem.code))] : []), el("p", { class: "soft" }, charge + " ", el("a", { href: "#paid" }, "Receipt")));
   part("facts").replaceChildren(...(problem ? [] : tables(body, "Facts")));
-  part("answer-json").replaceChildren(colored(json));
+  part("answer-json").replaceChildren(json);
   part("answer-tools").replaceChildren(copyButton("Copy answer", json), downloadButton("Download answer", name + ".json", json));
-  receipt(answer, bytes, name);
-  part("next").replaceChildren(...(owed ? [button("Get what is owed, without a charge", send)] : []), button("Pay for a new answer", forget, "quiet"));
+  receipt(settled, bytes, name);
+  part("next").replaceChildren(...(owed ? [button("Get the rest, free of charge", send)] : []), button(`Look up again (${price})`, forget, "quiet"));
   part("result").hidden = false;
+  measure();
   part("result-title").focus();
   scrollTo(0, 0);
 }
 
-/** Shows what was paid, and checks what the service has signed of it. Who keeps the file has the proof: the receipt and the bytes. */
-function receipt(answer, bytes, name) {
-  const settled = header(answer, "PAYMENT-RESPONSE"), terms = termsOf(payment);
-  const hash = words(settled.transaction);
-  const facts = {
-    transaction: hash, network: terms.network, payer: words(settled.payer) || payment.payer, payee: terms.payTo,
-    amount: terms.amount, asset: terms.asset, url: location.origin + address, time: new Date().toISOString(),
-    receipt: settled.extensions?.["offer-receipt"]?.info?.receipt?.signature, body: new TextDecoder().decode(bytes),
-  };
-  const verdict = el("span", {}, "Checking …");
-  checked(facts.receipt, settled, bytes).then((text) => { verdict.textContent = text; });
-  const link = page.explorer && /^0x[0-9a-f]{64}$/i.test(hash)
-    ? el("a", { href: `${page.explorer}/tx/${hash}`, rel: "noopener noreferrer", target: "_blank" }, el("code", {}, hash), el("span", { class: "unseen" }, " (opens the explorer in a new tab)"))
-    : el("code", {}, hash || "none was sent");
-  part("receipt").replaceChildren(...rows([
-    ["Signature", verdict], ["Transaction", link], ["Payer", facts.payer], ["Payee", facts.payee], ["Amount", new Text(usdc(BigInt(terms.amount)) + " USDC"), terms.amount + " atomic units"], ["Network", new Text(chainName), terms.network],
-  ]));
-  const json = JSON.stringify(facts, null, 2);
-  part("receipt-tools").replaceChildren(copyButton("Copy receipt", json), downloadButton("Download receipt", name + "-receipt.json", json));
-}
-
-/** What a signed receipt proves, in words: whose key, for this question and payment, over these bytes. */
-async function checked(signed, settled, bytes) {
-  if (!signed) return "None: nobody signed for this answer.";
-  let problem = "It cannot be read.";
-  try {
-    const [head, payload, signature] = signed.split(".");
-    const { kid } = decode(head), said = decode(payload), { resource } = decode(payment.header);
-    problem = "The keys of this service cannot be read: not checked.";
-    const { verificationMethod, assertionMethod } = await (await fetch("/.well-known/did.json", { signal: AbortSignal.timeout(10_000) })).json();
-    const key = assertionMethod.includes(kid) && verificationMethod.find(({ id }) => id === kid);
-    if (!key || !kid.startsWith(`did:web:${new URL(resource.url).host.replace(":", "%3A")}#`)) return "DOES NOT HOLD: no key of this service.";
-    problem = "This browser has no Ed25519: not checked.";
-    const { subtle } = crypto;
-    const valid = await subtle.verify("Ed25519", await subtle.importKey("jwk", key.publicKeyJwk, "Ed25519", false, ["verify"]), raw(signature), new TextEncoder().encode(head + "." + payload));
-    const hash = hex(new Uint8Array(await subtle.digest("SHA-256", bytes)));
-    const is = (...list) => JSON.stringify(list);
-    if (!valid || is(said.resourceUrl, said.request, said.network, said.payer, said.transaction ?? "", said.responseHashAlg, said.responseHashEncoding, said.responseHash) !==
-      is(resource.url, page.request, settled.network, settled.payer, settled.transaction, "sha256", "raw", "0x" + hash)) return "DOES NOT HOLD for this answer.";
-    return `Signed by ${words(kid)}; covers this answer.`;
-  } catch {
-    return problem;
-  }
-}
-
+window.addEventListener("resize", measure);
 window.addEventListener("eip6963:announceProvider", announce);
 window.addEventListener("pageshow", (e) => { if (e.persisted && !unsaved) location.reload(); }); // what it remembers may be old
 window.addEventListener("ethereum#initialized", () => { if (choosing) choose(); });

@@ -12,6 +12,10 @@ function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+const soft = (...children) => el("span", { class: "soft" }, ...children);
+const mono = (text) => el("code", {}, text);
+const all = (selector) => document.querySelectorAll(selector);
+
 /** Bytes of base64 or base64url. */
 const raw = (text) => Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
 const decode = (text) => JSON.parse(new TextDecoder().decode(raw(text)));
@@ -62,9 +66,10 @@ async function press(node, run) {
 /**
  * Shows a state: its stage (1 connect, 2 sign, 3 answer), a line of status, a
  * problem, a body and the actions, the likeliest first. Focus that would be
- * lost moves to what is to be read, or done, next.
+ * lost moves to what is to be read, or done, next. calm leaves the page scrolled
+ * as it is.
  */
-function show({ stage, status = "", problem = null, body = [], actions = [] }) {
+function show({ stage, status = "", problem = null, body = [], actions = [], calm = false }) {
   turn++;
   pressed = null;
   const held = part("wallet").contains(document.activeElement);
@@ -82,7 +87,7 @@ function show({ stage, status = "", problem = null, body = [], actions = [] }) {
   part("content").classList.toggle("paid", stage > 3);
   if (stage <= 3) part("result").hidden = true;
   if (held) part("wallet").querySelector("#stage [tabindex], #stage button, #actions button")?.focus({ preventScroll: true });
-  reveal();
+  if (!calm) reveal();
 }
 
 /**
@@ -105,8 +110,11 @@ function reveal() {
 function warn(problem) {
   const box = part("problem");
   box.className = problem ? "box " + (problem.kind ?? "bad") : "";
-  box.replaceChildren(...(problem ? [el("p", {}, el("strong", {}, problem.title)), el("p", {}, problem.text)] : []));
+  box.replaceChildren(...(problem ? [el("p", {}, el("strong", {}, problem.title)), el("p", {}, problem.text, ...footnote(problem.code))] : []));
 }
+
+/** The code of an error, for who looks it up. */
+const footnote = (text) => (text ? [" ", el("span", { class: "fine" }, "Code: ", mono(text))] : []);
 
 /** Keeps everything as it is while a wallet works. Some never answer when their window is closed. */
 function busy(text) {
@@ -139,47 +147,64 @@ async function copy(node, text) {
   setTimeout(() => { node.textContent = label; part("said").textContent = ""; }, 2000);
 }
 
-function copyButton(label, text) {
+/** A small button beside what it is for. */
+function tool(label, run) {
   const node = el("button", { type: "button", class: "button small" }, label);
-  node.addEventListener("click", () => copy(node, text));
+  node.addEventListener("click", () => run(node));
   return node;
 }
 
-function downloadButton(label, name, text) {
-  const node = el("button", { type: "button", class: "button small" }, label);
-  node.addEventListener("click", () => {
-    const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "application/json" })), download: name });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-    part("said").textContent = "Downloaded " + name;
-  });
-  return node;
-}
+const copyButton = (label, text) => tool(label, (node) => copy(node, text));
+
+const downloadButton = (label, name, text) => tool(label, () => {
+  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "application/json" })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  part("said").textContent = "Downloaded " + name;
+});
 
 /** JSON without characters that reorder or hide what is shown: escaped, it means the same. */
 const legible = (json) => json.replace(/[\p{Cf}\p{Zl}\p{Zp}\x7f-\x9f]/gu, (c) => c.split("").map((u) => "\\u" + u.charCodeAt(0).toString(16).padStart(4, "0")).join(""));
 
-/** JSON with keys, strings and other values in an element each, as on the server. */
-function colored(json) {
-  const code = el("code");
-  let end = 0;
-  for (const found of json.matchAll(/("(?:[^"\\]|\\.)*")(:?)|[^\s{}[\]:,"]+/g)) {
-    const text = found[1] ?? found[0];
-    code.append(json.slice(end, found.index), el(found[2] ? "b" : found[1] ? "i" : "u", {}, text));
-    end = found.index + text.length;
-  }
-  code.append(json.slice(end));
-  return code;
+/**
+ * Cuts a text after four lines, a list after eight entries, and returns it with a button
+ * that shows all of it and cuts it again. Of a text it is hidden while nothing is cut.
+ */
+function cut(node, whole = "Show all") {
+  node.classList.add("cut");
+  const more = tool(whole, () => {
+    const open = !node.classList.toggle("cut");
+    more.setAttribute("aria-expanded", open);
+    more.textContent = open ? "Show less" : whole;
+  });
+  more.classList.add("all");
+  more.setAttribute("aria-expanded", false);
+  return [node, more];
+}
+
+function measure() {
+  for (const more of all("p.cut + .all")) more.hidden = more.previousSibling.scrollHeight <= more.previousSibling.clientHeight;
+}
+
+/** Ways to this page from where there is a wallet; on a phone, into the browser that a wallet brings. */
+function elsewhere() {
+  const url = location.href.split("#")[0];
+  const browsers = matchMedia("(pointer: coarse)").matches
+    ? [["MetaMask", "https://link.metamask.io/dapp/" + url.split("//")[1]], ["Coinbase Wallet", "https://go.cb-w.com/dapp?cb_url=" + encodeURIComponent(url)]] : [];
+  return [
+    ...browsers.map(([name, href]) => el("a", { class: "button", href, rel: "noopener noreferrer" }, "Open in " + name)),
+    copyButton("Copy the address of this page", url),
+  ];
 }
 
 /** Rows of a description list: [name, what it is, words that explain it]. */
 function rows(list) {
   return list.flatMap(([name, value, note]) => [
-    el("dt", {}, name), el("dd", {}, value instanceof Node ? value : el("code", {}, value), ...(note ? [" ", el("span", { class: "soft" }, note)] : [])),
+    el("dt", {}, name), el("dd", {}, value instanceof Node ? value : mono(value), ...(note ? [" ", soft(note)] : [])),
   ]);
 }
 
-for (const node of document.querySelectorAll("button.copy")) {
+for (const node of all("button.copy")) {
   node.hidden = false;
   node.addEventListener("click", () => copy(node, node.dataset.copy ?? part(node.dataset.from).textContent));
 }

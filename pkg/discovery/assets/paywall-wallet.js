@@ -43,10 +43,10 @@ function choose(problem = null) {
   const found = wallets();
   if (!play && found.length === 0) {
     show({
-      stage: 1, actions: [button("Look again", look)],
+      stage: 1, actions: [button("Look again", look, "quiet")], body: elsewhere(),
       problem: {
         kind: "warn", title: "No wallet found in this browser",
-        text: `Open this page where a wallet with USDC on ${chainName} is installed, or in the wallet’s own browser. Without one, see “Paying from code” below.`,
+        text: `Open this page where a wallet with USDC on ${chainName} is installed, or in the wallet’s own browser. Without one, see “Pay from code” below.`,
       },
     });
     return;
@@ -60,15 +60,18 @@ function choose(problem = null) {
     show({ stage: 2, problem, body: others(), actions: [button(play.name, () => connect(play)), list] });
     return;
   }
-  show({ stage: 1, problem, body: [list, ...others()], status: found.length > 1 ? `${found.length} wallets found. Choose the one to pay with.` : "Connecting shows this page your address, and nothing more." });
+  show({ stage: 1, problem, body: [list, ...others()], status: found.length > 1 ? `${found.length} wallets found. Choose the one to pay with.` : "Connecting shares your address with this page, nothing else." });
 }
+
+/** Asks the connected wallet (EIP-1193). */
+const ask = (method, ...params) => wallet.provider.request({ method, params });
 
 const codeOf = (error) => Number(error?.data?.originalError?.code ?? error?.code);
 
 /** What a wallet answered instead of doing what it was asked. */
 function complaint(error, title, text) {
   const code = codeOf(error);
-  if (code === refused) return { kind: "warn", title, text };
+  if (code === refused) return { kind: "warn", title, text: "The request was rejected in the wallet. " + text };
   if (code === pending) return { kind: "warn", title: "The wallet has a pending request", text: "Open the wallet, answer it there, and try again." };
   return { title: "The wallet reported an error", text: (words(typeof error === "string" ? error : error?.message) || "It gave no reason.") + " Nothing was signed or charged." };
 }
@@ -80,7 +83,7 @@ async function connect(chosen) {
   try {
     accounts = await chosen.provider.request({ method: "eth_requestAccounts" });
   } catch (error) {
-    choose(complaint(error, "You did not connect", "The request was rejected in the wallet. Nothing was signed or charged."));
+    choose(complaint(error, "You did not connect", "Nothing was signed or charged."));
     return;
   }
   if (!isAddress(accounts?.[0])) {
@@ -117,7 +120,7 @@ async function checkChain(elsewhere = null, here = null) {
   const mine = ++turn; // who presses a button meanwhile has gone on
   let id;
   try {
-    id = BigInt(await wallet.provider.request({ method: "eth_chainId" }));
+    id = BigInt(await ask("eth_chainId"));
     if (turn !== mine) return;
   } catch (error) {
     if (turn !== mine) return;
@@ -138,19 +141,16 @@ async function switchChain() {
   let problem = null;
   try {
     try {
-      await wallet.provider.request({ method: "wallet_switchEthereumChain", params: [{ chainId }] });
+      await ask("wallet_switchEthereumChain", { chainId });
     } catch (error) {
       if (codeOf(error) !== unknownChain || !page.rpc) throw error;
-      await wallet.provider.request({
-        method: "wallet_addEthereumChain",
-        params: [{
-          chainId, chainName: page.chain, rpcUrls: [page.rpc], ...(page.explorer && { blockExplorerUrls: [page.explorer] }),
-          nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
-        }],
+      await ask("wallet_addEthereumChain", {
+        chainId, chainName: page.chain, rpcUrls: [page.rpc], ...(page.explorer && { blockExplorerUrls: [page.explorer] }),
+        nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
       });
     }
   } catch (error) {
-    problem = complaint(error, "The chain was not switched", `The request was rejected in the wallet. The payment is possible on ${chainName} only. Nothing was signed or charged.`);
+    problem = complaint(error, "The chain was not switched", `The payment is possible on ${chainName} only. Nothing was signed or charged.`);
   }
   await checkChain(problem);
 }
@@ -169,53 +169,21 @@ function authorization() {
 const now = () => Date.now() / 1000 + skew;
 const secondsLeft = (a) => Number(a.validBefore) - now();
 
-/** Keccak-256 of at most 135 bytes, in hex. */
-function keccak(bytes) {
-  const block = new Uint8Array(200);
-  block.set(bytes);
-  block[bytes.length] ^= 1;
-  block[135] ^= 0x80;
-  const view = new DataView(block.buffer);
-  const lanes = Array.from({ length: 25 }, (_, i) => view.getBigUint64(8 * i, true));
-  const turned = (lane, by) => BigInt.asUintN(64, lane << BigInt(by)) | lane >> BigInt(64 - by);
-  for (let round = 0, bits = 1; round < 24; round++) {
-    const columns = lanes.slice(0, 5).map((_, x) => lanes[x] ^ lanes[x + 5] ^ lanes[x + 10] ^ lanes[x + 15] ^ lanes[x + 20]);
-    for (let i = 0; i < 25; i++) lanes[i] ^= columns[(i + 4) % 5] ^ turned(columns[(i + 1) % 5], 1);
-    for (let i = 1, at = 1, moved = lanes[1]; i < 25; i++) {
-      at = Math.floor(at / 5) + 5 * ((2 * (at % 5) + 3 * Math.floor(at / 5)) % 5);
-      [moved, lanes[at]] = [lanes[at], turned(moved, i * (i + 1) / 2 % 64)];
-    }
-    for (let y = 0; y < 25; y += 5) {
-      const row = lanes.slice(y, y + 5);
-      for (let x = 0; x < 5; x++) lanes[y + x] ^= ~row[(x + 1) % 5] & row[(x + 2) % 5];
-    }
-    for (let i = 0; i < 7; i++, bits = bits << 1 ^ (bits >> 7) * 0x171) if (bits & 1) lanes[0] ^= 1n << BigInt((1 << i) - 1);
-  }
-  lanes.slice(0, 4).forEach((lane, i) => view.setBigUint64(8 * i, lane, true));
-  return hex(block.slice(0, 32));
-}
-
-/** An address with the capitals that are its checksum (EIP-55). */
-function checksummed(address) {
-  const lower = address.slice(2).toLowerCase();
-  const sum = keccak(new TextEncoder().encode(lower));
-  return "0x" + lower.replace(/./g, (c, i) => sum[i] > "7" ? c.toUpperCase() : c);
-}
 /** Puts what will be signed into its places on the page, or takes it away. */
 function draw(next) {
   draft = next;
-  const values = { ...next, ...(next && { from: checksummed(next.from) }), token: terms.asset, chain: String(chainID) };
-  for (const node of document.querySelectorAll("[data-signs]")) node.textContent = values[node.dataset.signs] ?? node.dataset.empty ?? node.textContent;
-  for (const node of document.querySelectorAll(".mine")) node.hidden = !next;
+  const values = { ...next, token: terms.asset, chain: String(chainID) };
+  for (const node of all("[data-signs]")) node.textContent = values[node.dataset.signs] ?? node.dataset.empty ?? node.textContent;
+  for (const node of all(".mine")) node.hidden = !next;
   part("until").textContent = next ? new Date(next.validBefore * 1000).toLocaleTimeString() : "";
 }
 
 /** Shows exactly what will be signed: the bill, the exact terms, and for how long. */
 function review(problem = null) {
   draw(authorization());
-  const note = el("p", { class: "soft", id: "balance" }, `Good for ${Math.round(terms.maxTimeoutSeconds / 60)} minutes.` + (page.play && " The account needs to hold nothing."));
+  const note = el("p", { class: "soft", id: "balance" }, `The signature expires in ${Math.round(terms.maxTimeoutSeconds / 60)} minutes.` + (page.play && " Play money: your account can be empty."));
   show({
-    stage: 2, problem, status: "Connected. The wallet will show these terms.",
+    stage: 2, problem, status: "Connected. Your wallet will show the same terms.",
     body: [el("h3", { tabindex: "-1" }, "What you will sign"), note],
     actions: [button(`Sign and pay ${price}`, sign), button("Use another wallet", () => choose(), "quiet")],
   });
@@ -227,7 +195,7 @@ async function checkBalance(mine) {
   let held;
   try {
     const data = "0x70a08231" + account.slice(2).toLowerCase().padStart(64, "0"); // balanceOf(address)
-    const result = await wallet.provider.request({ method: "eth_call", params: [{ to: terms.asset, data }, "latest"] });
+    const result = await ask("eth_call", { to: terms.asset, data }, "latest");
     if (!/^0x[0-9a-f]{1,64}$/i.test(result)) return;
     held = BigInt(result);
   } catch {
@@ -249,17 +217,17 @@ async function checkBalance(mine) {
 async function sign() {
   if (found()) return;
   if (secondsLeft(draft) < terms.maxTimeoutSeconds / 2) {
-    review({ kind: "warn", title: "The times were renewed", text: "The times on show were too old. Check them once more, then sign." });
+    review({ kind: "warn", title: "We refreshed the expiry", text: "Please check and sign again." });
     return;
   }
   const message = draft;
   busy(wallet.plays ? "Paying." : `Waiting for ${wallet.name}: sign the transfer of ${usdc(BigInt(message.value))} USDC.`);
   let signature;
   try {
-    signature = await wallet.provider.request({ method: "eth_signTypedData_v4", params: [account, JSON.stringify(typed(message))] });
+    signature = await ask("eth_signTypedData_v4", account, JSON.stringify(typed(message)));
   } catch (error) {
     if (wallet.plays) return choose({ title: "Nothing was signed or charged", text: words(error?.message, 400) });
-    await checkChain(null, complaint(error, "You did not sign", "The request was rejected in the wallet. Nothing was charged."));
+    await checkChain(null, complaint(error, "You did not sign", "Nothing was charged."));
     return;
   }
   if (found("Another tab was faster: what you just signed was not sent. ")) return;

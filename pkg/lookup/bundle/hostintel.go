@@ -123,16 +123,16 @@ func HostIntelVerdicts() []lookup.Verdict {
 		},
 		{
 			If:   "whois.error.code != null",
-			Says: "Certificate expires {ssl.not_after date}; no registry data: {whois.error.message}",
+			Says: "Certificate valid until {ssl.not_after date}; no registry data: {whois.error.message}",
 			Tone: lookup.Warn,
 		},
 		{
 			If:   "whois.expires_at != null",
-			Says: "Certificate expires {ssl.not_after date}; registration expires {whois.expires_at date}",
+			Says: "Certificate valid until {ssl.not_after date}; domain registered until {whois.expires_at date}",
 			Tone: lookup.Good,
 		},
 		{
-			Says: "Certificate expires {ssl.not_after date}; domain registered",
+			Says: "Certificate valid until {ssl.not_after date}; domain registered",
 			Tone: lookup.Good,
 		},
 	}

@@ -145,7 +145,7 @@ func UptimeVerdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{
 			If:   "verdict = up",
-			Says: "Up: certificate valid for {domain}, HTTP {headers.status}",
+			Says: "Up: HTTP {headers.status}, with a certificate that is valid for {domain}",
 			Tone: lookup.Good,
 		},
 		{

@@ -73,7 +73,7 @@ type Result struct {
 	Rcode    string `json:"rcode" doc:"Such as NOERROR; SERVFAIL and YXDOMAIN have no records"`
 	Resolver string `json:"resolver" doc:"Resolver that answered"`
 	// TTL is the lowest of the records and of the aliases that lead to them.
-	TTL *uint32 `json:"ttl" doc:"Lowest TTL, in seconds; null without records"`
+	TTL *uint32 `json:"ttl" doc:"Lowest TTL, in seconds; null without records" show:"seconds"`
 	// Records are of the queried type only, in the order received; never nil.
 	Records []Record `json:"records" doc:"At most 1,000; their shape depends on type"`
 }
@@ -82,16 +82,16 @@ type Result struct {
 func Verdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{If: "rcode = SERVFAIL", Says: "No resolver could answer for {domain} (SERVFAIL)", Tone: lookup.Bad},
-		{If: "rcode = YXDOMAIN", Says: "A DNAME makes the name of {domain} too long (YXDOMAIN)", Tone: lookup.Bad},
-		{If: "rcode = NXDOMAIN", Says: "CNAME: an alias of {records.0.target name}, which does not exist", Tone: lookup.Warn},
+		{If: "rcode = YXDOMAIN", Says: "A DNAME leads {domain} to a name that is too long (YXDOMAIN)", Tone: lookup.Bad},
+		{If: "rcode = NXDOMAIN", Says: "An alias of {records.0.target name}, which does not exist", Tone: lookup.Warn},
 		{If: "records.length = 0", Says: "No {type} records"},
-		{If: "records.length = 1 and records.0.address != null", Says: "{type}: {records.0.address}", Tone: lookup.Good},
-		{If: "records.0.address != null", Says: "{type}: {records.length} addresses", Tone: lookup.Good},
-		{If: "records.length = 1 and records.0.exchange = .", Says: "MX: the domain accepts no mail"},
-		{If: "type = MX", Says: "MX: {records count mail server}", Tone: lookup.Good},
-		{If: "type = TXT", Says: "TXT: {records count text record}", Tone: lookup.Good},
-		{If: "type = CNAME", Says: "CNAME: an alias of {records.0.target name}", Tone: lookup.Good},
-		{If: "type = NS", Says: "NS: {records count name server}", Tone: lookup.Good},
-		{If: "type = SOA", Says: "SOA: {records.0.mname name}, serial {records.0.serial}", Tone: lookup.Good},
+		{If: "records.length = 1 and records.0.address != null", Says: "Address {records.0.address}", Tone: lookup.Good},
+		{If: "records.0.address != null", Says: "{records.length} addresses", Tone: lookup.Good},
+		{If: "records.length = 1 and records.0.exchange = .", Says: "The domain accepts no mail"},
+		{If: "type = MX", Says: "{records count mail server}", Tone: lookup.Good},
+		{If: "type = TXT", Says: "{records count text record}", Tone: lookup.Good},
+		{If: "type = CNAME", Says: "An alias of {records.0.target name}", Tone: lookup.Good},
+		{If: "type = NS", Says: "{records count name server}", Tone: lookup.Good},
+		{If: "type = SOA", Says: "Kept by {records.0.mname name}, serial {records.0.serial}", Tone: lookup.Good},
 	}
 }

@@ -77,11 +77,11 @@ func Verdicts() []lookup.Verdict {
 	expected := len(Expected())
 	return []lookup.Verdict{
 		{If: "status >= 500 and status < 600", Says: "The server reports an error: HTTP {status}", Tone: lookup.Bad},
-		{If: "status >= 400", Says: "HTTP {status}: the page was not found or not served", Tone: lookup.Warn}, // 999 is what robots get
-		{If: "status >= 300 and headers.location != null", Says: "HTTP {status}, redirects to {headers.location host url}"},
-		{If: "headers.missing = 0", Says: fmt.Sprintf("HTTP {status}, with all %d security headers", expected), Tone: lookup.Good},
-		{If: "headers.missing = 1", Says: fmt.Sprintf("HTTP {status}; 1 of %d security headers is missing", expected), Tone: lookup.Warn},
-		{Says: fmt.Sprintf("HTTP {status}; {headers.missing} of %d security headers are missing", expected), Tone: lookup.Warn},
+		{If: "status >= 400", Says: "HTTP {status}: the page was not served", Tone: lookup.Warn}, // 999 is what robots get
+		{If: "status >= 300 and headers.location != null", Says: "HTTP {status}: redirects to {headers.location host url}"},
+		{If: "headers.missing = 0", Says: fmt.Sprintf("HTTP {status}. All %d security headers are set", expected), Tone: lookup.Good},
+		{If: "headers.missing = 1", Says: fmt.Sprintf("HTTP {status}. 1 of %d security headers is missing", expected), Tone: lookup.Warn},
+		{Says: fmt.Sprintf("HTTP {status}. {headers.missing} of %d security headers are missing", expected), Tone: lookup.Warn},
 	}
 }
 

@@ -21,7 +21,6 @@ package redirect
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -57,7 +56,7 @@ type Result struct {
 	HopCount   int         `json:"hop_count" doc:"Number of hops"`
 	Truncated  bool        `json:"truncated" doc:"Whether the hop cap stopped the chain"`
 	StopReason *StopReason `json:"stop_reason" doc:"Why the trace ended without a final status" schema:"StopReason"`
-	Hops       []Hop       `json:"hops" doc:"Per-hop facts" schema:"Hop"` // never empty
+	Hops       []Hop       `json:"hops" doc:"Per-hop facts" schema:"Hop" show:"hops"` // never empty
 }
 
 // Hop is one URL that was answered. A HEAD that fell back to GET is one hop.
@@ -102,7 +101,7 @@ func StopReasons() []StopReason {
 func Verdicts() []lookup.Verdict {
 	rules := []lookup.Verdict{
 		{If: "stop_reason = max_hops", Says: "Still redirects after {hops count request}, at {final_url host}", Tone: lookup.Warn},
-		{If: "stop_reason = loop", Says: "Redirects in a loop, closed by {final_url host}", Tone: lookup.Bad},
+		{If: "stop_reason = loop", Says: "Redirects in a loop: {final_url host} leads back", Tone: lookup.Bad},
 		{If: "stop_reason = missing_location", Says: "{final_url host} redirects without saying where", Tone: lookup.Bad},
 	}
 	targets := map[StopReason]string{
@@ -123,22 +122,15 @@ func Verdicts() []lookup.Verdict {
 			Tone: lookup.Bad,
 		})
 	}
-	for hops, times := range []string{
-		"Does not redirect",
-		"Redirects once",
-		"Redirects 2 times",
-		"Redirects 3 times",
-		"Redirects 4 times",
-	} {
-		last := fmt.Sprintf("hop_count = %d", hops+1)
-		status := fmt.Sprintf("%s and hops.%d.status", last, hops)
-		says := fmt.Sprintf("%s, ends at {final_url host} with HTTP {hops.%d.status}", times, hops)
-		rules = append(rules,
-			lookup.Verdict{If: status + " >= 500", Says: says, Tone: lookup.Bad},
-			lookup.Verdict{If: status + " >= 400", Says: says, Tone: lookup.Warn},
-			lookup.Verdict{If: last, Says: says, Tone: lookup.Good})
-	}
-	return rules
+	const failed, refused = "hops.last.status >= 500", "hops.last.status >= 400"
+	const once, more = "Does not redirect: HTTP {hops.last.status}", "Ends at {final_url host} with HTTP {hops.last.status}, after {hops count request}"
+	return append(rules,
+		lookup.Verdict{If: "hop_count = 1 and " + failed, Says: once, Tone: lookup.Bad},
+		lookup.Verdict{If: "hop_count = 1 and " + refused, Says: once, Tone: lookup.Warn},
+		lookup.Verdict{If: "hop_count = 1", Says: once, Tone: lookup.Good},
+		lookup.Verdict{If: failed, Says: more, Tone: lookup.Bad},
+		lookup.Verdict{If: refused, Says: more, Tone: lookup.Warn},
+		lookup.Verdict{Says: more, Tone: lookup.Good})
 }
 
 // Client traces redirects. It is safe for concurrent use.

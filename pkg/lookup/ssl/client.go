@@ -238,10 +238,10 @@ type Result struct {
 	Serial string `json:"serial" doc:"Lowercase hex"`
 	// NotBefore and NotAfter are in whole seconds; both are inclusive.
 	NotBefore     string `json:"not_before" doc:"Validity start, ISO 8601 UTC" show:"time"`
-	NotAfter      string `json:"not_after" doc:"Validity end, ISO 8601 UTC" show:"time"`
-	Expired       bool   `json:"expired" doc:"Whether now is after not_after"`
-	NotYetValid   bool   `json:"not_yet_valid" doc:"Whether now is before not_before"`
-	HostnameMatch bool   `json:"hostname_match" doc:"Whether the leaf is for this hostname"`
+	NotAfter      string `json:"not_after" doc:"Validity end, ISO 8601 UTC" show:"end"`
+	Expired       bool   `json:"expired" doc:"Whether now is after not_after" show:"wrong"`
+	NotYetValid   bool   `json:"not_yet_valid" doc:"Whether now is before not_before" show:"wrong"`
+	HostnameMatch bool   `json:"hostname_match" doc:"Whether the leaf is for this hostname" show:"right"`
 	// SANs are the dNSName entries as in the certificate, at most 5,000 of them and
 	// 256 KiB of text; never nil. Bytes that are not UTF-8 are U+FFFD.
 	SANs              []string `json:"sans" doc:"DNS names of the subjectAltName"`
@@ -253,8 +253,8 @@ type Result struct {
 // Verdicts returns the rules for the line that says in words what a Result found.
 func Verdicts() []lookup.Verdict {
 	return []lookup.Verdict{
-		{If: "expired = true", Says: "Certificate expired {not_after date}, {not_after distance}", Tone: lookup.Bad},
-		{If: "not_yet_valid = true", Says: "Certificate not valid before {not_before date}, {not_before distance}", Tone: lookup.Bad},
+		{If: "expired = true", Says: "The certificate expired {not_after date}, {not_after distance}", Tone: lookup.Bad},
+		{If: "not_yet_valid = true", Says: "The certificate is not valid before {not_before date}, {not_before distance}", Tone: lookup.Bad},
 		{If: "hostname_match = false", Says: "The certificate is not for {domain}", Tone: lookup.Bad},
 		{Says: "Certificate for {domain} expires {not_after date}, {not_after distance}", Tone: lookup.Good},
 	}

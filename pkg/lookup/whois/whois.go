@@ -49,7 +49,7 @@ type Result struct {
 	// UTC with whole seconds; nil without one, or without a date that can be read.
 	CreatedAt *string `json:"created_at" doc:"Registration, ISO 8601 UTC" show:"time"`
 	UpdatedAt *string `json:"updated_at" doc:"Last change, ISO 8601 UTC" show:"time"`
-	ExpiresAt *string `json:"expires_at" doc:"Expiration, ISO 8601 UTC" show:"time"`
+	ExpiresAt *string `json:"expires_at" doc:"Expiration, ISO 8601 UTC" show:"end"`
 	// Nameservers are each there once, in the order received, at most 64; never nil.
 	Nameservers []string `json:"nameservers" doc:"Lowercase, no trailing dot"`
 	// DNSSEC is true only when secureDNS.delegationSigned is the boolean true.

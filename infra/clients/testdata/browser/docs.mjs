@@ -1,7 +1,7 @@
 // The documentation page, and the page for addresses where there is nothing.
 
 import assert from "node:assert/strict";
-import { narrow, wide } from "./stage.mjs";
+import { narrow, wide, widths } from "./stage.mjs";
 import { Wallet } from "./wallet.mjs";
 
 const sizes = [wide, narrow];
@@ -32,7 +32,7 @@ export async function documentation(stage) {
  */
 export async function nothingMoves(stage, { paths }) {
   for (const path of paths) {
-    await Promise.all([320, 390, 768, 1280].map((width) => holdsStill(stage, { path, width })));
+    await Promise.all(widths.map(({ width }) => holdsStill(stage, { path, width })));
   }
   for (const stop of ["payment_in_progress", "facilitator_misconfigured"]) {
     for (const width of [768, 1280]) await holdsStill(stage, { path: "/docs#errors", width, stop: `<code>${stop}</code></th>` });

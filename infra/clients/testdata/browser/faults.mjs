@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { Wallet } from "./wallet.mjs";
-import { answered, answerJSON, freeze, holdAnswers, thaw, timers, toAnswer, toReview } from "./wallets.mjs";
+import { answered, answerJSON, freeze, holdAnswers, thaw, timers, toAnswer, toReview, tryAgain } from "./wallets.mjs";
 
 const signAndPay = (stage) => stage.page.getByRole("button", { name: /^Sign and pay \$/ }).click();
 const kept = (stage) => stage.page.evaluate(() => localStorage.length);
@@ -13,23 +13,21 @@ export async function sameSignature(stage, { says, look = "", alone = false, los
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
   await toReview(stage);
-  // A state that is looked at is the one in which it waits, however long that takes.
-  const still = alone || look !== "";
-  if (still) await freeze(page, timers.tick);
   await signAndPay(stage);
   await stage.sees(says);
   assert.equal(await kept(stage), 1, "the signature is kept");
   if (look) await stage.look(look);
-  if (alone) {
-    assert.equal(await page.locator("#actions [aria-disabled]").count(), 1, "it waits as long as it was asked to");
-  }
-  if (still) await thaw(page, { early: alone });
   if (lost === "reload") await page.reload();
-  if (!alone) {
-    const retry = page.locator("#actions button:not([aria-disabled])").filter({ hasText: "Send the same signature" });
-    await retry.waitFor();
-    if (look) await stage.look("", "top", false); // once the wait is over
-    await retry.click();
+  if (alone) {
+    await stage.sees("Trying again in ");
+    assert.deepEqual(await page.locator("#actions button").allInnerTexts(), ["Stop"]);
+    await page.evaluate(() => window.freeTicks(true));
+  } else {
+    if (look && (await page.getByRole("button", { name: "Stop" }).count()) > 0) {
+      await stage.click("Stop");
+      await stage.look(look + "-stopped", "top", false);
+    }
+    await tryAgain(page);
   }
   await answered(stage);
   assert.equal(wallet.signed.length, 1, "signatures");
@@ -46,9 +44,9 @@ export async function reloadWhileSending(stage) {
   await stage.sees("Getting the answer");
   await page.reload();
   await held.release();
-  await stage.sees("You have signed for this address");
+  await stage.sees("You have signed a payment for this.");
   await stage.look("signed-before");
-  await stage.click("Send the same signature");
+  await stage.click("Get the answer");
   await answered(stage);
   assert.equal(wallet.signed.length, 1);
 }
@@ -63,10 +61,10 @@ export async function silence(stage) {
   await signAndPay(stage);
   await stage.sees("Getting the answer");
   await thaw(page, { early: true });
-  await stage.sees("The connection was lost");
+  await stage.sees("Connection lost");
   await page.reload(); // its clock is the usual one again
   await held.release();
-  await stage.click("Send the same signature");
+  await stage.click("Get the answer");
   await answered(stage);
   assert.equal(wallet.signed.length, 1);
 }
@@ -96,7 +94,7 @@ export async function stillOwed(stage) {
   await signAndPay(stage);
   await answered(stage);
   await stage.sees("Still owed: ssl, headers.", "#outcome");
-  await stage.click("Get what is owed, without a charge");
+  await stage.click("Get the rest, free of charge");
   await stage.sees("nothing new was charged", "#outcome");
   assert.doesNotMatch(await stage.page.locator("#outcome").innerText(), /owed/);
   assert.equal(wallet.signed.length, 1);
@@ -105,7 +103,7 @@ export async function stillOwed(stage) {
 /** What would be refused with 400 has no wallet: there is nothing to sign. */
 export async function badParameter(stage, { says }) {
   const page = await stage.open({ wallets: [new Wallet()] });
-  await stage.sees("This cannot be asked", ".box.warn");
+  await stage.sees("We can’t look that up", ".first");
   await stage.sees(says, ".box.warn");
   assert.equal(await page.getByRole("button", { name: /^(Connect|Sign) / }).count(), 0);
   await stage.look("bad-parameter");
@@ -113,13 +111,22 @@ export async function badParameter(stage, { says }) {
 }
 
 /** An error that is an answer, with a receipt, and the same after a reload. */
-export async function chargedError(stage, { says, look = "", again = true }) {
+export async function chargedError(stage, { says, look = "", again = true, contact = "" }) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await toReview(stage);
+  if (contact) {
+    await page.evaluate((href) => {
+      const link = Object.assign(document.createElement("a"), { href, textContent: "Contact" });
+      const item = Object.assign(document.createElement("li"), { id: "contact" });
+      item.append(link);
+      document.querySelector("footer ul").append(item);
+    }, contact);
+  }
   await signAndPay(stage);
   await answered(stage);
   await stage.sees(says, "#outcome");
   assert.match(await page.locator("#receipt").innerText(), /0x[0-9a-f]{64}/);
+  assert.deepEqual(await page.locator("#outcome a:not([href='#paid'])").evaluateAll((list) => list.map((a) => a.href)), contact ? [contact] : []);
   if (look) await stage.look(look, "#result");
   const body = await answerJSON(stage);
   if (again) {

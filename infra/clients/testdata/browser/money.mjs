@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import { Wallet } from "./wallet.mjs";
-import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
+import { answered, answerJSON, toAnswer, toReview, tryAgain } from "./wallets.mjs";
 
 export const pressSign = (page) => page.getByRole("button", { name: /^Sign and pay \$/ }).click();
 export const says = (page, text) => page.locator("#wallet").filter({ hasText: text }).waitFor();
@@ -20,7 +20,7 @@ export async function signed(stage, wallet = new Wallet(), options = {}) {
 
 /** Sends what is kept, and has the answer. */
 export async function resend(stage, wallet) {
-  await stage.page.getByRole("button", { name: /^Send the same signature/ }).click();
+  await tryAgain(stage.page);
   await answered(stage);
   if (wallet) assert.equal(wallet.signed.length, 1, "signatures");
   return { answer: await answerJSON(stage) };
@@ -94,7 +94,7 @@ export async function chainWhileSigning(stage) {
 export async function historyCopy(stage, { by }) {
   const wallet = new Wallet();
   const first = await signed(stage, wallet);
-  await stage.sees("The connection was lost");
+  await stage.sees("Connection lost");
   const stored = await first.evaluate(() => {
     const list = Object.entries(localStorage);
     localStorage.clear();
@@ -106,7 +106,7 @@ export async function historyCopy(stage, { by }) {
   await page.evaluate((list) => { for (const [key, value] of list) localStorage.setItem(key, value); }, stored);
   if (by === "pageshow") await page.evaluate(() => window.dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true })));
   else await pressSign(page);
-  await stage.sees("You have signed for this address");
+  await stage.sees("You have signed a payment for this.");
   return resend(stage, wallet);
 }
 
@@ -123,12 +123,12 @@ export async function tabs(stage) {
   const idle = await tab(stage);
   await toReview(stage);
   await pressSign(first);
-  await says(first, "The connection was lost");
-  await says(idle, "You have signed for this address");
+  await says(first, "Connection lost");
+  await says(idle, "You have signed a payment for this.");
   held.release();
-  await says(second, "Another tab was faster: what you just signed was not sent. You have signed for this address");
+  await says(second, "Another tab was faster: what you just signed was not sent. You have signed a payment for this.");
   await tab(stage);
-  await stage.sees("You have signed for this address");
+  await stage.sees("You have signed a payment for this.");
   await resend(stage, wallet);
 }
 
@@ -140,11 +140,11 @@ export async function inDoubt(stage, { steps }) {
     await stage.sees(text);
     assert.equal(await kept(page), 1, "the signature is kept after " + text);
     assert.equal(await page.getByRole("button", { name: "Sign another payment" }).count(), 0);
-    if (i < steps.length - 1) await page.locator("#actions button:not([aria-disabled])").filter({ hasText: "Send the same signature" }).click();
+    if (i < steps.length - 1) await tryAgain(page);
   }
   await page.reload();
-  await stage.click("Forget it and pay anew");
-  await stage.sees("This can be a second payment");
+  await stage.click("Discard and pay again");
+  await stage.sees("You might pay twice");
   await stage.look("second-payment");
   assert.equal(await kept(page), 1);
   return resend(stage, wallet);
@@ -155,7 +155,7 @@ export async function noDoubt(stage, { steps }) {
   const page = await signed(stage);
   for (const [i, text] of steps.entries()) {
     await stage.sees(text);
-    if (i < steps.length - 1) await page.locator("#actions button:not([aria-disabled])").filter({ hasText: "Send the same signature" }).click();
+    if (i < steps.length - 1) await tryAgain(page);
   }
   await stage.sees("This request was not charged.");
   assert.equal(await kept(page), 0);
@@ -166,10 +166,10 @@ export async function noDoubt(stage, { steps }) {
 /** Unpaid for certain: it is forgotten at once. */
 export async function forgetUnpaid(stage) {
   const page = await signed(stage);
-  await stage.sees("Not charged yet (overloaded)");
+  await stage.sees("Not charged yet");
   await page.reload();
-  await stage.click("Forget it and pay anew");
-  await stage.sees("Connecting shows this page your address");
+  await stage.click("Discard and pay again");
+  await stage.sees("Connecting shares your address with this page");
   assert.equal(await kept(page), 0);
 }
 
@@ -177,18 +177,18 @@ export async function forgetUnpaid(stage) {
 export async function otherAddress(stage) {
   const wallet = new Wallet();
   const page = await signed(stage, wallet);
-  await stage.sees("The connection was lost");
-  await page.getByText("Ask for something else").click();
+  await stage.sees("Connection lost");
+  await page.getByText("Look up something else").click();
   await page.getByLabel("Record type").selectOption("MX");
   await stage.click("Continue");
   await page.waitForURL(/type=MX/);
-  await stage.sees("You signed for another address and have no answer");
+  await stage.sees("You signed for something else and have no answer yet");
   await stage.look("other-address");
   await page.locator("#stage a").click();
-  await stage.sees("You have signed for this address");
+  await stage.sees("You have signed a payment for this.");
   await resend(stage, wallet);
   await page.goto(stage.origin + stage.path + "&later=1", { waitUntil: "load" });
-  await stage.sees("Connecting shows this page your address");
+  await stage.sees("Connecting shares your address with this page");
   assert.equal(await page.locator("#stage a").count(), 0, "an answer ends it");
 }
 
@@ -201,7 +201,7 @@ export async function storageOff(stage) {
   await toReview(stage);
   assert.equal(await held(), false);
   await pressSign(page);
-  await stage.sees("The connection was lost");
+  await stage.sees("Connection lost");
   await stage.sees("This browser stores nothing: keep this page open");
   assert.equal(await held(), true, "the page is left without a word");
   await resend(stage, wallet);
@@ -213,14 +213,14 @@ export async function newTerms(stage) {
   await signed(stage);
   await stage.sees("The terms have changed: reload the page");
   await stage.click("Reload the page");
-  await stage.sees("Connecting shows this page your address");
+  await stage.sees("Connecting shares your address with this page");
 }
 
 /** The price changes between the signature and its answer: the receipt is of what was paid. */
 export async function newPrice(stage) {
   const wallet = new Wallet();
   const page = await signed(stage, wallet);
-  await stage.sees("The connection was lost");
+  await stage.sees("Connection lost");
   await page.route((url) => url.pathname.startsWith("/v1/"), async (route) => {
     if (route.request().resourceType() !== "document") return route.continue();
     const response = await route.fetch();
@@ -232,7 +232,7 @@ export async function newPrice(stage) {
     return route.fulfill({ response, body });
   });
   await page.reload();
-  await stage.sees("You have signed for this address");
+  await stage.sees("You have signed a payment for this.");
   await resend(stage, wallet);
   assert.match(await page.locator("#outcome").innerText(), /Paid 0\.005 USDC/);
   assert.match(await page.locator("#receipt").innerText(), /5000 atomic units/);

@@ -24,7 +24,7 @@ export async function receiptKept(stage) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await toReview(stage);
   await toAnswer(stage);
-  await stage.sees("; covers this answer.", "#receipt");
+  await stage.sees(" signed this answer.", "#receipt");
   await stage.look("", "#result");
   const first = await download(page);
   const [head, payload] = first.receipt.split(".").map((part) => Buffer.from(part, "base64url"));
@@ -41,7 +41,7 @@ export async function receiptKept(stage) {
   await page.reload();
   await stage.click("Get the answer again");
   await answered(stage);
-  await stage.sees("; covers this answer.", "#receipt");
+  await stage.sees(" signed this answer.", "#receipt");
   const again = await download(page);
   assert.deepEqual([again.receipt, again.body], [first.receipt, first.body]);
 }

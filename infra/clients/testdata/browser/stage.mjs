@@ -1,8 +1,9 @@
 // One scenario's browser context, with what holds in every scenario: no
 // console error, no request to another origin, nothing that the policy had to
-// stop. In every state that is looked at, wide and narrow, light and dark: no
-// serious finding of axe, no horizontal scrolling, and the button that the page
-// waits for in view without scrolling, with the price and the payee.
+// stop. In every state that is looked at, at six widths, light and dark: no
+// serious finding of axe, no horizontal scrolling, no name printed over by its
+// value, and the button that the page waits for in view without scrolling, with
+// the price and the payee.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -13,9 +14,11 @@ export const patience = 60_000;
 export const wide = { width: 1280, height: 800 };
 export const narrow = { width: 320, height: 640 };
 export const phone = { width: 390, height: 844 };
-const views = [["light", wide, "light"], ["dark", wide, "dark"], ["320", narrow, "light"], ["320-dark", narrow, "dark"]];
 const tablet = { width: 768, height: 1024 };
-const moreViews = [["390", phone, "light"], ["390-dark", phone, "dark"], ["768", tablet, "light"], ["768-dark", tablet, "dark"]]; // for screenshots
+const laptop = { width: 1040, height: 800 };
+const desk = { width: 1920, height: 1080 };
+export const widths = [narrow, phone, tablet, laptop, wide, desk];
+const views = widths.flatMap((size) => ["light", "dark"].map((scheme) => [size === wide ? scheme : size.width + (scheme === "dark" ? "-dark" : ""), size, scheme]));
 
 export class Stage {
   constructor(browser, command, screenshots) {
@@ -26,9 +29,9 @@ export class Stage {
   }
 
   /** Opens a page with wallets in it. Where stop is given, the page comes to the end of that text, and half a second later the rest. */
-  async open({ path = this.path, wallets = [], script = true, dark = false, size = wide, storageState, motion = false, stop } = {}) {
+  async open({ path = this.path, wallets = [], script = true, dark = false, size = wide, storageState, motion = false, touch = false, stop } = {}) {
     const context = await this.browser.newContext({
-      viewport: size, colorScheme: dark ? "dark" : "light", javaScriptEnabled: script, acceptDownloads: true, reducedMotion: motion ? "no-preference" : "reduce",
+      viewport: size, colorScheme: dark ? "dark" : "light", javaScriptEnabled: script, acceptDownloads: true, hasTouch: touch, isMobile: touch, reducedMotion: motion ? "no-preference" : "reduce",
       locale: "en-GB", timezoneId: "UTC", storageState, extraHTTPHeaders: stop ? { "Stop-Within": stop } : {},
     });
     this.contexts.push(context);
@@ -79,13 +82,15 @@ export class Stage {
    */
   async look(name, shot = "top", checked = true) {
     const { page } = this;
-    for (const [how, size, colorScheme] of this.screenshots ? [...views, ...moreViews] : views) {
+    for (const [how, size, colorScheme] of views) {
       const what = `${name || "state"} ${how}`;
       await page.setViewportSize(size);
       await page.emulateMedia({ colorScheme });
-      if (checked) await this.axe(what);
+      // Dark colours are the same at every width, and what is on show at the others is there at these.
+      if (checked && (colorScheme === "light" || size === narrow || size === wide)) await this.axe(what);
       const width = await page.evaluate(() => document.documentElement.scrollWidth);
       assert.ok(width <= size.width, `${what}: the page is ${width} px wide`);
+      assert.deepEqual(await page.evaluate(printedOver), [], what + ": printed over by what is beside it");
       if (shot === "top") await this.fold(what);
       if (name && this.screenshots) await this.shoot(`${name}-${how}.png`, shot);
     }
@@ -149,18 +154,33 @@ export class Stage {
   }
 }
 
+/** Names that the values beside them are printed over, with by how many pixels. It runs in the page. */
+function printedOver() {
+  const box = (node) => {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    return range.getBoundingClientRect();
+  };
+  return [...document.querySelectorAll("th + td, td + td, dt + dd")].flatMap((value) => {
+    const [a, b] = [box(value.previousElementSibling), box(value)];
+    const sameLine = a.bottom > b.top + 2 && b.bottom > a.top + 2;
+    return a.width > 0 && b.width > 0 && sameLine && a.right > b.left + 1 ? [`${value.previousElementSibling.textContent}: ${Math.round(a.right - b.left)} px`] : [];
+  });
+}
+
 /** What a paywall must show and does not, in words. It runs in the page. */
 export function outOfSight() {
   const price = document.querySelector("#pay .price");
   if (!price) return [];
   const wallet = document.querySelector("#wallet");
-  const button = wallet.hidden ? document.querySelector("form.ask button") : wallet.querySelector("#stage button, #actions button");
-  const must = { "the price": price, "the payee": document.querySelector("[data-signs=to]"), "the button": button };
+  const must = wallet.hidden
+    ? { "the button": document.querySelector("form.ask button") } // of the form: there is nothing to pay for yet
+    : { "the price": price, "the payee": document.querySelector("[data-signs=to]"), "the button": wallet.querySelector("#stage button, #actions button") };
   return Object.entries(must).flatMap(([name, node]) => {
     if (!node) return [];
     const { top, bottom, left, right } = node.getBoundingClientRect();
     const hit = (x, y) => node.contains(document.elementFromPoint(x, y));
-    const whole = top >= 0 && bottom <= innerHeight && hit(left + 8, top + 4) && hit(left + 8, bottom - 4);
+    const whole = top >= 0 && bottom <= innerHeight && hit(left + 3, top + 4) && hit(left + 3, bottom - 4);
     return whole ? [] : [`${name}, at ${Math.round(top)} to ${Math.round(bottom)} of ${innerHeight} px`];
   });
 }

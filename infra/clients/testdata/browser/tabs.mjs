@@ -7,10 +7,10 @@ import { Wallet } from "./wallet.mjs";
 import { answered, holdAnswers, toAnswer, toReview } from "./wallets.mjs";
 
 const hour = 3_600_000;
-const fresh = (stage) => stage.sees("Connecting shows this page your address");
-const lost = "The connection was lost";
-const signedBefore = "You have signed for this address";
-const paidBefore = "You have paid for this address";
+const fresh = (stage) => stage.sees("Connecting shares your address with this page");
+const lost = "Connection lost";
+const signedBefore = "You have signed a payment for this.";
+const paidBefore = "You have paid for this.";
 
 /** Puts a page's clock ahead. */
 function ahead(ms) {
@@ -120,11 +120,11 @@ export async function forgotten(stage, { storage }) {
   await stage.sees(signedBefore);
   const held = () => second.evaluate(() => !window.dispatchEvent(new Event("beforeunload", { cancelable: true })));
   assert.equal(await held(), storage !== "on", "a signature that is nowhere else holds the page");
-  await stage.click("Forget it and pay anew");
-  await stage.sees("This can be a second payment");
+  await stage.click("Discard and pay again");
+  await stage.sees("You might pay twice");
   await stage.click("Pay a second time");
   await fresh(stage);
-  await says(first, "Connecting shows this page your address");
+  await says(first, "Connecting shares your address with this page");
   assert.equal(await held(), false);
   await tab(stage, before);
   await fresh(stage);
@@ -143,7 +143,7 @@ async function forgetsMeanwhile(stage, wallets, before) {
   await says(first, "Getting the answer");
   const second = await tab(stage, before);
   await stage.sees(signedBefore);
-  await stage.click("Forget it and pay anew");
+  await stage.click("Discard and pay again");
   await stage.click("Pay a second time");
   await stage.sees("Connect Test wallet");
   return { first, second, answers };
@@ -158,7 +158,7 @@ export async function forgottenMeanwhile(stage) {
   await tab(stage);
   await fresh(stage);
   assert.equal(await kept(second), 0);
-  await says(second, "Connecting shows this page your address");
+  await says(second, "Connecting shares your address with this page");
   assert.equal(wallet.signed.length, 1);
 }
 
@@ -171,7 +171,7 @@ export async function paidAnewMeanwhile(stage, { hears }) {
   await says(second, lost);
   await answers.release();
   await first.locator("#result").waitFor();
-  await first.getByRole("button", { name: "Pay for a new answer" }).click();
+  await first.getByRole("button", { name: /^Look up again/ }).click();
   await first.getByRole("button", { name: "Connect Test wallet" }).click();
   await pressSign(first);
   await says(first, signedBefore);
@@ -237,7 +237,7 @@ export async function answeredElsewhere(stage) {
   await pressSign(first);
   await says(first, "Getting the answer");
   await tab(stage);
-  await stage.click("Send the same signature");
+  await stage.click("Get the answer");
   await answered(stage);
   await answers.release();
   await says(first, lost);
@@ -256,13 +256,13 @@ export async function doubtElsewhere(stage) {
   await pressSign(first);
   await says(first, "Getting the answer");
   const second = await tab(stage);
-  await stage.click("Send the same signature");
+  await stage.click("Get the answer");
   await says(second, lost);
   await answers.release();
-  await says(first, "Not known yet whether it is paid (overloaded)");
+  await says(first, "Payment not confirmed yet");
   await tab(stage);
-  await stage.click("Forget it and pay anew");
-  await stage.sees("This can be a second payment");
+  await stage.click("Discard and pay again");
+  await stage.sees("You might pay twice");
   return resend(stage, wallet);
 }
 

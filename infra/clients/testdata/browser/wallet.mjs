@@ -83,6 +83,15 @@ export async function inject(context, wallets) {
   });
   await context.addInitScript((list) => {
     window.stoppedByPolicy = [];
+    // The second hand of the page's clock stands still until freeTicks: no request is
+    // repeated by itself while a scenario looks at what led to it.
+    const [real, held] = [window.setTimeout, []];
+    let free = false;
+    window.setTimeout = (run, delay, ...rest) => (delay === 1000 && !free ? (held.push(run), 0) : real(run, delay, ...rest));
+    window.freeTicks = (go) => {
+      free = go;
+      if (go) for (const run of held.splice(0)) run();
+    };
     document.addEventListener("securitypolicyviolation", (e) => window.stoppedByPolicy.push(`${e.violatedDirective} ${e.blockedURI} ${e.sample}`));
     const listeners = {};
     window.emitFromWallet = (event, value) => { for (const f of listeners[event] ?? []) f(value); };

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
+import { phone } from "./stage.mjs";
 import { Wallet, base } from "./wallet.mjs";
 
 const square = (color) => `data:image/svg+xml,<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" fill="${color}"/></svg>`;
@@ -36,7 +37,7 @@ export async function payTwice(stage) {
   await stage.open({ wallets: [wallet] });
   await toReview(stage);
   await toAnswer(stage);
-  await stage.click("Pay for a new answer");
+  await stage.click(/^Look up again/);
   await toReview(stage);
   await toAnswer(stage);
   await stage.sees("Paid 0.005 USDC.", "#outcome");
@@ -47,7 +48,7 @@ export async function payTwice(stage) {
 export async function payAndReplay(stage) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
-  await stage.sees("Connecting shows this page your address");
+  await stage.sees("Connecting shares your address with this page");
   await stage.look("connect");
   await toReview(stage);
   await stage.look("paywall");
@@ -69,7 +70,7 @@ export async function payAndReplay(stage) {
   const first = await answerJSON(stage);
   await copyAndDownload(page, first, wallet);
   await page.reload();
-  await stage.sees("You have paid for this address");
+  await stage.sees("You have paid for this.");
   await stage.look("replay");
   await stage.click("Get the answer again");
   await answered(stage);
@@ -110,8 +111,20 @@ export async function freeze(page, ...delays) {
  */
 export const thaw = (page, { early = false } = {}) => page.evaluate((at) => window.thaw(at), early);
 
-/** The page's timers, in ms: how long it waits for an answer, how long it says "Copied", the ticks of its clock. */
-export const timers = { patience: 40_000, copied: 2000, tick: 1000 };
+/** The page's timers, in ms: how long it waits for an answer, how long it says "Copied". */
+export const timers = { patience: 40_000, copied: 2000 };
+
+/** Stops a page that repeats its request by itself, and has it try again as soon as it may. */
+export async function tryAgain(page) {
+  const retry = page.locator("#actions button:not([aria-disabled])").filter({ hasText: /^(Get the answer|Try again)/ });
+  await page.locator("#actions button").first().waitFor();
+  const stop = page.getByRole("button", { name: "Stop", exact: true });
+  if ((await stop.count()) > 0) await stop.click();
+  await page.evaluate(() => window.freeTicks(true));
+  await retry.waitFor();
+  await page.evaluate(() => window.freeTicks(false));
+  await retry.click();
+}
 
 async function copyAndDownload(page, answer, wallet) {
   const clipboard = () => page.evaluate(() => navigator.clipboard.readText());
@@ -123,6 +136,7 @@ async function copyAndDownload(page, answer, wallet) {
   const receipt = JSON.parse(await clipboard());
   assert.equal(receipt.payer, wallet.address);
   assert.match(receipt.transaction, /^0x[0-9a-f]{64}$/);
+  assert.match(await page.locator("#receipt").innerText(), /Question\s+A records of www\.example\.com[^]*Answered\s+\d+ \w+ 20\d\d, \d\d:\d\d UTC/);
   for (const [name, want] of [["Download answer", answer], ["Download receipt", receipt]]) {
     const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name }).click()]);
     assert.match(download.suggestedFilename(), /^dns-www\.example\.com(-receipt)?\.json$/);
@@ -161,10 +175,27 @@ export async function noWallet(stage) {
   const page = await stage.open({ wallets: [new Wallet({ silent: true })] });
   await stage.sees("No wallet found in this browser");
   await stage.look("no-wallet");
+  assert.equal(await page.getByRole("link", { name: /^Open in / }).count(), 0, "a computer has no wallet's browser");
   await stage.click("Look again");
   await stage.sees("No wallet found in this browser");
   await page.evaluate(() => window.wakeWallets());
   await toReview(stage);
+}
+
+/** A phone whose browser has no wallet: into the browser of one, or the address to paste there. */
+export async function phoneWithoutWallet(stage) {
+  const page = await stage.open({ size: phone, touch: true });
+  await stage.sees("No wallet found in this browser");
+  const url = stage.origin + stage.path;
+  const links = await page.getByRole("link", { name: /^Open in / }).evaluateAll((list) => list.map((a) => [a.textContent, a.href, a.rel]));
+  assert.deepEqual(links, [
+    ["Open in MetaMask", "https://link.metamask.io/dapp/" + url.replace("http://", ""), "noopener noreferrer"],
+    ["Open in Coinbase Wallet", "https://go.cb-w.com/dapp?cb_url=" + encodeURIComponent(url), "noopener noreferrer"],
+  ]);
+  await stage.click("Copy the address of this page");
+  await page.locator("#said").filter({ hasText: "Copied" }).waitFor();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), url);
+  await stage.look("no-wallet-phone");
 }
 
 export async function connectRefused(stage) {
@@ -249,7 +280,7 @@ export async function changesInTheWallet(stage) {
   await page.evaluate(() => window.emitFromWallet("chainChanged", "0x2105"));
   await from(other);
   await page.evaluate(() => window.emitFromWallet("accountsChanged", []));
-  await stage.sees("Connecting shows this page your address");
+  await stage.sees("Connecting shares your address with this page");
   await toReview(stage);
   await from(wallet);
 }
@@ -262,7 +293,7 @@ export async function oldAuthorization(stage) {
   const before = await onShow(page);
   await page.evaluate(() => { const now = Date.now; Date.now = () => now() + 200_000; });
   await page.getByRole("button", { name: /^Sign and pay \$/ }).click();
-  await stage.sees("The times were renewed");
+  await stage.sees("We refreshed the expiry");
   const after = await onShow(page);
   assert.notEqual(after.nonce, before.nonce);
   assert.ok(Number(after.validBefore) > Number(before.validBefore));
