@@ -6,6 +6,7 @@ import { mkdirSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 import { Stage } from "./stage.mjs";
+import * as answers from "./answers.mjs";
 import * as docs from "./docs.mjs";
 import * as faults from "./faults.mjs";
 import * as money from "./money.mjs";
@@ -16,7 +17,7 @@ import * as search from "./search.mjs";
 import * as tabs from "./tabs.mjs";
 import * as wallets from "./wallets.mjs";
 
-const scenarios = { ...docs, ...faults, ...money, ...pages, ...play, ...receipts, ...search, ...tabs, ...wallets };
+const scenarios = { ...answers, ...docs, ...faults, ...money, ...pages, ...receipts, ...tabs, ...wallets };
 const [executablePath, screenshots] = process.argv.slice(2);
 if (screenshots) mkdirSync(screenshots, { recursive: true });
 

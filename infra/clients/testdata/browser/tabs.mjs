@@ -52,7 +52,7 @@ export async function closed(stage, { sending, browser }) {
     await tab(stage);
   }
   await stage.sees(signedBefore);
-  await stage.sees(wallet.address);
+  await stage.sees(wallet.address, "[data-signs=from]");
   return resend(stage, wallet);
 }
 
@@ -178,7 +178,7 @@ export async function paidAnewMeanwhile(stage, { hears }) {
   assert.equal(wallet.signed.length, 1);
   await tab(stage);
   await stage.sees(signedBefore);
-  await stage.sees(other.address);
+  await stage.sees(other.address, "[data-signs=from]");
   return resend(stage, other);
 }
 
