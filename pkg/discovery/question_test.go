@@ -1,0 +1,40 @@
+package discovery
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// The page knows by the name of a field what it is shown as: in one answer, a name is shown
+// in one way.
+func TestShownByName(t *testing.T) {
+	for _, op := range catalog.All() {
+		shown := map[string]string{}
+		var walk func(fields []catalog.Field)
+		walk = func(fields []catalog.Field) {
+			for _, f := range fields {
+				if how, known := shown[f.Name]; known && how != f.Show {
+					t.Errorf("%s: %s is shown as %q and as %q", op.Slug, f.Name, how, f.Show)
+				}
+				shown[f.Name] = f.Show
+				walk(f.Fields)
+				for _, item := range f.Items {
+					walk(item.Fields)
+				}
+			}
+		}
+		walk(op.Fields)
+	}
+}
+
+// A question has the values of a request in it, and of what was not sent the default.
+func TestQuestionOf(t *testing.T) {
+	asked := url.Values{"domain": {"example.com"}}
+	same(t, "with a default", []piece{{Text: "A", Value: true}, {Text: " records of "}, {Text: "example.com", Value: true}}, questionOf(catalog.DNS(), asked))
+	asked.Set("type", "MX")
+	same(t, "with a type", "MX", questionOf(catalog.DNS(), asked)[0].Text)
+	same(t, "words of ours at the end", piece{Text: "/ leads"}, questionOf(catalog.ResolveRedirect(), asked)[2])
+	same(t, "words of ours alone", []piece{{Text: "A test payment"}}, questionOf(catalog.Ping(), asked))
+}
