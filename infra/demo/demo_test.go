@@ -94,7 +94,7 @@ func TestFindsOut(t *testing.T) {
 	thirty := testbed.Program(t, "./infra/demo/thirty")
 	var out bytes.Buffer
 	err := play(t.Context(), &out, false, thirty, thirty)
-	if err == nil || !strings.Contains(err.Error(), "transfers to the service: 3, answers of it: 1") {
+	if err == nil || !strings.Contains(err.Error(), "transfers to the service: 3, answers from it: 1") {
 		t.Errorf("the error is %v\n%s", err, &out)
 	}
 }

@@ -117,7 +117,7 @@ func TestNotJudged(t *testing.T) {
 		"the other network":  {[]string{"-url", url, "-network", x402.BaseSepolia, "LOCAL_ADDR=" + addr + " " + forgetful}, "it wants exact on eip155:8453, and must want exact on eip155:84532"},
 		"no template":        {[]string{"-url", url, "-file", "config", "true"}, "must be TEMPLATE=TARGET"},
 		"a seller that ends": {[]string{"-url", url, "echo so; exit 3"}, "ended before it took requests at " + addr + "; it printed:\nso"},
-		"a busy address":     {[]string{"-url", "http://" + busy.Addr().String() + "/", "true"}, "something listens at"},
+		"a busy address":     {[]string{"-url", "http://" + busy.Addr().String() + "/", "true"}, "another program listens at"},
 		"another price":      {[]string{"-url", url, "-price", "0.02", "LOCAL_ADDR=" + addr + " " + forgetful}, "asks for 0.005, and not for 0.02"},
 		"a config file":      {[]string{"-url", url, "-file", template + "=" + template + ".out", fmt.Sprintf("cat %s.out; exit 1", template)}, "it printed:\nurl=http://127.0.0.1:"},
 	} {

@@ -126,7 +126,7 @@ func TestRedirectVerdicts(t *testing.T) {
 		"good Ends at " + at + " with HTTP 200, after 5 requests": of("", 301, 302, 302, 302, 200),
 		"warn Still redirects after 5 requests, at " + at:         of(redirect.MaxHops, 301, 302, 302, 302, 301),
 		"bad Redirects in a loop: " + at + " leads back":          of(redirect.Loop, 301),
-		"bad " + at + " redirects without saying where":      of(redirect.MissingLocation, 301),
+		"bad " + at + " redirects without saying where":           of(redirect.MissingLocation, 301),
 	}
 	for stop, to := range map[redirect.StopReason]string{
 		redirect.InvalidLocation: "a Location that is not a usable URL", redirect.InsecureRedirect: "a URL that is not HTTPS",
