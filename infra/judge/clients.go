@@ -164,10 +164,8 @@ func (p loop) callOnce(ctx context.Context, o judge.Order) (isError bool, err er
 	var result struct {
 		Paid struct{ IsError bool }
 	}
-	if json.Unmarshal(out, &result) != nil {
-		return true, nil // it has no answer to print
-	}
-	return result.Paid.IsError, nil
+	printed := json.Unmarshal(out, &result) == nil // without an answer it prints none
+	return !printed || result.Paid.IsError, nil
 }
 
 // output runs a program.
