@@ -17,7 +17,7 @@ import * as search from "./search.mjs";
 import * as tabs from "./tabs.mjs";
 import * as wallets from "./wallets.mjs";
 
-const scenarios = { ...answers, ...docs, ...faults, ...money, ...pages, ...receipts, ...tabs, ...wallets };
+const scenarios = { ...answers, ...docs, ...faults, ...money, ...pages, ...play, ...receipts, ...search, ...tabs, ...wallets };
 const [executablePath, screenshots] = process.argv.slice(2);
 if (screenshots) mkdirSync(screenshots, { recursive: true });
 

@@ -16,10 +16,10 @@ export async function playMoney(stage) {
   await stage.click("Pay with play money");
   await answered(stage);
   await stage.look("play-money-answer", "#result");
-  await page.locator("#receipt").filter({ hasText: "; covers this answer." }).waitFor();
+  await page.locator("#receipt").filter({ hasText: "signed this answer." }).waitFor();
   const answer = await answerJSON(stage);
   await page.reload();
-  await stage.sees("You have paid for this address");
+  await stage.sees("You have paid for this");
   await stage.click("Get the answer again");
   await answered(stage);
   assert.match(await page.locator("#outcome").innerText(), /nothing new was charged/);
