@@ -24,7 +24,9 @@ func (s *site) broken() {
 	cmd := exec.CommandContext(s.ctx, must(filepath.Abs("build/simnet.test")), "-broken",
 		"-rtt", s.rtt.String(), "-runs", strconv.Itoa(s.runs), "-peers", must(os.Executable()), "-rows", file)
 	var out bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = "infra/simnet", &out, os.Stderr // where it says how far it is
+	cmd.Dir = "infra/simnet"
+	cmd.Stdout = &out
+	cmd.Stderr = os.Stderr // where it says how far it is
 	if err := cmd.Run(); err != nil {
 		check(fmt.Errorf("%s: %w\n%s", cmd, err, out.Bytes()))
 	}

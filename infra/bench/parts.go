@@ -107,7 +107,9 @@ func (s *site) parts() {
 	there := paid
 	there.server = paying
 	m = s.measure(s.runs/3, targetClients, paid, there)
-	recovery, decoding, commit := s.recovery(), s.decoding(header), s.commit(s.sample(b)[0])
+	recovery := s.recovery()
+	decoding := s.decoding(header)
+	commit := s.commit(s.sample(b)[0])
 	web := m[1].each()
 	add("paid ping", m[0].each(), web+recovery+decoding+commit,
 		fmt.Sprintf("HTTP in, and out over a new connection %s, one recovery of a signature %s, strict decoding of the payment %s, one durable commit shared by %d %s; together",

@@ -68,7 +68,10 @@ const broken = "broken"
 
 // peers are the libraries and tools to compare with, by the slug of the operation.
 func peers(resolver, bootstrapURL string) map[string][]peer {
-	question, leaf, registered, headed := timed(question(resolver)), timed(certificate), timed(registry(bootstrapURL)), timed(head)
+	question := timed(question(resolver))
+	leaf := timed(certificate)
+	registered := timed(registry(bootstrapURL))
+	headed := timed(head)
 	return map[string][]peer{
 		"dns":              {{"dig", dig(resolver)}, {"Go miekg/dns Client", question}},
 		"ssl-check":        {{"curl, to the end of the handshake", curl("-I", "time_appconnect")}, {"Go crypto/tls, system resolver", leaf}},

@@ -80,7 +80,11 @@ func (s *server) processorTime() time.Duration {
 	// field is the name in parentheses.
 	_, rest, _ := strings.Cut(string(b), ") ")
 	fields := strings.Fields(rest)
-	const user, system, hertz = 14 - 3, 15 - 3, 100
+	const (
+		user   = 14 - 3
+		system = 15 - 3
+		hertz  = 100
+	)
 	if len(fields) <= system {
 		return 0
 	}

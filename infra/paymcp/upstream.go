@@ -161,7 +161,11 @@ func (u *upstream) Call(ctx context.Context, q buyer.Request) (buyer.Reply, erro
 // local reports whether a code comes from the SDK, for a closed connection or an HTTP status,
 // and not from the server.
 func local(code int64) bool {
-	const closing, unknown, rejected = -32003, -32004, -32005
+	const (
+		closing  = -32003
+		unknown  = -32004
+		rejected = -32005
+	)
 	return code == closing || code == unknown || code == rejected
 }
 

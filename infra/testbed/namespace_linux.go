@@ -24,7 +24,9 @@ func isolated(variables ...string) (code int, err error) {
 	}
 	cmd := Namespaced(os.Args[0], os.Args[1:]...)
 	cmd.Env = append(os.Environ(), variables...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Stdin = os.Stdin
+	cmd.Stdout = os.Stdout
+	cmd.Stderr = os.Stderr
 	var exit *exec.ExitError
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
 		return 0, err

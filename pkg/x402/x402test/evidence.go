@@ -79,7 +79,10 @@ func (e evidence) Transfers(_ context.Context, payee x402.Address, from uint64) 
 			return reconcile.Batch{Next: from}, err
 		}
 		if ok {
-			read.To, read.Block, read.BlockHash, read.LogIndex = payee, block, blockHash(block), uint64(i)
+			read.To = payee
+			read.Block = block
+			read.BlockHash = blockHash(block)
+			read.LogIndex = uint64(i)
 			b.Transfers = append(b.Transfers, read)
 		}
 	}

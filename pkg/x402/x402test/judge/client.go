@@ -174,7 +174,9 @@ func (r reply) word() word {
 	body := r.body
 	receipt, err := decodeHeader(r.header.Get(x402.HeaderResponse))
 	if r.tool != nil {
-		said.text, body, receipt = r.tool.status(), []byte(r.tool.text()), r.tool.receipt()
+		said.text = r.tool.status()
+		body = []byte(r.tool.text())
+		receipt = r.tool.receipt()
 		err = nil
 	}
 	var settled struct {

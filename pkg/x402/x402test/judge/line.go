@@ -98,7 +98,9 @@ func (l *line) onwards(ctx context.Context, r *http.Request, body []byte) *http.
 	}
 	out := r.Clone(ctx)
 	out.RequestURI = ""
-	out.URL.Scheme, out.URL.Host, out.Host = origin.Scheme, origin.Host, origin.Host
+	out.URL.Scheme = origin.Scheme
+	out.URL.Host = origin.Host
+	out.Host = origin.Host
 	out.Body = io.NopCloser(bytes.NewReader(body))
 	out.ContentLength = int64(len(body))
 	return out

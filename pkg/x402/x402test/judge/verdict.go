@@ -85,7 +85,9 @@ func (c *Case) decide(p *purchase) {
 }
 
 func (c *Case) broken(by, why string) {
-	c.Verdict, c.By, c.Why = Broken, by, why
+	c.Verdict = Broken
+	c.By = by
+	c.Why = why
 }
 
 // wrong judges what only a promise forbids, unless nothing failed.
@@ -96,6 +98,8 @@ func (c *Case) wrong(p *purchase, promise Promise, why string) {
 	case slices.Contains(p.stage.court.promises(), promise):
 		c.broken("the promise "+string(promise), why)
 	default:
-		c.Verdict, c.By, c.Why = NotPromised, "no promise", why
+		c.Verdict = NotPromised
+		c.By = "no promise"
+		c.Why = why
 	}
 }
