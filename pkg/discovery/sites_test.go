@@ -56,7 +56,7 @@ func TestSites(t *testing.T) {
 			api: {`"ownershipProofs":["0xabc"]`}, manifest: {`"ownershipProofs":["0xabc"]`},
 		}, nil},
 		"play money": {play, parts{
-			paywall: {": $0.005 of play money, Hostfacts</title>", banner, "in <abbr title=\"USD Coin\">USDC</abbr> on Base<", "data-play='yes'", "data-explorer=''", ">/* play */ "},
+			paywall: {" ($0.005 of play money)</title>", banner, "in <abbr title=\"USD Coin\">USDC</abbr> on Base<", "data-play='yes'", "data-explorer=''", ">/* play */ "},
 			script:  {"if (!page.play) checkBalance("}, docs: {banner, "Any account can pay", "USDC</abbr> on Base (eip155:8453) and", "and here without one"},
 			missing: {banner}, llms: {note}, full: {note}, api: {note}, tool: {"USDC per call on Base (eip155:8453), x402"},
 		}, parts{paywall: {"basescan"}, docs: {"basescan"}}},
