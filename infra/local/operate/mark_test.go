@@ -29,7 +29,7 @@ func TestMarkLedger(t *testing.T) {
 	env["PAY_TO"] = sender
 	out, notes := operate(t, exitFailed, env, "mark-ledger")
 	prints(t, out, "before  marked for "+payer+", ")
-	prints(t, notes, "the table is marked for another payee, and nothing is written", "changed to "+sender+": make mark-ledger FORCE=1\n")
+	prints(t, notes, "the table is marked for another payee; nothing was written", "changed to "+sender+": make mark-ledger FORCE=1\n")
 	marked := func(stack, payee string) {
 		t.Helper()
 		m, err := testbed.Must(boot.ParseLocal(func(name string) string { return env[name] })).Ledger.LoadMark(t.Context(), stack)
