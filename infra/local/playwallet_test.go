@@ -50,7 +50,7 @@ func press(h http.Handler, body string, change func(*http.Request)) *httptest.Re
 	return w
 }
 
-// The wallet signs for pages of its own service, as browsers say which those are.
+// The wallet signs only for pages of this service: a browser names the origin of a page.
 func TestPlayWalletSignsForOurPages(t *testing.T) {
 	t.Parallel()
 	wallet, h := playPage(t)

@@ -19,7 +19,7 @@ func anyPort() catalog.Operation {
 }
 
 // TestFreeParameter: the page asks for a parameter that may be left out and has no list of values.
-// Its field begins with the default, because a form sends what is left empty, too.
+// Its field begins with the default, because a form also sends an empty field.
 func TestFreeParameter(t *testing.T) {
 	for name, c := range map[string]struct {
 		asked, refused, want string

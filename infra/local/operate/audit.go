@@ -315,7 +315,7 @@ func (a *audit) refunded(ctx context.Context, p recorded) {
 	}
 }
 
-// settle looks up what is left when everything was read: records whose transfer differs, and
+// settle looks up the rest when everything was read: records whose transfer differs, and
 // transfers without a record.
 func (a *audit) settle(ctx context.Context) error {
 	for _, p := range a.mismatched {
