@@ -7,15 +7,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Charge is the set of values that "charged" can have in an answer with some code. It
-// says whether money has moved for the authorization that came with the request.
+// Charge is the set of values that the member "charged" can have in answers with one error
+// code. The member says whether money has moved for the authorization that came with the
+// request.
 type Charge struct {
 	No      bool
 	Unknown bool
 	Yes     bool
 }
 
-// String is the charge as documents print it.
+// String returns the charge as the documentation prints it.
 func (c Charge) String() string {
 	if c.No && c.Unknown && c.Yes {
 		return "see body"
@@ -33,9 +34,9 @@ func (c Charge) String() string {
 	return strings.Join(words, " or ")
 }
 
-// ChargeOf returns the values that "charged" can have in answers with a code: what the
-// ledger's table says of the payments that such an answer can be about. The tests check every
-// answer against it.
+// ChargeOf returns the values that "charged" can have in answers with a code. It derives them
+// from the ledger's table, which says for each standing of a payment whether money has moved.
+// The tests check every answer against the result.
 func ChargeOf(info fault.Info) Charge {
 	var c Charge
 	for s := range ledger.Standings {
@@ -54,16 +55,16 @@ func ChargeOf(info fault.Info) Charge {
 	return c
 }
 
-// canBeAbout says whether an answer with a code can be about a payment that stands there.
+// canBeAbout reports whether an answer with a code can be about a payment with this standing.
 func canBeAbout(info fault.Info, s ledger.Standing) bool {
 	switch info.Code { //nolint:exhaustive // all others are decided by their class
-	case fault.PaymentInProgress: // an attempt holds the payment, or holds the one that owns its purchase
+	case fault.PaymentInProgress: // an attempt holds this payment, or the payment that owns its purchase
 		return s == ledger.StandingInFlight || s == ledger.StandingRunning
-	case fault.SettlementUncertain: // also a transfer that could not be recorded
+	case fault.SettlementUncertain: // the second: the money has moved, and that could not be recorded
 		return s == ledger.StandingInDoubt || s == ledger.StandingOwed
 	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
 		return s == ledger.StandingMissing || s == ledger.StandingUnsent || s == ledger.StandingInDoubt
-	case fault.InternalError: // it can come before the settlement, and after it
+	case fault.InternalError: // it can come before or after the settlement
 		return true
 	}
 	if info.Class == fault.NoCharge { // the same payment may have been used before

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// NewToken returns a retry token: 16 bytes of random in base64url without padding. It
-// fails only when random does.
+// NewToken returns a retry token: 16 bytes read from random, in base64url without padding. It
+// fails only if reading fails.
 func NewToken(random io.Reader) (string, error) {
 	var b [16]byte
 	if _, err := io.ReadFull(random, b[:]); err != nil {
@@ -21,27 +21,28 @@ func NewToken(random io.Reader) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(b[:]), nil
 }
 
-// tokenExtension is the extension retry-token with a short JSON Schema.
+// tokenExtension returns the extension retry-token with a short JSON Schema.
 func tokenExtension(token string) json.RawMessage {
 	return json.RawMessage(`{"info":{"token":"` + token + `"},"schema":{"type":"object","required":["token"]}}`)
 }
 
-// placeholder stands for the token in a Form. No base64url has an asterisk.
+// placeholder stands for the token while a Form is made. No token equals it, because base64url
+// has no asterisk.
 const placeholder = "*retry-token*"
 
-// tokenLength is that of a retry token.
+// tokenLength is the number of characters in a retry token.
 const tokenLength = 22
 
 // Form is a JSON text with a gap for the retry token. It is encoded once, and each
 // challenge copies it.
 type Form struct {
 	head, tail    []byte
-	before, after string // head and tail in base64, in whole groups of three bytes
-	end, begin    []byte // of head and tail, what shares a group with the token
+	before, after string // head without end and tail without begin, in base64
+	end, begin    []byte // the end of head and the beginning of tail that share base64 groups with the token
 }
 
-// NewForm encodes what build returns for a retry token. It fails when that cannot
-// be marshalled, or does not contain the token exactly once.
+// NewForm returns the Form of the value that build returns for a retry token. It fails if the
+// value cannot be marshalled or does not contain the token exactly once.
 func NewForm(build func(token string) any) (Form, error) {
 	raw, err := json.Marshal(build(placeholder))
 	if err != nil {
@@ -52,7 +53,7 @@ func NewForm(build func(token string) any) (Form, error) {
 		return Form{}, errors.New("form of a challenge: it must have the retry token once")
 	}
 	whole := len(head) - len(head)%3
-	missing := (3 - (len(head)+tokenLength)%3) % 3 // to a whole group after the token
+	missing := (3 - (len(head)+tokenLength)%3) % 3 // bytes that complete the last group of the token
 	shared := min(missing, len(tail))
 	encode := base64.StdEncoding.EncodeToString
 	return Form{
@@ -70,9 +71,9 @@ func (f Form) JSON(token string) []byte {
 	return slices.Concat(f.head, []byte(token), f.tail)
 }
 
-// Header returns the text with a token that NewToken made, encoded as a payment header.
+// Header returns the text with a token from NewToken, encoded as a payment header.
 func (f Form) Header(token string) string {
-	middle := make([]byte, 0, 2*tokenLength) // what is encoded for each token
+	middle := make([]byte, 0, 2*tokenLength) // only this is encoded for each token
 	middle = append(middle, f.end...)
 	middle = append(middle, token...)
 	middle = append(middle, f.begin...)

@@ -3,9 +3,9 @@
 // authorization count once. A program that sells handlers uses package x402http, and from this
 // package only SaleOf, USDC and Network.
 //
-// It knows neither lookups nor the catalog. It gets an Offer and, for each request, a Job. It
-// decides whether to run the job, runs it only after settlement, and stores the outcome in the
-// ledger.
+// The package knows nothing of lookups or the catalog. It gets an Offer and, for each request, a
+// Job. It decides whether to run the job, runs it only after settlement, and stores the outcome
+// in the ledger.
 //
 // # How a signed request is served
 //
@@ -19,20 +19,19 @@
 //	settle, once, and conclude       settle.go: by reply, doubt and chain
 //	look up, and redeem or owe       lookup.go
 //
-// Everything that needs no network comes first, so that a malformed or forged header costs
-// neither a write nor a call. A Settler (settler.go) decides which facilitator gets a payment;
-// answers from a record are in record.go. Package reconcile finishes the payments that no
-// request comes back for.
+// Steps that need no network come first: a malformed or forged header costs neither a write nor
+// a call. A Settler (settler.go) decides which facilitator gets a payment. The answers from a
+// record are in record.go. Package reconcile finishes payments whose requests do not come back.
 //
-// Settlement comes before the job. In the other order an answer could be served and never be
-// paid for, because an authorization can be cancelled, or its account emptied, while the job
-// runs. The drawback is that we can hold money without having answered. The ledger records such
-// a debt, and the same signature runs the job again.
+// Settlement comes before the job. In the other order an answer might never be paid for, because
+// the payer can cancel the authorization or empty the account while the job runs. The drawback
+// is that we can hold money without having answered. The ledger records such a debt, and the
+// same signature runs the job again.
 //
 // A settlement publishes payer, nonce and signature on the chain, where anybody can copy them.
 // So a repeated authorization must carry the retry token of its challenge
-// (ledger.Payment.Proof). Without the token every sender gets the same 402, without answer,
-// receipt or job.
+// (ledger.Payment.Proof). Without the token every sender gets the same 402, with no answer and
+// no receipt, and no job runs.
 package x402
 
 import (
@@ -46,15 +45,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// Time budgets of a signed request, beside those that a Settler shares. A settlement and a
-// question to the chain each have a longest duration, and a shortest that must be left when
-// they are started.
+// Time budgets of a signed request. The Gate and its Settler share some more (LeastSettle,
+// EvidenceBudget, LeastEvidence). A settlement and a question to the chain have a longest
+// duration each, and are started only if a shortest duration is left for them.
 const (
 	verifyBudget = 3 * time.Second
 	settleBudget = 15 * time.Second
-	// afterwork is kept for writing the outcome and the answer to the ledger.
+	// afterwork is the time reserved for writing the outcome and the answer to the ledger.
 	afterwork = 2 * time.Second
-	// leaseMargin is how long a lease outlives its invocation.
+	// leaseMargin is how long a lease lasts after the deadline of its request.
 	leaseMargin = 3 * time.Second
 )
 
@@ -64,30 +63,31 @@ const (
 // All fields but Evidence, Slots, Receipts and Payees are required.
 type Gate struct {
 	Ledger  *ledger.Ledger
-	Settler Settler // who is sent the payments
-	// Evidence reads the chain. Without it a payment in doubt can stay in doubt, and one
-	// that was sent before counts as paid when a facilitator says that its nonce is used.
+	Settler Settler // sends the payments to facilitators
+	// Evidence reads the chain. Without it a payment in doubt may stay in doubt, and a payment
+	// that was sent before counts as paid if a facilitator says that its nonce is used.
 	Evidence Evidence
-	Slots    Slots    // cap how many requests settle and look up at once
+	Slots    Slots    // limit how many requests settle and look up at once
 	Receipts Receipts // sign answers
-	// Payees note whom payments are sent to, for the Reconciler of a seller who has changed
-	// that; nil notes nothing.
+	// Payees records the accounts to which payments are sent. From it the Reconciler of a
+	// seller who has changed accounts knows the former ones. If it is nil, nothing is
+	// recorded.
 	Payees *ledger.Payees
 	Now    func() time.Time
 	Log    *slog.Logger
 
-	// What a test has in the place of the real ones; nil are those. pause waits, and reports
-	// false when ctx has ended first. concluded is told which row of conclusions was taken.
+	// Tests set these three; nil selects the real ones. conclusions is the table of
+	// conclusions. concluded is called with the number of the row that was chosen. pause
+	// waits, and reports false if ctx ends first.
 	conclusions []conclusion
 	concluded   func(row int)
 	pause       func(ctx context.Context, d time.Duration) bool
 }
 
-// Slots cap concurrent work.
+// Slots limits how many requests settle and look up at once.
 type Slots interface {
-	// Acquire takes a slot for a client. The slot is free again at until, even
-	// if it is never released. The error is a *fault.Error: overloaded, or
-	// ledger_unavailable.
+	// Acquire takes a slot for a client. The slot becomes free at until, even if it is never
+	// released. The error is a *fault.Error with the code overloaded or ledger_unavailable.
 	Acquire(ctx context.Context, client string, until time.Time) (Slot, error)
 }
 
@@ -96,113 +96,113 @@ type Slot = interface {
 	Release(ctx context.Context) error
 }
 
-// Meter counts what serving a payment costs against the rate limit of its
-// sender.
+// Meter counts the cost of serving a payment against the rate limit of its sender.
 type Meter interface {
-	// Open counts a payment that is valid as far as the request itself shows. It
-	// is called before anything is read, written or asked. Its error is a
-	// *fault.Error, with which the request is answered.
+	// Open counts a payment that is valid as far as the request itself shows. It is called
+	// before the ledger is used, and before a facilitator or the chain is asked. Its error is
+	// a *fault.Error, and is the answer to the request.
 	Open(ctx context.Context) error
-	// Close is called once after an Open, when the outcome of the payment is
-	// known, concurrently with the last write of the request. atFault says that
-	// the payer can have caused the outcome, and that it took a call to find this
-	// out, so that the request counts for more.
+	// Close is called once after a successful Open, when the outcome of the payment is known.
+	// It runs concurrently with the last write of the request. atFault means that the payer
+	// can have caused the outcome, and that a call to a facilitator or the chain was needed to
+	// find this out. The request then counts for more.
 	Close(ctx context.Context, atFault bool)
 }
 
-// Receipts sign what is offered and what was delivered (extension offer-receipt).
+// Receipts signs offers, and receipts of delivered answers (extension offer-receipt).
 type Receipts interface {
-	// Sign returns the receipt of an answer, a compact JWS, or the empty string where no
-	// key is configured.
+	// Sign returns the receipt of an answer, a compact JWS, or the empty string if no key is
+	// configured.
 	Sign(ctx context.Context, s receipt.Statement) (string, error)
-	// SignOffer returns a signed offer, a compact JWS, or the empty string while no key
-	// is in memory. It does no I/O, because a challenge waits for none.
+	// SignOffer returns a signed offer, a compact JWS, or the empty string while no key is in
+	// memory. It does no I/O, because a challenge must not wait for it.
 	SignOffer(o receipt.Offer) (string, error)
 }
 
 // Request is a priced request that carries a payment.
 type Request struct {
 	Signature string // the header PAYMENT-SIGNATURE
-	// Payload is the payment where the transport carries it as a JSON object;
-	// then Signature is not read.
+	// Payload is the payment, if the transport carries it as a JSON object. Then Signature is
+	// not read.
 	Payload untrusted.Object
 	Offer   *Offer
-	// Window is how long after it was given an answer to this request stands for a
-	// purchase without a key. It is stored with the answer.
+	// Window is how long the answer to this request also serves later payments without a
+	// purchase key for the same request. It begins when the answer is given, and is stored
+	// with the answer.
 	Window time.Duration
-	Client string // the sender, as the Slots tell clients apart
+	Client string // identifies the sender to Slots
 	Meter  Meter  // counts the request; nil counts nothing
-	// Keys are the values of the header Idempotency-Key, or of what carries the
-	// purchase key on another transport.
+	// Keys are the values of the header Idempotency-Key, or the purchase keys that another
+	// transport carries.
 	Keys []string
-	// Arrived is when the request came, and Deadline when the invocation must be
-	// over.
+	// Arrived is when the request came. Deadline is when the invocation must be over.
 	Arrived, Deadline time.Time
-	// Prepare validates the parameters, which never change: whether there is something left
-	// to sell is for Job.Check. It is called when the payment has been admitted, and its
-	// error is answered without a charge.
+	// Prepare validates the parameters and returns the job. Its result must not depend on
+	// anything that changes: Job.Check decides whether something is left to sell. Prepare is
+	// called after the payment was admitted, and its error is answered without a charge.
 	Prepare func() (Job, error)
 	// Error renders the body of an error answer. It must not fail.
 	Error func(f *fault.Error, s PaymentStatus) []byte
 }
 
-// Job is the work that is paid for.
+// Job is the work that a payment buys.
 type Job struct {
-	// Fingerprint names the request: method, path, the operation's parameters
-	// after normalisation. It must be printable ASCII, because the receipt has it.
+	// Fingerprint names the request: its method, its path and the normalized parameters of the
+	// operation. It must be printable ASCII, because the receipt contains it.
 	Fingerprint string
-	// Endpoint names where the job is sold. A payment is answered at the endpoint at which
-	// it was claimed, at the price that was paid, and nowhere else.
+	// Endpoint names the endpoint that sells the job. A payment is answered only at the
+	// endpoint where it was claimed, and at the price that was paid.
 	Endpoint string
-	// KeyScope is where a payer's key names one purchase, such as an origin: the same key in
+	// KeyScope is the scope of the payer's purchase keys, such as an origin: the same key in
 	// another scope names another purchase. It may be empty.
 	KeyScope string
-	Budget   time.Duration // what Run may take
-	Timeout  fault.Info    // the fault when less than Budget is left for Run; its class is Owed
-	// MostRuns is how many runs one payment buys until one gives an answer; 0 is any
-	// number. After them a refund is due at once.
+	Budget   time.Duration // the longest time that Run may take
+	Timeout  fault.Info    // the fault if less than Budget is left for Run; its class is Owed
+	// MostRuns is how many runs a payment buys while none gives an answer; 0 means any number.
+	// After the last one a refund is due at once.
 	MostRuns int
-	// NoImplicitRetry says that without a purchase key every payment is another
-	// purchase, because there is no answer that two of them could share (ping).
+	// NoImplicitRetry means that every payment without a purchase key is a separate purchase,
+	// because there is no answer that two of them could share (ping).
 	NoImplicitRetry bool
-	// Check says whether the payment may be sent. It is asked before every send, and its
-	// *fault.Error stops that: the payment is not charged by it. What is paid already is
-	// answered whatever it says. Nil is always yes.
+	// Check returns nil if the payment may be sent. It is called before every send, and its
+	// *fault.Error prevents the send without charging the payment. A payment that is already
+	// paid is answered regardless of Check. A nil Check always allows the send.
 	Check func(ctx context.Context) error
-	// Run does the work and returns the answer or a *fault.Error. Its context has the
-	// payment (SaleOf). It returns within Budget: where its work goes on, its error is an
-	// *Unfinished.
+	// Run does the work and returns the answer or a *fault.Error. SaleOf returns the payment
+	// from its context. Run returns within Budget; if its work continues after that, the error
+	// is an *Unfinished.
 	Run func(ctx context.Context) (Reply, error)
 }
 
-// Unfinished is the error of a Run whose time is over while its work goes on.
+// Unfinished is the error of a Run whose time is over although its work continues.
 type Unfinished struct {
 	// Rest waits for the end of the work, and returns what Run would have returned.
 	Rest func() (Reply, error)
 }
 
-// Error is for logs.
+// Error returns a text for logs.
 func (*Unfinished) Error() string { return "the work goes on after its time" }
 
-// Sale is the payment that a job is run for.
+// Sale is the payment for which a job runs.
 type Sale struct {
 	Payer       string // checksummed address
 	Network     string // CAIP-2
 	Transaction string // hash of the transfer; empty when it is not known
 	Amount      string // in atomic units
-	// Purchase names what was paid for: every run for the same payment has the same name,
-	// and no other payment has it. It has 64 hexadecimal digits, and can be sent as the
-	// idempotency key of what a run calls.
+	// Purchase names what was paid for. Every run for the same payment gets the same name, and
+	// no run for another payment gets it. It has 64 hexadecimal digits, and a run can send it
+	// as the idempotency key of its calls.
 	Purchase string
-	// Repeat says that there was an earlier run for this payment: it died with its process,
-	// gave no answer, or gave one that could not be stored. A run whose settlement was never
-	// recorded is not counted.
+	// Repeat means that there was an earlier run for this payment. That run died with its
+	// process, gave no answer, or gave an answer that could not be stored. A run whose
+	// settlement was never recorded does not count.
 	Repeat bool
 }
 
 type saleKey struct{}
 
-// SaleOf returns the payment that a job runs for; ok is false if ctx is not a job's context.
+// SaleOf returns the payment for which the job with this context runs. ok is false if ctx is
+// not the context of a job.
 func SaleOf(ctx context.Context) (s Sale, ok bool) {
 	s, ok = ctx.Value(saleKey{}).(Sale)
 	return s, ok
@@ -210,46 +210,45 @@ func SaleOf(ctx context.Context) (s Sale, ok bool) {
 
 // Reply is the result of the work.
 type Reply struct {
-	Status int                 // of HTTP; 0 is 200
-	Header map[string][]string // stored with the body, such as its type
+	Status int                 // HTTP status; 0 means 200
+	Header map[string][]string // stored with the body, such as the content type
 	Body   []byte
-	// Owed names the parts of a bundle that failed on our side and not on the
-	// target's. They are looked up again without a charge.
+	// Owed names the parts of a bundle that failed because of an error on our side, and not on
+	// the target's. They are looked up again without a charge.
 	Owed []string
-	// Prevented says that none of the owed parts was tried, because the pause after
-	// an earlier failure of ours is not over. Such a lookup is not counted.
+	// Prevented means that none of the owed parts was tried, because the pause after an
+	// earlier failure of ours has not ended. Such a lookup is not counted.
 	Prevented bool
-	// Silent says that a part is owed because the target was silent
-	// (fault.Error.Silence).
+	// Silent means that a part is owed because the target was silent (fault.Error.Silence).
 	Silent bool
 }
 
 // Outcome is the answer to a signed request.
 type Outcome struct {
 	Status int
-	Header map[string][]string // of a Reply
-	Body   []byte              // nil on a challenge, whose body is the offer
-	// Fault is nil for a result. A challenge has one too, with the reason.
+	Header map[string][]string // the Header of the Reply
+	Body   []byte              // nil for a challenge, whose body is the offer
+	// Fault is nil for a result. For a challenge it has the reason.
 	Fault    *fault.Error
 	Payment  PaymentStatus
-	Receipt  *SettleResponse // PAYMENT-RESPONSE, when set
+	Receipt  *SettleResponse // PAYMENT-RESPONSE; may be nil
 	Replayed bool            // the answer comes from the ledger
 	Answered time.Time       // when a replayed answer was stored
 	Owed     []string        // the parts of a bundle that are still owed: Answer-Owed
 	Trace    Trace
-	// Finish is nil unless the work goes on after its time. Then the caller answers first, and
-	// calls it: it returns when the work has ended and its outcome is on record. Until then the
-	// lease and the slot of the request are held.
+	// Finish is nil unless the work continues after its time. If it is set, the caller first
+	// sends the answer and then calls Finish, which returns when the work has ended and its
+	// outcome is recorded. Until then the request holds its lease and its slot.
 	Finish func()
 }
 
-// PaymentStatus is the part of an answer about its payment.
+// PaymentStatus is what an answer says about its payment.
 type PaymentStatus struct {
-	Charged   *bool // whether money has moved for this authorization; nil is not known
+	Charged   *bool // whether money has moved for this authorization; nil means not known
 	Retryable bool  // the same signature may be sent again without a new charge
 }
 
-// Timings are how long each phase of a request took; 0 for one that did not happen.
+// Timings says how long each phase of a request took. A phase that did not happen has 0.
 type Timings struct {
 	Verify   time.Duration
 	Claim    time.Duration
@@ -263,28 +262,28 @@ type Timings struct {
 // Trace records how a payment was served, for the request's log line.
 type Trace struct {
 	Payer, Nonce, Transaction string
-	// Amount is that of the payment in atomic units, whether it was made or not.
+	// Amount is the amount of the payment in atomic units, whether or not the money moved.
 	Amount string
 	States []ledger.State
-	Class  string // of the settlement, when one was tried
-	Fate   string // of the authorization, by the chain, when that was asked
-	Asked  []Ask  // the facilitators that were asked, where there are several
-	Reason string // why not, as far as it may be logged
-	// Purchase is "joined" when another payment of the same purchase answered,
-	// "taken_over" when this one replaced another, and empty otherwise.
+	Class  string // outcome of the settlement, if one was tried
+	Fate   string // what became of the authorization, if the chain was asked
+	Asked  []Ask  // the facilitators that were asked, if there are several
+	Reason string // why the payment failed, as far as this may be logged
+	// Purchase is "joined" if another payment of the same purchase gave the answer,
+	// "taken_over" if this payment replaced another, and otherwise empty.
 	Purchase string
 	Timings
 	Extensions map[string]string // the facilitator's notes on extensions
-	Cause      error             // private
-	// UsedAsPaid says that the payment counts as paid because a facilitator says that its
-	// authorization is used, and no node is configured that could say what for.
+	Cause      error             // for the log only
+	// UsedAsPaid means that the payment counts as paid because a facilitator says that its
+	// authorization is used, and no node is configured that could show what it was used for.
 	UsedAsPaid bool
-	// Unreceipted says that the answer has no receipt although a key is configured.
+	// Unreceipted means that the answer has no receipt although a key is configured.
 	Unreceipted bool
-	// Unrecorded says that an outcome of this request could not be written to the
-	// ledger, or may not have been.
+	// Unrecorded means that an outcome of this request was not written to the ledger, or
+	// possibly not.
 	Unrecorded bool
-	// Silent says of a settlement in doubt that the facilitator decided nothing: it was
-	// silent, broke off, or gave an answer that is not one of x402.
+	// Silent means that the settlement is in doubt because the facilitator gave no decision:
+	// it was silent, broke off, or gave an answer that is not an x402 answer.
 	Silent bool
 }

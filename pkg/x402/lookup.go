@@ -14,17 +14,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// lookup is the run of the job for a payment whose money has moved.
+// lookup is one run of the job for a payment whose money has moved.
 type lookup struct {
 	*holder
 	paid  *SettleResponse
 	began bool
-	lost  bool // another attempt has the lease
+	lost  bool // another attempt has taken the lease
 }
 
-// lookUp runs the job of a payment whose money has moved, if the job's whole budget is there,
-// give or take the moment between the end of the settlement and this call. settled is nil
-// when the ledger already has it; otherwise it is written while the job runs.
+// lookUp runs the job of a payment whose money has moved. It does so only if the job's whole
+// budget is left, except for the moment between the end of the settlement and this call.
+// settled is nil if the ledger already has the settlement; otherwise it is written while the
+// job runs.
 func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 	const moment = time.Second / 2
 	proof := cmp.Or(settled, h.record().Receipt)
@@ -55,12 +56,12 @@ func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 		return l.answerUnfinished(ctx, unfinished)
 	}
 	f := faultOf(jobErr)
-	// The lookup has ended, so that what the request counts as is known.
+	// The lookup has ended, so the cost of the request is known.
 	h.dues.close(ctx, reply.Silent || f != nil && f.IsSilence())
 	return l.end(ctx, reply, f)
 }
 
-// sale is what the job is told of the payment. recorded says that the settlement was on
+// sale returns the payment as the job sees it. recorded means that the settlement was on
 // record before this attempt.
 func (l *lookup) sale(proof *ledger.Receipt, recorded bool) Sale {
 	r := l.record()
@@ -74,7 +75,7 @@ func (l *lookup) sale(proof *ledger.Receipt, recorded bool) Sale {
 	}
 }
 
-// faultOf is an error of the job as a fault; nil for none.
+// faultOf returns an error of the job as a fault, or nil if err is nil.
 func faultOf(err error) *fault.Error {
 	if err == nil {
 		return nil
@@ -82,7 +83,7 @@ func faultOf(err error) *fault.Error {
 	return fault.From(err)
 }
 
-// end records the outcome of a lookup, and answers.
+// end records the outcome of a lookup and returns the answer.
 func (l *lookup) end(ctx context.Context, reply Reply, f *fault.Error) *Outcome {
 	switch {
 	case l.lost:
@@ -96,9 +97,9 @@ func (l *lookup) end(ctx context.Context, reply Reply, f *fault.Error) *Outcome 
 	return l.owe(ctx, f).with(l.paid)
 }
 
-// answerUnfinished answers a payment whose work goes on after its time: the answer is owed,
-// and Finish records it when it is there. Until then the lease keeps other runs out, and the
-// slot counts the work.
+// answerUnfinished answers a payment whose work continues after its time. The answer is owed,
+// and Finish records it when the work has ended. Until then the lease prevents other runs, and
+// the slot stays taken.
 func (l *lookup) answerUnfinished(ctx context.Context, u *Unfinished) *Outcome {
 	slot := l.dues.slot
 	l.dues.slot = nil
@@ -116,7 +117,7 @@ func (l *lookup) answerUnfinished(ctx context.Context, u *Unfinished) *Outcome {
 	return out
 }
 
-// awaitRest waits for the end of work that goes on after its time.
+// awaitRest waits for the end of work that continues after its time.
 func awaitRest(u *Unfinished) (reply Reply, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -131,8 +132,8 @@ func awaitRest(u *Unfinished) (reply Reply, err error) {
 	return reply, nil
 }
 
-// callJob has the job do its work within its budget. After a panic, which is a bug of ours,
-// the answer is owed.
+// callJob runs the job within its budget. After a panic, which is a bug of ours, the answer is
+// owed.
 func (l *lookup) callJob(ctx context.Context, sale Sale) (reply Reply, err error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, saleKey{}, sale), l.job.Budget)
 	defer cancel()
@@ -151,9 +152,9 @@ func (l *lookup) callJob(ctx context.Context, sale Sale) (reply Reply, err error
 	return reply, nil
 }
 
-// redeem stores the answer that uses the payment up: a result, or a fault that is
-// a fact about the target. The answer of a lookup that ran again is stored only if
-// fewer of its parts are owed.
+// redeem stores the answer, which uses up the payment: a result, or a fault that states a fact
+// about the target. If an answer is already stored, a result replaces it only if fewer of its
+// parts are owed.
 func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outcome {
 	stored := storedAnswer(l.record())
 	if f == nil && stored != nil && len(reply.Owed) >= len(stored.Owed) {
@@ -174,8 +175,8 @@ func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outco
 	if errors.Is(err, ledger.ErrLost) {
 		return failed(fault.New(fault.SettlementUncertain, err), new(true))
 	}
-	// The payer has paid and gets the answer also where it is not stored. The next
-	// claim finds the payment settled, or asks for evidence.
+	// The payer has paid, and gets the answer even if it was not stored. The next claim finds
+	// the payment settled, or asks for evidence.
 	if l.wrote(ctx, "answer not recorded", err) {
 		l.seen(ledger.Redeemed)
 	} else {
@@ -184,7 +185,7 @@ func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outco
 	return out
 }
 
-// storedAnswer is the answer that a record has kept; nil for none.
+// storedAnswer returns the answer that is kept in a record, or nil if there is none.
 func storedAnswer(r ledger.Payment) *ledger.Answer {
 	if r.Answer == nil || !r.Answer.Stored {
 		return nil
@@ -192,7 +193,8 @@ func storedAnswer(r ledger.Payment) *ledger.Answer {
 	return r.Answer
 }
 
-// answerWith is the answer with a result or, where f is not nil, with a fault about the target.
+// answerWith returns the answer with a result or, if f is not nil, with a fault about the
+// target.
 func (l *lookup) answerWith(reply Reply, f *fault.Error) *Outcome {
 	out := &Outcome{
 		Status:  cmp.Or(reply.Status, http.StatusOK),
@@ -209,12 +211,12 @@ func (l *lookup) answerWith(reply Reply, f *fault.Error) *Outcome {
 	return out
 }
 
-// signBudget is the most that signing may take. It is a part of afterwork: the key
-// can be in a secret that has to be read first, and the answer must still be stored.
+// signBudget is the longest time for signing. It is included in afterwork: the key can be in a
+// secret that must be read first, and the answer must still be stored.
 const signBudget = time.Second
 
-// signed is the receipt of an answer that this attempt gives; empty without a key,
-// or without one in time. An answer without a receipt is an answer all the same.
+// signed returns the receipt of the answer that this attempt gives. It is empty if there is no
+// key, or if the key is not there in time: the answer is then given without a receipt.
 func (l *lookup) signed(ctx context.Context, body []byte) string {
 	if l.gate.Receipts == nil {
 		return ""
@@ -238,7 +240,8 @@ func (l *lookup) signed(ctx context.Context, body []byte) string {
 	return jws
 }
 
-// success is the PAYMENT-RESPONSE of a receipt, the same on every answer; nil without one.
+// success returns the PAYMENT-RESPONSE for a receipt, which is the same on every answer. It is
+// nil if there is no receipt.
 func success(r *ledger.Receipt) *SettleResponse {
 	if r == nil {
 		return nil
@@ -251,7 +254,7 @@ func success(r *ledger.Receipt) *SettleResponse {
 	}
 }
 
-// with returns the response with a signed receipt, if there is one.
+// with returns the response with a signed receipt added, or unchanged if jws is empty.
 func (s *SettleResponse) with(jws string) *SettleResponse {
 	if jws == "" {
 		return s
@@ -261,16 +264,16 @@ func (s *SettleResponse) with(jws string) *SettleResponse {
 	return &out
 }
 
-// noBetter ends a lookup of a bundle whose answer has no more parts than the one
-// that is stored, and replays that.
+// noBetter ends a lookup of a bundle that gave no more parts than the stored answer has, and
+// replays the stored answer.
 func (l *lookup) noBetter(ctx context.Context, prevented bool) *Outcome {
 	err := l.hold.KeepAnswer(withoutDeadline(ctx), prevented)
 	l.wrote(ctx, "lookup of a bundle not recorded", err)
 	return l.answers().replay(l.record())
 }
 
-// owe ends a lookup that gave no answer: the payment stays settled. It is charged, and
-// retryable with the same signature while the seller allows another lookup.
+// owe ends a lookup that gave no answer, and the payment stays settled. The payer is charged,
+// and can retry with the same signature while the seller allows another lookup.
 func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
 	counts := l.began && !f.IsPrevented()
 	if storedAnswer(l.record()) != nil {
@@ -281,15 +284,15 @@ func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
 	l.trace.Record = l.since(begun)
 	r := l.record()
 	if !l.wrote(ctx, "owed lookup not recorded", err) {
-		r.Lookups-- // it may not count, so the payer is not told that it was the last one
+		r.Lookups-- // it may not count: the payer is not told that it was the last one
 	}
 	more := ledger.Stand(&r, l.view()) != ledger.StandingExhausted
 	wait := max(ledger.NextLookup(r), f.Wait())
 	return l.answers().owed(f.After(wait), r, more)
 }
 
-// release gives the lease back after a lookup that gave no answer, and has its fault on record
-// if it counts.
+// release gives the lease back after a lookup that gave no answer, and records the fault if
+// the lookup counts.
 func (l *lookup) release(ctx context.Context, f *fault.Error, counts bool) error {
 	if counts {
 		return l.hold.Release(ctx, ledger.Failure{
@@ -306,8 +309,8 @@ func (l *lookup) release(ctx context.Context, f *fault.Error, counts bool) error
 	return l.hold.Return(ctx)
 }
 
-// wrote says whether a write of this attempt succeeded, and notes one that did not, for the
-// log and the alarm. A lost lease is not a failure of the ledger.
+// wrote reports whether a write of this attempt succeeded. It notes a failed write for the log
+// and the alarm. A lost lease is not a failure of the ledger.
 func (h *holder) wrote(ctx context.Context, otherwise string, err error) bool {
 	if err == nil {
 		return true
@@ -319,6 +322,7 @@ func (h *holder) wrote(ctx context.Context, otherwise string, err error) bool {
 	return false
 }
 
-// withoutDeadline is ctx without its deadline, for writing an outcome: a process that was
-// frozen past it must still record that money moved. Each call of a store has a time-out.
+// withoutDeadline returns ctx without its deadline, for writing an outcome: a process that was
+// frozen past the deadline must still record that money moved. Every call of a store has its
+// own timeout.
 func withoutDeadline(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// The networks that are known, as CAIP-2 names them. Base is the default.
+// The CAIP-2 names of the known networks. Base is the default.
 const (
 	Base        = "eip155:8453"
 	BaseSepolia = "eip155:84532"
 )
 
-// KnownNetwork is what is known of a network: what payments in USDC need, and what people,
-// wallets and operators do.
+// KnownNetwork describes a network: the terms of USDC payments, and addresses that people,
+// wallets and operators use.
 type KnownNetwork struct {
 	Name       string
 	USDC       Terms  // of payments in USDC, without a payee
 	Explorer   string // origin of a block explorer
-	PublicNode string // the JSON-RPC node that the network's operator runs for everybody
-	// Facilitator is the base URL of a public facilitator that asks for no credentials; empty
-	// where there is none. It is the default of the x402 project's own clients.
+	PublicNode string // a JSON-RPC node for everybody, run by the operator of the network
+	// Facilitator is the base URL of a public facilitator that needs no credentials, or empty
+	// if there is none. The x402 project's own clients use it by default.
 	Facilitator string
-	Test        bool   // its money is worth nothing
-	Faucet      string // where a wallet gets some of it; empty where Test is false
+	Test        bool   // whether it is a test network, whose money is worth nothing
+	Faucet      string // where a wallet gets test money; empty if Test is false
 }
 
 // Networks returns all known networks, the default first.
@@ -57,7 +57,7 @@ func Networks() []KnownNetwork {
 	}
 }
 
-// Network returns what is known of a CAIP-2 network, which is the zero value for any other.
+// Network returns the known network with this CAIP-2 name, or the zero value.
 func Network(id string) KnownNetwork {
 	for _, n := range Networks() {
 		if n.USDC.Network == id {
@@ -67,20 +67,20 @@ func Network(id string) KnownNetwork {
 	return KnownNetwork{}
 }
 
-// USDC are the terms of payments in USDC on Base, without a payee. One USDC has 1,000,000
+// USDC returns the terms of payments in USDC on Base, without a payee. One USDC has 1,000,000
 // atomic units.
 func USDC() Terms { return Network(Base).USDC }
 
-// IsUSDC says whether the token of the terms is the USDC of its network.
+// IsUSDC reports whether the token of the terms is the USDC of its network.
 func (t Terms) IsUSDC() bool {
 	usdc := Network(t.Network).USDC
 	return usdc.Asset != "" && strings.EqualFold(t.Asset, usdc.Asset)
 }
 
-// Completed returns the terms with what is known in the place of what is empty: Base is the
-// network, and the token is the USDC of its network. Nothing is known of another token. The
-// error says what is wrong with the asset, its name and its version, and its text continues
-// a sentence that begins with those.
+// Completed returns the terms with known values for the empty fields. The default network is
+// Base, and the default token is the USDC of the network. For another token nothing can be
+// filled in. The error says what is wrong with the asset, its name and its version; its text
+// continues a sentence whose subject they are.
 func (t Terms) Completed() (Terms, error) {
 	t.Network = cmp.Or(t.Network, Base)
 	usdc := Network(t.Network).USDC

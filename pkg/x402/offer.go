@@ -13,50 +13,51 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// MaxOfferHeader is the size, in bytes of base64, that PAYMENT-REQUIRED must stay below.
-// A proxy that has not been told otherwise (nginx, proxy_buffer_size) reads the whole head of
-// a response into 4,096 bytes, and answers 502 where it is longer: this leaves 512 of them to
-// the status line and the other headers. A signature of the terms is not counted, because it
-// is left out where there is no room for it.
+// MaxOfferHeader limits the size of PAYMENT-REQUIRED, which must be smaller than this number
+// of base64 bytes. A proxy with default settings (nginx, proxy_buffer_size) reads the whole
+// head of a response into 4,096 bytes, and answers 502 if the head is longer. The limit leaves
+// 512 of these bytes for the status line and the other headers. A signature of the terms is
+// not counted, because it is left out if there is no room for it.
 const MaxOfferHeader = 3584
 
 // ErrOfferSize says that an offer does not fit into its header (MaxOfferHeader).
 var ErrOfferSize = errors.New("too long for its header")
 
-// MaxWindow is how far ahead the window of an authorization may end: the ledger must
-// outlive it.
+// MaxWindow is how far in the future the window of an authorization may end. It is limited
+// because the record in the ledger must be kept until then.
 const MaxWindow = 24 * time.Hour
 
-// leastWindow is how much of it must be left on a first claim. Facilitators refuse less.
+// leastWindow is how much of the window must be left on a first claim. Facilitators refuse a
+// payment with less.
 const leastWindow = 6 * time.Second
 
-// Offer is the price and the terms of one operation. It does not change, so
-// it is encoded once, and what a client echoes can be compared with it. Only the
-// retry token is new in each challenge.
+// Offer is the price and the terms of one operation. It does not change, so it is encoded
+// once, and the terms that a client echoes can be compared with it. Only the retry token is
+// new in each challenge.
 type Offer struct {
 	required     PaymentRequired
 	terms        json.RawMessage // required.Accepts[0]
-	accepted     object          // the same as a tree, to match against
+	accepted     object          // terms as a tree, for comparing
 	domain       Domain
 	asset, payTo Address
 	amount       *big.Int
-	// infos are by extension key what may be echoed: the info that this offer
-	// advertises, and those of its siblings. Neither the retry token nor a signature is
-	// among them: each challenge has another token, and a client need not echo either.
+	// infos has, by extension key, the info objects that a client may echo: those of this
+	// offer and of its siblings. It has neither the retry token, which differs in each
+	// challenge, nor a signature. A client need not echo these two.
 	infos     map[string][]object
-	form      Form                       // PAYMENT-REQUIRED with the offer's own reason
-	unsigned  *Offer                     // the same without a signature of its terms; nil where it has none
-	forwarded map[string]json.RawMessage // the extensions that go to the facilitator with a payment
-	// former is the offer before the last change, which can be paid until a time; without
-	// one that is zero.
+	form      Form                       // PAYMENT-REQUIRED with the default reason
+	unsigned  *Offer                     // this offer without the signature of its terms; nil if it has none
+	forwarded map[string]json.RawMessage // the extensions that are sent to the facilitator with a payment
+	// former is the offer before the last change. It can be paid until the time until. If
+	// there is no former offer, until is zero.
 	former *Offer
 	until  time.Time
 }
 
 // NewOffer returns an offer. required must have exactly one way to pay, and neither a retry
 // token nor a signature: Challenges and Signed add them. siblings are the offers of the same
-// operation on other transports: an echo of their extensions is accepted, too. The error
-// names the term or extension that cannot be read, or says that the header is too long.
+// operation on other transports; a client may echo their extensions instead. The error names
+// the term or extension that cannot be read, or says that the header is too long.
 func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, error) {
 	if len(required.Accepts) != 1 {
 		return nil, fmt.Errorf("an offer has one way to pay, not %d", len(required.Accepts))
@@ -72,9 +73,9 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
 	}
-	// The facilitator lists the operation by the offer's own bazaar extension.
-	// A payment's name is between the payer and this server: a facilitator
-	// that keeps results by it would answer one payer with another's.
+	// The facilitator lists the operation by the bazaar extension of the offer. The payment
+	// identifier is not forwarded. It is between the payer and this server: a facilitator that
+	// stores results under it would give one payer the result of another.
 	o.forwarded = maps.Clone(required.Extensions)
 	delete(o.forwarded, ExtensionIdentifier)
 	return o, o.encode()
@@ -122,7 +123,7 @@ func (o *Offer) parseExtensions(extensions map[string]json.RawMessage) error {
 	return nil
 }
 
-// encode prepares the header.
+// encode prepares the header, and checks its size.
 func (o *Offer) encode() error {
 	url := o.required.Resource.URL
 	form, err := NewForm(func(token string) any { return o.required.WithToken(token) })
@@ -138,8 +139,9 @@ func (o *Offer) encode() error {
 	return nil
 }
 
-// Succeeding returns the offer as it stands after a change: until a time, a payment that
-// fits the former offer is accepted, too. Challenges ask for what is offered now.
+// Succeeding returns the offer as the successor of a former offer. Until the given time,
+// payments that fit the former offer are accepted as well. Challenges have only the terms of
+// the new offer.
 func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	next := *o
 	next.former = former
@@ -147,7 +149,7 @@ func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	return &next
 }
 
-// accepts says whether new payments under some terms are accepted now.
+// accepts reports whether new payments under these terms are accepted now.
 func (o *Offer) accepts(r Requirements, now time.Time) bool {
 	if now.Before(o.until) && o.former.accepts(r, now) {
 		return true
@@ -157,8 +159,9 @@ func (o *Offer) accepts(r Requirements, now time.Time) bool {
 	return sameToken && r.Amount == offered.Amount && r.PayTo == offered.PayTo
 }
 
-// of is the offer that a payment is compared with: the former one for a payment that fits it,
-// while it is accepted. For one that fits both either will do.
+// of returns the offer with which a payment is compared. This is the former offer if it is
+// still accepted and the payment fits it. A payment that fits both may be compared with
+// either.
 func (o *Offer) of(p *Payment, now time.Time) *Offer {
 	if now.Before(o.until) && o.former.today(p, now) == nil {
 		return o.former
@@ -166,11 +169,11 @@ func (o *Offer) of(p *Payment, now time.Time) *Offer {
 	return o
 }
 
-// Signed returns the offer with its terms signed (extension offer-receipt, version 1), or
-// the offer itself if it is signed already or while r is nil or has no key in memory. The
-// signed terms do not expire and have nothing of a single challenge, so that one signature
-// serves all of them. It changes nothing about what a payment is compared with: an echo of it is
-// not compared, and no facilitator is sent it.
+// Signed returns the offer with its terms signed (extension offer-receipt, version 1). It
+// returns the offer itself if it is signed already, if r is nil, or if r has no key in memory.
+// The signed terms do not expire and contain nothing of a single challenge, so one signature
+// serves all challenges. The signature does not affect payments: its echo is not compared, and
+// it is not sent to a facilitator.
 func (o *Offer) Signed(r Receipts) (*Offer, error) {
 	if o.unsigned != nil || r == nil {
 		return o, nil
@@ -196,7 +199,7 @@ func (o *Offer) Signed(r Receipts) (*Offer, error) {
 	return &next, next.encode()
 }
 
-// Unsigned returns the offer without a signature of its terms.
+// Unsigned returns the offer without the signature of its terms.
 func (o *Offer) Unsigned() *Offer {
 	if o.unsigned == nil {
 		return o
@@ -204,18 +207,18 @@ func (o *Offer) Unsigned() *Offer {
 	return o.unsigned
 }
 
-// offerExtension is the extension offer-receipt of an offer. Its JSON Schema is short, because
-// it is sent with every challenge and comes back with every payment.
+// offerExtension returns the extension offer-receipt of an offer. Its JSON Schema is short,
+// because it is sent with every challenge and comes back with every payment.
 func offerExtension(jws string) json.RawMessage {
 	return json.RawMessage(`{"info":{"offers":[{"format":"` + FormatJWS + `","acceptIndex":0,"signature":"` + jws + `"}]},` +
 		`"schema":{"type":"object","required":["offers"]}}`)
 }
 
-// Challenges returns what the PAYMENT-REQUIRED header can be with a retry token (NewToken),
-// from the one that says most to the shortest: with reason in place of the offer's own and
-// a signature of the terms, then without the signature, then with the offer's own reason. The
-// response has the first that there is room for, and its body says everything. An empty
-// reason is the offer's own.
+// Challenges returns the possible values of the PAYMENT-REQUIRED header with a retry token
+// (NewToken), from the longest to the shortest. The first has the given reason and a signature
+// of the terms, the next has no signature, and the last has the default reason. The response
+// has the first value that fits, and its body has everything. An empty reason selects the
+// default reason of the offer.
 func (o *Offer) Challenges(reason, token string) ([]string, error) {
 	forms := []*Offer{o}
 	if o.unsigned != nil {
@@ -238,16 +241,16 @@ func (o *Offer) Challenges(reason, token string) ([]string, error) {
 	return append(headers, o.Unsigned().form.Header(token)), nil
 }
 
-// Required returns the offer with a reason, and without a retry token. An empty reason
-// keeps the offer's own.
+// Required returns the offer with a reason, and without a retry token. An empty reason selects
+// the default reason of the offer.
 func (o *Offer) Required(reason string) PaymentRequired {
 	required := o.required
 	required.Error = cmp.Or(reason, required.Error)
 	return required
 }
 
-// fixed checks scheme, network and token, which no deployment changes between two
-// attempts of one payment. The token's address may be in another letter case.
+// fixed checks scheme, network and token. No deployment changes them between two attempts of
+// one payment. The letter case of the token's address does not matter.
 func (o *Offer) fixed(p *Payment) error {
 	for _, key := range []string{"scheme", "network"} {
 		if o.accepted[key] != p.accepted[key] {
@@ -262,9 +265,9 @@ func (o *Offer) fixed(p *Payment) error {
 	return nil
 }
 
-// today checks what a deployment or the passing of time can change: the rest of
-// accepted, payee, amount, the echo of the extensions, and the window. Letter case
-// counts, as in the reference servers.
+// today checks everything that a deployment or the passing of time can change: the other
+// members of accepted, the payee, the amount, the echo of the extensions, and the window.
+// Letter case matters, as in the reference servers.
 func (o *Offer) today(p *Payment, now time.Time) error {
 	for _, key := range []string{"asset", "amount", "payTo", "maxTimeoutSeconds"} {
 		if o.accepted[key] != p.accepted[key] {
@@ -294,8 +297,9 @@ func mismatch(key string, want, got any) error {
 	return fmt.Errorf("accepted.%s is %s, the offer says %v", key, excerpt(text), want)
 }
 
-// echo checks extensions: an echoed extension must contain everything that was
-// advertised of it. A client may leave one out, add to one, and send others.
+// echo checks the extensions of a payment. If the client echoes an extension of the offer, the
+// echo must contain everything that was advertised. A client may leave extensions out, add
+// members to them, and send others.
 func (o *Offer) echo(p *Payment) error {
 	for key, infos := range o.infos {
 		echoed, ok := p.extensions[key]
@@ -310,7 +314,7 @@ func (o *Offer) echo(p *Payment) error {
 	return nil
 }
 
-// containsAny says whether an echo has everything that one of the infos has.
+// containsAny reports whether an echo contains everything that is in one of the infos.
 func containsAny(infos []object, echo any) bool {
 	for _, info := range infos {
 		if contains(info, echo) {
@@ -320,7 +324,8 @@ func containsAny(infos []object, echo any) bool {
 	return false
 }
 
-// window checks when the authorization can execute.
+// window checks that the authorization can be executed now, that enough time is left, and that
+// its window does not end too late.
 func window(p *Payment, now time.Time) error {
 	earliest := now.Add(leastWindow)
 	latest := now.Add(MaxWindow)
@@ -338,16 +343,16 @@ func window(p *Payment, now time.Time) error {
 	return fmt.Errorf("authorization.%s by this server's clock, which says %d", problem, now.Unix())
 }
 
-// isBefore compares a number of Unix seconds, which may be any uint256, with a point in time.
+// isBefore reports whether a number of Unix seconds, which may be any uint256, is before t.
 func isBefore(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewInt(t.Unix())) < 0 }
 
-// isAfter is isBefore the other way round.
+// isAfter reports whether a number of Unix seconds, which may be any uint256, is after t.
 func isAfter(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewInt(t.Unix())) > 0 }
 
-// payload is a payment as it is sent to the facilitator: the terms that it is
-// compared with, the offer's own description and extensions, and from the client only the
-// authorization and signature. So a facilitator that lists what is sold never shows a
-// client's words under our name.
+// payload returns a payment as it is sent to the facilitator. It has the terms with which the
+// payment is compared, and the description and extensions of the offer. Only the authorization
+// and its signature come from the client. A facilitator that lists what is sold therefore
+// never shows a client's text under our name.
 func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
 	resource := o.required.Resource
 	return Payload{
@@ -359,8 +364,8 @@ func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
 	}
 }
 
-// EncodeHeader returns v as the payment headers have it: JSON in standard base64 with
-// padding. It fails when v cannot be marshalled.
+// EncodeHeader returns v as a payment header has it: JSON in standard base64 with padding. It
+// fails if v cannot be marshalled.
 func EncodeHeader(v any) (string, error) {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -15,28 +15,28 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// maxHeader bounds PAYMENT-SIGNATURE. API Gateway refuses requests whose
-// headers together exceed 10,240 bytes; the local server reads a little more.
+// maxHeader limits PAYMENT-SIGNATURE. API Gateway refuses requests whose headers together
+// exceed 10,240 bytes; the local server reads a little more.
 const maxHeader = 16 << 10
 
-// keySignature is the length of a key pair's signature in bytes. Contract wallets
-// (ERC-1271) and undeployed ones (ERC-6492) send more.
+// keySignature is the length in bytes of a signature that a key pair makes. The signatures of
+// contract wallets (ERC-1271) and of wallets that are not deployed yet (ERC-6492) are longer.
 const keySignature = 65
 
-// MaxSignature is the longest signature of a payment in bytes. In a header it may have to be
-// shorter: see maxHeader.
+// MaxSignature is the longest signature of a payment in bytes. In a header the limit may be
+// lower: see maxHeader.
 const MaxSignature = 4 << 10
 
-// maxDepth bounds nesting. The deepest honest payload is the echo of the
-// bazaar schema, at about twelve.
+// maxDepth limits the nesting of a payload. The deepest payload of an honest client echoes the
+// bazaar schema, and has about twelve levels.
 const maxDepth = 32
 
 type object = untrusted.Object
 
 func parseObject(data []byte) (object, error) { return untrusted.Parse(data, maxDepth) }
 
-// Payment is a well-formed payment, as a PAYMENT-SIGNATURE header carries it. It is
-// not yet known to match the offer, or to be signed by the payer.
+// Payment is a well-formed payment from a PAYMENT-SIGNATURE header. It is not yet known
+// whether it matches the offer and whether the payer signed it.
 type Payment struct {
 	From, To                Address
 	Value                   *big.Int // atomic units
@@ -46,7 +46,7 @@ type Payment struct {
 	accepted, extensions    object
 }
 
-// payment is what the request pays with, from whatever carries it.
+// payment returns the payment of the request, from the header or from the JSON object.
 func (r Request) payment() (*Payment, error) {
 	if r.Payload == nil {
 		return DecodePayment(r.Signature)
@@ -54,8 +54,8 @@ func (r Request) payment() (*Payment, error) {
 	return parsePayment("the payment", r.Payload)
 }
 
-// DecodePayment reads a PAYMENT-SIGNATURE header. Its error says what is wrong, in words
-// that may be shown to the client.
+// DecodePayment decodes a PAYMENT-SIGNATURE header. The text of its error may be shown to the
+// client.
 func DecodePayment(header string) (*Payment, error) {
 	if len(header) > maxHeader {
 		return nil, fmt.Errorf("PAYMENT-SIGNATURE is longer than %d bytes", maxHeader)
@@ -71,7 +71,8 @@ func DecodePayment(header string) (*Payment, error) {
 	return parsePayment("PAYMENT-SIGNATURE", tree)
 }
 
-// parsePayment returns the payment in a tree of JSON. carrier is what the tree came in.
+// parsePayment returns the payment in a JSON tree. carrier says where the tree was found, for
+// error messages.
 func parsePayment(carrier string, tree object) (*Payment, error) {
 	var err error
 	root := section{members: tree, err: &err}
@@ -109,15 +110,15 @@ func parseNonce(s string) (nonce [32]byte, err error) {
 	return nonce, err
 }
 
-// section is an object in what a client sent. All sections of one tree share an error, the
-// first one, after which nothing more is parsed.
+// section is a JSON object that a client sent. All sections of one tree share one error. After
+// it is set, nothing more is parsed.
 type section struct {
 	members object
-	path    string // of the members, with a dot at its end
+	path    string // path of the object in the tree, with a dot at its end
 	err     *error
 }
 
-// fail sets the error, which is about a member.
+// fail sets the shared error, for a member of this object.
 func (s section) fail(key string, err error) { *s.err = fmt.Errorf("%s%s %w", s.path, key, err) }
 
 // checkVersion checks the version of the protocol.
@@ -131,7 +132,7 @@ func (s section) checkVersion() {
 	}
 }
 
-// within returns a member that is an object. After an error it is empty.
+// within returns a member that is an object. After an error the returned section is empty.
 func (s section) within(key string) section {
 	inner := section{path: s.path + key + ".", err: s.err}
 	if *s.err != nil {
@@ -145,7 +146,7 @@ func (s section) within(key string) section {
 	return inner
 }
 
-// parseMember returns the value of a member that is a string, which parse makes of it.
+// parseMember returns the value that parse makes from a member, which must be a string.
 func parseMember[T any](s section, key string, parse func(string) (T, error)) T {
 	var none T
 	if *s.err != nil {
@@ -163,17 +164,19 @@ func parseMember[T any](s section, key string, parse func(string) (T, error)) T 
 	return value
 }
 
-// identifierAlphabet has the characters of the extension payment-identifier.
+// identifierAlphabet has the characters that an id of the extension payment-identifier may
+// have.
 const identifierAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-// ValidKey reports whether a name for a purchase can be sent in the header Idempotency-Key: it
-// has 1 to 255 visible ASCII characters.
+// ValidKey reports whether a purchase key can be sent in the header Idempotency-Key: it must
+// have 1 to 255 visible ASCII characters.
 func ValidKey(key string) bool { return visible(key, 255) }
 
-// purchaseKey is the payer's own name for a purchase that must be charged once: the
-// header Idempotency-Key (draft-ietf-httpapi-idempotency-key-header), with or without
-// the quotes of a structured field's string, or else the id of the extension
-// payment-identifier, or else empty. Its error is invalid_idempotency_key.
+// purchaseKey returns the key by which the payer names a purchase that must be charged once.
+// It is the value of the header Idempotency-Key (draft-ietf-httpapi-idempotency-key-header),
+// with or without the quotes of a structured field's string. Without the header it is the id
+// of the extension payment-identifier, and without that it is empty. The error is
+// invalid_idempotency_key.
 func purchaseKey(headers []string, p *Payment) (string, error) {
 	if len(headers) == 0 {
 		return p.identifier()
@@ -197,7 +200,7 @@ func (p *Payment) info(extension string) object {
 	return info
 }
 
-// identifier is the id of the extension payment-identifier, or empty.
+// identifier returns the id of the extension payment-identifier, or the empty string.
 func (p *Payment) identifier() (string, error) {
 	info := p.info(ExtensionIdentifier)
 	if info["id"] == nil {
@@ -216,11 +219,11 @@ func digestOf(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// longestToken bounds the retry token that a client sends, in characters.
+// longestToken is the longest retry token that is accepted from a client, in characters.
 const longestToken = 64
 
-// token is the retry token that the payment echoes, or empty. An echo that is
-// missing or malformed is not an error; it only proves nothing.
+// token returns the retry token that the payment echoes, or the empty string. A missing or
+// malformed echo is not an error: it just does not prove that the sender is the payer.
 func (p *Payment) token() string {
 	token, _ := p.info(ExtensionToken)["token"].(string)
 	if !visible(token, longestToken) {
@@ -229,15 +232,14 @@ func (p *Payment) token() string {
 	return token
 }
 
-// visible says whether a text has 1 to most characters of ASCII, and no space.
+// visible reports whether a text has 1 to most ASCII characters and no space.
 func visible(s string, most int) bool {
 	return s != "" && len(s) <= most && untrusted.ASCII(s) && !strings.Contains(s, " ")
 }
 
-// exact is the authorization with its signature, and nothing else of the
-// client's, in one fixed spelling. So one authorization is always sent as the
-// same bytes, whatever else a client puts around it, and a facilitator recognises
-// a resend.
+// exact returns the authorization with its signature in one fixed spelling, and nothing else
+// that the client sent. One authorization is therefore always sent as the same bytes, and a
+// facilitator recognizes a resend.
 func (p *Payment) exact() ExactPayload {
 	return ExactPayload{
 		Signature: "0x" + hex.EncodeToString(p.Signature),
@@ -252,13 +254,13 @@ func (p *Payment) exact() ExactPayload {
 	}
 }
 
-// stored is exact as the ledger keeps it. Strings cannot fail to marshal.
+// stored returns exact as JSON, which the ledger keeps. Strings cannot fail to marshal.
 func (p *Payment) stored() json.RawMessage {
 	b, _ := json.Marshal(p.exact())
 	return b
 }
 
-// decodeHex reads 0x-prefixed hex of least to most bytes.
+// decodeHex decodes hex with the prefix 0x. The result has least to most bytes.
 func decodeHex(s string, least, most int) ([]byte, error) {
 	digits, ok := strings.CutPrefix(s, "0x")
 	if !ok {
@@ -278,9 +280,9 @@ func decodeHex(s string, least, most int) ([]byte, error) {
 	return b, nil
 }
 
-// ParseUint256 reads a decimal uint256 in its only canonical spelling.
+// ParseUint256 parses a decimal uint256. It accepts only the canonical spelling.
 func ParseUint256(s string) (*big.Int, error) {
-	const mostDigits = 78 // of 2^256-1
+	const mostDigits = 78 // the digits of 2^256-1
 	wrong := errors.New("must be a decimal uint256 without leading zeros")
 	if len(s) > mostDigits {
 		return nil, wrong
@@ -295,14 +297,14 @@ func ParseUint256(s string) (*big.Int, error) {
 	return n, nil
 }
 
-// excerpt quotes what a client sent, in at most 40 characters of ASCII, so that a
-// reason can show it and stays short.
+// excerpt quotes text from a client in at most 40 ASCII characters, which keeps a reason that
+// shows it short.
 func excerpt(s string) string { return untrusted.Quote(s, 40) }
 
-// contains says whether got has everything that want has: an object may have more
-// members, arrays and everything else must be equal (x402 v2, extension echo
-// and accepted.extra). Numbers are compared as they are written: everything that this
-// server offers is an integer, and JavaScript and Go write those alike.
+// contains reports whether got has everything that want has. An object may have more members;
+// arrays and all other values must be equal (x402 v2, extension echo and accepted.extra).
+// Numbers are compared as text: this server offers only integers, and JavaScript and Go write
+// those alike.
 func contains(want, got any) bool {
 	wanted, ok := want.(object)
 	if !ok {
