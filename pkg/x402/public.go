@@ -8,13 +8,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// A settlement publishes the payer's signature. A payment that came without a retry token
-// cannot be told from a copy of it once it may have been sent. It can still be repeated, so
-// that its payer learns whether it was charged; nothing more is told or done for it.
+// A settlement publishes the payer's signature. A payment without a retry token that may have
+// been sent cannot be distinguished from a copy of it. It can still be repeated, and the payer
+// then learns whether it was charged. The sender learns nothing else, and gets no answer.
 
-// settleOnly settles the doubt about a payment, and answers whether it was charged: neither
-// its answer nor whether its request is the right one. It counts as its sender's fault,
-// because everybody can send it.
+// settleOnly settles the doubt about a payment, and answers only whether it was charged. It
+// does not give the payment's answer, and does not say whether the request is the right one.
+// It counts as the sender's fault, because anybody can send such a payment.
 func (a *attempt) settleOnly(ctx context.Context, c ledger.Claim) *Outcome {
 	a.dues.atFault = true
 	switch c.Result { //nolint:exhaustive // nothing else is told of the others
@@ -44,8 +44,8 @@ func (a *attempt) settleOnly(ctx context.Context, c ledger.Claim) *Outcome {
 	return h.fulfil(ctx)
 }
 
-// charge records that the money of a payment has moved whose answer this request does not
-// get, and says so.
+// charge records that the money of a payment has moved, and says so in its answer. The request
+// does not get what was paid for.
 func (h *holder) charge(ctx context.Context, receipt ledger.Receipt) *Outcome {
 	err := h.hold.Settled(withoutDeadline(ctx), receipt, false)
 	recorded := h.wrote(ctx, "settlement not recorded", err)

@@ -12,11 +12,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ownerElsewhere is the owner of a purchase whose request is another one: the payer's key
-// names that.
+// ownerElsewhere is the ownership of a purchase whose owner paid for another request: the
+// payer has used the same key for both.
 const ownerElsewhere ledger.Ownership = -1
 
-// view is what this attempt looks at records with.
+// view returns the conditions under which this attempt looks at records.
 func (a *attempt) view() ledger.View {
 	return ledger.View{
 		Now:      a.gate.Now(),
@@ -26,13 +26,14 @@ func (a *attempt) view() ledger.View {
 	}
 }
 
-// purchase is what the payment buys: what the payer's key names, or else the request;
-// empty when it is a purchase by itself.
+// purchase returns the name of the purchase to which the payment belongs. It is made from the
+// payer's key or, without a key, from the request. It is empty if the payment is a purchase by
+// itself.
 func (a *attempt) purchase(key string) string {
 	var id string
 	switch {
 	case key != "" && a.job.KeyScope != "":
-		id = ledger.KeyID(digestOf(a.job.KeyScope + " " + key)) // no key has a space
+		id = ledger.KeyID(digestOf(a.job.KeyScope + " " + key)) // a key has no space
 	case key != "":
 		id = ledger.KeyID(digestOf(key))
 	case a.job.NoImplicitRetry:
@@ -43,8 +44,8 @@ func (a *attempt) purchase(key string) string {
 	return ledger.PurchaseKey(a.terms.Network, a.request.Offer.asset.String(), a.payment.From.String(), id)
 }
 
-// ownershipOf classifies the payment that currently owns a purchase. It does no I/O.
-// r is nil when its record is gone.
+// ownershipOf classifies the payment that currently owns a purchase. It does no I/O. r is nil
+// if the record of that payment is gone.
 func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
 	if r != nil && r.Request != a.job.Fingerprint {
 		return ownerElsewhere
@@ -52,22 +53,23 @@ func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
 	return a.gate.Ledger.Ownership(r, a.view())
 }
 
-// Bounds of joining a purchase.
+// Limits for joining a purchase.
 const (
-	// mostTurns is how often a purchase is loaded again because another attempt has
-	// changed it meanwhile.
+	// mostTurns is how often a purchase is loaded again because another attempt has changed
+	// it.
 	mostTurns = 8
-	// mostWait is how long a payment waits for another of the same purchase. It is
-	// not answered 409 at once, because the reference clients do not retry that.
-	// Between two looks at that payment's record are firstLook to lastLook.
+	// mostWait is how long a payment waits for another payment of the same purchase. The
+	// request is not answered 409 at once, because the reference clients do not retry that.
+	// The record of the other payment is read at intervals that grow from firstLook to
+	// lastLook.
 	mostWait  = 8 * time.Second
 	firstLook = 50 * time.Millisecond
 	lastLook  = time.Second
 )
 
-// buy goes on with a claim that may have to be sent. It opens the purchase first,
-// and sends only if this very payment owns it. If another payment owns it, the
-// answer comes from that one.
+// buy continues with a claim that may have to be sent. It opens the purchase first, and sends
+// the payment only if this payment owns the purchase. If another payment owns it, the answer
+// comes from that payment.
 func (h *holder) buy(ctx context.Context) *Outcome {
 	until := h.gate.Now().Add(min(mostWait, h.spare()))
 	for range mostTurns {
@@ -87,9 +89,10 @@ func (h *holder) buy(ctx context.Context) *Outcome {
 	return h.endUnsent(ctx, inProgress(nil))
 }
 
-// notePayee has it on record whom the payment is sent to, while it is being sent, because no
-// payer should wait for that. One that cannot be noted is sent all the same: what comes of it is
-// found as long as the payee stays, and the next payment is noted.
+// notePayee records the account to which the payment is sent. It runs while the payment is
+// sent, because no payer should wait for it. If it fails, the payment is sent all the same:
+// its outcome can be found while the payee does not change, and the next payment records the
+// payee.
 func (h *holder) notePayee(ctx context.Context) {
 	if h.gate.Payees == nil {
 		return
@@ -105,8 +108,8 @@ func (h *holder) notePayee(ctx context.Context) {
 	})
 }
 
-// join answers a payment whose purchase another payment owns. It returns nil when
-// the purchase has to be loaded once more.
+// join answers a payment if another payment owns its purchase. It returns nil if the purchase
+// must be loaded again.
 func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) *Outcome {
 	owner, err := h.await(ctx, p, until)
 	if err != nil {
@@ -131,15 +134,16 @@ func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) 
 	return h.endUnsent(ctx, noRule())
 }
 
-// noRule answers an owner that join does not know, which is a bug.
+// noRule answers a payment if join does not know the ownership of its purchase, which is a
+// bug.
 func noRule() *Outcome {
 	return failed(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil)
 }
 
-// takeOver makes the purchase with this payment in place of its former owner, whose record may
-// be gone. It returns nil when somebody else was faster.
+// takeOver makes this payment the owner of the purchase and fulfils it. The record of the
+// former owner may be gone. takeOver returns nil if another attempt was faster.
 func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledger.Payment) *Outcome {
-	if h.record().Owner != "" { // in doubt, and answered by another payment before
+	if h.record().Owner != "" { // this payment is in doubt, and was answered by another payment before
 		if out := h.answerOfOwner(ctx, former); out != nil {
 			return h.endUnsent(ctx, out)
 		}
@@ -157,8 +161,8 @@ func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledge
 	return h.fulfil(ctx)
 }
 
-// await loads the record of a purchase's owner, again and again while an attempt
-// on it is under way, until a point in time.
+// await loads the record of a purchase's owner. While another attempt works on the owner, it
+// loads the record again until the given time.
 func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Payment, error) {
 	pause := firstLook
 	for {
@@ -173,8 +177,8 @@ func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time
 	}
 }
 
-// pause waits, and reports whether it did: not beyond a point in time, nor when
-// the request has ended.
+// pause waits for d, and reports whether it did. It returns false if the wait would not end
+// before until, or if the request ends first.
 func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) bool {
 	if !a.gate.Now().Add(d).Before(until) {
 		return false
@@ -190,10 +194,10 @@ func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) b
 	}
 }
 
-// endUnsent records that an attempt sent nothing, so that the same signature can be
-// sent again, and returns the answer. To a payment that is in doubt that must not say
-// that nothing was charged, because its payer would sign another. Nor must it to one whose
-// lease was lost: another attempt on it may have been paid meanwhile.
+// endUnsent records that an attempt sent nothing, which allows the same signature to be sent
+// again, and returns the answer. If the payment is in doubt, the answer must not say that
+// nothing was charged, because its payer would then sign another payment. The same holds if
+// the lease was lost, because another attempt may have been paid meanwhile.
 func (h *holder) endUnsent(ctx context.Context, out *Outcome) *Outcome {
 	reason := cmp.Or(h.record().Reason, "another payment of the purchase was under way")
 	err := h.hold.End(withoutDeadline(ctx), ledger.EventNotSent, reason, "")
@@ -218,16 +222,16 @@ func inProgress(owner *ledger.Payment) *Outcome {
 	return out
 }
 
-// supersede ends a payment, whose authorization expires unused, because the owner of its
-// purchase has paid.
+// supersede ends this payment, because the owner of its purchase has paid. The authorization
+// of this payment expires unused.
 func (h *holder) supersede(ctx context.Context, owner string) {
 	err := h.hold.Supersede(withoutDeadline(ctx), owner)
 	h.wrote(ctx, "superseded payment not ended", err)
 	h.seen(h.record().State)
 }
 
-// follow answers from the record of the payment that owns the purchase, and runs
-// its lookup if the answer is owed.
+// follow answers from the record of the payment that owns the purchase, and runs the lookup of
+// that payment if its answer is owed.
 func (a *attempt) follow(ctx context.Context, owner ledger.Payment) *Outcome {
 	joined, c, err := a.resume(ctx, owner)
 	if err != nil {
@@ -236,8 +240,8 @@ func (a *attempt) follow(ctx context.Context, owner ledger.Payment) *Outcome {
 	return joined.proceed(ctx, c)
 }
 
-// resume is this attempt, continued on another payment of the same payer, whose lease
-// it claims.
+// resume claims the lease of another payment of the same payer. It returns a copy of this
+// attempt that continues with that payment.
 func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledger.Claim, error) {
 	a.trace.Purchase = "joined"
 	terms, err := TermsOf(r)
@@ -257,12 +261,12 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 	return &joined, c, err
 }
 
-// resolve finds out whether the payment that owns the purchase was made: it sends
-// its authorization again while that can execute, and asks the chain. It returns
-// nil when that payment is dead. A request with a new signature within a second of the
-// first refusal waits for that second here: most clients do not ask again. A payment that was
-// claimed at another endpoint is not sent from here, and not answered: only the chain is asked,
-// and resolve returns nil when that has decided.
+// resolve finds out whether the payment that owns the purchase was made. It sends the
+// authorization again while it can be executed, and asks the chain. It returns nil if that
+// payment is dead. If a request with a new signature comes within a second of the first
+// refusal, resolve waits for the rest of that second, because most clients do not ask again. A
+// payment that was claimed at another endpoint is neither sent nor answered here: only the
+// chain is asked, and resolve returns nil when the chain has decided.
 func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time) *Outcome {
 	joined, c, err := h.resume(ctx, r)
 	switch {
@@ -274,7 +278,7 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 		}
 		return h.endUnsent(ctx, h.explain(h.answers().ended(c.Record), c.Record))
 	case c.Hold == nil:
-		return nil // another attempt has it
+		return nil // another attempt holds it
 	}
 	owner := &holder{joined, c.Hold}
 	p, err := h.gate.Ledger.OpenPurchase(ctx, owner.hold)
@@ -302,9 +306,9 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 	}
 }
 
-// explain adds to the answer of the payment that owns the purchase what else the payer
-// can do: after a refusal for that payment's signature, which holds the purchase until it
-// expires, and while it is not known whether money has moved.
+// explain adds to the answer of the purchase's owner what else the payer can do. It does so if
+// the owner's signature was refused, which holds the purchase until it expires, and while it
+// is not known whether money has moved.
 func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 	f := out.Fault
 	if f == nil {
@@ -327,8 +331,8 @@ func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 	return out
 }
 
-// replaced answers an authorization that another one of the same purchase
-// superseded: from that one, while it has an answer or owes one.
+// replaced answers an authorization that was superseded by another payment of the same
+// purchase. The answer comes from the other payment, if that has an answer or owes one.
 func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 	p, err := a.gate.Ledger.Purchase(ctx, r.Purchase)
 	if err != nil {
@@ -348,8 +352,8 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 	return refused("this authorization was replaced by another payment for the same request, and is not charged: sign a new one", nil)
 }
 
-// answerOfOwner answers a superseded authorization from the payment that owns the
-// purchase, for as long as answers are replayed; nil when there is no such answer.
+// answerOfOwner answers a superseded authorization from the payment that owns the purchase,
+// for as long as answers are replayed. It returns nil if there is no such answer.
 func (a *attempt) answerOfOwner(ctx context.Context, owner *ledger.Payment) *Outcome {
 	if owner != nil && !owner.SoldAt(a.job.Endpoint) {
 		return nil

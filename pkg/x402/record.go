@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// failed answers a fault. charged is whether money has moved; nil is not known. Serve
-// renders the body.
+// failed returns the answer for a fault. charged says whether money has moved; nil means not
+// known. Serve renders the body.
 func failed(f *fault.Error, charged *bool) *Outcome {
 	return &Outcome{
 		Status:  f.Info().Status,
@@ -23,14 +23,14 @@ func failed(f *fault.Error, charged *bool) *Outcome {
 	}
 }
 
-// refused answers 402 with a reason, which is also logged. receipt is set after a
-// failed settlement.
+// refused returns a 402 with a reason, which is also logged. receipt is the PAYMENT-RESPONSE
+// of a failed settlement, or nil.
 func refused(reason string, receipt *SettleResponse) *Outcome {
 	return failed(fault.New(fault.PaymentRequired, nil).Saying(reason), new(false)).with(receipt)
 }
 
-// ledgerFault answers a store that failed, or a record that breaks the ledger's
-// rules.
+// ledgerFault returns the answer for a store that failed, or for a record that breaks the
+// ledger's rules.
 func ledgerFault(err error, charged *bool) *Outcome {
 	code := fault.LedgerUnavailable
 	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {
@@ -39,13 +39,13 @@ func ledgerFault(err error, charged *bool) *Outcome {
 	return failed(fault.New(code, err), charged)
 }
 
-// charged sets whether money has moved; nil is not known.
+// charged sets whether money has moved; nil means not known.
 func (o *Outcome) charged(moved *bool) *Outcome {
 	o.Payment.Charged = moved
 	return o
 }
 
-// with adds the PAYMENT-RESPONSE of a payment to an outcome that has none.
+// with adds a PAYMENT-RESPONSE to an outcome that has none.
 func (o *Outcome) with(paid *SettleResponse) *Outcome {
 	if o.Receipt == nil {
 		o.Receipt = paid
@@ -53,12 +53,12 @@ func (o *Outcome) with(paid *SettleResponse) *Outcome {
 	return o
 }
 
-// by adds what a record says of its payment.
+// by adds whether the payment of a record was charged, and its PAYMENT-RESPONSE.
 func (o *Outcome) by(r ledger.Payment) *Outcome {
 	return o.charged(chargedBy(r)).with(success(r.Receipt))
 }
 
-// chargedBy is whether money has moved by what a record says; nil is not known.
+// chargedBy returns whether money has moved according to a record; nil means not known.
 func chargedBy(r ledger.Payment) *bool {
 	switch {
 	case r.Paid():
@@ -69,7 +69,7 @@ func chargedBy(r ledger.Payment) *bool {
 	return nil
 }
 
-// TermsOf returns the terms that the payment of a record was compared with. Its error is
+// TermsOf returns the terms with which the payment of a record was compared. Its error is
 // ledger.ErrCorrupt.
 func TermsOf(r ledger.Payment) (Requirements, error) {
 	var terms Requirements
@@ -80,24 +80,24 @@ func TermsOf(r ledger.Payment) (Requirements, error) {
 }
 
 const (
-	// alreadyUsed is the reason of a 402 that is the same for every record: a sender of a
-	// copy from the chain learns nothing from it, and a payer whose client leaves out the
-	// extensions of offers learns what to do.
+	// alreadyUsed is the reason of a 402 that is the same for every record. A sender who
+	// copied the payment from the chain learns nothing from it, and a payer whose client
+	// leaves out the extensions of offers learns what to do.
 	alreadyUsed = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
-	// answerGone is the reason of a 402 when the answer was given and is no longer kept.
+	// answerGone is the reason of a 402 if the answer was given and is no longer kept.
 	answerGone = "authorization already used"
 )
 
-// unproven answers an authorization that has a record, from a sender who has not proved
-// to be its payer. Anybody can copy it from the chain, so the answer has no
-// receipt, and no alarm counts it.
+// unproven answers an authorization on record whose sender has not proved to be its payer.
+// Anybody can copy the authorization from the chain, so the answer has no receipt, and no
+// alarm counts it.
 func unproven(r ledger.Payment) *Outcome { return refused(alreadyUsed, nil).charged(chargedBy(r)) }
 
-// fromRecord answers a claim that was not won.
+// fromRecord answers a claim that did not get the lease, according to the record.
 func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	r := c.Record
 	switch c.Result {
-	case ledger.InFlight: // not paid, the other attempt may be moving the money now
+	case ledger.InFlight: // not paid yet: the other attempt may be moving the money now
 		return a.answers().inFlight(r, c.Wait)
 	case ledger.Answered:
 		return a.answers().replay(r)
@@ -126,12 +126,12 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	return failed(fault.New(fault.PaymentUnavailable, errors.New("unknown result of a claim")), nil)
 }
 
-// answers are the answers to a request that the record of a payment decides. They need no I/O.
+// answers makes the answers that need nothing but the record of a payment. It does no I/O.
 type answers struct {
 	now     time.Time
 	payer   Address
 	network string
-	joined  bool // the record is that of another payment, which owns the purchase
+	joined  bool // the record belongs to another payment, which owns the purchase
 }
 
 func (a *attempt) answers() answers {
@@ -150,7 +150,7 @@ func (a answers) inFlight(r ledger.Payment, wait time.Duration) *Outcome {
 	return out
 }
 
-// replay answers a redeemed payment with the stored answer.
+// replay answers a redeemed payment with its stored answer.
 func (a answers) replay(r ledger.Payment) *Outcome {
 	if r.Receipt == nil || r.Answer == nil {
 		return ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), new(true))
@@ -171,9 +171,9 @@ func (a answers) replay(r ledger.Payment) *Outcome {
 	}
 }
 
-// notYet answers a payment whose lookup may not run now with the fault of the
-// last lookup. wait is 0 when no lookup may follow. An answer that was too large to
-// store is looked up again, and has no fault.
+// notYet answers a payment whose lookup may not run now. The answer is the fault of the last
+// lookup. wait is 0 if no other lookup may follow. If the answer was too large to store, there
+// is no fault, and the lookup runs again.
 func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	var f *fault.Error
 	switch {
@@ -188,8 +188,9 @@ func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	return a.owed(f.After(wait), r, wait > 0).with(success(r.Receipt))
 }
 
-// owed answers a fault after settlement: charged, and while another lookup may follow
-// retryable with the same signature. After the last one the message asks for no retry.
+// owed returns the answer for a fault after settlement: the payment is charged. If more is
+// true, another lookup may follow, and the payer can retry with the same signature. Otherwise
+// the message asks for no retry.
 func (a answers) owed(f *fault.Error, r ledger.Payment, more bool) *Outcome {
 	if more {
 		f = a.repeatable(f, r)
@@ -205,14 +206,13 @@ func (a answers) owed(f *fault.Error, r ledger.Payment, more bool) *Outcome {
 	return out
 }
 
-// silence returns the fault of a payment's last lookup as its answer, because the target
+// silence returns the fault of a payment's last lookup as the final answer, because the target
 // was silent.
 func silence(f *fault.Error) *fault.Error {
 	return f.Saying(f.Public() + " The host was silent each time it could be asked: that silence is the answer.").Final()
 }
 
-// silenceStands answers a payment with the silence of the target, and stores that as the
-// answer.
+// silenceStands answers a payment with the silence of the target, and stores this answer.
 func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome {
 	answer, err := SilentAnswer(a.gate.Ledger, r, a.request.Error)
 	if err != nil {
@@ -226,15 +226,15 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome 
 	return a.answers().replay(*answered)
 }
 
-// SilentAnswer returns the answer to a payment that is ledger.StandingSilent: the fault of
-// its last lookup, with the body that render makes of it. The error is that of
+// SilentAnswer returns the answer to a payment with the standing ledger.StandingSilent: the
+// fault of its last lookup, with the body that render returns for it. The error comes from
 // Ledger.NewAnswer.
 func SilentAnswer(l *ledger.Ledger, r ledger.Payment, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
 	f := silence(failureOf(r.LastFault))
 	return l.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
 }
 
-// failureOf is the fault of a lookup that is on record. Earlier releases kept no status.
+// failureOf returns the recorded fault of a lookup. Earlier releases recorded no status.
 func failureOf(l *ledger.Failure) *fault.Error {
 	status := cmp.Or(l.Status, http.StatusGatewayTimeout)
 	return fault.Info{
@@ -246,8 +246,8 @@ func failureOf(l *ledger.Failure) *fault.Error {
 	}.New(nil).Saying(l.Message)
 }
 
-// repeatable adds to a fault that asks for a retry what a payer has to know whose payment
-// came without a retry token: the signature cannot be repeated once its money has moved.
+// repeatable adds a warning to a fault that asks for a retry, if the payment came without a
+// retry token: its signature cannot be repeated once its money has moved.
 func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 	if r.Token != "" || a.joined {
 		return f
@@ -265,8 +265,8 @@ func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 	return f.Saying(text + " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again.")
 }
 
-// otherName is the fault of a payment that comes with a different key from the one that it
-// was first sent with. It belongs to the purchase that its first claim named.
+// otherName returns the fault for a payment that is sent with another key than the first time.
+// The payment belongs to the purchase that its first claim named.
 func otherName(r ledger.Payment) *fault.Error {
 	first := "without an Idempotency-Key"
 	if ledger.Named(r.Purchase) {
@@ -276,9 +276,9 @@ func otherName(r ledger.Payment) *fault.Error {
 		"This signature was sent %s at first. Send it as it was sent then, or sign a new authorization for this purchase.", first)
 }
 
-// otherNonce answers a payment whose nonce is on record for another authorization,
-// or for money that came without a request. The latter has no authorization to
-// compare with, and may be this one's. vouched says that the payer has signed.
+// otherNonce answers a payment whose nonce is on record for another authorization, or for
+// money that came without a request. Such money has no authorization to compare with, and may
+// belong to this payment. vouched means that the payer is known to have signed this payment.
 func (a answers) otherNonce(r ledger.Payment, vouched bool) *Outcome {
 	switch {
 	case r.AuthDigest != "":
@@ -291,7 +291,7 @@ func (a answers) otherNonce(r ledger.Payment, vouched bool) *Outcome {
 	return a.ended(r)
 }
 
-// goesBack answers a payment whose amount has to go back, or is on its way.
+// goesBack answers a payment whose amount must be sent back, or is being sent back.
 func goesBack(r ledger.Payment) *Outcome {
 	if r.SendingBack != nil {
 		return refused("a refund of this payment was begun: sign a new authorization to buy the answer", nil).by(r)
@@ -299,7 +299,8 @@ func goesBack(r ledger.Payment) *Outcome {
 	return refused("the money of this authorization is due back: sign a new one to buy the answer", nil).by(r)
 }
 
-// ended answers a payment that is refunded, refused for good, or whose answer is not kept.
+// ended answers a payment that was refunded, was refused for good, or whose answer is no
+// longer kept.
 func (a answers) ended(r ledger.Payment) *Outcome {
 	switch r.State { //nolint:exhaustive // the others are refused
 	case ledger.Refunded:
@@ -310,7 +311,7 @@ func (a answers) ended(r ledger.Payment) *Outcome {
 	return refused("settlement refused: "+r.Reason, a.failure(r.Reason))
 }
 
-// unsure answers a payment of which it is not known whether it moved money.
+// unsure answers a payment for which it is not known whether money has moved.
 func (a answers) unsure(r ledger.Payment, cause error) *Outcome {
 	f := fault.New(fault.SettlementUncertain, cause)
 	withoutToken := r.Token == "" && !a.joined
@@ -321,7 +322,7 @@ func (a answers) unsure(r ledger.Payment, cause error) *Outcome {
 	return failed(f, nil)
 }
 
-// failure is the PAYMENT-RESPONSE of a settlement that failed.
+// failure returns the PAYMENT-RESPONSE of a failed settlement.
 func (a answers) failure(reason string) *SettleResponse {
 	return &SettleResponse{
 		ErrorReason: reason,

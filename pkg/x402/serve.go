@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Serve answers a signed request. It does not end with the client's context:
-// once money may move, the work is finished even if the client has gone. No
-// goroutine of the request outlives it, or Outcome.Finish where that is set.
+// Serve answers a signed request. It does not end with the client's context: once money may
+// move, the work is finished even if the client has gone. No goroutine of the request outlives
+// Serve or, if it is set, Outcome.Finish.
 func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.Deadline)
 	defer cancel()
@@ -29,7 +29,7 @@ func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	}()
 	out = a.serve(ctx)
 	switch f := out.Fault; {
-	case f == nil || out.Body != nil: // the answer of the work
+	case f == nil || out.Body != nil: // an answer that already has its body
 	case out.Status == http.StatusPaymentRequired:
 		a.trace.Reason = f.Public()
 	default:
@@ -40,18 +40,19 @@ func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	return *out
 }
 
-// attempt is one signed request while it is served. What knows more than that is built on it:
-// an admission, a holder of the payment's lease, and a lookup.
+// attempt is the state of one signed request while it is served. An admission, a holder and a
+// lookup embed it and add the state of their step.
 type attempt struct {
 	gate    *Gate
 	request Request
 	payment *Payment
 	claim   ledger.Submission
-	terms   Requirements // what this payment is compared with, and settled under
+	terms   Requirements // the terms with which this payment is compared and settled
 	job     Job
-	// joined says that claim is another payment of the same purchase, which owns it.
+	// joined means that claim is for another payment, which owns the purchase.
 	joined bool
-	// opensNothing says that the request proves nothing, and gets no answer.
+	// opensNothing means that the request does not prove a right to the answer, and does not
+	// get it.
 	opensNothing bool
 	dues         *dues
 	trace        *Trace
@@ -66,22 +67,22 @@ func newAttempt(g *Gate, r Request) *attempt {
 	}
 }
 
-// dues are what a request has opened and must close: the count of its Meter and its
-// slot. Both are closed once, concurrently with its last write if it looks up.
+// dues are what a request has opened and must close: the count of its Meter and its slot. Each
+// is closed once. If the request runs a lookup, that happens concurrently with its last write.
 type dues struct {
 	log   *slog.Logger
-	meter Meter // nil when there is none, or it is closed
-	slot  Slot  // nil when there is none, or it is released
-	// worked says that a payment was claimed, or a facilitator or the chain asked: not
-	// the request itself or a record decided.
+	meter Meter // nil if there is none, or after it was closed
+	slot  Slot  // nil if there is none, or after it was released
+	// worked means that a payment was claimed, or that a facilitator or the chain was asked.
+	// It is false if the request itself or a record was enough for the answer.
 	worked bool
-	// atFault says that a facilitator's reply left doubt, or that it gave none
-	// on a signature that only it can verify: the payer can have caused that.
+	// atFault means that the payer can have caused the outcome, such as a facilitator's reply
+	// that left doubt, or no reply about a signature that only a facilitator can verify.
 	atFault bool
-	closing sync.WaitGroup // of what runs beside the request, and ends before it does
+	closing sync.WaitGroup // waits for goroutines that must end before the request does
 }
 
-// close begins to close what is open.
+// close starts to close the Meter's count and the slot, if they are open.
 func (d *dues) close(ctx context.Context, atFault bool) {
 	meter := d.meter
 	slot := d.slot
@@ -95,7 +96,7 @@ func (d *dues) close(ctx context.Context, atFault bool) {
 	}
 }
 
-// release gives a slot back. One that cannot be given back expires by itself.
+// release gives a slot back. If that fails, the slot expires by itself.
 func (d *dues) release(ctx context.Context, s Slot) {
 	if err := s.Release(ctx); err != nil {
 		d.log.WarnContext(ctx, "slot not released", "error", err)
@@ -118,8 +119,8 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 	return a.admitted(ctx)
 }
 
-// identify parses the payment of the request, recovers its signer where that can be done
-// here, and prepares its claim. Its error says what is wrong with the payment.
+// identify parses the payment of the request, recovers its signer if that is possible locally,
+// and prepares its claim. The error says what is wrong with the payment.
 func (a *attempt) identify() error {
 	p, err := a.request.payment()
 	if err != nil {
@@ -148,7 +149,7 @@ func (a *attempt) identify() error {
 		AuthDigest: hex.EncodeToString(digest[:]),
 		SigDigest:  digestOf(string(p.Signature)),
 		Terms:      offer.terms,
-		// The window of a first claim is bounded, and this is read of no other.
+		// Only a first claim uses this value, and the window of a first claim is limited.
 		ValidBefore: time.Unix(p.ValidBefore.Int64(), 0).UTC(),
 		Payload:     p.stored(),
 		Recovered:   !foreign,
@@ -161,12 +162,13 @@ func (a *attempt) identify() error {
 	return nil
 }
 
-// admission decides whether the payment of a request may be claimed: by the terms that are
-// offered now, the signer and, where they do not decide, the record of the payment. It asks
-// the facilitator or the chain only where all of these do not decide.
+// admission decides whether the payment of a request may be claimed. It compares the payment
+// with the terms that are offered now, and looks at the signer. If that is not enough, it
+// reads the record of the payment. It asks the facilitator or the chain only if the record
+// does not decide.
 type admission struct {
 	*attempt
-	mismatch error // how the payment differs from the terms that are offered now; nil is not at all
+	mismatch error // how the payment differs from the terms offered now; nil if it does not
 }
 
 func newAdmission(a *attempt) admission {
@@ -182,10 +184,10 @@ func (a admission) decide(ctx context.Context) *Outcome {
 	return a.decideByRecord(ctx, false)
 }
 
-// decideByRecord is decide where the record of the payment counts. An authorization on record
-// is claimed under the terms in its record. One that only a facilitator refused can still be
-// paid, and is claimed under those that are offered now. used says that the facilitator has
-// called the authorization used.
+// decideByRecord is like decide, for a payment that may have a record. A payment on record is
+// claimed under the terms in its record. A payment that was only refused by a facilitator can
+// still be paid, and is claimed under the terms that are offered now. used means that the
+// facilitator has said that the authorization is used.
 func (a admission) decideByRecord(ctx context.Context, used bool) *Outcome {
 	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
@@ -209,21 +211,21 @@ func (a admission) decideWithoutRecord(ctx context.Context, used bool) *Outcome 
 	switch {
 	case a.mismatch != nil:
 		return refused(a.mismatch.Error(), nil)
-	case used: // somebody else has submitted it, or it was cancelled: if money came, reconcile finds it
+	case used: // submitted by somebody else, or cancelled; package reconcile finds any money
 		return refused(alreadyUsed, nil).charged(nil)
 	}
 	return a.verify(ctx)
 }
 
-// refuseAgain answers a payment that a facilitator refused, and that does not fit the terms of
-// today. A failed PAYMENT-RESPONSE tells a client that was left in doubt that it may sign
-// again, but a third party can have submitted the payment since: where the chain can be asked,
-// that header is sent only if it shows that the payment never will be made.
+// refuseAgain answers a payment that a facilitator refused and that does not fit the terms
+// offered now. A failed PAYMENT-RESPONSE tells a client in doubt that it may sign again. But a
+// third party can have submitted the payment after the refusal. If the chain can be asked, the
+// header is therefore sent only if the chain shows that the payment will never be made.
 func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 	var response *SettleResponse
 	switch a.find(ctx, r, Settlement{}, EvidenceBudget).Fate {
 	case Paid:
-		return a.adopt(r) // the claim asks the chain too, and finds it
+		return a.adopt(r) // the claim asks the chain again, and finds the payment
 	case CannotTell, StillOpen:
 	default: // NeverPaid, noNode
 		response = a.answers().failure(cmp.Or(r.Reason, "refused"))
@@ -231,9 +233,9 @@ func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 	return refused(a.mismatch.Error(), response)
 }
 
-// verify asks the facilitator about a signature that cannot be verified locally, of a
-// payment that has no record. A facilitator cannot verify it once the authorization is
-// used, and the payment may have been claimed while the facilitator was asked.
+// verify asks the facilitator about a payment without a record whose signature cannot be
+// verified locally. If the authorization is used, a facilitator cannot verify the signature.
+// The payment may have been claimed meanwhile, so the record is then read again.
 func (a admission) verify(ctx context.Context) *Outcome {
 	a.dues.worked = true
 	begun := a.gate.Now()
@@ -253,7 +255,7 @@ func (a admission) verify(ctx context.Context) *Outcome {
 	return a.decideByRecord(ctx, true)
 }
 
-// verification is what the Settler says about the payment's signature.
+// verification returns what the Settler says about the payment's signature.
 func (a admission) verification(ctx context.Context) Verification {
 	ctx, cancel := context.WithTimeout(ctx, verifyBudget)
 	defer cancel()
@@ -261,7 +263,8 @@ func (a admission) verification(ctx context.Context) Verification {
 	return a.gate.Settler.Verify(ctx, payload, a.terms)
 }
 
-// adopt makes the terms in the record those that the payment is compared with.
+// adopt replaces the terms of this attempt with the terms in the record. It returns nil, or an
+// answer if they cannot be read.
 func (a *attempt) adopt(r ledger.Payment) *Outcome {
 	terms, err := TermsOf(r)
 	if err != nil {
@@ -272,7 +275,7 @@ func (a *attempt) adopt(r ledger.Payment) *Outcome {
 	return nil
 }
 
-// admitted goes on with a payment that may be claimed.
+// admitted continues with a payment that may be claimed.
 func (a *attempt) admitted(ctx context.Context) *Outcome {
 	key, err := purchaseKey(a.request.Keys, a.payment)
 	if err == nil {
@@ -298,8 +301,8 @@ func (a *attempt) admitted(ctx context.Context) *Outcome {
 	return a.proceed(ctx, c)
 }
 
-// unclaimed answers a request that fails before its claim. The same payment may
-// have been used before, so the record says whether it is charged.
+// unclaimed answers a request that failed before its claim. The same payment may have been
+// used before, so the record says whether it was charged.
 func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
 	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
@@ -312,12 +315,12 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
 	case r.AuthDigest != a.claim.AuthDigest:
 		return failed(f, new(false))
 	case r.Proof(a.claim) != ledger.FromPayer:
-		return failed(f, chargedBy(*r)) // no receipt: charged is public on the chain
+		return failed(f, chargedBy(*r)) // no receipt; whether it was charged is public on the chain
 	}
 	return failed(f, nil).by(*r)
 }
 
-// proceed answers by the result of a claim.
+// proceed continues according to the result of a claim.
 func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	if c.SettlesOnly {
 		return a.settleOnly(ctx, c)
@@ -340,18 +343,18 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	return h.fulfil(ctx)
 }
 
-// lease is when what this attempt holds ends.
+// lease returns the time at which the leases of this attempt end.
 func (a *attempt) lease() time.Time { return a.request.Deadline.Add(leaseMargin) }
 
-// spare is the time that is left when the lookup's budget and the writes to the
-// ledger are subtracted.
+// spare returns the time that is left after the job's budget and the writes to the ledger are
+// subtracted.
 func (a *attempt) spare() time.Duration {
 	return a.request.Deadline.Sub(a.gate.Now()) - a.job.Budget - afterwork
 }
 
 func (a *attempt) since(begun time.Time) time.Duration { return a.gate.Now().Sub(begun) }
 
-// seen adds a state of the payment to the trace, unless it is the last one there.
+// seen adds a state of the payment to the trace, unless it is already the last one.
 func (a *attempt) seen(s ledger.State) {
 	states := a.trace.States
 	if len(states) == 0 || states[len(states)-1] != s {
