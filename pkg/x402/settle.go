@@ -11,17 +11,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// holder is an attempt that holds the lease of a payment: that of the request, or the one that
-// owns its purchase.
+// holder is an attempt that holds the lease of a payment. This is the payment of the request,
+// or the payment that owns its purchase.
 type holder struct {
 	*attempt
 	hold *ledger.Hold
 }
 
-// record is the record of the payment as this attempt last wrote it.
+// record returns the record of the payment as this attempt last wrote it.
 func (h *holder) record() ledger.Payment { return h.hold.Record() }
 
-// fulfil acquires a slot, settles unless the money has moved already, and looks up.
+// fulfil acquires a slot, settles unless the money has already moved, and runs the lookup.
 func (h *holder) fulfil(ctx context.Context) *Outcome {
 	if h.gate.Slots != nil && h.dues.slot == nil {
 		begun := h.gate.Now()
@@ -38,7 +38,8 @@ func (h *holder) fulfil(ctx context.Context) *Outcome {
 	return h.lookUp(ctx, nil)
 }
 
-// noSlot gives the claim back: nothing was sent, and no lookup is counted.
+// noSlot gives the claim back after no slot was free. Nothing was sent, and no lookup is
+// counted.
 func (h *holder) noSlot(ctx context.Context, f *fault.Error) *Outcome {
 	if h.record().State == ledger.Settling {
 		return h.unsent(ctx, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
@@ -47,8 +48,8 @@ func (h *holder) noSlot(ctx context.Context, f *fault.Error) *Outcome {
 	return failed(f, nil).by(h.record())
 }
 
-// settle has the money moved, once, and then runs the lookup. The claim's own
-// write took time, so the budget is computed again.
+// settle moves the money, once, and then runs the lookup. It computes the budget again,
+// because the write of the claim took time.
 func (h *holder) settle(ctx context.Context) *Outcome {
 	if refusal := h.stopped(ctx); refusal != nil {
 		return h.stop(ctx, refusal)
@@ -76,7 +77,7 @@ func (h *holder) settle(ctx context.Context) *Outcome {
 	return h.conclude(ctx, earlier, r)
 }
 
-// settleTime is how long a settlement may take. For a payment that was sent before, it
+// settleTime returns how long a settlement may take. For a payment that was sent before, it
 // leaves time to ask the chain afterwards.
 func (h *holder) settleTime() time.Duration {
 	most := h.spare()
@@ -86,8 +87,8 @@ func (h *holder) settleTime() time.Duration {
 	return min(most, settleBudget)
 }
 
-// stopped is why the job does not want the payment to be sent; nil where it may be. Without
-// a node a payment in doubt is sent whatever the job says: nothing else could settle the
+// stopped returns why the job does not allow the payment to be sent, or nil if it does.
+// Without a node a payment in doubt is always sent, because nothing else could settle the
 // doubt.
 func (h *holder) stopped(ctx context.Context) *fault.Error {
 	if h.job.Check == nil || h.opensNothing {
@@ -99,7 +100,7 @@ func (h *holder) stopped(ctx context.Context) *fault.Error {
 	return h.check(ctx)
 }
 
-// check asks the job's Check. A panic, which is a bug, stops the send.
+// check calls the Check of the job. A panic, which is a bug, prevents the send.
 func (h *holder) check(ctx context.Context) (refusal *fault.Error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -112,8 +113,8 @@ func (h *holder) check(ctx context.Context) (refusal *fault.Error) {
 	return nil
 }
 
-// stop ends an attempt that the job does not want to send. If an earlier one may have sent
-// the payment, the chain says whether it was made.
+// stop ends an attempt if the job does not allow the send. If an earlier attempt may have sent
+// the payment, the chain is asked whether it was made.
 func (h *holder) stop(ctx context.Context, refusal *fault.Error) *Outcome {
 	h.dues.atFault = true
 	r := Result{
@@ -138,8 +139,8 @@ func (h *holder) unsent(ctx context.Context, s Settlement) *Outcome {
 	return h.conclude(ctx, doubtOf(h.record()), r)
 }
 
-// conclude records the conclusion of an attempt to settle, and answers. earlier is the doubt
-// about the attempts before it.
+// conclude records the conclusion of an attempt to settle, and returns the answer. earlier is
+// the doubt about earlier attempts.
 func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome {
 	class := classOf(r.Settlement)
 	c := h.gate.conclusion(class, earlier, r.Finding.Fate)
@@ -147,7 +148,7 @@ func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome
 		h.trace.UsedAsPaid = class == used && r.Finding.Fate == noNode
 		return h.settled(ctx, cmp.Or(r.Finding.Transaction, r.Transaction, h.record().Transaction))
 	}
-	event := cmp.Or(c.event, ledger.EventUncertain) // no row: a bug
+	event := cmp.Or(c.event, ledger.EventUncertain) // no row fits: a bug
 	if event == ledger.EventRefused && r.BadSignature {
 		event = ledger.EventBadSignature
 	}
@@ -178,17 +179,18 @@ func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome
 	return h.answers().unsure(h.record(), cause)
 }
 
-// settlementFault is the fault of a settlement that failed for a reason that is not the payer's.
+// settlementFault returns the fault of a settlement that failed for a reason that the payer
+// did not cause.
 func settlementFault(r Result, cause error) *fault.Error {
 	f := fault.New(cmp.Or(r.Code, fault.FacilitatorUnavailable), cause)
 	known, ok := errors.AsType[*fault.Error](r.Cause)
 	if ok && known.Code == f.Code {
-		f.Message = known.Message // such as that about a client's share of the slots
+		f.Message = known.Message // such as the message about a client's share of the slots
 	}
 	return f
 }
 
-// settled goes on with a payment whose money has moved, by a transaction that may not be known.
+// settled continues with a payment whose money has moved. transaction may be empty.
 func (h *holder) settled(ctx context.Context, transaction string) *Outcome {
 	h.trace.Transaction = transaction
 	receipt := ledger.Receipt{
@@ -202,15 +204,15 @@ func (h *holder) settled(ctx context.Context, transaction string) *Outcome {
 	return h.lookUp(ctx, &receipt)
 }
 
-// The classes that the Gate tells apart for its own decisions.
+// Classes that only the Gate uses, for its own decisions.
 const (
 	used    Class = NotResent + 1 + iota // Refused with Settlement.NonceUsed
 	expired                              // Refused with Settlement.Expired
-	stopped                              // not sent, because the job's Check has refused that
+	stopped                              // not sent, because the job's Check refused it
 	anyClass
 )
 
-// classOf is the class that the conclusion about a reply is drawn by.
+// classOf returns the class by which a reply is looked up in the table of conclusions.
 func classOf(s Settlement) Class {
 	switch {
 	case s.Class != Refused:
@@ -223,7 +225,7 @@ func classOf(s Settlement) Class {
 	return Refused
 }
 
-// String is the class as logs and metrics name it.
+// String returns the class as logs and metrics name it.
 func (c Class) String() string {
 	switch c {
 	case Moved:
@@ -239,14 +241,14 @@ func (c Class) String() string {
 	}
 }
 
-// The fates that the Gate adds to those of Evidence.
+// Fates that only the Gate uses.
 const (
 	notAsked Fate = StillOpen + 1 + iota // the facilitator's reply decides alone
-	noNode                               // the chain has to be asked, and no node is configured
+	noNode                               // the chain should be asked, but no node is configured
 	anyFate
 )
 
-// String is the fate as logs name it.
+// String returns the fate as logs name it.
 func (v Fate) String() string {
 	switch v {
 	case Paid:
@@ -264,14 +266,14 @@ func (v Fate) String() string {
 	}
 }
 
-// doubt is what a record says of the attempts before this claim. In the table it
-// is a set.
+// doubt is what a record says about the attempts before this claim. In the table of
+// conclusions it is a set.
 type doubt int
 
 const (
-	noDoubt    doubt = 1 << iota // none of them may have reached a facilitator
-	sentBefore                   // one has, and its facilitator said that it did not settle
-	inDoubt                      // one may have, and its outcome is not known
+	noDoubt    doubt = 1 << iota // no attempt can have reached a facilitator
+	sentBefore                   // an attempt reached a facilitator, which said that it did not settle
+	inDoubt                      // an attempt may have reached a facilitator, with an unknown outcome
 	anyDoubt   = noDoubt | sentBefore | inDoubt
 )
 
@@ -285,11 +287,11 @@ func doubtOf(r ledger.Payment) doubt {
 	return noDoubt
 }
 
-// reply is the answer to a payer after an attempt to settle.
+// reply is the kind of answer that a payer gets after an attempt to settle.
 type reply int
 
 const (
-	replyLookUp  reply = iota + 1 // the answer of the work: the money has moved
+	replyLookUp  reply = iota + 1 // the answer of the job: the money has moved
 	replyRefused                  // 402 with the reason
 	replyFault                    // the facilitator_* code of a fault that is not the payer's
 	replyStopped                  // the refusal of the job's Check
@@ -306,9 +308,9 @@ type conclusion struct {
 	reply reply
 }
 
-// asksChain says whether the chain is to be asked after a reply: when the payment is
-// in doubt, when the reply does not exclude that money has moved, and when a payment is
-// refused that was sent before: the earlier reply may have been false.
+// asksChain reports whether the chain must be asked after a reply. This is so if the payment
+// is in doubt, if the reply does not exclude that money has moved, or if a payment that was
+// sent before is refused, because the earlier reply may have been false.
 func asksChain(c Class, d doubt) bool {
 	switch c {
 	case Moved:
@@ -322,8 +324,8 @@ func asksChain(c Class, d doubt) bool {
 	}
 }
 
-// conclusion decides about an attempt to settle: the first row that fits. It does no
-// I/O. A combination that no row names, which is a bug, has the zero conclusion.
+// conclusion returns the first row that fits an attempt to settle. It does no I/O. If no row
+// fits, which is a bug, it returns the zero conclusion.
 func (g *Gate) conclusion(class Class, d doubt, chain Fate) conclusion {
 	rows := g.conclusions
 	if rows == nil {
@@ -341,19 +343,19 @@ func (g *Gate) conclusion(class Class, d doubt, chain Fate) conclusion {
 	return conclusion{}
 }
 
-// fits says that a row is about an attempt to settle.
+// fits reports whether a row applies to an attempt to settle.
 func (c conclusion) fits(class Class, d doubt, chain Fate) bool {
 	ofClass := c.class == anyClass || c.class == class
 	ofChain := c.chain == anyFate || c.chain == chain
 	return ofClass && ofChain && c.doubt&d != 0
 }
 
-// conclusions is the table of conclusions.
+// conclusions returns the table of conclusions.
 func conclusions() []conclusion {
 	return []conclusion{
 		{Moved, anyDoubt, anyFate, ledger.EventSettled, replyLookUp},
 
-		// The job did not want it to be sent. What earlier attempts have done decides.
+		// The job did not allow the send. The outcome of earlier attempts decides.
 		{stopped, noDoubt, anyFate, ledger.EventNotSent, replyStopped},
 		{stopped, anyDoubt, NeverPaid, ledger.EventDisproved, replyStopped},
 		{stopped, sentBefore, noNode, ledger.EventNotSent, replyStopped},
@@ -362,31 +364,30 @@ func conclusions() []conclusion {
 		{anyClass, anyDoubt, Paid, ledger.EventSettled, replyLookUp},
 		{anyClass, anyDoubt, NeverPaid, ledger.EventDisproved, replyRefused},
 
-		// The authorization is used, and the chain does not say for what. Where no
-		// node can be asked, a payment that was sent before counts as paid, whatever
-		// was said of it then: refusing a payer who has paid is worse than answering
-		// one who cancelled.
+		// The authorization is used, and the chain does not show for what. If no node can be
+		// asked, a payment that was sent before counts as paid, regardless of the earlier
+		// reply: refusing a payer who has paid is worse than answering one who cancelled.
 		{used, noDoubt, noNode, ledger.EventRefused, replyRefused},
 		{used, anyDoubt, noNode, ledger.EventSettled, replyLookUp},
 		{used, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},
 
-		// The end of the window says nothing about what moved before it.
+		// That the window is over does not show whether money moved before its end.
 		{expired, noDoubt | sentBefore, CannotTell, ledger.EventUncertain, replyUnsure},
 		{expired, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 
-		// A refusal says nothing about an earlier attempt that is in doubt. A second
-		// refusal of a payment is not answered as one while the node cannot tell.
+		// A refusal says nothing about an earlier attempt that is in doubt. A second refusal
+		// of a payment is not answered as a refusal while the node cannot tell.
 		{Refused, sentBefore, CannotTell, ledger.EventRefused, replyUnsure},
 		{Refused, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 		{Refused, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
 		{expired, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
 
-		// A reason that the operator has to deal with is never the payer's fault,
-		// with doubt or without.
+		// If the operator has to deal with the reason, it is never the payer's fault, with or
+		// without doubt.
 		{TurnedAway, anyDoubt, anyFate, ledger.EventTurnedAway, replyFault},
 		{NotSent, anyDoubt, anyFate, ledger.EventNotSent, replyFault},
 
-		// Nothing was sent this time: the doubt of the earlier attempt remains.
+		// Nothing was sent this time: the doubt about the earlier attempt remains.
 		{NotResent, anyDoubt, anyFate, ledger.EventNotSent, replyUnsure},
 		{stopped, anyDoubt, anyFate, ledger.EventNotSent, replyUnsure},
 

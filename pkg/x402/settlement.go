@@ -15,12 +15,12 @@ import (
 // Facilitator verifies and settles payments. Both calls are bounded by ctx and
 // return only when every request that they made has ended.
 type Facilitator interface {
-	// Settle has the money moved, and says how far it got. The implementation
-	// repeats no request, with one exception: a settlement_pending answer is
-	// followed by one byte-identical request.
+	// Settle moves the money, and reports how far it got. The implementation repeats no
+	// request, with one exception: after a settlement_pending answer it sends one more
+	// request, which is byte-identical.
 	Settle(ctx context.Context, p Payload, r Requirements) Settlement
-	// Verify is about a signature that cannot be verified locally (a contract
-	// wallet). It moves no money.
+	// Verify checks a signature that cannot be verified locally, such as a contract wallet's.
+	// It moves no money.
 	Verify(ctx context.Context, p Payload, r Requirements) Verification
 }
 
@@ -28,21 +28,22 @@ type Facilitator interface {
 type Class int
 
 const (
-	// Unknown: the request may have reached the facilitator, and whether money moved is
-	// not known. The zero value, so that forgetting to set a class is safe.
+	// Unknown means that the request may have reached the facilitator, and that it is not
+	// known whether money moved. It is the zero value, which makes it safe to forget to set a
+	// class.
 	Unknown Class = iota
-	// Moved: the facilitator says that it settled, with a transaction.
+	// Moved means that the facilitator says that it settled, with a transaction.
 	Moved
-	// Refused: the facilitator gave a reason that is about the payer, and that
-	// is known to be given before anything is broadcast.
+	// Refused means that the facilitator gave a reason that is about the payer. Facilitators
+	// give such a reason only before they broadcast anything.
 	Refused
-	// TurnedAway: the facilitator was sent the request, and did not process it for a
+	// TurnedAway means that the facilitator was sent the request and did not process it, for a
 	// reason that the operator has to deal with (credentials, quota, configuration).
 	TurnedAway
-	// NotSent: the request provably was not sent.
+	// NotSent means that the request provably was not sent.
 	NotSent
-	// NotResent: the payment was not sent again, because its window is over. No facilitator
-	// says that: it comes from Order.Send.
+	// NotResent means that the payment was not sent again, for example because its window is
+	// over. Order.Send returns it; no facilitator does.
 	NotResent
 )
 
@@ -53,22 +54,23 @@ const ReasonNonceUsed = "invalid_exact_evm_nonce_already_used"
 // Settlement is the outcome of one call of Settle.
 type Settlement struct {
 	Class          Class
-	Transaction    string // when Moved, and when Unknown with a known hash
+	Transaction    string // set if Moved, and if Unknown with a known hash
 	Payer, Network string
 	Reason         string // the facilitator's errorReason, bounded and printable, or ours, such as "timeout"
-	// Of Refused: NonceUsed says that the authorization is already used or cancelled on
-	// chain, by anybody; BadSignature that it was refused for its signature; Expired that
-	// its window is over by the facilitator's clock, which facilitators look at before
-	// the nonce, so that it says nothing about what has moved.
+	// These three describe a Refused payment. NonceUsed means that the authorization is
+	// already used or cancelled on chain, by anybody. BadSignature means that the payment was
+	// refused for its signature. Expired means that the window is over by the facilitator's
+	// clock. Facilitators check the window before the nonce, so Expired says nothing about
+	// what has moved.
 	NonceUsed, BadSignature, Expired bool
-	// AboutPayer says of TurnedAway and Unknown that the reason is nevertheless about the
-	// payer: a refusal with a status that the operator has to deal with, or with a
-	// transaction. As after Refused, no other facilitator may be asked then.
+	// AboutPayer means, for TurnedAway and Unknown, that the reason is nevertheless about the
+	// payer: a refusal came with a status that the operator has to deal with, or with a
+	// transaction. As after Refused, no other facilitator may then be asked.
 	AboutPayer bool
-	// NoDecision says of Unknown that the facilitator was silent, broke off, or gave an
-	// answer that is not one of x402. A payer cannot cause that.
+	// NoDecision means, for Unknown, that the facilitator was silent, broke off, or gave an
+	// answer that is not an x402 answer. A payer cannot cause that.
 	NoDecision bool
-	Code       fault.Code // to answer when Class is TurnedAway or NotSent
+	Code       fault.Code // the code of the answer if Class is TurnedAway or NotSent
 	Cause      error      // for the log
 	// ExtensionResponses is what the facilitator says about extensions, reduced
 	// to the fields that may be logged. It is never sent to a client.
@@ -77,22 +79,23 @@ type Settlement struct {
 
 // Verification is the outcome of one call of Verify.
 type Verification struct {
-	Valid  bool   // only when the facilitator said so
-	Reason string // why not, bounded and printable
-	// BadSignature: not valid, because the signature is not the payer's; otherwise Reason
-	// is about something else, such as the balance. NonceUsed: because the authorization
-	// is used or cancelled, which says nothing about the signature.
+	Valid  bool   // true only if the facilitator said so
+	Reason string // why the payment is not valid, bounded and printable
+	// BadSignature means that the payment is not valid because the signature is not the
+	// payer's. If it is false, Reason is about something else, such as the balance. NonceUsed
+	// means that the payment is not valid because the authorization is used or cancelled,
+	// which says nothing about the signature.
 	BadSignature, NonceUsed bool
-	// Fault is set when nothing was decided about the payer: the facilitator
-	// is unavailable, unauthorized or misconfigured, or did not say why not.
+	// Fault is set if nothing was decided about the payer: the facilitator is unavailable,
+	// unauthorized or misconfigured, or did not say why the payment is not valid.
 	Fault *fault.Error
-	// AboutPayer says that the reason behind Fault is about the payer all the same.
+	// AboutPayer means that the reason for Fault is nevertheless about the payer.
 	AboutPayer bool
 }
 
-// Evidence finds out from the chain whether an authorization moved money to the payee.
-// Find only reads, and is bounded by ctx. That an authorization is used does not prove a
-// payment, because a cancelled one counts as used, too.
+// Evidence finds out from the chain whether an authorization moved money to the payee. Find
+// only reads, and is bounded by ctx. A used authorization alone does not prove a payment,
+// because a cancelled authorization also counts as used.
 type Evidence interface {
 	Find(ctx context.Context, q Question) Finding
 }
@@ -103,46 +106,46 @@ type Question struct {
 	Nonce        [32]byte
 	Value        *big.Int  // atomic units, exactly
 	ValidBefore  time.Time // when the authorization expires on chain
-	// Since is when the payment was first claimed here. A transfer in a block that
-	// is more than a minute older (ten when Sent) belongs to another request.
+	// Since is when the payment was first claimed here. A transfer in a block that is more
+	// than a minute older (ten minutes if Sent) belongs to another request.
 	Since time.Time
-	// Sent says that the authorization may have been sent to the facilitator, so
-	// that a transfer most likely comes from that.
+	// Sent means that the authorization may have been sent to the facilitator. A transfer most
+	// likely comes from that.
 	Sent        bool
 	Transaction string // a hash that the facilitator named, or empty
 }
 
-// Fate is what became of the authorization of a Question, as the chain has it.
+// Fate is what became of the authorization of a Question, according to the chain.
 type Fate int
 
 const (
-	// CannotTell: the chain was not reachable, is behind, or contradicts
-	// itself. The zero value, so that a fate that nobody set proves nothing.
+	// CannotTell means that the chain was not reachable, is behind, or contradicts itself. It
+	// is the zero value: a fate that nobody has set proves nothing.
 	CannotTell Fate = iota
-	// Paid: the authorization was used, and its own transfer went to the payee
-	// with the right value, at the latest head.
+	// Paid means that the authorization was used, and that the transfer that it made went to
+	// the payee with the right value, at the latest head.
 	Paid
-	// NeverPaid: it has moved no money to the payee for this record and never
-	// will. It was cancelled, used for another transfer, used before it was
-	// claimed, or it is unused and a safe block is past its end.
+	// NeverPaid means that the authorization moved no money to the payee for this record and
+	// never will. It was cancelled, used for another transfer, or used before it was claimed,
+	// or it is unused and a safe block is past its end.
 	NeverPaid
-	// StillOpen: it is unused and can still execute.
+	// StillOpen means that the authorization is unused and can still be executed.
 	StillOpen
 )
 
 // Finding is a fate with its reason.
 type Finding struct {
 	Fate        Fate
-	Transaction string // when Paid
-	Reason      string // short, may be shown to the payer when NeverPaid
+	Transaction string // set if Paid
+	Reason      string // short; may be shown to the payer if NeverPaid
 	Cause       error  // for the log
 }
 
-// Decides says that the chain proves that the payment was made, or never will be.
+// Decides reports whether the chain proves that the payment was made or never will be.
 func (f Finding) Decides() bool { return f.Fate == Paid || f.Fate == NeverPaid }
 
-// QuestionOf returns the question about a record, from its key and the terms that the
-// payment was compared with. Its error is ledger.ErrCorrupt.
+// QuestionOf returns the question about the payment of a record. It is made from the record's
+// key and from the terms with which the payment was compared. The error is ledger.ErrCorrupt.
 func QuestionOf(r ledger.Payment) (Question, error) {
 	terms, err := TermsOf(r)
 	if err != nil {

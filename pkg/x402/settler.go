@@ -11,30 +11,30 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Settler has the payments of a Gate settled. One makes it of a single Facilitator, and
-// package fallback of two.
+// Settler settles the payments of a Gate. One returns a Settler for a single Facilitator.
+// Package fallback has a Settler for two facilitators.
 type Settler interface {
-	// First names the facilitator that is asked first. A record names it from its claim
-	// on. It is empty where there is only one facilitator.
+	// First names the facilitator that is asked first. A record has this name from its claim
+	// on. The name is empty if there is only one facilitator.
 	First() string
-	// Reserve is how much of the time for a settlement is kept for the chain, for a
-	// payment that was sent before.
+	// Reserve returns how much of the time for a settlement is reserved for the chain, if the
+	// payment was sent before.
 	Reserve() time.Duration
-	// Settle has the payment of an order settled within its budget, and says how far it
-	// got. It sends the payment with Order.Send only.
+	// Settle settles the payment of an order within its budget, and reports how far it got. It
+	// sends the payment only with Order.Send.
 	Settle(ctx context.Context, o *Order) Result
-	// Verify is that of Facilitator.
+	// Verify does what Facilitator.Verify does.
 	Verify(ctx context.Context, p Payload, r Requirements) Verification
 }
 
 // Time budgets that a Settler and its Gate share.
 const (
-	LeastSettle    = 2 * time.Second // the least with which a settlement is begun
-	EvidenceBudget = 4 * time.Second // the most for the chain, where nobody is asked afterwards
-	LeastEvidence  = time.Second / 2 // the least with which the chain is asked
+	LeastSettle    = 2 * time.Second // a settlement is started only if at least this is left
+	EvidenceBudget = 4 * time.Second // longest question to the chain, if no facilitator is asked after it
+	LeastEvidence  = time.Second / 2 // the chain is asked only if at least this is left
 )
 
-// One is a Settler that asks one facilitator, and then the chain if the reply does not
+// One returns a Settler that asks one facilitator, and then the chain if the reply does not
 // decide.
 func One(f Facilitator) Settler { return one{f} }
 
@@ -49,16 +49,17 @@ func (s one) Settle(ctx context.Context, o *Order) Result {
 	return r
 }
 
-// Order is one payment that a Gate wants settled: what is known of it, and what can be done
-// with it. It is valid until Settle returns.
+// Order is a payment that a Gate wants to have settled. It has what is known about the
+// payment, and methods for settling it. It is valid until Settle returns.
 type Order struct {
-	Budget    time.Duration // what the settlement may take, the chain not included
+	Budget    time.Duration // time for the settlement, without the time for the chain
 	Recovered bool          // the signer was recovered from the signature
-	HasChain  bool          // there is a node that can be asked
+	HasChain  bool          // a node is configured that can be asked
 
-	// What the record says of earlier attempts. InDoubt says that one may have moved money.
-	// Refused says that a facilitator refused the payment, and RefusedBy which one, for a
-	// reason about the payer. One that had no name then has none here.
+	// The record of earlier attempts. InDoubt means that an attempt may have moved money.
+	// Refused means that a facilitator refused the payment for a reason about the payer, and
+	// RefusedBy names that facilitator. RefusedBy is empty if the facilitator had no name
+	// then.
 	InDoubt, Refused bool
 	RefusedBy        string
 
@@ -66,32 +67,32 @@ type Order struct {
 	doubt  doubt // of the earlier attempts
 }
 
-// Result is what came of an order.
+// Result is the outcome of an order.
 type Result struct {
-	// Settlement is the reply of the facilitators together.
+	// Settlement is the combined reply of all facilitators that were asked.
 	Settlement
-	// Finding is what the chain showed last. It comes from AskChain or Find.
+	// Finding is what the chain showed last. AskChain and Find return it.
 	Finding Finding
-	// SentElsewhere says that another facilitator was sent the payment before the one
-	// whose reply this is, and turned it away.
+	// SentElsewhere means that the payment was sent to another facilitator first, which turned
+	// it away, before this reply came.
 	SentElsewhere bool
-	// RefusedBy names the facilitator that refused the payment for a reason about the
-	// payer; empty when none did. The record keeps the first one.
+	// RefusedBy names the facilitator that refused the payment for a reason about the payer.
+	// It is empty if none did. The record keeps the first such name.
 	RefusedBy string
-	// Asked are the replies one by one, for the log.
+	// Asked has the reply of each facilitator, for the log.
 	Asked []Ask
 }
 
-// Ask is the reply of one facilitator of several.
+// Ask is the reply of one of several facilitators.
 type Ask struct {
 	Facilitator string // its name
-	Fallback    bool   // it is asked only when another one fails
-	Class       string // as Class.String has it
-	Reason      string // that of the Settlement
+	Fallback    bool   // whether it is asked only after another one failed
+	Class       string // the text of Class.String
+	Reason      string // the Reason of the Settlement
 	Took        time.Duration
 }
 
-// order is the order for the payment of a hold.
+// order returns the order for the payment that is held.
 func (h *holder) order(budget time.Duration) *Order {
 	r := h.record()
 	earlier := doubtOf(r)
@@ -107,29 +108,29 @@ func (h *holder) order(budget time.Duration) *Order {
 	}
 }
 
-// Ask has the record name a facilitator that is about to be asked, other than the first. Only
-// if it succeeds may that one be sent the payment.
+// Ask writes into the record that a facilitator other than the first is about to be asked. The
+// payment may be sent to that facilitator only if Ask succeeds.
 func (o *Order) Ask(ctx context.Context, facilitator string) error {
 	return o.holder.hold.Ask(withoutDeadline(ctx), facilitator)
 }
 
-// Executable says that a facilitator can still execute the authorization.
+// Executable reports whether a facilitator can still execute the authorization.
 func (o *Order) Executable() bool {
 	return executable(o.holder.record(), o.holder.gate.Now())
 }
 
-// Spare is the time that is left of the request for settlement and chain.
+// Spare returns the time that the request has left for the settlement and the chain.
 func (o *Order) Spare() time.Duration { return o.holder.spare() }
 
-// Pause waits, and reports whether it did: not beyond a point in time, nor when the request
-// has ended.
+// Pause waits for d, and reports whether it did. It returns false if the wait would not end
+// before until, or if the request ends first.
 func (o *Order) Pause(ctx context.Context, d time.Duration, until time.Time) bool {
 	return o.holder.pause(ctx, d, until)
 }
 
-// Send has a facilitator settle the payment, within a budget. The class is that of the
-// facilitator, or NotResent. A refusal near the end of the window counts as one about the
-// window, which facilitators check first.
+// Send asks a facilitator to settle the payment within a budget. The class is that of the
+// facilitator or, if nothing was sent, NotResent or NotSent. A refusal near the end of the
+// window counts as Expired, because facilitators check the window first.
 func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) Settlement {
 	h := o.holder
 	r := h.record()
@@ -159,8 +160,9 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 	return s
 }
 
-// notResent is why a payment is not sent again that is not the request's own, but owns the
-// purchase, or for which the request proves nothing; empty if it is.
+// notResent returns why a payment is not sent again, or the empty string if it may be sent.
+// There can be a reason if the payment is not the request's but the purchase owner's, or if
+// the request does not prove a right to the answer.
 func (h *holder) notResent(r ledger.Payment) string {
 	now := h.gate.Now()
 	elsewhere := !r.SoldAt(h.job.Endpoint)
@@ -180,8 +182,8 @@ func (h *holder) notResent(r ledger.Payment) string {
 	return ""
 }
 
-// AskChain asks the chain within a budget, if the reply in a result does not decide, and
-// adds the finding to the result.
+// AskChain asks the chain within a budget if the reply in a result does not decide, and adds
+// the finding to the result.
 func (o *Order) AskChain(ctx context.Context, r *Result, budget time.Duration) {
 	r.Finding = Finding{Fate: notAsked}
 	if !asksChain(classOf(r.Settlement), o.doubt) {
@@ -191,19 +193,19 @@ func (o *Order) AskChain(ctx context.Context, r *Result, budget time.Duration) {
 	r.Cause = errors.Join(r.Cause, r.Finding.Cause)
 }
 
-// Find asks the chain within a budget, if there is a node and time for it. s is the last
-// reply of a facilitator.
+// Find asks the chain within a budget, if there is a node and enough time. s is the last reply
+// of a facilitator.
 func (o *Order) Find(ctx context.Context, s Settlement, budget time.Duration) Finding {
 	return o.holder.find(ctx, o.holder.record(), s, budget)
 }
 
-// executable says that a facilitator can still execute the authorization of a record.
+// executable reports whether a facilitator can still execute the authorization of a record.
 func executable(r ledger.Payment, now time.Time) bool {
 	return now.Add(leastWindow).Before(r.ValidBefore)
 }
 
-// find asks the chain about a payment within a budget, if there is a node and time for
-// it. s is the facilitator's last reply.
+// find asks the chain about a payment within a budget, if there is a node and enough time. s
+// is the last reply of a facilitator.
 func (a *attempt) find(ctx context.Context, r ledger.Payment, s Settlement, budget time.Duration) (f Finding) {
 	if a.gate.Evidence == nil {
 		return Finding{Fate: noNode}

@@ -23,8 +23,8 @@ const (
 // Address is an account on an EVM chain.
 type Address [20]byte
 
-// ParseAddress parses 0x and 40 hex digits. The letter case is not checked:
-// EIP-55 checksums are optional, and clients send both forms.
+// ParseAddress parses 0x and 40 hex digits. It does not check the letter case: EIP-55
+// checksums are optional, and clients send both forms.
 func ParseAddress(s string) (Address, error) {
 	var a Address
 	b, err := decodeHex(s, len(a), len(a))
@@ -32,9 +32,10 @@ func ParseAddress(s string) (Address, error) {
 	return a, err
 }
 
-// CheckAddress says what is wrong with an address as a person gives it: that of a token or,
-// where token names the token's contract, of an account that is paid. One in mixed case must
-// have the checksum of EIP-55. The error begins with a verb, such as "must".
+// CheckAddress returns an error that says what is wrong with an address that a person has
+// entered, or nil. If token is empty, the address is that of a token. Otherwise it is that of
+// an account that is paid, and token is the contract of its token. An address in mixed case
+// must have the checksum of EIP-55. The error text begins with a verb, such as "must".
 func CheckAddress(s, token string) error {
 	a, err := ParseAddress(s)
 	switch {
@@ -50,8 +51,8 @@ func CheckAddress(s, token string) error {
 	return nil
 }
 
-// IsHash reports whether s is 32 bytes in hexadecimal after 0x, in either letter case, as
-// the hash of a transaction is.
+// IsHash reports whether s is 0x and 32 bytes in hexadecimal, in either letter case, like the
+// hash of a transaction.
 func IsHash(s string) bool {
 	_, err := decodeHex(s, 32, 32)
 	return err == nil
@@ -85,11 +86,11 @@ func ChainID(network string) (uint64, error) {
 	return id, nil
 }
 
-// Domain is the EIP-712 domain of a token, hashed.
+// Domain is the hash of a token's EIP-712 domain.
 type Domain [32]byte
 
-// TokenDomain returns the domain separator of the token that terms ask for (EIP-712). It
-// fails when Network or Asset cannot be read.
+// TokenDomain returns the domain separator (EIP-712) of the token in the terms. It fails if
+// Network or Asset cannot be parsed.
 func (t Terms) TokenDomain() (Domain, error) {
 	id, err := ChainID(t.Network)
 	if err != nil {
@@ -108,7 +109,7 @@ func (t Terms) TokenDomain() (Domain, error) {
 	)), nil
 }
 
-// Digest returns what the payer signs: the EIP-712 hash of the authorization under
+// Digest returns the hash that the payer signs: the EIP-712 hash of the authorization under
 // the token's domain. It covers payer, payee, value, window and nonce.
 func (p *Payment) Digest(d Domain) [32]byte {
 	message := keccak(
@@ -123,13 +124,13 @@ func (p *Payment) Digest(d Domain) [32]byte {
 	return [32]byte(keccak([]byte{0x19, 0x01}, d[:], message))
 }
 
-// errForeign says that a signature is not one that can be verified locally: a
-// contract wallet's, or garbage.
+// errForeign says that a signature cannot be verified locally, because it is a contract
+// wallet's or garbage.
 var errForeign = errors.New("signer cannot be recovered locally")
 
-// Check recovers the signer of digest, and returns nil when that is the payer. The error
-// is errForeign when only the chain can tell, as with a contract wallet, and another one
-// when the token contract is certain to refuse the signature.
+// Check recovers the signer of digest, and returns nil if it is the payer. The error is
+// errForeign if only the chain can tell, as with a contract wallet. It is another error if the
+// token contract is certain to refuse the signature.
 func (p *Payment) Check(digest [32]byte) error {
 	if len(p.Signature) != keySignature {
 		return errForeign
@@ -146,8 +147,8 @@ func (p *Payment) Check(digest [32]byte) error {
 		}
 		return errForeign
 	}
-	// A wallet that is a contract may sign 65 bytes that no key has made. The
-	// token refuses only a key's signature in this form.
+	// A contract wallet may use 65 bytes that no key has made. Only a signature that a key has
+	// made is certain to be refused by the token in this form.
 	if !low {
 		s.Negate()
 	}
@@ -160,7 +161,7 @@ func (p *Payment) Check(digest [32]byte) error {
 	return errors.New("signature: s is in the upper half of the curve order")
 }
 
-// signedAs says whether the payer's key made the signature with this v and s.
+// signedAs reports whether the payer's key made the signature with this v and s.
 func (p *Payment) signedAs(v byte, s secp256k1.ModNScalar, digest [32]byte) bool {
 	scalar := s.Bytes()
 	compact := slices.Concat([]byte{v}, p.Signature[:32], scalar[:])
@@ -169,8 +170,9 @@ func (p *Payment) signedAs(v byte, s secp256k1.ModNScalar, digest [32]byte) bool
 }
 
 // CheckOrigin returns nil if proof is payTo's signature of a bare origin such as
-// https://api.example.com, and otherwise says why not. proof is 65 bytes r, s, v in hex
-// over a personal message (EIP-191). Crawlers show it to prove who owns the service.
+// https://api.example.com, and otherwise an error that says why it is not. proof is 65 bytes
+// (r, s, v) in hex over a personal message (EIP-191). Crawlers show it to prove who owns the
+// service.
 func CheckOrigin(origin, proof, payTo string) error {
 	payee, err := ParseAddress(payTo)
 	if err != nil {
@@ -196,18 +198,18 @@ func CheckOrigin(origin, proof, payTo string) error {
 	return nil
 }
 
-// OriginDigest returns what a payee signs to prove that it owns an origin (EIP-191).
+// OriginDigest returns the hash that a payee signs to prove that it owns an origin (EIP-191).
 func OriginDigest(origin string) [32]byte {
 	message := fmt.Sprintf("\x19Ethereum Signed Message:\n%d%s", len(origin), origin)
 	return [32]byte(keccak([]byte(message)))
 }
 
-// KeyAddress returns the account of a public key.
+// KeyAddress returns the address of a public key's account.
 func KeyAddress(key *secp256k1.PublicKey) Address {
 	return Address(keccak(key.SerializeUncompressed()[1:])[12:])
 }
 
-// keccak is the legacy Keccak-256 of Ethereum over the joined parts.
+// keccak returns the legacy Keccak-256 hash, as Ethereum uses it, of the joined parts.
 func keccak(parts ...[]byte) []byte {
 	h := sha3.NewLegacyKeccak256()
 	for _, p := range parts {

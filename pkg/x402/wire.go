@@ -10,18 +10,18 @@ const (
 	Version     = 2
 	Scheme      = "exact"   // the only payment scheme offered
 	PaymentFlow = "upfront" // this server settles before it looks up
-	// MaxTimeoutSeconds is how long an offer may be acted on; clients turn it into
-	// validBefore.
+	// MaxTimeoutSeconds is how long a client may act on an offer. Clients compute validBefore
+	// from it.
 	MaxTimeoutSeconds = 300
 
-	// ExtensionIdentifier is the extension by which a payer names a payment.
+	// ExtensionIdentifier is the extension with which a payer names a payment.
 	ExtensionIdentifier = "payment-identifier"
-	// ExtensionToken is the extension that carries the retry token of a challenge.
-	// Clients echo extensions, and a settlement does not publish them. So the token
-	// tells the payer's own retry from a copy of what is on the chain.
+	// ExtensionToken is the extension that carries the retry token of a challenge. Clients
+	// echo extensions, and a settlement does not publish them. The token therefore
+	// distinguishes the payer's retry from a copy of the payment that is on the chain.
 	ExtensionToken = "retry-token"
-	// ExtensionReceipt is the extension of signed offers and receipts, and FormatJWS the
-	// name of its format for a compact JWS.
+	// ExtensionReceipt is the extension of signed offers and receipts. FormatJWS is the name
+	// of its format for a compact JWS.
 	ExtensionReceipt = "offer-receipt"
 	FormatJWS        = "jws"
 )
@@ -41,8 +41,8 @@ const (
 	HeaderOwed = "Answer-Owed"
 )
 
-// PaymentRequired says what must be paid: the PAYMENT-REQUIRED header, and part of
-// the body of a 402.
+// PaymentRequired says what must be paid. It is the PAYMENT-REQUIRED header, and part of the
+// body of a 402.
 type PaymentRequired struct {
 	X402Version int                        `json:"x402Version"`
 	Error       string                     `json:"error,omitempty"`
@@ -51,8 +51,8 @@ type PaymentRequired struct {
 	Extensions  map[string]json.RawMessage `json:"extensions,omitempty"`
 }
 
-// WithToken returns a copy with a retry token among its extensions. The token must
-// be base64url: it is not escaped.
+// WithToken returns a copy with a retry token among its extensions. The token must be
+// base64url, because it is not escaped.
 func (p PaymentRequired) WithToken(token string) PaymentRequired {
 	return p.with(ExtensionToken, tokenExtension(token))
 }
@@ -127,12 +127,12 @@ type SettleResponse struct {
 	Transaction string `json:"transaction" doc:"Transaction hash; empty when nothing was broadcast"`
 	Network     string `json:"network" doc:"CAIP-2 network of the transaction"`
 	Payer       string `json:"payer,omitempty" doc:"Payer, when known"`
-	// Extensions say what is not about the settlement.
+	// Extensions has what is not about the settlement itself.
 	Extensions ResponseExtensions `json:"extensions,omitzero" doc:"The signed receipt of the answer, when the service has a key for receipts"`
 }
 
-// ResponseExtensions are the extensions of a PAYMENT-RESPONSE: offer-receipt, version 1,
-// with the receipt of what was delivered.
+// ResponseExtensions has the extensions of a PAYMENT-RESPONSE: offer-receipt, version 1, with
+// the receipt of the delivered answer.
 type ResponseExtensions struct {
 	OfferReceipt struct {
 		Info struct {
@@ -147,8 +147,8 @@ type SignedReceipt struct {
 	Signature string `json:"signature"` // a compact JWS
 }
 
-// Terms are what a deployment asks of every payer: which token on which
-// network, paid to whom.
+// Terms says how every payer of a deployment pays: with which token, on which network, and to
+// which account.
 type Terms struct {
 	Network string // CAIP-2, such as eip155:8453
 	Asset   string // token contract

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Code names an error, as spec §7 spells it.
+// Code is the name of an error, spelled as in spec §7.
 type Code string
 
 // Payment and capacity errors, spec §7.1.
@@ -24,7 +24,7 @@ const (
 	Overloaded               Code = "overloaded"
 )
 
-// Codes outside the table of the spec, which anything that is sold can answer.
+// Codes outside the table of the spec. Every product can answer with them.
 const (
 	InternalError         Code = "internal_error"
 	MethodNotAllowed      Code = "method_not_allowed"
@@ -37,18 +37,18 @@ const (
 type Class int
 
 const (
-	// NoCharge: the error charges nothing, and uses nothing up. Whether money has moved
-	// is what the payment's record says (x402.ChargeOf).
+	// NoCharge means that the error charges nothing and uses nothing up. Whether money has
+	// moved is in the record of the payment (x402.ChargeOf).
 	NoCharge Class = iota
-	// Answer: what was paid for, such as a fact about the target of a lookup. It uses
-	// up the payment and is stored like a result.
+	// Answer means that the error is what was paid for, such as a fact about the target of a
+	// lookup. It uses up the payment and is stored like a result.
 	Answer
-	// Owed: the payment stands and the answer is still owed; the same
-	// signature runs the lookup again without a charge.
+	// Owed means that the payment stands and the answer is still owed. The same signature runs
+	// the lookup again without a charge.
 	Owed
 )
 
-// String returns the class in lower case, as messages have it.
+// String returns the class in lower case, as messages show it.
 func (c Class) String() string {
 	switch c {
 	case Answer:
@@ -66,18 +66,18 @@ type Info struct {
 	Status  int    // HTTP status
 	Message string // default public message
 	Class   Class
-	// Retry says that the request may be repeated, with the same signature or
-	// with a new one, for at most one charge in all. For the class Owed it holds
-	// until one answers.
+	// Retry means that the request may be repeated, with the same signature or with a new one,
+	// for at most one charge in all. For the class Owed this holds until a request is
+	// answered.
 	Retry bool
 	// After is the default Retry-After; 0 means that none is sent.
 	After time.Duration
-	// Remedy says what to do about it, in a sentence that the documentation prints.
+	// Remedy says what to do about the error, in a sentence that the documentation prints.
 	Remedy string
 }
 
-// table has the codes of spec §7.1, and the others. It is made once, because every error
-// looks its code up.
+// table returns the codes of spec §7.1, and the others. The slice is made once, because every
+// error looks its code up.
 var table = sync.OnceValue(func() []Info {
 	return []Info{
 		{
@@ -208,8 +208,8 @@ var table = sync.OnceValue(func() []Info {
 	}
 })
 
-// infoOf returns what is known about a code of this package, and for any other code that
-// of InternalError.
+// infoOf returns the Info of a code of this package. For any other code it returns the Info of
+// InternalError.
 func infoOf(c Code) Info {
 	var internal Info
 	for _, info := range table() {
@@ -223,6 +223,6 @@ func infoOf(c Code) Info {
 	return internal
 }
 
-// All returns every code of this package: those of spec §7.1 in its order, then the
-// others, of which InternalError is the first.
+// All returns the Info of every code of this package: first the codes of spec §7.1 in its
+// order, then the others, beginning with InternalError.
 func All() []Info { return slices.Clone(table()) }

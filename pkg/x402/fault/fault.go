@@ -12,13 +12,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// Error is an error with a code, a public message and a private cause. Its methods that
-// return an Error return a changed copy.
+// Error is an error with a code, a public message and a private cause. Its methods that return
+// an *Error return a changed copy.
 type Error struct {
 	Code Code
 	// Message is public. Empty means the default of the code.
 	Message   string
-	after     time.Duration // replaces that of the code when positive; below 0 none is sent
+	after     time.Duration // replaces the Retry-After of the code if positive; below 0 none is sent
 	pause     time.Duration // see Paused
 	info      Info
 	cause     error
@@ -37,7 +37,8 @@ func Newf(c Code, cause error, format string, args ...any) *Error {
 	return New(c, cause).Saying(fmt.Sprintf(format, args...))
 }
 
-// New returns an error of this code, whatever table it is in, with its default message.
+// New returns an error with this code and its default message. The code need not be one of
+// this package.
 func (i Info) New(cause error) *Error { return &Error{Code: i.Code, info: i, cause: cause} }
 
 // Newf is like New, with another public message.
@@ -45,7 +46,7 @@ func (i Info) Newf(cause error, format string, args ...any) *Error {
 	return i.New(cause).Saying(fmt.Sprintf(format, args...))
 }
 
-// WithCode returns the error under another code. It keeps its message and its marks.
+// WithCode returns the error with another code. Its message and its marks stay the same.
 func (e *Error) WithCode(i Info) *Error {
 	c := *e
 	c.Code = i.Code
@@ -77,8 +78,9 @@ func (e *Error) After(d time.Duration) *Error {
 // Final returns the error without a request to wait.
 func (e *Error) Final() *Error { return e.After(-1) }
 
-// Paused returns the error of work that has said itself when it can be done, which the next
-// run waits for whatever came before. It is also a request to wait.
+// Paused returns the error of work that can be done only after d, as the work itself has said.
+// The next run waits for that time, regardless of earlier failures. The client is also asked
+// to wait for d.
 func (e *Error) Paused(d time.Duration) *Error {
 	c := *e
 	c.after = d
@@ -86,38 +88,38 @@ func (e *Error) Paused(d time.Duration) *Error {
 	return &c
 }
 
-// Pause returns the time of Paused; 0 is none.
+// Pause returns the duration that was given to Paused; 0 means none.
 func (e *Error) Pause() time.Duration { return e.pause }
 
-// Prevented returns the error with the mark that nothing was tried: the lookup ended before
-// it asked anybody outside this deployment, because an earlier attempt of ours failed and
-// the pause after it is not over. Only the code that decided not to ask may set it.
+// Prevented returns the error with the mark that nothing was tried. The lookup ended before it
+// asked anybody outside this deployment, because an earlier attempt of ours failed and the
+// pause after it has not ended. Only the code that decided not to ask may set the mark.
 func (e *Error) Prevented() *Error {
 	c := *e
 	c.prevented = true
 	return &c
 }
 
-// IsPrevented reports whether this error is one that Prevented returned, or a
-// copy of one. An error that merely has such an error as its cause is not: it was given
+// IsPrevented reports whether Prevented returned this error or the original of this copy. It
+// is false for an error that only has such an error as its cause, because that error was given
 // a new code for another reason.
 func (e *Error) IsPrevented() bool { return e.prevented }
 
-// Silence returns the error with the mark that the target was silent, which its owner can
-// cause: it had accepted a connection, and the lookup's time was over before its answer was
-// complete; or no resolver could resolve its name, and they answered for another. Resolvers
-// and registries themselves are not the target. Such a failure is owed at first, and is the
-// answer when it was met often enough.
+// Silence returns the error with the mark that the target was silent, which the owner of the
+// target can cause. Either the target accepted a connection, and its answer was not complete
+// when the lookup's time was over. Or no resolver could resolve the target's name, although
+// they answered for another name. Resolvers and registries themselves are not the target. Such
+// a failure is owed at first. After it was met often enough, it is the answer.
 func (e *Error) Silence() *Error {
 	c := *e
 	c.silence = true
 	return &c
 }
 
-// IsSilence reports whether Silence returned this error, or one that it is a copy of.
+// IsSilence reports whether Silence returned this error or the original of this copy.
 func (e *Error) IsSilence() bool { return e.silence }
 
-// Error is for logs: code, message and cause. The cause may quote a peer.
+// Error returns a text for logs: code, message and cause. The cause may quote a peer.
 func (e *Error) Error() string {
 	s := string(e.Code)
 	if e.Message != "" {
@@ -132,8 +134,7 @@ func (e *Error) Error() string {
 // Unwrap returns the private cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Info returns what is known about the code, and for an unknown one that of
-// internal_error.
+// Info returns the Info of the code. For an unknown code it is that of internal_error.
 func (e *Error) Info() Info { return e.info }
 
 // Public returns the message that a client may read.
@@ -151,15 +152,15 @@ func From(err error) *Error {
 	return New(InternalError, err)
 }
 
-// HeaderRetryAfter has the seconds of Wait (RFC 9110 section 10.2.3).
+// HeaderRetryAfter is the header with the seconds of Wait (RFC 9110 section 10.2.3).
 const HeaderRetryAfter = "Retry-After"
 
-// Body is the JSON of every error but a 402.
+// Body is the JSON of every error except a 402.
 type Body struct {
 	Error     Detail `json:"error"`
 	RequestID string `json:"request_id"`
-	// DocsURL is where the documentation explains errors; left out where the
-	// public origin is not known.
+	// DocsURL is where the documentation explains errors. It is left out if the public origin
+	// is not known.
 	DocsURL string `json:"docs_url,omitempty"`
 }
 
@@ -167,11 +168,10 @@ type Body struct {
 type Detail struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
-	// Charged is whether money moved for the purchase; null when that is not
-	// known.
+	// Charged says whether money moved for the purchase; null means not known.
 	Charged *bool `json:"charged"`
-	// Retryable says to send the request again, for at most one charge in all.
+	// Retryable means that the request should be sent again, for at most one charge in all.
 	Retryable bool `json:"retryable"`
-	// RetryAfter is in seconds, where no header says it; 0 is none.
+	// RetryAfter is the time to wait in seconds, if no header says it; 0 means none.
 	RetryAfter int `json:"retry_after,omitempty"`
 }

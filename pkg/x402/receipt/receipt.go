@@ -28,14 +28,15 @@ type Statement struct {
 	IssuedAt int64  `json:"issuedAt" doc:"When the answer was given, unix seconds"`
 	Network  string `json:"network" doc:"CAIP-2 network of the payment"`
 	Payer    string `json:"payer" doc:"Whose payment it was"`
-	// Request is what was asked, as the seller understood it; empty when that is not said.
+	// Request is the request as the seller understood it. It is empty if the receipt does not
+	// say.
 	Request              string `json:"request,omitempty" doc:"What was asked: GET, path and all parameters as the service reads them, in the order of their names, such as GET /v1/tools/dns?domain=example.com&type=A"`
 	ResourceURL          string `json:"resourceUrl" doc:"URL that was paid for, without its query"`
 	ResponseHash         string `json:"responseHash" doc:"SHA-256 of the body as it was sent, 0x and hexadecimal"`
 	ResponseHashAlg      string `json:"responseHashAlg" doc:"sha256"`
 	ResponseHashEncoding string `json:"responseHashEncoding" doc:"raw: the bytes themselves"`
-	// Transaction is empty where the payment is known to have been made, but not
-	// in which transaction.
+	// Transaction is empty if the payment is known to have been made, but not by which
+	// transaction.
 	Transaction string `json:"transaction,omitempty" doc:"Transaction hash; absent when it is not known"`
 	Version     int    `json:"version" doc:"1"`
 }
@@ -44,7 +45,7 @@ type Statement struct {
 const (
 	version  = 1
 	hashAlg  = "sha256"
-	encoding = "raw" // of the body: as it is
+	encoding = "raw" // the hash is over the bytes of the body as they are
 )
 
 // HashOf returns the digest of an answer's body as a receipt has it: SHA-256, 0x and hex.
@@ -53,13 +54,13 @@ func HashOf(body []byte) string {
 	return "0x" + hex.EncodeToString(sum[:])
 }
 
-// Covers says whether a receipt is for this body.
+// Covers reports whether a receipt is for this body.
 func (s Statement) Covers(body []byte) bool {
 	known := s.ResponseHashAlg == hashAlg && s.ResponseHashEncoding == encoding
 	return known && s.ResponseHash == HashOf(body)
 }
 
-// header is a JWS header, its members in the order of their names.
+// header is a JWS header. Its members are in the order of their names.
 type header struct {
 	Alg string `json:"alg"`
 	Kid string `json:"kid"`
@@ -82,7 +83,7 @@ type Offer struct {
 // Signer signs with one key.
 type Signer struct {
 	private ed25519.PrivateKey
-	name    string // of the key
+	name    string // thumbprint of the key
 }
 
 // ErrMismatch says that a private key belongs to none of the published keys.
@@ -99,10 +100,10 @@ func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Sign
 	return nil, ErrMismatch
 }
 
-// Sign returns a receipt, a compact JWS; equal statements give equal receipts. ResponseHash
-// must be HashOf the body; ResponseHashAlg, ResponseHashEncoding and Version are filled in.
-// It fails for a ResourceURL without a host, and for text that is not printable ASCII or
-// that JSON escapes.
+// Sign returns a receipt as a compact JWS. Equal statements give equal receipts. ResponseHash
+// must be HashOf the body; Sign sets ResponseHashAlg, ResponseHashEncoding and Version. It
+// fails if ResourceURL has no host, and if a text is not printable ASCII or must be escaped in
+// JSON.
 func (s *Signer) Sign(statement Statement) (string, error) {
 	statement.ResponseHashAlg = hashAlg
 	statement.ResponseHashEncoding = encoding
@@ -110,7 +111,7 @@ func (s *Signer) Sign(statement Statement) (string, error) {
 	return s.sign(statement.ResourceURL, statement)
 }
 
-// SignOffer returns a signed offer, a compact JWS, and fails as Sign does.
+// SignOffer returns a signed offer as a compact JWS. It fails in the same cases as Sign.
 func (s *Signer) SignOffer(o Offer) (string, error) {
 	o.Version = version
 	return s.sign(o.ResourceURL, o)
@@ -125,9 +126,9 @@ func (s *Signer) sign(resource string, payload any) (string, error) {
 	return text + "." + encode(signature), nil
 }
 
-// Shown returns what SignOffer returns with the private key of a public one, but for the
-// signature, in whose place there are zeros: for documents that show a signed offer where
-// there is no private key.
+// Shown returns what SignOffer would return, with zeros in place of the signature. It needs
+// only the public key. It is for documents that show a signed offer if there is no private
+// key.
 func Shown(o Offer, key ed25519.PublicKey) (string, error) {
 	o.Version = version
 	text, err := unsigned(o.ResourceURL, thumbprint(key), o)
@@ -138,7 +139,8 @@ func Shown(o Offer, key ed25519.PublicKey) (string, error) {
 	return text + "." + encode(zeros), nil
 }
 
-// unsigned is what the signature of a compact JWS is over; name is that of the key.
+// unsigned returns the text that the signature of a compact JWS covers. name is the thumbprint
+// of the key.
 func unsigned(resource, name string, payload any) (string, error) {
 	u, err := url.Parse(resource)
 	if err != nil || u.Host == "" {
@@ -155,8 +157,8 @@ func unsigned(resource, name string, payload any) (string, error) {
 	return encode(head) + "." + encode(body), nil
 }
 
-// canonical is JSON as RFC 8785 has it, of a flat value whose members are in the
-// order of their names and whose strings are printable ASCII.
+// canonical returns v as JSON according to RFC 8785. v must be flat, with members in the order
+// of their names and strings of printable ASCII.
 func canonical(v any) ([]byte, error) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)
@@ -166,22 +168,24 @@ func canonical(v any) ([]byte, error) {
 	}
 	doc := bytes.TrimSuffix(buffer.Bytes(), []byte("\n"))
 	for _, c := range doc {
-		if c > '~' || c == '\\' { // below ' ' there is nothing that is not escaped
+		if c > '~' || c == '\\' { // characters below ' ' are always escaped
 			return nil, errors.New("receipt: text that is not printable ASCII, or has to be escaped")
 		}
 	}
 	return doc, nil
 }
 
-// MaxSize bounds a receipt that is read. Request and ResourceURL may have some KB each.
+// MaxSize is the largest receipt that Verify reads, in bytes. Request and ResourceURL may have
+// some KB each.
 const MaxSize = 16 << 10
 
-// ErrInvalid says that something is not a receipt, or not one of this key.
+// ErrInvalid says that a receipt is malformed or not signed by the key, or that its key is not
+// published.
 var ErrInvalid = errors.New("receipt: invalid")
 
-// Verify parses a receipt and checks its signature with the key that find returns for the
-// id of its key (KeyID). The error is ErrInvalid or that of find. It does not say whether
-// the key may speak for the resource: Authorizes does.
+// Verify parses a receipt and checks its signature. find returns the key with a given id
+// (KeyID). The error is ErrInvalid or the error of find. Verify does not check whether the key
+// may speak for the resource; Authorizes does.
 func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (s Statement, kid string, err error) {
 	parts := strings.Split(jws, ".")
 	if len(jws) > MaxSize || len(parts) != 3 {
@@ -213,8 +217,8 @@ func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (s Sta
 	return s, h.Kid, nil
 }
 
-// Authorizes says whether a key may speak for the resource of a receipt: it is
-// published by the resource's own host.
+// Authorizes reports whether a key may speak for the resource of a receipt. It may if the
+// resource's own host publishes it.
 func Authorizes(kid string, s Statement) bool {
 	u, err := url.Parse(s.ResourceURL)
 	return err == nil && u.Host != "" && strings.HasPrefix(kid, DID(u.Host)+"#")
@@ -223,7 +227,7 @@ func Authorizes(kid string, s Statement) bool {
 // Path is where a host publishes its keys (the did:web method, section 3.2).
 const Path = "/.well-known/did.json"
 
-// MaxKeys is the most keys that are published.
+// MaxKeys is the largest number of keys that are published.
 const MaxKeys = 16
 
 // ParseKey parses a private key: the 32 bytes of an Ed25519 seed (RFC 8032), in
@@ -261,11 +265,11 @@ func decode(text string) ([]byte, error) { return base64.RawURLEncoding.Strict()
 // DID returns the did:web identifier of a host, with its port if there is one.
 func DID(host string) string { return "did:web:" + strings.ReplaceAll(host, ":", "%3A") }
 
-// KeyID returns the name of a key of a host. It is made from the key, so that it does not
-// depend on which others are published.
+// KeyID returns the name of a key of a host. The name is made from the key, and does not
+// depend on the other published keys.
 func KeyID(host string, key ed25519.PublicKey) string { return DID(host) + "#" + thumbprint(key) }
 
-// thumbprint is the SHA-256 thumbprint of a key (RFC 7638 and RFC 8037) in base64url.
+// thumbprint returns the SHA-256 thumbprint of a key (RFC 7638 and RFC 8037) in base64url.
 func thumbprint(key ed25519.PublicKey) string {
 	jwk := `{"crv":"Ed25519","kty":"OKP","x":"` + FormatPublic(key) + `"}`
 	sum := sha256.Sum256([]byte(jwk))

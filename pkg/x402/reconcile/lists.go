@@ -9,16 +9,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// pageOfPlaces is how many places of a list are asked for, and kept, at once.
+// pageOfPlaces is how many places of a list are read, and kept in memory, at once.
 const pageOfPlaces = 1000
 
-// Outstanding walks through the index to its end, and calls see for every record that no attempt
-// holds and that is in doubt (Payment.InDoubt), is money without a known request
-// (Payment.Unasked), or is paid and not answered. A payment that the target's silence
-// answers (ledger.StandingSilent) is not outstanding. missed is how many records could not
-// be read; the error is that of the index, or of the ledger on some record, or says that
-// ctx ended before the index did. A corrupt record is counted in missed and logged, and is
-// not an error.
+// Outstanding walks through the index to its end. It calls see for every record that no
+// attempt holds and that is in doubt (Payment.InDoubt), is money without a known request
+// (Payment.Unasked), or is paid and not answered. A payment that the target's silence answers
+// (ledger.StandingSilent) is not outstanding. missed is the number of records that could not
+// be read. The error comes from the index, or from the ledger for some record, or says that
+// ctx ended before the index did. A corrupt record is counted in missed and logged, and is not
+// an error.
 func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) (missed int, err error) {
 	open, owed := c.walk(ctx, visits{
 		open: func(r ledger.Payment) error {
@@ -48,9 +48,9 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 	return missed, err
 }
 
-// Unproven counts the payments that a facilitator has refused where no node could confirm
-// that, and calls see with the newest of them, the last one last. Money can have moved for
-// them all the same. The error is that of the index or of the ledger, or says that ctx ended.
+// Unproven counts the payments that a facilitator refused and no node could confirm as
+// refused. It calls see with the newest of them, the last one last. Money can nevertheless
+// have moved for them. The error comes from the index or the ledger, or says that ctx ended.
 func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
 	var keys []string
 	var after ledger.Place
@@ -77,8 +77,9 @@ func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.P
 	return n, err
 }
 
-// Each fetches the records with these keys, and calls see for each one that exists. missed
-// is how many could not be read before ctx ended; the error is as with Outstanding.
+// Each fetches the records with these keys, and calls see for each one that exists. missed is
+// the number of records that could not be read before ctx ended. The error is as for
+// Outstanding.
 func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Payment)) (missed int, err error) {
 	var v visited
 	seeOne := func(r ledger.Payment) error {
@@ -91,16 +92,17 @@ func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Pa
 	return v.failed + v.notReached, v.err
 }
 
-// visits are what a walk through the index calls.
+// visits has the functions that a walk through the index calls.
 type visits struct {
 	open    func(ledger.Payment) error // for each record of the first list
 	between func()                     // after the first list
-	owed    func(ledger.Payment) error // once for each record of both that is owed and that no attempt holds
+	owed    func(ledger.Payment) error // once for each record of both lists that is owed and that no attempt holds
 }
 
-// walk goes through the two lists of the index, each least recently written first. The first
-// leaves out what is written from now on. The order matters: a lookup that ends meanwhile moves
-// its record from the first list to the second.
+// walk goes through the two lists of the index, each from the least recently written record
+// on. It leaves out records of the first list that are written after the walk began. The order
+// of the lists matters: a lookup that ends meanwhile moves its record from the first list to
+// the second.
 func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited) {
 	begun := c.Now()
 	seen := map[string]bool{}
@@ -123,14 +125,14 @@ func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited
 
 // visited is the result of reading records.
 type visited struct {
-	gone       int   // that do not exist any more
-	failed     int   // that could not be read, or for which see failed
-	notReached int   // before ctx ended
+	gone       int   // records that do not exist any more
+	failed     int   // records that could not be read, or for which see failed
+	notReached int   // records that were not read before ctx ended
 	whole      bool  // the list was read to its end
-	err        error // of the index, and the first that was the store's
+	err        error // error of the index, and the first error of the store
 }
 
-// list reads a list of the index page by page, until it or ctx ends, and calls see for
+// list reads a list of the index page by page, until the list or ctx ends, and calls see for
 // each record.
 func (c *Reconciler) list(ctx context.Context, name string, before time.Time, see func(ledger.Payment) error) (v visited) {
 	var after ledger.Place
@@ -152,7 +154,7 @@ func (c *Reconciler) list(ctx context.Context, name string, before time.Time, se
 	return v
 }
 
-// visit fetches a record, and calls see if there is one.
+// visit fetches a record, and calls see if the record exists.
 func (c *Reconciler) visit(ctx context.Context, key string, v *visited, see func(ledger.Payment) error) {
 	r, err := c.Ledger.Fetch(ctx, key)
 	switch {

@@ -18,68 +18,68 @@ import (
 // Scanner reads a payee's incoming transfers from the chain. Its cost depends on the
 // number of transfers, and not on the number of requests that were never paid.
 type Scanner interface {
-	// Transfers reads the transfers to payee from block from onwards, in bounded work.
-	// With an error nothing was read, and Next is from. A failure after something was
-	// read ends the batch without an error, and is met again by the next call. So
-	// a caller that stores Next after every batch misses no transfer and sees none
-	// twice, wherever it is interrupted.
+	// Transfers reads the transfers to payee from block from onwards, and does a bounded
+	// amount of work. If it returns an error, nothing was read, and Next is from. A failure
+	// after something was read ends the batch without an error, and the next call meets it
+	// again. A caller that stores Next after every batch therefore misses no transfer and sees
+	// none twice, wherever it is interrupted.
 	Transfers(ctx context.Context, payee x402.Address, from uint64) (Batch, error)
-	// BlockAt returns the first block whose time is not before t, where a cursor for what
-	// happened since t starts. If no safe block is that recent, as for a t in the future,
-	// it returns the block after the newest safe one, which will not be undone.
+	// BlockAt returns the first block whose time is not before t. A cursor for transfers since
+	// t starts there. If no safe block is that recent, for example because t is in the future,
+	// it returns the block after the newest safe block, which will not be undone.
 	BlockAt(ctx context.Context, t time.Time) (uint64, error)
 }
 
 // Batch is the result of one call of Scanner.Transfers.
 type Batch struct {
-	// Transfers are in the order of the chain, and of whole blocks only.
+	// Transfers has the transfers of whole blocks, in the order of the chain.
 	Transfers []Transfer
-	// Next is the first block that was not read: the one after the last that was.
+	// Next is the first block that was not read. It follows the last block that was read.
 	Next uint64
-	// Safe is the newest block that could have been read, and SafeTime its time. A node
-	// that lags may give one below Next-1; then there was nothing to read.
+	// Safe is the newest block that could have been read, and SafeTime is its time. A node
+	// that lags may return a block below Next-1; then there was nothing to read.
 	Safe     uint64
 	SafeTime time.Time
 }
 
-// Done says whether there was nothing left to read.
+// Done reports whether nothing was left to read.
 func (b Batch) Done() bool { return b.Next > b.Safe }
 
-// Transfer is money that reached a payee, and the authorization that moved it,
-// if one did.
+// Transfer is money that reached a payee, with the authorization that moved it, if there was
+// one.
 type Transfer struct {
 	Transaction string // lower case hex
 	Block       uint64
 	BlockHash   string // lower case hex
-	LogIndex    uint64 // in the block; with BlockHash, the transfer's identity
+	LogIndex    uint64 // index in the block; together with BlockHash it identifies the transfer
 	Time        time.Time
 	From, To    x402.Address
 	Value       *big.Int // atomic units; may be 0
-	// Authorized says that the transfer is the one that From's authorization
-	// with Nonce made. Any other is a deposit without one.
+	// Authorized means that From's authorization with Nonce made the transfer. Any other
+	// transfer is a deposit without an authorization.
 	Authorized bool
 	Nonce      [32]byte
 }
 
 const (
-	// oldestTransfer is how old a transfer may be for a record to be made where there
-	// is none. An older one may have been answered: records of answered payments are
-	// deleted after 35 days.
+	// oldestTransfer is the greatest age of a transfer for which a new record is made. An
+	// older transfer may have been answered: records of answered payments are deleted after 35
+	// days.
 	oldestTransfer = 34 * 24 * time.Hour
-	// firstStretch is how long ago the first cursor of a payee begins: the longest
-	// authorization, before a safe block that is an hour old at most.
+	// firstStretch is how far back the first cursor of a payee begins: the longest window of
+	// an authorization, and another hour, because the newest safe block is at most an hour
+	// old.
 	firstStretch = x402.MaxWindow + time.Hour
-	// maxFormer is how many former payees are read in a run.
+	// maxFormer is the largest number of former payees that are read in a run.
 	maxFormer = 8
-	// maxUnmatched is how many transfers that an operator has to look at are logged
-	// one by one in a run.
+	// maxUnmatched is how many transfers that need an operator are logged one by one in a run.
 	maxUnmatched = 10
 )
 
-// receive reads the payee's incoming transfers from the ledger's cursor on, and
-// compares each with its record. So it finds money for a payment that a facilitator
-// refused, or that has no record. Payees of other undecided payments, which were ours
-// before a change of configuration, are read as long as there are such payments.
+// receive reads the payee's incoming transfers from the ledger's cursor on, and compares each
+// with its record. It finds money for a payment that a facilitator refused, or that has no
+// record. It also reads the payees of other undecided payments, which were ours before a
+// change of configuration, as long as there are such payments.
 func (r *run) receive(ctx context.Context) (err error) {
 	for _, payee := range r.payees {
 		if r.Scanner != nil && !timeUp(ctx) {
@@ -89,7 +89,7 @@ func (r *run) receive(ctx context.Context) (err error) {
 	return err
 }
 
-// note adds a payee to those whose transfers are read.
+// note adds a payee to the payees whose transfers are read.
 func (r *run) note(payTo string) {
 	payee, err := x402.ParseAddress(payTo)
 	if err == nil && len(r.payees) <= maxFormer && !slices.Contains(r.payees, payee) {
@@ -97,13 +97,13 @@ func (r *run) note(payTo string) {
 	}
 }
 
-// soldKey is where the ledger keeps the payees of the token of Terms.
+// soldKey returns the key under which the ledger keeps the payees of the token in Terms.
 func (c *Reconciler) soldKey() string {
 	return ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
 }
 
-// noteSold adds the payees that the ledger knows to those whose transfers are read, those first
-// that were paid longest ago: they are done with first.
+// noteSold adds the payees that the ledger knows to the payees whose transfers are read.
+// Payees that were last paid longest ago come first, because reading them ends first.
 func (r *run) noteSold(ctx context.Context) error {
 	if r.Scanner == nil {
 		return nil
@@ -121,7 +121,8 @@ func (r *run) noteSold(ctx context.Context) error {
 	return nil
 }
 
-// soldTo is what the ledger knows of a payee; nil is nothing, and for ours.
+// soldTo returns what the ledger knows about a former payee. It returns nil for an unknown
+// payee, and for our current one.
 func (r *run) soldTo(payee x402.Address) *ledger.Payee {
 	for i, p := range r.sold {
 		if strings.EqualFold(p.Address, payee.String()) {
@@ -131,7 +132,7 @@ func (r *run) soldTo(payee x402.Address) *ledger.Payee {
 	return nil
 }
 
-// cheapest is the lowest price that a payee is paid.
+// cheapest returns the lowest price that is paid to a payee.
 func (r *run) cheapest(payee x402.Address) *big.Int {
 	p := r.soldTo(payee)
 	if p == nil {
@@ -144,8 +145,8 @@ func (r *run) cheapest(payee x402.Address) *big.Int {
 	return lowest
 }
 
-// forget takes a payee off the record when everything was read that can have been sent to it:
-// the chain was read to a block after the last authorization has expired.
+// forget removes a payee from the ledger when everything that can have been sent to it was
+// read: the chain was read to a block after the last authorization expired.
 func (r *run) forget(ctx context.Context, payee x402.Address, read Batch) error {
 	p := r.soldTo(payee)
 	if p == nil || !read.Done() {
@@ -164,12 +165,12 @@ func (r *run) forget(ctx context.Context, payee x402.Address, read Batch) error 
 	return err
 }
 
-// ours says whether a record is of a payment in the token of Terms.
+// ours reports whether a record is of a payment in the token of Terms.
 func (c *Reconciler) ours(r ledger.Payment) bool {
 	return strings.HasPrefix(r.Key, c.Terms.Network+"|"+strings.ToLower(c.Terms.Asset)+"|")
 }
 
-// receiveOf reads what reached a payee, batch by batch.
+// receiveOf reads the transfers to a payee, batch by batch.
 func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 	at, err := r.cursor(ctx, payee)
 	moved := false
@@ -181,10 +182,10 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 	_, ofNode := errors.AsType[unreadable](err)
 	interrupted := moved && timeUp(ctx)
 	switch {
-	case ofNode && !interrupted: // a node that does not answer until the time is up has failed as well
+	case ofNode && !interrupted: // including a node that did not answer until the time was up
 		r.Unread = true
 		r.Log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
-	case err == nil || timeUp(ctx): // what was not read is read by the next run
+	case err == nil || timeUp(ctx): // the next run reads the rest
 	case errors.Is(err, ledger.ErrConflict):
 		r.Log.InfoContext(ctx, "another writer came first, the next run reads on", "error", err)
 	default:
@@ -196,9 +197,9 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 // unreadable is an error of the node: the next run reads on.
 type unreadable struct{ error }
 
-// batch reads one batch, compares it with the ledger and moves the cursor behind
-// it, or, if the time is up, behind the blocks that are finished: otherwise every run
-// would begin, and none finish, a batch that takes longer than a run may.
+// batch reads one batch, compares it with the ledger and moves the cursor behind it. If the
+// time is up before that, it moves the cursor behind the blocks that are finished. Otherwise,
+// if a batch takes longer than a run, every run would begin it and none would finish it.
 func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) (done bool, err error) {
 	b, err := r.Scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {
@@ -235,9 +236,9 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 	return b.Done(), err
 }
 
-// cursor is where reading goes on. The first time it stands so far back that every
-// authorization that can still execute was signed since, or, of a former payee, that could when
-// it was paid last.
+// cursor returns the cursor at which reading continues. A new cursor starts so far back that
+// every authorization that can still execute was signed later. For a former payee, this holds
+// for every authorization that could execute when the payee was last paid.
 func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, error) {
 	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String())
 	at, err := r.Ledger.Cursor(ctx, key)
@@ -249,7 +250,7 @@ func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, e
 	if p := r.soldTo(payee); p != nil && p.Until.Before(last) {
 		last = p.Until
 	}
-	next, err := r.Scanner.BlockAt(ctx, now.Add(firstStretch)) // after the safe block
+	next, err := r.Scanner.BlockAt(ctx, now.Add(firstStretch)) // the block after the newest safe one
 	if err != nil {
 		return nil, unreadable{err}
 	}
@@ -260,9 +261,9 @@ func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, e
 	return r.Ledger.Begin(ctx, key, min(from, next), next)
 }
 
-// match compares one transfer with the ledger, and counts it. early says that it is from
-// before the cursor was made: then it counts only for a payment on record. A record that
-// cannot be read does not hide later transfers.
+// match compares one transfer with the ledger, and counts it. early means that the transfer
+// happened before the cursor was made; it then counts only for a payment on record. A record
+// that cannot be read does not hide later transfers.
 func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	nonce := "0x" + hex.EncodeToString(t.Nonce[:])
 	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), nonce)
@@ -283,9 +284,10 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	return nil
 }
 
-// testify records a transfer. If it is early, not a payment (made without an authorization,
-// or of less than any price) or too old, it does so only for a payment on record. It returns
-// the number that counts it, nil for none, and what an operator has to be told of it.
+// testify records a transfer. If the transfer is early, too old, or not a payment (made
+// without an authorization, or for less than any price), it is recorded only for a payment
+// that is on record. testify returns the number that counts the transfer, or nil if none does,
+// and the message about it for an operator.
 func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (number *int, attention string, err error) {
 	authorized := t.Authorized && t.Value.Sign() > 0
 	cheapest := r.cheapest(t.To)
@@ -313,9 +315,9 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 	return r.witness(ctx, key, t)
 }
 
-// witness writes a transfer into the ledger. It returns what testify returns.
+// witness writes a transfer to the ledger. It returns the same as testify.
 func (r *run) witness(ctx context.Context, key string, t Transfer) (number *int, attention string, err error) {
-	// What a refund of a transfer without a record needs.
+	// A refund of a transfer without a record needs these terms.
 	terms, err := json.Marshal(x402.Requirements{
 		Scheme:  x402.Scheme,
 		Network: r.Terms.Network,
@@ -338,7 +340,7 @@ func (r *run) witness(ctx context.Context, key string, t Transfer) (number *int,
 		Of: func(record ledger.Payment) bool { return paidBy(record, t) },
 	})
 	switch {
-	case err != nil || !written: // it was known to be paid, or paid back
+	case err != nil || !written: // the payment was known to be paid, or was paid back
 		return new(int), "", err
 	case record.DueBack != "":
 		return &r.Unasked, "money arrived that has no record", nil
@@ -346,8 +348,8 @@ func (r *run) witness(ctx context.Context, key string, t Transfer) (number *int,
 	return &r.Found, "a payment that was not known to be paid is paid", nil
 }
 
-// paidBy says whether a transfer has the amount and payee of a record. The payer
-// chooses the nonce, so another authorization can have the same one.
+// paidBy reports whether a transfer has the amount and the payee of a record. The nonce is not
+// enough: the payer chooses it, and another authorization can have the same one.
 func paidBy(r ledger.Payment, t Transfer) bool {
 	terms, err := x402.TermsOf(r)
 	return err == nil && terms.Amount == t.Value.String() && strings.EqualFold(terms.PayTo, t.To.String())

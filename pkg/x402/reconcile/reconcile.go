@@ -1,6 +1,7 @@
-// Package reconcile finishes what requests leave behind: a Reconciler decides payments in doubt
-// by evidence from the chain, finds transfers that have no record, and counts what is owed. It
-// is independent of the Gate of package x402: the two share only the ledger.
+// Package reconcile finishes payments that requests left unfinished. A Reconciler decides
+// payments in doubt by evidence from the chain, finds transfers that have no record, and
+// counts what is owed. It is independent of the Gate of package x402: the two share only the
+// ledger.
 package reconcile
 
 import (
@@ -17,92 +18,92 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Reconciler decides by evidence what requests left uncertain, and counts what is
-// owed to payers who have not returned. It runs concurrently with requests: it
-// writes only under a lease that it takes itself, and it moves no money. Ledger, Index,
-// Terms, Now and Log are required.
+// Reconciler decides by evidence about payments that requests left uncertain, and counts what
+// is owed to payers who have not returned. It runs concurrently with requests: it writes only
+// under a lease that it takes itself, and it moves no money. Ledger, Index, Terms, Now and Log
+// are required.
 type Reconciler struct {
 	Ledger *ledger.Ledger
 	Index  ledger.Index
-	// Evidence reads the chain. Without it the Reconciler counts, and ends only
-	// payments that the ledger shows to be unsent.
+	// Evidence reads the chain. Without it the Reconciler only counts, and ends only payments
+	// that were not sent according to the ledger.
 	Evidence x402.Evidence
-	// Scanner reads the transfers to the payee. Without one, money that arrived for a
-	// payment that is not in doubt is not found.
+	// Scanner reads the transfers to the payee. Without it, money is not found if it arrived
+	// for a payment that is not in doubt.
 	Scanner Scanner
-	// Terms are what Evidence and Scanner look at; their addresses are valid. Payments
-	// under other terms, which a table can hold after a change of configuration,
-	// are left in doubt: that another chain does not have them proves nothing.
+	// Terms are the terms that Evidence and Scanner look at. Their addresses are valid. After
+	// a change of configuration the ledger can have payments under other terms. These are left
+	// in doubt, because it proves nothing that another chain does not have them.
 	Terms x402.Terms
-	// Former is a payee before the last change, which Scanner reads too; empty is none. Those
-	// that the ledger knows (ledger.Sold) are read in any case, until everything that can have
-	// been sent to them was read.
+	// Former is the payee before the last change, whose transfers Scanner also reads. It may
+	// be empty. Former payees that the ledger knows (ledger.Sold) are read in any case, until
+	// everything that can have been sent to them was read.
 	Former string
 	// Cheapest is the lowest price, in atomic units. A smaller transfer that belongs to no
 	// payment on record is a deposit. Nil means no price.
 	Cheapest *big.Int
-	// Error renders the body of an error answer, which is stored where a target's
-	// silence is the answer. Nil leaves that to requests.
+	// Error renders the body of an error answer, which is stored if a target's silence is the
+	// answer. If it is nil, only requests store such an answer.
 	Error func(f *fault.Error, s x402.PaymentStatus) []byte
 	Now   func() time.Time
 	Log   *slog.Logger
 }
 
-// Bounds of one run.
+// Limits of one run.
 const (
-	maxAsked = 1000 // payments that evidence is asked about
-	// evidenceBudget is what one of these questions may take, so that a node that hangs
-	// does not use up a run with the first.
+	maxAsked = 1000 // payments for which evidence is asked
+	// evidenceBudget is the longest time for one question. With it, a node that hangs does not
+	// use up a whole run for the first question.
 	evidenceBudget = 4 * time.Second
-	// reclaimLease covers the writes of one finding, and writeBudget is what
-	// they may take: they are finished even when the run's time ends.
+	// reclaimLease is the lease for the writes of one finding, and writeBudget is the longest
+	// time for them. They are finished even if the time of the run ends.
 	reclaimLease = 10 * time.Second
 	writeBudget  = 5 * time.Second
-	// maxDoubts is how many records without evidence are logged one by one. The
-	// cause is the same for each when a node is down.
+	// maxDoubts is how many records without evidence are logged one by one. If a node is down,
+	// the cause is the same for all of them.
 	maxDoubts = 10
 )
 
-// LongOwed is for how long an answer may be owed before it is counted apart, so that an
-// operator hears of debts that repeats do not end.
+// LongOwed is how long an answer may be owed before it is counted separately. An operator thus
+// hears of debts that payers' repeats do not end.
 const LongOwed = time.Hour
 
-// Summary is the result of one run. Every listed record is counted once among the
-// eight numbers that follow Listed.
+// Summary is the result of one run. Every listed record is counted in exactly one of the eight
+// numbers that follow Listed.
 type Summary struct {
-	Listed      int // records in the index's list of those in doubt or in hand
-	SettledLate int // of those, found to be paid
-	RefusedLate int // found never to be paid
+	Listed      int // records in the index's list of payments in doubt or in progress
+	SettledLate int // listed records that were found to be paid
+	RefusedLate int // found that they never will be paid
 	StillOpen   int // can still execute
 	CannotTell  int // no evidence either way
-	Undue       int // abandoned, most likely unsent, and too early to tell: not in doubt
+	Undue       int // abandoned, most likely unsent, but too early to tell; not in doubt
 	Skipped     int // decided, paid, gone, or held by another attempt
 	Failed      int // the ledger failed on it, or it is corrupt
-	Left        int // not reached before the time was up, or after 1,000 in doubt
+	Left        int // not reached before the time was up, or beyond the limit of 1,000 questions
 
-	Open int // of the listed, in doubt and held by nobody when looked at
+	Open int // listed records that were in doubt and held by nobody when looked at
 
 	Received  int  // transfers to the payee that were read
-	Deposits  int  // of those, not payments: made without an authorization, or of less than any price
-	Found     int  // of a payment that was not known to be paid; its answer is owed now
-	Unasked   int  // without a request that is known: a refund is due
-	Unmatched int  // too old, or with a record too broken, to tell whether they were answered
+	Deposits  int  // read transfers that are not payments: without authorization, or below any price
+	Found     int  // transfers for payments that were not known to be paid; their answers are now owed
+	Unasked   int  // transfers without a known request; a refund is due
+	Unmatched int  // transfers too old, or with records too broken, to tell whether they were answered
 	Unread    bool // the chain could not be read
 
-	Owed       int  // paid, not answered, nobody is looking up
-	OwedLong   int  // of those, for more than an hour
-	RefundsDue int  // of those, to be sent back
-	Silent     int  // the target's silence is their answer now
-	Unproven   int  // refused by a facilitator's word, without a node that could confirm it
-	Uncounted  int  // could not be read, or not before the time was up
-	Unfinished bool // the index was not read to its end: there is more of everything
+	Owed       int  // payments that are paid, not answered, and not being looked up
+	OwedLong   int  // of those, owed for more than an hour
+	RefundsDue int  // of those, payments that must be sent back
+	Silent     int  // payments whose answer is now the target's silence
+	Unproven   int  // payments that a facilitator refused, without a node to confirm it
+	Uncounted  int  // records that could not be read, or not before the time was up
+	Unfinished bool // the index was not read to its end: the numbers are too low
 
-	Swept int // expired records that were deleted, of an Index that is a ledger.Sweeper
+	Swept int // expired records that were deleted, if the Index is a ledger.Sweeper
 }
 
-// Run looks at every open record once and counts what is owed, until ctx ends.
-// The error says that the index failed, or the ledger on some record; the summary
-// is valid even then. A corrupt record is counted and logged, and is not an error.
+// Run looks at every open record once and counts what is owed, until ctx ends. The error says
+// that the index failed, or that the ledger failed on some record; the summary is valid even
+// then. A corrupt record is counted and logged, and is not an error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	r := &run{Reconciler: c}
 	r.note(c.Terms.PayTo)
@@ -132,14 +133,14 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	r.Unfinished = !open.whole || !owed.whole || open.notReached > 0
 	indexed := open.err == nil && owed.err == nil
 	var unprovenErr error
-	if indexed && c.Evidence == nil { // otherwise what a facilitator says is compared with the chain
+	if indexed && c.Evidence == nil { // with Evidence, the chain shows whether a refusal is true
 		r.Summary.Unproven, unprovenErr = c.Unproven(ctx, 0, nil)
 	}
 	sweepErr := r.sweep(ctx)
 	return r.Summary, errors.Join(open.err, r.receiveErr, owed.err, unprovenErr, soldErr, sweepErr)
 }
 
-// receiveOnce reads what has arrived at the payees, the first time that it is called.
+// receiveOnce reads the transfers to the payees on its first call. Later calls do nothing.
 func (r *run) receiveOnce(ctx context.Context) {
 	if r.received {
 		return
@@ -150,7 +151,7 @@ func (r *run) receiveOnce(ctx context.Context) {
 	r.receiveErr = r.receive(ctx)
 }
 
-// sweep deletes what has expired, from a store that does not do so by itself.
+// sweep deletes expired records, if the store does not do so by itself.
 func (r *run) sweep(ctx context.Context) error {
 	sweeper, ok := r.Index.(ledger.Sweeper)
 	if !ok || timeUp(ctx) {
@@ -165,15 +166,15 @@ func (r *run) sweep(ctx context.Context) error {
 type run struct {
 	*Reconciler
 	Summary
-	asked      int            // how many records evidence was asked about
-	payees     []x402.Address // whose transfers are read: ours, and former ones
-	sold       []ledger.Payee // those that the ledger knows, but ours
+	asked      int            // number of records for which evidence was asked
+	payees     []x402.Address // payees whose transfers are read: ours, and former ones
+	sold       []ledger.Payee // payees that the ledger knows, except ours
 	received   bool           // receive was called
 	receiveErr error
 }
 
-// share is ctx with a part of the time that is left, in quarters. The last quarter
-// is for counting what is owed, because an alarm needs that number.
+// share returns ctx with a number of quarters of the time that is left. The last quarter is
+// reserved for counting what is owed, because an alarm needs that number.
 func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -183,7 +184,7 @@ func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, 
 	return context.WithTimeout(ctx, quarter*time.Duration(quarters))
 }
 
-// countOpen decides one record of the first list, and counts it.
+// countOpen decides about one record of the first list, and counts it.
 func (r *run) countOpen(ctx, settling context.Context, record ledger.Payment) error {
 	number, err := r.decide(ctx, settling, record)
 	if err != nil {
@@ -194,8 +195,8 @@ func (r *run) countOpen(ctx, settling context.Context, record ledger.Payment) er
 	return nil
 }
 
-// decide decides one record of the first list, and asks for evidence while settling has
-// not ended. It returns the number that counts it.
+// decide decides about one record of the first list, and asks for evidence unless settling has
+// ended. It returns the number that counts the record.
 func (r *run) decide(ctx, settling context.Context, record ledger.Payment) (*int, error) {
 	if !record.InDoubt() {
 		return &r.Skipped, nil
@@ -235,13 +236,13 @@ func (r *run) endUnsent(ctx context.Context, record ledger.Payment) (*int, error
 	return &r.RefusedLate, err
 }
 
-// timeUp says that the time of a run has ended.
+// timeUp reports whether the time of a run has ended.
 func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
 
-// decideByEvidence asks for evidence about a record. The chain is asked without a lease, so
-// that no request waits for it; a finding is written only on the version of the record that it
-// was found for. doubtful says that the payment may have been sent. About any other, only
-// a finding that decides is written, because the write would put it in doubt.
+// decideByEvidence asks for evidence about a record. It asks the chain without a lease, so no
+// request waits for it. A finding is written only if the record has not changed meanwhile.
+// doubtful means that the payment may have been sent. If it is false, only a finding that
+// decides is written, because the write would put the payment in doubt.
 func (r *run) decideByEvidence(ctx context.Context, record ledger.Payment, doubtful bool) (*int, error) {
 	q, err := x402.QuestionOf(record)
 	if err != nil {
@@ -250,7 +251,7 @@ func (r *run) decideByEvidence(ctx context.Context, record ledger.Payment, doubt
 	if r.Evidence == nil {
 		return &r.CannotTell, nil
 	}
-	q.Sent = true // what is open may have been sent, abandoned attempts too
+	q.Sent = true // an open payment may have been sent, even if its attempt was abandoned
 	found := r.find(ctx, record, q)
 	switch {
 	case !doubtful && !found.Decides():
@@ -263,7 +264,7 @@ func (r *run) decideByEvidence(ctx context.Context, record ledger.Payment, doubt
 	return r.record(ctx, record, q, found)
 }
 
-// find asks for evidence about a record that is in the token of Terms.
+// find asks for evidence about a record, if its payment is in the token of Terms.
 func (r *run) find(ctx context.Context, record ledger.Payment, q x402.Question) x402.Finding {
 	if !r.ours(record) {
 		cause := errors.New("the payment is on another chain, or in another token, than the one looked at")
@@ -274,8 +275,8 @@ func (r *run) find(ctx context.Context, record ledger.Payment, q x402.Question) 
 	return r.Evidence.Find(ctx, q)
 }
 
-// record writes a finding. One that decides nothing is written as well, because
-// that moves the record to the end of the index: every record gets its turn.
+// record writes a finding. It also writes a finding that decides nothing, because the write
+// moves the record to the end of the index, and every record gets its turn.
 func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question, found x402.Finding) (*int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeBudget)
 	defer cancel()
@@ -287,7 +288,7 @@ func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question
 	switch found.Fate {
 	case x402.Paid:
 		number = &r.SettledLate
-		network, _, _ := strings.Cut(record.Key, "|") // the question was made of it
+		network, _, _ := strings.Cut(record.Key, "|") // QuestionOf has checked the key
 		receipt := ledger.Receipt{
 			Transaction: found.Transaction,
 			Payer:       q.Payer.Checksum(),
@@ -315,7 +316,7 @@ func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question
 	return number, err
 }
 
-// countDebt counts a record that is owed and unclaimed, or closes it with its target's
+// countDebt counts a record that is owed and unclaimed, or answers it with the target's
 // silence.
 func (r *run) countDebt(ctx context.Context, record ledger.Payment) error {
 	now := r.Now()
@@ -333,7 +334,8 @@ func (r *run) countDebt(ctx context.Context, record ledger.Payment) error {
 	return nil
 }
 
-// answerSilence closes a record with its target's silence, unless that is left to requests.
+// answerSilence stores the target's silence as the answer of a record. Without Error it leaves
+// that to requests.
 func (r *run) answerSilence(ctx context.Context, record ledger.Payment) error {
 	if r.Error == nil {
 		return nil
