@@ -57,10 +57,10 @@ const (
 	leaseMargin = 3 * time.Second
 )
 
-// Gate takes a signed request through claim, settlement, lookup and redemption.
-// It never settles one authorization twice, never runs the job before money has
-// moved, and never loses the record of money that moved or may have moved.
-// All fields but Evidence, Slots, Receipts and Payees are required.
+// Gate takes a signed request through claim, settlement, lookup and redemption. It never
+// settles one authorization twice, never runs the job before money has moved, and never loses
+// the record of money that moved or may have moved. All fields except Evidence, Slots,
+// Receipts and Payees are required.
 type Gate struct {
 	Ledger  *ledger.Ledger
 	Settler Settler // sends the payments to facilitators
@@ -68,7 +68,7 @@ type Gate struct {
 	// that was sent before counts as paid if a facilitator says that its nonce is used.
 	Evidence Evidence
 	Slots    Slots    // limit how many requests settle and look up at once
-	Receipts Receipts // sign answers
+	Receipts Receipts // signs receipts and offers
 	// Payees records the accounts to which payments are sent. From it the Reconciler of a
 	// seller who has changed accounts knows the former ones. If it is nil, nothing is
 	// recorded.
@@ -187,7 +187,7 @@ func (*Unfinished) Error() string { return "the work goes on after its time" }
 type Sale struct {
 	Payer       string // checksummed address
 	Network     string // CAIP-2
-	Transaction string // hash of the transfer; empty when it is not known
+	Transaction string // hash of the transfer; empty if it is not known
 	Amount      string // in atomic units
 	// Purchase names what was paid for. Every run for the same payment gets the same name, and
 	// no run for another payment gets it. It has 64 hexadecimal digits, and a run can send it
@@ -234,7 +234,7 @@ type Outcome struct {
 	Receipt  *SettleResponse // PAYMENT-RESPONSE; may be nil
 	Replayed bool            // the answer comes from the ledger
 	Answered time.Time       // when a replayed answer was stored
-	Owed     []string        // the parts of a bundle that are still owed: Answer-Owed
+	Owed     []string        // parts of a bundle that are still owed (header Answer-Owed)
 	Trace    Trace
 	// Finish is nil unless the work continues after its time. If it is set, the caller first
 	// sends the answer and then calls Finish, which returns when the work has ended and its

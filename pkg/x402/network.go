@@ -16,7 +16,7 @@ const (
 // wallets and operators use.
 type KnownNetwork struct {
 	Name       string
-	USDC       Terms  // of payments in USDC, without a payee
+	USDC       Terms  // terms of payments in USDC, without a payee
 	Explorer   string // origin of a block explorer
 	PublicNode string // a JSON-RPC node for everybody, run by the operator of the network
 	// Facilitator is the base URL of a public facilitator that needs no credentials, or empty

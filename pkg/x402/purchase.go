@@ -90,8 +90,8 @@ func (h *holder) buy(ctx context.Context) *Outcome {
 }
 
 // notePayee records the account to which the payment is sent. It runs while the payment is
-// sent, because no payer should wait for it. If it fails, the payment is sent all the same:
-// its outcome can be found while the payee does not change, and the next payment records the
+// sent, because no payer should wait for it. If it fails, the payment is sent anyway: its
+// outcome can be found while the payee does not change, and the next payment records the
 // payee.
 func (h *holder) notePayee(ctx context.Context) {
 	if h.gate.Payees == nil {
@@ -331,8 +331,8 @@ func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 	return out
 }
 
-// replaced answers an authorization that was superseded by another payment of the same
-// purchase. The answer comes from the other payment, if that has an answer or owes one.
+// replaced answers an authorization that was superseded by another payment for the same
+// purchase. The answer comes from the other payment, if it has an answer or owes one.
 func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 	p, err := a.gate.Ledger.Purchase(ctx, r.Purchase)
 	if err != nil {

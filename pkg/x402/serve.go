@@ -67,8 +67,8 @@ func newAttempt(g *Gate, r Request) *attempt {
 	}
 }
 
-// dues are what a request has opened and must close: the count of its Meter and its slot. Each
-// is closed once. If the request runs a lookup, that happens concurrently with its last write.
+// dues has what a request opens and must close: the count of its Meter and its slot. Each is
+// closed once. If the request runs a lookup, that happens concurrently with its last write.
 type dues struct {
 	log   *slog.Logger
 	meter Meter // nil if there is none, or after it was closed

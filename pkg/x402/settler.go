@@ -64,14 +64,14 @@ type Order struct {
 	RefusedBy        string
 
 	holder *holder
-	doubt  doubt // of the earlier attempts
+	doubt  doubt // doubt about the earlier attempts
 }
 
 // Result is the outcome of an order.
 type Result struct {
 	// Settlement is the combined reply of all facilitators that were asked.
 	Settlement
-	// Finding is what the chain showed last. AskChain and Find return it.
+	// Finding is the last finding from the chain. It comes from AskChain or Find.
 	Finding Finding
 	// SentElsewhere means that the payment was sent to another facilitator first, which turned
 	// it away, before this reply came.
@@ -83,7 +83,7 @@ type Result struct {
 	Asked []Ask
 }
 
-// Ask is the reply of one of several facilitators.
+// Ask is the reply of one facilitator, if there are several.
 type Ask struct {
 	Facilitator string // its name
 	Fallback    bool   // whether it is asked only after another one failed

@@ -87,7 +87,7 @@ type Requirements struct {
 	Extra             Extra  `json:"extra"`
 }
 
-// Extra is the EIP-712 domain of the token, and the payment flow.
+// Extra has the EIP-712 domain of the token, and the payment flow.
 type Extra struct {
 	Name        string `json:"name"`
 	Version     string `json:"version"`

@@ -40,8 +40,8 @@ const (
 	// NoCharge means that the error charges nothing and uses nothing up. Whether money has
 	// moved is in the record of the payment (x402.ChargeOf).
 	NoCharge Class = iota
-	// Answer means that the error is what was paid for, such as a fact about the target of a
-	// lookup. It uses up the payment and is stored like a result.
+	// Answer means that the error is the answer that was paid for, such as a fact about the
+	// target of a lookup. It uses up the payment and is stored like a result.
 	Answer
 	// Owed means that the payment stands and the answer is still owed. The same signature runs
 	// the lookup again without a charge.

@@ -296,7 +296,7 @@ func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question
 		}
 		err = hold.Settled(ctx, receipt, false)
 		if errors.Is(err, ledger.ErrLost) {
-			err = nil // on record all the same
+			err = nil // the settlement is on record anyway
 		}
 		r.Log.InfoContext(ctx, "found paid", "key", record.Key, "transaction", found.Transaction)
 	case x402.NeverPaid:
