@@ -67,11 +67,10 @@ type Gate struct {
 	// Evidence reads the chain. Without it a payment in doubt may stay in doubt, and a payment
 	// that was sent before counts as paid if a facilitator says that its nonce is used.
 	Evidence Evidence
-	Slots    Slots    // limit how many requests settle and look up at once
+	Slots    Slots    // limits how many requests settle and look up at once
 	Receipts Receipts // signs receipts and offers
-	// Payees records the accounts to which payments are sent. From it the Reconciler of a
-	// seller who has changed accounts knows the former ones. If it is nil, nothing is
-	// recorded.
+	// Payees records the accounts to which payments are sent, which tells the Reconciler of a
+	// seller's former accounts. If it is nil, nothing is recorded.
 	Payees *ledger.Payees
 	Now    func() time.Time
 	Log    *slog.Logger

@@ -22,8 +22,8 @@ type lookup struct {
 	lost  bool // another attempt has taken the lease
 }
 
-// lookUp runs the job of a payment whose money has moved. It does so only if the job's whole
-// budget is left, except for the moment between the end of the settlement and this call.
+// lookUp runs the job of a payment whose money has moved, if the job's whole budget is left.
+// Half a second may be missing, for the time between the end of the settlement and this call.
 // settled is nil if the ledger already has the settlement; otherwise it is written while the
 // job runs.
 func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
@@ -284,7 +284,7 @@ func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
 	l.trace.Record = l.since(begun)
 	r := l.record()
 	if !l.wrote(ctx, "owed lookup not recorded", err) {
-		r.Lookups-- // it may not count: the payer is not told that it was the last one
+		r.Lookups-- // the lookup may not count, so the payer must not read that it was the last one
 	}
 	more := ledger.Stand(&r, l.view()) != ledger.StandingExhausted
 	wait := max(ledger.NextLookup(r), f.Wait())

@@ -78,9 +78,9 @@ func (t Terms) IsUSDC() bool {
 }
 
 // Completed returns the terms with known values for the empty fields. The default network is
-// Base, and the default token is the USDC of the network. For another token nothing can be
-// filled in. The error says what is wrong with the asset, its name and its version; its text
-// continues a sentence whose subject they are.
+// Base, and the default token is the USDC of the network. For any other token nothing can be
+// filled in. The error says what is wrong with the asset, its name and its version. The text
+// of the error continues a sentence that begins with these three.
 func (t Terms) Completed() (Terms, error) {
 	t.Network = cmp.Or(t.Network, Base)
 	usdc := Network(t.Network).USDC

@@ -73,8 +73,8 @@ type Result struct {
 	Settlement
 	// Finding is the last finding from the chain. It comes from AskChain or Find.
 	Finding Finding
-	// SentElsewhere means that the payment was sent to another facilitator first, which turned
-	// it away, before this reply came.
+	// SentElsewhere means that the payment was first sent to another facilitator, which turned
+	// it away. The reply is from a later facilitator.
 	SentElsewhere bool
 	// RefusedBy names the facilitator that refused the payment for a reason about the payer.
 	// It is empty if none did. The record keeps the first such name.

@@ -100,9 +100,9 @@ func (e *Error) Prevented() *Error {
 	return &c
 }
 
-// IsPrevented reports whether Prevented returned this error or the original of this copy. It
-// is false for an error that only has such an error as its cause, because that error was given
-// a new code for another reason.
+// IsPrevented reports whether the error was returned by Prevented or is a copy of such an
+// error. It is false for an error that only has such an error as its cause, because that error
+// was given a new code for another reason.
 func (e *Error) IsPrevented() bool { return e.prevented }
 
 // Silence returns the error with the mark that the target was silent, which the owner of the
@@ -116,7 +116,7 @@ func (e *Error) Silence() *Error {
 	return &c
 }
 
-// IsSilence reports whether Silence returned this error or the original of this copy.
+// IsSilence reports whether the error was returned by Silence or is a copy of such an error.
 func (e *Error) IsSilence() bool { return e.silence }
 
 // Error returns a text for logs: code, message and cause. The cause may quote a peer.

@@ -48,8 +48,8 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 	return missed, err
 }
 
-// Unproven counts the payments that a facilitator refused and no node could confirm as
-// refused. It calls see with the newest of them, the last one last. Money can nevertheless
+// Unproven counts the payments that a facilitator refused without a node to confirm the
+// refusal. It calls see with the newest of them, the last one last. Money can nevertheless
 // have moved for them. The error comes from the index or the ledger, or says that ctx ended.
 func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
 	var keys []string

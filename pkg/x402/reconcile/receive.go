@@ -103,7 +103,7 @@ func (c *Reconciler) soldKey() string {
 }
 
 // noteSold adds the payees that the ledger knows to the payees whose transfers are read.
-// Payees that were last paid longest ago come first, because reading them ends first.
+// Payees that were last paid longest ago come first, because reading them is finished first.
 func (r *run) noteSold(ctx context.Context) error {
 	if r.Scanner == nil {
 		return nil

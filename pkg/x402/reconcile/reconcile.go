@@ -32,8 +32,8 @@ type Reconciler struct {
 	// for a payment that is not in doubt.
 	Scanner Scanner
 	// Terms are the terms that Evidence and Scanner look at. Their addresses are valid. After
-	// a change of configuration the ledger can have payments under other terms. These are left
-	// in doubt, because it proves nothing that another chain does not have them.
+	// a change of configuration the ledger can have payments under other terms. Those in doubt
+	// stay in doubt, because their absence from another chain proves nothing.
 	Terms x402.Terms
 	// Former is the payee before the last change, whose transfers Scanner also reads. It may
 	// be empty. Former payees that the ledger knows (ledger.Sold) are read in any case, until
@@ -276,7 +276,7 @@ func (r *run) find(ctx context.Context, record ledger.Payment, q x402.Question) 
 }
 
 // record writes a finding. It also writes a finding that decides nothing, because the write
-// moves the record to the end of the index, and every record gets its turn.
+// moves the record to the end of the index. In this way every record gets its turn.
 func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question, found x402.Finding) (*int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeBudget)
 	defer cancel()
