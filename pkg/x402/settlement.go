@@ -109,8 +109,8 @@ type Question struct {
 	// Since is when the payment was first claimed here. A transfer in a block that is more
 	// than a minute older (ten minutes if Sent) belongs to another request.
 	Since time.Time
-	// Sent means that the authorization may have been sent to the facilitator. A transfer most
-	// likely comes from that.
+	// Sent means that the authorization may have been sent to the facilitator. In this case a
+	// transfer most likely comes from that request.
 	Sent        bool
 	Transaction string // a hash that the facilitator named, or empty
 }

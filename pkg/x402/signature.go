@@ -147,8 +147,8 @@ func (p *Payment) Check(digest [32]byte) error {
 		}
 		return errForeign
 	}
-	// A contract wallet may use 65 bytes that no key has made. Only a signature that a key has
-	// made is certain to be refused by the token in this form.
+	// A contract wallet may use 65 bytes that no key has made. In this form, the token is
+	// certain to refuse a signature only if a key has made it.
 	if !low {
 		s.Negate()
 	}
