@@ -23,10 +23,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// BodyTooLarge is the code of a request whose body is longer than what Post allows.
+// BodyTooLarge is the code of a request whose body is longer than Post allows.
 const BodyTooLarge fault.Code = "body_too_large"
 
-// tooLarge is the fault of a body that is longer than what may be sent.
+// tooLarge returns the fault for a body that is longer than Post allows.
 func (x *sale) tooLarge() *fault.Error {
 	info := fault.Info{
 		Code:   BodyTooLarge,
@@ -56,11 +56,12 @@ func (x *sale) readBody(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// errReadBefore says that the body is not there, which would be a part of the purchase.
+// errReadBefore is the error for a body that other code has already read. The body is part of
+// the purchase, so it must be complete.
 var errReadBefore = errors.New("the body was read before it came to x402http: what reads bodies belongs behind what is sold")
 
-// bodyName names a body in the name of a purchase: its media type, its content encoding, and its
-// SHA-256.
+// bodyName returns the part of a purchase's name that stands for the body: the media type, the
+// content encoding, and the SHA-256 of the body.
 func bodyName(h http.Header, body []byte) string {
 	mediaType, params, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err != nil {
@@ -85,8 +86,8 @@ func bodyName(h http.Header, body []byte) string {
 		hex.EncodeToString(sum[:]))
 }
 
-// formSum is the SHA-256 of the parts of a multipart form (RFC 7578): of each its headers,
-// sorted, and its bytes.
+// formSum returns the SHA-256 of a multipart form (RFC 7578): of the sorted headers and the
+// bytes of each part.
 func formSum(body []byte, boundary string) (sum [sha256.Size]byte, err error) {
 	if boundary == "" {
 		return sum, errors.New("the form has no boundary")
@@ -111,13 +112,13 @@ func formSum(body []byte, boundary string) (sum [sha256.Size]byte, err error) {
 				addText(digest, []byte(value))
 			}
 		}
-		addText(digest, nil) // no header has an empty name
+		addText(digest, nil) // ends the headers: no header has an empty name
 		addText(digest, content)
 	}
 }
 
-// addText adds a text to a digest, with its length, so that no two sequences of texts are the
-// same bytes.
+// addText adds a text to a digest, preceded by its length. Two different sequences of texts
+// therefore never add the same bytes.
 func addText(digest hash.Hash, text []byte) {
 	digest.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
 	digest.Write(text)

@@ -24,102 +24,111 @@ import (
 // PayTo, Facilitator, Ledger, and Origin or OriginOf, are required; everything else has a default.
 type Config struct {
 	// PayTo is the account that is paid: 0x and 40 hexadecimal digits, in one letter case or
-	// with the checksum of EIP-55. All programs that are paid on it must share Ledger:
-	// otherwise each may answer what another was paid for, and Reconcile lists what the
-	// others received as refunds that are due.
+	// with the checksum of EIP-55. All programs that are paid on this account must share
+	// Ledger. Otherwise one program may give an answer for a payment that was made to another,
+	// and Reconcile lists the payments that the other programs received as refunds that are
+	// due.
 	PayTo string
-	// Facilitator is the https URL of the service that settles; http is for this machine only.
-	// On x402.BaseSepolia it is a public one unless it is set.
+	// Facilitator is the https URL of the service that settles payments; http is allowed for
+	// this machine only. If it is empty, a public service is used on x402.BaseSepolia.
 	Facilitator string
 	// Credentials are sent to Facilitator; the zero value sends none.
 	Credentials facilitator.Credentials
-	// Ledger records every payment: file.Open or dynamo.Open, or ledgertest.Memory in
-	// tests. A lost record can cost an answer, or a second charge. Answers are kept up to a
-	// length, compressed: 1 MB in a file, and 32 KB in a table unless dynamo.Keep sets more.
+	// Ledger records every payment: file.Open or dynamo.Open, or ledgertest.Memory in tests.
+	// If a record is lost, the payer may lose the answer or be charged twice. Answers are
+	// stored compressed, if they are short enough: up to 1 MB in a file, and up to 32 KB in a
+	// table unless dynamo.Keep sets more.
 	Ledger ledger.Store
 
 	// Network is where payments are made (CAIP-2): x402.Base, which is the default, or
-	// x402.BaseSepolia, whose money is worth nothing. Both bring their USDC and their public
-	// node; see x402.Networks.
+	// x402.BaseSepolia, whose money is worth nothing. For both, this package knows the USDC
+	// contract and a public node; see x402.Networks.
 	Network string
-	// Asset is another token's contract, and AssetName and AssetVersion its EIP-712 domain.
-	// On another network all three are needed.
+	// Asset is the contract of another token, and AssetName and AssetVersion are its EIP-712
+	// domain. On a network that x402.Networks does not list, all three are required.
 	Asset, AssetName, AssetVersion string
-	// Decimals of the asset; 0 is 6, those of USDC.
+	// Decimals is the number of decimal places of the asset; 0 means 6, as for USDC.
 	Decimals int
 
 	// Origin is the public origin of the program, such as https://shop.example, or
-	// http://127.0.0.1:8080 for a trial. It is a part of a purchase.
+	// http://127.0.0.1:8080 for a trial. Every purchase is identified by its origin, among
+	// other things.
 	Origin string
-	// OtherOrigins are further origins of the program. A request whose Host is that of one of
-	// them is at that origin. Every other request is at Origin, whatever its Host says, because
-	// a client can write anything there.
+	// OtherOrigins are further origins of the program. If the Host of a request names one of
+	// them, the request belongs to that origin. Every other request belongs to Origin,
+	// whatever its Host is, because a client can write anything there.
 	OtherOrigins []string
-	// OriginOf takes the place of both on a platform that knows the origin of each request. It
-	// must not go by the Host header alone.
+	// OriginOf replaces Origin and OtherOrigins on a platform that knows the origin of each
+	// request. It must not rely on the Host header alone.
 	OriginOf func(*http.Request) string
-	// Name and Description tell in offers what is sold.
+	// Name and Description appear in offers, and tell clients what is sold.
 	Name, Description string
-	// Budget is how long a handler may run. Then its context ends, and its client is answered
-	// that the answer is owed. 0 means 10 s, and 12 s is the most, because a request with the
-	// settlement of its payment has 27 s.
+	// Budget is how long a handler may run. Then its context ends, and its client is told that
+	// the answer is owed. 0 means 10 s. The maximum is 12 s, because a request has 27 s in
+	// all, including the settlement of its payment.
 	Budget time.Duration
-	// Window is how long after an answer another payment of the same payer for the same
-	// request, without an Idempotency-Key, counts as the same purchase; 0 means 45 s, and
-	// a negative value not at all. Over MCP it is twice that, because clients give up after
-	// 60 s and call again.
+	// Window applies to purchases without an Idempotency-Key. If the same payer pays again for
+	// the same request within this time after an answer, that counts as the same purchase. 0
+	// means 45 s, and a negative value means that each payment is a new purchase. Over MCP the
+	// time is doubled, because clients give up after 60 s and call again.
 	Window time.Duration
 	// Client names the client of a request, for PerMinute and Concurrent: an IP address, with
-	// or without a port, or any other name. Nil is the address that the
-	// connection came from. Behind a proxy or a load balancer that is the proxy's, so that all
-	// clients share one limit: then return what the proxy says, such as the last element of
-	// X-Forwarded-For that your own proxy has added. A header that clients can write
-	// themselves lets each of them have as many limits as it likes.
+	// or without a port, or any other name. Nil means the address that the connection came
+	// from. Behind a proxy or a load balancer this is the address of the proxy, and all
+	// clients share one limit. In that case, return the address that the proxy reports, such
+	// as the last element of X-Forwarded-For that your own proxy has added. Do not use a
+	// header that clients can write themselves: each of them could then get any number of
+	// limits.
 	Client func(*http.Request) string
-	// PerMinute are the units of one client. A request is one unit, and a payment that fails
-	// by its payer's fault up to twenty; 0 means 300, and a negative value no limit.
+	// PerMinute is how many units one client may use in a minute. A request costs one unit,
+	// and a payment that fails by its payer's fault costs up to twenty. 0 means 300, and a
+	// negative value means no limit.
 	PerMinute int
-	// Concurrent is how many runs of all handlers there are at once; 0 means 50, 100 is the
-	// most, and a negative value no limit. A handler that still runs after its Budget counts.
+	// Concurrent is how many handlers may run at once, counting all runs of all handlers. 0
+	// means 50, the maximum is 100, and a negative value means no limit. A handler that still
+	// runs after its Budget counts.
 	Concurrent int
-	// Limits counts both for several processes; nil counts in this one.
+	// Limits stores the counts for PerMinute and Concurrent, so several processes can share
+	// them. Nil keeps them in this process.
 	Limits limit.Store
 
-	// Evidence reads the chain; nil is the public node of the network, where one is known,
-	// which promises nothing. chain.New makes one of your own nodes, and Evidence of package
-	// x402test one for play money. A node that is down delays answers and decides nothing.
+	// Evidence reads the chain. Nil means the public node of the network, if one is known; a
+	// public node promises nothing. chain.New returns an Evidence that asks your own nodes,
+	// and package x402test has one for play money. If a node is down, answers are delayed, and
+	// no payment is decided wrongly.
 	Evidence x402.Evidence
-	// NoNode leaves the chain out, so that the facilitator alone tells what became of a payment.
-	// What that costs: a payment whose settlement is not confirmed can stay in doubt
+	// NoNode means that the chain is not read, and only the facilitator tells what became of a
+	// payment. This has a cost. A payment whose settlement is not confirmed can stay in doubt
 	// until its client repeats it. It counts as paid if the facilitator says that its
-	// authorization was used, so that a payer whose payment was refused and who then cancels
-	// the authorization gets one answer that nobody paid for. A refusal is never disproved:
-	// where the money moved all the same, the payer is charged again for another payment.
-	// Without a node a doubt alone is sent again, whatever a Check says, and if that moves the
-	// money the handler runs. Reconcile counts the refused payments (Summary.Unproven), and
-	// decides no doubt.
+	// authorization was used. A payer whose payment was refused, and who then cancels the
+	// authorization, therefore gets one answer that nobody paid for. A refusal is never
+	// disproved: if the money moved in spite of it, the payer is charged again for another
+	// payment. Without a node, even a payment that is only in doubt is sent again, whatever a
+	// Check says, and if that moves the money, the handler runs. Reconcile counts the refused
+	// payments (Summary.Unproven), and does not decide the payments in doubt.
 	NoNode bool
-	// Settler takes the place of Facilitator and Credentials: x402.One of another client, or
-	// a fallback.Pair, which asks a second facilitator when the first one fails.
+	// Settler replaces Facilitator and Credentials: use x402.One with another client, or a
+	// fallback.Pair, which asks a second facilitator when the first one fails.
 	Settler x402.Settler
-	// Receipts sign offers and answers; nil is none.
+	// Receipts sign offers and answers; nil means no signatures.
 	Receipts x402.Receipts
 
-	// Log has a line of every request; nil is slog.Default.
+	// Log receives one line for each request; nil means slog.Default.
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
-	// RequestID names a request in its response and in the log; nil draws a name at random.
+	// RequestID returns the name of a request for its response and the log; nil draws a random
+	// name.
 	RequestID func(*http.Request) string
 	// Header may add to the headers of a response before it is written; nil adds none.
 	Header func(http.Header)
-	// Random is where retry tokens come from; nil is crypto/rand.
+	// Random is the source of retry tokens; nil means crypto/rand.
 	Random io.Reader
-	// Service is for the programs of this module. Leave it nil.
+	// Service is for the programs of this module only. Leave it nil.
 	Service *storefront.Service
 }
 
-// front is what every response has in common.
+// front returns the settings that apply to every response.
 func (c *Config) front() storefront.Front {
 	front := c.Service.Front
 	front.Log = c.Log
@@ -135,10 +144,10 @@ func (c *Config) front() storefront.Front {
 	return front
 }
 
-// isService says that a program of this module sells.
+// isService reports whether the seller is a program of this module.
 func (c *Config) isService() bool { return c.Service.Describe != nil }
 
-// rate counts the requests of clients; nil counts nothing.
+// rate returns the limit on the requests of each client; nil means no limit.
 func (c *Config) rate() *limit.Rate {
 	if c.Service.Rate != nil || c.PerMinute == 0 {
 		return c.Service.Rate
@@ -167,8 +176,8 @@ func (c *Config) fill() {
 	}
 }
 
-// check makes the Settler of Facilitator and the function of the origins, and returns what is
-// wrong with the settings.
+// check sets Settler and OriginOf if they are not set, and returns an error for each wrong
+// setting.
 func (c *Config) check(t x402.Terms) error {
 	var wrong problems
 	err := x402.CheckAddress(c.PayTo, t.Asset)
@@ -192,17 +201,17 @@ func (c *Config) check(t x402.Terms) error {
 	return errors.Join(wrong...)
 }
 
-// problems are what is wrong with settings.
+// problems are the errors of wrong settings.
 type problems []error
 
-// unless adds a setting that is not what it must be.
+// unless adds an error for a setting if ok is false.
 func (p *problems) unless(ok bool, setting string, is any, must string) {
 	if !ok {
 		*p = append(*p, fmt.Errorf("x402http: %s is %v, and must be %s", setting, is, must))
 	}
 }
 
-// fillSettler makes the Settler of Facilitator. It is not ok where the URL cannot be used.
+// fillSettler sets Settler to a client of Facilitator. ok is false if the URL cannot be used.
 func (c *Config) fillSettler(t x402.Terms) (ok bool) {
 	c.Facilitator = cmp.Or(c.Facilitator, x402.Network(t.Network).Facilitator)
 	client, err := facilitator.New(facilitator.Config{

@@ -24,9 +24,9 @@
 // A handler must end when its context does, which is after Config.Budget. Its client is then
 // answered 504, and the answer is owed. The package waits for the handler to return, because
 // routers reuse what they gave it. While the handler runs, its request is held, no other run
-// begins for the next half minute, and it counts against Config.Concurrent. What it writes after
-// its time is its answer, which the payer's next request gets. If it writes nothing more, it has
-// given up, and runs again. Over HTTP/1.1 the 504 is sent at once and the connection is closed;
+// begins for the next half minute, and it counts against Config.Concurrent. If it writes after its
+// time, its answer is stored, and the payer's next request gets it. If it writes nothing more, it
+// has given up, and runs again. Over HTTP/1.1 the 504 is sent at once and the connection is closed;
 // over HTTP/2 and on Lambda it may be sent only when the handler has returned. On Lambda, the
 // function's timeout ends the handler, and the answer stays owed.
 //
@@ -53,8 +53,8 @@
 // router leaves in Request.Pattern. http.ServeMux and chi leave the whole pattern, except below
 // http.StripPrefix, where it lacks the prefix. Two handlers with the same pattern at one origin
 // are answered 500 until Named names them. A process notices this only when it is asked for
-// both, so a program that chooses between handlers by a header, or by a Host that is none of the
-// origins, must name them. gin.WrapH and echo.WrapHandler leave no pattern and no path
+// both, so a program that chooses between handlers by a header, or by a Host that is not one of
+// the origins, must name them. gin.WrapH and echo.WrapHandler leave no pattern and no path
 // parameters; the price is then part of the purchase. To set both, wrap the endpoint in a
 // handler of gin or echo such as
 //

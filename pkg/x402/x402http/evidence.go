@@ -8,7 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 )
 
-// terms returns what payments are made in, and to whom, with what is known of the network.
+// terms returns the network, the asset and the payee of payments. Settings that are empty are
+// filled in with the known values of the network.
 func (c *Config) terms() (x402.Terms, error) {
 	t, err := x402.Terms{
 		Network: c.Network,
@@ -29,8 +30,8 @@ func (c *Config) terms() (x402.Terms, error) {
 	return t, nil
 }
 
-// evidence fills in the public node of the network, which nobody asks before a payment needs
-// it, unless Evidence is set or NoNode says that there is none.
+// evidence sets Evidence to the public node of the network, unless Evidence or NoNode is set.
+// The node is not asked until a payment needs it.
 func (c *Config) evidence(t x402.Terms) error {
 	switch {
 	case c.NoNode && c.Evidence != nil:

@@ -23,7 +23,7 @@ import (
 // maxRequest bounds the name of a purchase: its URL, and the media type of a body.
 const maxRequest = 4 << 10
 
-// job is the work for a request: a call of the handler.
+// job returns the work for a request: one call of the handler.
 func (x *sale) job(r *http.Request) (x402.Job, error) {
 	sold := soldRequest{r: r}
 	if x.maxBody > 0 {
@@ -55,7 +55,7 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 	return job, nil
 }
 
-// purchase is the name of what a request buys. The error is a *fault.Error.
+// purchase returns the name of the purchase that a request makes. The error is a *fault.Error.
 func (x *sale) purchase(s soldRequest) (string, error) {
 	name := x.method() + " " + x.seller.config.OriginOf(s.r)
 	if x.normal == nil {
@@ -83,7 +83,7 @@ func (x *sale) purchase(s soldRequest) (string, error) {
 	return name, nil
 }
 
-// normalName is the name that the function of Normalized gives a request.
+// normalName returns the name that the function of Normalized gives a request.
 func (x *sale) normalName(s soldRequest) (string, error) {
 	name := ""
 	err := x.refusal(s.r.Context(), s, func(w http.ResponseWriter, r *http.Request) {
@@ -92,8 +92,8 @@ func (x *sale) normalName(s soldRequest) (string, error) {
 	return name, err
 }
 
-// resourceName names what a request is for at its origin: its path, its query, sorted, and its
-// body.
+// resourceName returns the name of the requested resource at its origin: the path, the sorted
+// query, and the body.
 func (x *sale) resourceName(s soldRequest) (string, error) {
 	query, err := url.ParseQuery(s.r.URL.RawQuery)
 	if err != nil {
@@ -115,9 +115,9 @@ type soldRequest struct {
 	body []byte
 }
 
-// forHandler returns a copy of the request as a handler sees it: without the payment, without
-// the headers of conditions and ranges, because the whole answer is sold, and without a body
-// that was not bought.
+// forHandler returns a copy of the request for a handler. It lacks the payment. It also lacks
+// the headers of conditions and ranges, because the whole answer is sold. Its body is the body
+// that is part of the purchase, or empty.
 func (s soldRequest) forHandler(ctx context.Context) *http.Request {
 	r := s.r.Clone(ctx)
 	for _, name := range []string{
@@ -138,7 +138,8 @@ func (s soldRequest) forHandler(ctx context.Context) *http.Request {
 	return r
 }
 
-// refusal returns why a check refuses a request; nil where it does not.
+// refusal returns the error with which a check refuses a request, or nil if it does not
+// refuse.
 func (x *sale) refusal(ctx context.Context, s soldRequest, check http.HandlerFunc) error {
 	w := storefront.NewRecorder(ctx)
 	check(w, s.forHandler(ctx))
@@ -154,7 +155,7 @@ func (x *sale) refusal(ctx context.Context, s soldRequest, check http.HandlerFun
 	return refused.Newf(w.Answer(), "%s", untrusted.Text(w.Body.String()))
 }
 
-// answerOwed describes an answer that is owed with a status.
+// answerOwed returns the fault of an answer that is owed, with the status for the client.
 func answerOwed(status int) fault.Info {
 	return fault.Info{
 		Code:    AnswerOwed,
@@ -166,9 +167,9 @@ func answerOwed(status int) fault.Info {
 	}
 }
 
-// answer calls the handler and returns its answer. A handler that has not returned when ctx
-// ends is waited for by Unfinished.Rest: routers reuse what they gave it once its request is
-// over.
+// answer calls the handler and returns its answer. If the handler has not returned when ctx
+// ends, Unfinished.Rest waits for it, because routers reuse the request and the writer that
+// they gave it as soon as the request is over.
 func (x *sale) answer(ctx context.Context, s soldRequest) (x402.Reply, error) {
 	w := storefront.NewRecorder(ctx)
 	if x.special.Punctual {
@@ -186,7 +187,7 @@ func (x *sale) answer(ctx context.Context, s soldRequest) (x402.Reply, error) {
 	}
 }
 
-// callHandler calls the handler. Its error is a panic.
+// callHandler calls the handler. It returns an error if the handler panics.
 func (x *sale) callHandler(w *storefront.Recorder, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -197,12 +198,12 @@ func (x *sale) callHandler(w *storefront.Recorder, r *http.Request) (err error) 
 	return nil
 }
 
-// errOutOfTime is of a handler that ended without an answer because its time was over.
+// errOutOfTime is the cause of the fault when a handler's time ended before it gave an answer.
 var errOutOfTime = errors.New("the time of the handler is over")
 
-// reply returns what a handler has written, or a fault where that is no answer. Once its time is
-// over, a handler that writes nothing more has given up, and what it wrote before may be half of
-// an answer.
+// reply returns the answer that a handler has written, or a fault if it wrote none. A handler
+// that writes nothing after its time is over has given up, and anything that it wrote before
+// may be half of an answer.
 func (x *sale) reply(w *storefront.Recorder, panicked error) (x402.Reply, error) {
 	switch {
 	case panicked != nil:
@@ -229,7 +230,7 @@ func (x *sale) reply(w *storefront.Recorder, panicked error) (x402.Reply, error)
 	}, nil
 }
 
-// timeout is the fault of a run whose time is over.
+// timeout returns the fault for a run whose time is over.
 func (x *sale) timeout() fault.Info {
 	if x.special.Job.Budget > 0 {
 		return x.special.Job.Timeout
@@ -237,7 +238,8 @@ func (x *sale) timeout() fault.Info {
 	return answerOwed(http.StatusGatewayTimeout)
 }
 
-// parseOwed parses the header in which an answer names what is still owed of it.
+// parseOwed parses the header Answer-Owed, which names the parts of an answer that are still
+// owed.
 func parseOwed(h http.Header) []string {
 	var owed []string
 	joined := strings.Join(h.Values(x402.HeaderOwed), ",")
@@ -250,12 +252,12 @@ func parseOwed(h http.Header) []string {
 	return owed
 }
 
-// longestPause is the most that a handler may ask to wait before it runs again.
+// longestPause is the longest time that a handler may ask to wait before it runs again.
 const longestPause = time.Hour
 
-// failure is the fault of an answer that the handler owes. Its own Retry-After, in seconds, is
-// when it runs again. Its status is sent as it is where clients take it for a failure. After a
-// 402 they would pay again.
+// failure returns the fault for an answer that the handler owes. If the handler set
+// Retry-After, in seconds, it runs again after that time. Its status is sent unchanged if
+// clients understand it as a failure. A 402 is replaced, because clients would pay again.
 func failure(w *storefront.Recorder) *fault.Error {
 	status := w.Status
 	if status < http.StatusBadRequest || status == http.StatusPaymentRequired {
@@ -269,8 +271,8 @@ func failure(w *storefront.Recorder) *fault.Error {
 	return f.Paused(min(time.Duration(seconds)*time.Second, longestPause))
 }
 
-// isOwed reports whether a status leaves the answer owed: the handler may do better when it is
-// called again.
+// isOwed reports whether the answer is still owed after a status, because another run of the
+// handler may succeed.
 func (x *sale) isOwed(status int) bool {
 	switch status {
 	case http.StatusPaymentRequired,

@@ -12,29 +12,30 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Tool is an endpoint that is sold over the Model Context Protocol as well. A call of the
-// tool is a request for Path, with the arguments as its query or, where the endpoint is one
-// of POST, as a JSON object in its body. It is the same purchase as that request.
+// Tool is an endpoint that is also sold over the Model Context Protocol. A call of the tool
+// stands for a request for Path. Its arguments become the query or, if the endpoint takes
+// POST, a JSON object in the body. The call and the HTTP request are the same purchase.
 type Tool struct {
 	Endpoint *Endpoint
-	// Path is the path of the endpoint, such as /weather or /weather/{city}. An argument
-	// takes the place of the wildcard of its name; {rest...} stands for several segments.
+	// Path is the path of the endpoint, such as /weather or /weather/{city}. A wildcard is
+	// replaced by the argument with its name; {rest...} stands for several segments.
 	Path string
-	// Name is the name in calls, and Description tells a model when to use the tool.
+	// Name is the tool's name in calls, and Description tells a model when to use the tool.
 	Name, Description string
 	Params            []Param
 }
 
-// MCP sells endpoints as tools of the Model Context Protocol, at one path that takes
-// POST. name and version are the server's.
+// MCP returns a handler that sells endpoints as tools of the Model Context Protocol. It serves
+// POST at one path. name and version describe the server to clients.
 //
 // A call passes through router, the handler of the whole program, on its way to the endpoint.
-// So the endpoint finds in the request what middleware and routers put there, and a request
-// over HTTP and a call are one purchase. The call has the headers of the message that it came
-// in, but for those that are about that message. An answer stands for twice Config.Window.
+// The endpoint therefore finds in the request everything that middleware and routers put
+// there, and a request over HTTP and a call are the same purchase. The call has the headers of
+// the message that it came in, except the headers that describe the message itself. Over MCP,
+// Config.Window is doubled.
 //
-// A picture, a sound and other bytes are returned as the content that the protocol has for
-// them. MCP panics for a tool that cannot be right.
+// Pictures, sounds and other binary answers are returned in the content types that the
+// protocol has for them. MCP panics if a tool is invalid.
 func (s *Seller) MCP(name, version string, router http.Handler, tools ...Tool) http.Handler {
 	if router == nil {
 		panic("x402http: MCP needs the router of the program, such as its http.ServeMux: calls pass through it")
@@ -74,7 +75,7 @@ func (s *Seller) MCP(name, version string, router http.Handler, tools ...Tool) h
 	return s.shop.Tools(server, sold)
 }
 
-// listTools describes tools to a model.
+// listTools returns the descriptions of the tools for a model.
 func listTools(tools []Tool) []map[string]any {
 	list := []map[string]any{}
 	for _, t := range tools {
@@ -87,10 +88,10 @@ func listTools(tools []Tool) []map[string]any {
 	return list
 }
 
-// toolName is what a tool may be called (revision 2025-11-25, tools).
+// toolName matches the valid names of tools (revision 2025-11-25, tools).
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// check says what is wrong with a tool.
+// check returns an error if a tool is invalid.
 func (t Tool) check() error {
 	switch {
 	case !toolName.MatchString(t.Name):

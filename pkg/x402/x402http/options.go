@@ -9,17 +9,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Option changes how a handler is sold. One that cannot be right panics, which stops the
-// program at its start.
+// Option changes how a handler is sold. A function that returns an Option panics if its
+// arguments are invalid, which stops the program at its start.
 type Option func(*sale)
 
-// maxName bounds what Named gives, in bytes.
+// maxName is the longest name that Named accepts, in bytes.
 const maxName = 128
 
-// Named names a handler among those that a program sells. Payments are recorded with the name,
-// so that a handler which moves to another pattern, or is sold by a router that tells no
-// pattern, still answers what was paid for it. Without a name the pattern of http.ServeMux
-// stands for it. A name has 1 to 128 printable characters of ASCII.
+// Named gives a handler a name that is unique among the handlers that a program sells.
+// Payments are recorded with the name. A handler that moves to another pattern, or is sold by
+// a router that leaves no pattern, can therefore still answer its earlier payments. Without
+// Named, the pattern of http.ServeMux is the name. A name has 1 to 128 printable ASCII
+// characters.
 func Named(name string) Option {
 	if name == "" || len(name) > maxName || !untrusted.ASCII(name) {
 		panic(fmt.Sprintf("x402http: Named is %q, and must be 1 to %d printable characters of ASCII", name, maxName))
@@ -27,9 +28,9 @@ func Named(name string) Option {
 	return func(s *sale) { s.name = name }
 }
 
-// Check sets a handler that is called each time before a payment is sent. It calls Refuse for a
-// request that cannot be answered, and otherwise writes nothing. A refused request is not
-// charged. A request that is paid already is answered without the check: the buyer of the last
+// Check sets a handler that is called before each payment is sent. The check calls Refuse if
+// the request cannot be answered, and otherwise writes nothing. A refused request is not
+// charged. A request that is already paid is answered without the check: the buyer of the last
 // ticket gets it again after it is sold out.
 func Check(check http.HandlerFunc) Option {
 	if check == nil {
@@ -38,17 +39,18 @@ func Check(check http.HandlerFunc) Option {
 	return func(s *sale) { s.check = check }
 }
 
-// Refuse is called by a check to refuse a request, with a status from 400 to 499. The body has
-// the Content-Type in w's header, or else one that is detected.
+// Refuse refuses a request with a status from 400 to 499. Only a Check or the function of
+// Normalized may call it. The body has the Content-Type in w's header, or else a detected one.
 func Refuse(w http.ResponseWriter, status int, body string) {
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, body)
 }
 
-// Owed makes more statuses count as owed, such as the 404 of a store that is a moment
-// behind: they do not use the payment up, and the handler runs again. A slow job answers 202
-// with a Retry-After until it is done, and is sold with Owed(202). A status below 400 is sent
-// as 503, because clients would take it for the answer.
+// Owed adds statuses after which the answer is still owed, such as 404 from a store whose data
+// is a moment old. After such a status the payment is not used up, and the handler runs again.
+// For a slow job, let the handler answer 202 with a Retry-After until the job is done, and
+// sell it with Owed(202). A status below 400 is sent as 503, because clients would take it for
+// the answer.
 func Owed(statuses ...int) Option {
 	for _, status := range statuses {
 		if status < 200 || status > 599 {
@@ -58,9 +60,10 @@ func Owed(statuses ...int) Option {
 	return func(s *sale) { s.owed = append(s.owed, statuses...) }
 }
 
-// MostRuns limits how often the handler runs for one payment until it gives an answer, and is
-// at least 1. After the last run the payment gets its error again, and a refund is due at once.
-// Without this option an owed answer has no limit but the pauses between its runs.
+// MostRuns limits how often the handler runs for one payment until it gives an answer. n is at
+// least 1. After the last run the client gets the error of that run again, and a refund is due
+// at once. Without this option the number of runs is not limited; only the pauses between them
+// grow.
 func MostRuns(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("x402http: MostRuns is %d, and must be at least 1", n))
@@ -76,13 +79,14 @@ func Describe(description, mimeType string) Option {
 	}
 }
 
-// Post sells POST in place of GET. The body is a part of the purchase, with its media type and
-// content encoding: the same body sent twice is charged once. Of a multipart form the parts
-// count, and not the boundary between them, which clients draw at random.
+// Post makes the endpoint take POST in place of GET. The body is part of the purchase, with
+// its media type and content encoding: the same body sent twice is charged once. For a
+// multipart form only the parts count, not the boundary between them, which clients draw at
+// random.
 //
-// The body is read after its payment was found to be valid, and kept in memory: 10 s after the
-// request has come at the latest, and maxBody bytes at most. A longer one is refused before the
-// payment is sent. The handler reads the body as usual. maxBody is at most 32 MB.
+// The body is read after its payment was found to be valid, and is kept in memory. It must
+// arrive within 10 s, and may have maxBody bytes. A longer body is refused before the payment
+// is sent. The handler reads the body as usual. maxBody is at most 32 MB.
 func Post(maxBody int64) Option {
 	if maxBody < 1 || maxBody > storefront.MaxAnswer {
 		panic(fmt.Sprintf("x402http: the most bytes of Post are %d, and must be from 1 to %d", maxBody, storefront.MaxAnswer))
@@ -90,11 +94,11 @@ func Post(maxBody int64) Option {
 	return func(s *sale) { s.maxBody = maxBody }
 }
 
-// Normalized gives requests for the same thing a common name, so that they are one purchase:
-// name returns, for instance, "oslo 2026-11-28" for ?day=today&city=Oslo. That takes the place
-// of path, query and body in the name of the purchase; the method and the origin stay. For a
-// request that can never be answered, name calls Refuse. It is called for each request that is
-// paid, before Check.
+// Normalized gives requests for the same thing a common name, which makes them one purchase.
+// For example, name returns "oslo 2026-11-28" for ?day=today&city=Oslo. The purchase is then
+// identified by this name instead of path, query and body; the method and the origin still
+// count. If a request can never be answered, name calls Refuse. It is called for each paid
+// request, before Check.
 func Normalized(name func(w http.ResponseWriter, r *http.Request) string) Option {
 	if name == nil {
 		panic("x402http: the function of Normalized is nil")

@@ -11,27 +11,28 @@ import (
 )
 
 const (
-	// overdueAfter is how long a payment may be in doubt before somebody has to hear that
-	// nobody runs Reconcile, and how often they hear it.
+	// overdueAfter is how long a payment may be in doubt before an error is logged, because
+	// Reconcile is not being called. It is also the time between two such errors.
 	overdueAfter = 15 * time.Minute
-	// mostOverdue bounds how many records are read for that.
+	// mostOverdue is how many records are read at most for one check.
 	mostOverdue = 50
 )
 
-// overdue notices that nobody runs Reconcile. It looks at the ledger when a request has been
-// answered, at most every quarter of an hour, and not while this process runs Reconcile. Runs
-// of other processes show in the ledger: a run writes each record in doubt that it asks the
-// chain about, and what was written within the quarter of an hour is not counted. Without a
-// node a run writes nothing, and is known only to the process that runs it.
+// overdue notices that no process runs Reconcile. It reads the ledger after a request has been
+// answered, at most once in a quarter of an hour, and not while this process runs Reconcile.
+// Runs of other processes leave traces in the ledger: a run writes each record in doubt that
+// it asks the chain about. Records that were written within the last quarter of an hour are
+// therefore not counted. Without a node a run writes nothing, and other processes cannot see
+// it.
 type overdue struct {
 	seller *Seller
-	index  ledger.Index // nil where the ledger has none, and nothing is looked at
+	index  ledger.Index // nil if the ledger has none; then nothing is checked
 
 	mu   sync.Mutex
-	next time.Time // when to look
+	next time.Time // when to check next
 }
 
-// watchDoubts has a seller look for overdue doubts after its responses.
+// watchDoubts makes a seller check for overdue payments after its responses.
 func watchDoubts(s *Seller) *overdue {
 	o := &overdue{seller: s}
 	o.index, _ = s.config.Ledger.(ledger.Index)
@@ -47,7 +48,8 @@ func watchDoubts(s *Seller) *overdue {
 	return o
 }
 
-// reconciled puts the next look off: Reconcile has run, or the process has just begun.
+// reconciled puts off the next check, because Reconcile has run or the process has just
+// started.
 func (o *overdue) reconciled() {
 	now := o.seller.config.Now()
 	o.mu.Lock()
@@ -55,14 +57,15 @@ func (o *overdue) reconciled() {
 	o.next = now.Add(overdueAfter)
 }
 
-// served looks when it is time. The response may not have been sent yet, and does not wait for
-// the look.
+// served starts a check in the background if it is time for one. The response may not have
+// been sent yet, and does not wait for the check.
 func (o *overdue) served(ctx context.Context) {
 	now := o.seller.config.Now()
 	if !o.due(now) {
 		return
 	}
-	// A function that is frozen between two requests goes on with the next one.
+	// A cloud function may be frozen between two requests. The check then continues during the
+	// next request.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), overdueAfter)
 	go func() {
 		defer cancel()
@@ -70,7 +73,8 @@ func (o *overdue) served(ctx context.Context) {
 	}()
 }
 
-// due reports to one request that it is time to look.
+// due reports whether it is time for a check. It sets the next time, so only one of several
+// concurrent requests gets true.
 func (o *overdue) due(now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,7 +85,7 @@ func (o *overdue) due(now time.Time) bool {
 	return true
 }
 
-// look logs how many payments are overdue at a time.
+// look logs how many payments are overdue.
 func (o *overdue) look(ctx context.Context, now time.Time) {
 	log := o.seller.config.Log
 	page, err := o.index.List(ctx, ledger.ListOpen, now.Add(-overdueAfter), ledger.Place{}, mostOverdue)
@@ -102,8 +106,9 @@ func (o *overdue) look(ctx context.Context, now time.Time) {
 		"payments", count, "more", len(page) == mostOverdue)
 }
 
-// doubtful reports whether a record is one that Reconcile would have asked the chain about, and
-// was not written lately. One that cannot be loaded is a matter for Reconcile.
+// doubtful reports whether a payment is in doubt, and Reconcile has not written its record
+// lately. If a record cannot be loaded, doubtful returns false and leaves the error to
+// Reconcile.
 func (o *overdue) doubtful(ctx context.Context, key string, now time.Time) bool {
 	books := o.seller.shop.Ledger
 	r, err := books.Fetch(ctx, key)

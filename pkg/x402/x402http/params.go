@@ -16,16 +16,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Param is a parameter of a tool, as it is described to a model.
+// Param is a parameter of a tool. Its fields are shown to the model.
 type Param struct {
 	Name, Description string
 	Required          bool
-	// Type is the type in JSON Schema: string, which empty is as well, integer, number or
-	// boolean, and for an endpoint of POST also array and object.
+	// Type is a type of JSON Schema: string, integer, number or boolean. Empty means string.
+	// If the endpoint takes POST, array and object are also allowed.
 	Type string
 }
 
-// checkParams says what is wrong with the path and the parameters of a tool.
+// checkParams returns an error if the path or a parameter of a tool is wrong.
 func (t Tool) checkParams() error {
 	if !strings.HasPrefix(t.Path, "/") || strings.ContainsAny(t.Path, "?# ") {
 		return fmt.Errorf("its Path is %q, and must be a path such as /weather or /weather/{city}", t.Path)
@@ -48,7 +48,7 @@ func (t Tool) checkParams() error {
 	return nil
 }
 
-// checkParam says what is wrong with a parameter by itself.
+// checkParam returns an error if a parameter is wrong, without regard to the others.
 func (t Tool) checkParam(p Param) error {
 	kinds := []string{"string", "integer", "number", "boolean", "array", "object"}
 	switch {
@@ -62,7 +62,7 @@ func (t Tool) checkParam(p Param) error {
 	return nil
 }
 
-// checkSegment says what is wrong with a segment of the path.
+// checkSegment returns an error if a segment of the path is wrong.
 func checkSegment(segment string, params map[string]Param) error {
 	name, _, wild := wildcard(segment)
 	if !wild {
@@ -106,10 +106,10 @@ func (t Tool) schema() map[string]any {
 	}
 }
 
-// request is the URL and the body of the request that a call with some arguments stands for.
-// null is an argument that is left out. Its error is a *fault.Error. An argument that the tool
-// does not have is refused, where HTTP may ignore it: a model that misspells one should be
-// told before it pays.
+// request returns the URL and the body of the HTTP request that a call with these arguments
+// makes. An argument that is null counts as missing. The error is a *fault.Error. An argument
+// that the tool does not have is refused, although HTTP may ignore it: a model that misspells
+// an argument should be told before it pays.
 func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 	texts := map[string]string{}
 	given := map[string]any{}
@@ -152,10 +152,11 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 	return target, nil, nil
 }
 
-// plain is the path of the tool as it is written.
+// plain returns the path of the tool with its wildcards.
 func (t Tool) plain() *url.URL { return &url.URL{Path: t.Path} }
 
-// fill puts arguments in the place of the wildcards of the path, and takes them out of given.
+// fill returns the path with arguments in place of the wildcards, and deletes these arguments
+// from given.
 func (t Tool) fill(texts map[string]string, given map[string]any) (*url.URL, error) {
 	segments := strings.Split(t.Path, "/")
 	for i, segment := range segments {
@@ -183,7 +184,7 @@ func (t Tool) fill(texts map[string]string, given map[string]any) (*url.URL, err
 	return target, nil
 }
 
-// kind is the parameter's type in JSON Schema.
+// kind returns the parameter's type in JSON Schema.
 func (p Param) kind() string {
 	if p.Type == "" {
 		return "string"
@@ -191,7 +192,7 @@ func (p Param) kind() string {
 	return p.Type
 }
 
-// article is the parameter's type in a sentence.
+// article returns the parameter's type with an article, for use in a sentence.
 func (p Param) article() string {
 	switch kind := p.kind(); kind {
 	case "integer", "array", "object":
@@ -201,12 +202,14 @@ func (p Param) article() string {
 	}
 }
 
-// nested says that the parameter has no text.
+// nested reports whether the parameter is an array or an object, which cannot be written as
+// text.
 func (p Param) nested() bool { return p.Type == "array" || p.Type == "object" }
 
-// text is an argument as a path or a query has it, if it is of the parameter's type; of an
-// array or an object it is empty. A string is taken for a number and for a boolean as well. A
-// number without a fraction is an integer in any notation, as in JSON Schema: 443.0, 4.43e2.
+// text returns an argument as it is written in a path or a query; ok is false if the argument
+// is not of the parameter's type. For an array or an object the text is empty. A string is
+// also accepted for a number or a boolean. A number without a fraction is an integer in any
+// notation, as in JSON Schema: 443.0, 4.43e2.
 func (p Param) text(v any) (text string, ok bool) {
 	kind := p.kind()
 	switch v := v.(type) {

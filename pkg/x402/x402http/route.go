@@ -14,8 +14,8 @@ import (
 // errSameName says that two handlers cannot be told apart.
 var errSameName = errors.New("two handlers that are sold cannot be told apart: give each its own name with x402http.Named, or add the hosts that they are for to Config.OtherOrigins")
 
-// endpoint names where a request is sold: its method, origin and route. A payment is answered
-// at the endpoint that admitted it, and nowhere else.
+// endpoint returns the name of the place where a request is sold: its method, origin and
+// route. A payment is answered only at the endpoint that accepted it.
 func (x *sale) endpoint(r *http.Request) string {
 	if x.special.Endpoint != "" {
 		return x.special.Endpoint
@@ -23,8 +23,8 @@ func (x *sale) endpoint(r *http.Request) string {
 	return x.method() + " " + x.seller.config.OriginOf(r) + " " + x.route(r)
 }
 
-// route is the name of the handler or, if it has none, the pattern that it is registered
-// with, without the method; empty where there is neither.
+// route returns the name of the handler or, if it has none, the pattern that it is registered
+// with, without the method. It is empty if the handler has neither.
 func (x *sale) route(r *http.Request) string {
 	if x.name != "" {
 		return x.name
@@ -32,11 +32,12 @@ func (x *sale) route(r *http.Request) string {
 	return r.Pattern[strings.LastIndexAny(r.Pattern, " \t")+1:]
 }
 
-// logName names the handler in logs.
+// logName returns the name of the handler for logs.
 func (x *sale) logName(r *http.Request) string { return cmp.Or(x.route(r), "unnamed") }
 
-// ready checks that the handler can be told from the others that are sold. A request that
-// announces a body which is too long is refused before it gets a price.
+// ready returns an error if the handler cannot be told from the other handlers that are sold.
+// It also refuses a request without a payment that announces a body which is too long, before
+// the request gets a price.
 func (x *sale) ready(r *http.Request) error {
 	if x.maxBody > 0 && r.ContentLength > x.maxBody && r.Header.Get(x402.HeaderSignature) == "" {
 		return x.tooLarge()
@@ -55,17 +56,18 @@ func (x *sale) ready(r *http.Request) error {
 	return x.seller.unnamed.take(x.method()+" "+x.seller.at(r)+" for "+x.amount, x)
 }
 
-// routes are the handlers of a seller by their endpoints or, where they have no name, by the
-// URLs of their requests. The zero value is empty.
+// routes are the handlers of a seller, by their endpoints. Handlers without a name are listed
+// by the URLs of their requests. The zero value is empty.
 type routes struct {
 	mu    sync.Mutex
 	sales map[string]*sale
 }
 
-// mostRoutes bounds the memory of routes. Further ones are not compared.
+// mostRoutes limits the memory of routes. Handlers beyond it are not compared.
 const mostRoutes = 4096
 
-// take gives an endpoint to a handler, unless another one has it.
+// take records that an endpoint belongs to a handler. It returns an error if the endpoint
+// belongs to another handler.
 func (t *routes) take(endpoint string, x *sale) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// AnswerOwed is the code of an answer that a handler owes. While its payment may be
-// repeated, the response has the body that the handler wrote.
+// AnswerOwed is the code of an answer that a handler owes. While the payment may be repeated,
+// the body of the response is the one that the handler wrote.
 const AnswerOwed fault.Code = "answer_owed"
 
-// Refused is the code of a request that a check has refused.
+// Refused is the code of a request that a Check has refused.
 const Refused fault.Code = "refused"
 
 // sale is a handler and its price.
@@ -26,22 +26,23 @@ type sale struct {
 	amount   string // in atomic units
 	check    http.HandlerFunc
 	owed     []int
-	mostRuns int   // 0 is any number
-	maxBody  int64 // above 0, POST is sold
+	mostRuns int   // 0 means no limit
+	maxBody  int64 // if above 0, the endpoint takes POST
 	name     string
-	normal   func(http.ResponseWriter, *http.Request) string // nil where the request itself is the name
+	normal   func(http.ResponseWriter, *http.Request) string // from Normalized; nil if it is not used
 	special  storefront.Overrides
-	unnamed  sync.Once // logs that there is neither a name nor a pattern
+	unnamed  sync.Once // logs once that the handler has neither a name nor a pattern
 	resource x402.Resource
 }
 
-// Sell returns a handler that answers a client that has paid the price, a decimal number
-// such as "0.01" of the seller's asset. Like http.ServeMux.Handle it panics for a bug in the
-// program, such as a price that is no number or an offer that is too long. It must be called
-// before the first request.
+// Sell returns a handler that answers a client that has paid the price, a decimal number such
+// as "0.01" of the seller's asset. Like http.ServeMux.Handle, it panics if the program has a
+// bug, such as a price that is not a number or an offer that is too long. Call it before the
+// first request is served.
 //
-// It takes GET and HEAD or, with Post, POST. A purchase is the URL with its query sorted and,
-// of a POST, the body with its type and encoding. No other header counts.
+// The endpoint takes GET and HEAD or, with Post, POST. A purchase is identified by the URL
+// with its query sorted and, for a POST, by the body with its type and encoding. No other
+// header counts.
 func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint {
 	amount, err := atomicUnits(price, s.config.Decimals)
 	if err != nil {
@@ -75,13 +76,13 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 	return &Endpoint{x.seller.shop.Endpoint(x.product())}
 }
 
-// Endpoint sells one handler over HTTP. With MCP it can be sold as a tool as well.
+// Endpoint sells one handler over HTTP. MCP can also sell it as a tool.
 type Endpoint struct{ sold *storefront.Endpoint }
 
 // ServeHTTP implements http.Handler.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.sold.ServeHTTP(w, r) }
 
-// product describes the handler to the endpoint that sells it.
+// product returns the description of the handler for the endpoint that sells it.
 func (x *sale) product() storefront.Product {
 	p := x.special.Product
 	p.Method = x.method()
@@ -101,8 +102,9 @@ func (x *sale) product() storefront.Product {
 	return p
 }
 
-// Handle registers a handler that is sold for a pattern of mux. It panics for a pattern
-// whose method is not the one that is sold, as mux does for one that it cannot read.
+// Handle sells a handler and registers it with mux for a pattern. It panics if the method in
+// the pattern is not the method that the endpoint takes, just as mux panics for an invalid
+// pattern.
 func (s *Seller) Handle(mux *http.ServeMux, pattern, price string, h http.Handler, options ...Option) {
 	endpoint := s.Sell(price, h, options...)
 	method, _, given := strings.Cut(pattern, " ")
@@ -113,7 +115,7 @@ func (s *Seller) Handle(mux *http.ServeMux, pattern, price string, h http.Handle
 	mux.Handle(pattern, endpoint)
 }
 
-// method is the method that is sold.
+// method returns the method that the endpoint takes: POST or GET.
 func (x *sale) method() string {
 	if x.maxBody > 0 {
 		return http.MethodPost
@@ -121,10 +123,11 @@ func (x *sale) method() string {
 	return http.MethodGet
 }
 
-// at is the URL of a request without its query.
+// at returns the URL of a request without its query.
 func (s *Seller) at(r *http.Request) string { return s.config.OriginOf(r) + path(r) }
 
-// path is the path of a request as its client sent it, whatever routers have made of r.URL.
+// path returns the path of a request as its client sent it, even if routers have changed
+// r.URL.
 func path(r *http.Request) string {
 	u, err := url.ParseRequestURI(r.RequestURI)
 	if err != nil { // the request was not read from a connection
@@ -144,7 +147,7 @@ func (x *sale) offer(at string) (*x402.Offer, error) {
 	})
 }
 
-// checkOffer checks that the offer fits into its header.
+// checkOffer returns an error if the offer is too long for its header.
 func (x *sale) checkOffer() error {
 	if x.special.Product.Offer != nil {
 		return nil

@@ -21,12 +21,12 @@ type Seller struct {
 	terms    x402.Terms
 	shop     *storefront.Shop
 	cheapest *big.Int // in atomic units; nil before anything is sold
-	routes   routes   // of the handlers that have a pattern or a name
-	unnamed  routes   // of the others
+	routes   routes   // the handlers that have a pattern or a name
+	unnamed  routes   // the handlers that have neither
 	overdue  *overdue
 }
 
-// New returns a Seller. Its error names every setting that is wrong.
+// New returns a Seller. The error lists all settings that are wrong.
 func New(c Config) (*Seller, error) {
 	c.fill()
 	terms, incomplete := c.terms()
@@ -61,11 +61,12 @@ func New(c Config) (*Seller, error) {
 	return s, nil
 }
 
-// Reconcile decides once, by Config.Evidence, what requests left in doubt, and returns
-// what it found and what is owed. Run it every few minutes, in one process at a time: it
-// finds the payments that no client asks about again. Where nobody runs it, doubts that are
-// older than a quarter of an hour are logged as an error. It ends when ctx does. The error
-// says that the ledger failed, or that it keeps no index of open payments.
+// Reconcile decides the payments that requests left in doubt, by Config.Evidence, and returns
+// a summary of the results and of the refunds that are due. Call it every few minutes, in one
+// process at a time: it finds the payments that no client asks about again. If no process
+// calls it, payments that are in doubt for more than a quarter of an hour are logged as an
+// error. Reconcile ends when ctx does. It returns an error if the ledger fails, or keeps no
+// index of open payments.
 func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 	index, ok := s.config.Ledger.(ledger.Index)
 	if !ok {
@@ -85,8 +86,8 @@ func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 	return storefront.Reconciler(c).Run(ctx)
 }
 
-// ReconcileEvery calls Reconcile at once and then every d until ctx ends. It logs what fails,
-// and goes on.
+// ReconcileEvery calls Reconcile at once and then every d until ctx ends. It logs errors and
+// continues.
 func (s *Seller) ReconcileEvery(ctx context.Context, d time.Duration) {
 	turn := time.NewTicker(d)
 	defer turn.Stop()
@@ -102,7 +103,7 @@ func (s *Seller) ReconcileEvery(ctx context.Context, d time.Duration) {
 	}
 }
 
-// atomicUnits is a decimal price, such as "0.01", in the smallest units of an asset.
+// atomicUnits converts a decimal price, such as "0.01", to the smallest units of an asset.
 func atomicUnits(price string, decimals int) (*big.Int, error) {
 	whole, fraction, _ := strings.Cut(price, ".")
 	digits := whole + fraction
