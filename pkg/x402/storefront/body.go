@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// BodyTime is how long a body may take to arrive, from when it is first read.
+// BodyTime is how long a body may take to arrive, counted from the first read.
 const BodyTime = 10 * time.Second
 
-// timedBody is the body of a request that is given some time to arrive, from when it is first
-// read. What comes after it on the connection has the time that the server gives it.
+// timedBody is the body of a request. It must arrive within BodyTime of the first read. The
+// requests that follow on the connection have the usual time-outs of the server.
 type timedBody struct {
 	io.ReadCloser
 	connection *http.ResponseController
@@ -30,18 +30,19 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limit sets the time until which the body can be read, where the connection has such a time.
-// Behind an adapter for functions it has none, and the body is there already.
+// limit sets the deadline for reading the body. It does nothing if the connection has no
+// deadline. With an adapter for functions this is so, and the body has already arrived.
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
-// withTimedBody returns a copy of a request whose body may not be wanted, and a function to
-// call when its answer is written. That reads the rest of the body, most bytes of it: a client
-// that is still sending would otherwise lose the answer with its connection. A stream of HTTP/2
-// ends without that, and a client that waits to be told to go on sends nothing.
+// withTimedBody returns a copy of a request with a timedBody, and a function to call after the
+// answer is written. The function reads the rest of the body, up to most bytes: a client that
+// is still sending would otherwise lose the connection, and the answer with it. It does
+// nothing over HTTP/2, where the stream ends anyway, or if the client sent Expect, because
+// such a client waits before it sends the body.
 //
-// The request is a copy, so that net/http still sees the body of its own request. It ends the
-// connection where a rest of that was not read, and would take the rest for the next request if
-// it did not.
+// The request is a copy so that net/http still sees the body of its own request. net/http then
+// closes the connection if the body was not read to its end. Otherwise it would take the
+// unread rest for the next request.
 func withTimedBody(w http.ResponseWriter, r *http.Request, most int64) (timed *http.Request, end func()) {
 	connection := http.NewResponseController(w)
 	body := &timedBody{ReadCloser: r.Body, connection: connection}

@@ -22,7 +22,7 @@ type toolCall struct {
 	box     *Toolbox
 	tool    *Tool
 	call    *mcp.Call
-	message *mcp.Request // which the call came in
+	message *mcp.Request // the message that contains the call
 	id      string
 	bad     error // what is wrong with the arguments
 	taken   atomic.Bool
@@ -31,9 +31,9 @@ type toolCall struct {
 
 type callKey struct{}
 
-// takeCall returns the call that a request stands for to the first endpoint that takes it; nil
-// where there is none. A request that a handler sends with the context of its own request is
-// not a call.
+// takeCall returns the call that a request stands for, or nil if the request is not a call.
+// Only the first endpoint gets the call: a handler may send another request with the context
+// of its own, and that request is not a call.
 func takeCall(ctx context.Context) *toolCall {
 	c, _ := ctx.Value(callKey{}).(*toolCall)
 	if c == nil || !c.taken.CompareAndSwap(false, true) {
@@ -42,11 +42,12 @@ func takeCall(ctx context.Context) *toolCall {
 	return c
 }
 
-// errOtherEndpoint says that the router does not lead to the tool's endpoint.
+// errOtherEndpoint is the error for a router that leads the path of a tool to another
+// endpoint.
 var errOtherEndpoint = errors.New("the router leads the path of the tool to another endpoint: correct the Path or the Endpoint of the tool")
 
-// serve answers the call as the request for an endpoint that it stands for, and returns when
-// the work for it has ended.
+// serve answers the call through the endpoint e, as if it were a request over HTTP. It returns
+// when all work for the call has ended.
 func (c *toolCall) serve(e *Endpoint, r *http.Request) {
 	front := &e.shop.Front
 	x := c.exchange(e, r)
@@ -61,8 +62,8 @@ func (c *toolCall) serve(e *Endpoint, r *http.Request) {
 	}
 }
 
-// sell sells what the call asks for. What is wrong with the arguments of a call without a
-// payment comes before the price: a model can correct it, and need not pay for that.
+// sell answers the call. If the call has no payment, wrong arguments are reported before the
+// price: a model can correct them, and need not pay for that.
 func (c *toolCall) sell(x *exchange) Response {
 	if x.Endpoint != c.tool.Endpoint {
 		return Failed(fault.New(fault.InternalError, errOtherEndpoint))
@@ -75,7 +76,7 @@ func (c *toolCall) sell(x *exchange) Response {
 	return x.sell()
 }
 
-// exchange is the exchange of the call with an endpoint.
+// exchange returns the exchange of the call with an endpoint.
 func (c *toolCall) exchange(e *Endpoint, r *http.Request) *exchange {
 	x := e.exchange(r, c.id, c.call.Paid())
 	x.call = c.call
@@ -83,12 +84,12 @@ func (c *toolCall) exchange(e *Endpoint, r *http.Request) *exchange {
 	return x
 }
 
-// result is a response to the request as the result of the call.
+// result returns a response to the request in the form of the call's result.
 func (c *toolCall) result(x *exchange, res Response) Response {
 	return c.box.result(x, c.message, res)
 }
 
-// call answers the call of a tool by the request that it stands for.
+// call answers a call by sending the request that it stands for through the router.
 func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *mcp.Call) Response {
 	tool := b.tools[call.Tool]
 	target, body, bad := tool.Request(call.Arguments)
@@ -111,7 +112,7 @@ func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *m
 	returned := make(chan error, 1)
 	go func() { returned <- route(router, w, request) }()
 
-	var panicked error // of the router
+	var panicked error // set if the router panicked
 	select {
 	case res := <-c.answer:
 		awaitRouter := func() { b.logPanic(request, id, <-returned) }
@@ -124,7 +125,7 @@ func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *m
 	case panicked = <-returned:
 	}
 	select {
-	case res := <-c.answer: // the router has returned since
+	case res := <-c.answer: // the endpoint has answered, and the router has returned
 		b.logPanic(request, id, panicked)
 		res.finish = nil // toolCall.serve calls it
 		return res
@@ -133,9 +134,9 @@ func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *m
 	}
 }
 
-// unrouted is the context of a request that no router has led yet. Where chi finds what it keeps
-// of the message's route it goes on with that, as a router below another one does, and takes
-// the call for a POST to a path below that of the message.
+// unrouted is the context of a request that has not passed through a router yet. It hides the
+// route that chi has stored for the message. With that route, chi would act as a router below
+// another one, and take the call for a POST to a path below that of the message.
 type unrouted struct{ context.Context }
 
 // Value implements context.Context.
@@ -151,14 +152,14 @@ func (c unrouted) Value(key any) any {
 	return value
 }
 
-// logPanic logs a panic of a router on the way back from the endpoint, which has answered.
+// logPanic logs a panic of a router that happened after the endpoint had answered.
 func (b *Toolbox) logPanic(request *http.Request, id string, err error) {
 	if err != nil {
 		b.shop.Front.Log.ErrorContext(request.Context(), "panic after a tool has answered", "request_id", id, "error", err)
 	}
 }
 
-// route has a router serve a request. Its error is a panic.
+// route passes a request to a router. It returns an error if the router panics.
 func route(router http.Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -169,8 +170,8 @@ func route(router http.Handler, w http.ResponseWriter, r *http.Request) (err err
 	return nil
 }
 
-// unsold answers a call that the router did not lead to an endpoint, with what the router has
-// answered itself, such as the 401 of a middleware.
+// unsold answers a call that the router did not lead to an endpoint. The client gets the
+// answer of the router, such as the 401 of a middleware.
 func (b *Toolbox) unsold(c *toolCall, request *http.Request, w *Recorder, panicked error) Response {
 	front := &b.shop.Front
 	x := c.exchange(c.tool.Endpoint, request)
@@ -194,8 +195,8 @@ func (b *Toolbox) unsold(c *toolCall, request *http.Request, w *Recorder, panick
 	return front.metered(request, x.meter, limited, func() Response { return c.result(x, res) })
 }
 
-// messageHeaders are headers of the message that a call came in, which say nothing about the
-// request that it stands for.
+// messageHeaders returns the headers that describe the message of a call. They do not apply to
+// the request that the call stands for.
 func messageHeaders() []string {
 	return []string{
 		"Accept",
@@ -218,7 +219,7 @@ func messageHeaders() []string {
 	}
 }
 
-// requestOf returns the request that a call stands for.
+// requestOf returns the HTTP request that a call stands for.
 func (b *Toolbox) requestOf(r *http.Request, t *Tool, target *url.URL, body []byte) *http.Request {
 	request := &http.Request{
 		Method:        t.Endpoint.product.Method,
@@ -245,9 +246,9 @@ func (b *Toolbox) requestOf(r *http.Request, t *Tool, target *url.URL, body []by
 	return request
 }
 
-// result is a response to the request as the result of the call. Only a result of the tool
-// and an offer have structured content: clients would check that of an error against the
-// output schema, and look in it for a price.
+// result returns a response to the request in the form of the call's result. Only successful
+// results and offers have structured content. Clients would check the structured content of an
+// error against the output schema, and look in it for a price.
 func (b *Toolbox) result(x *exchange, message *mcp.Request, res Response) Response {
 	if res.Status == 0 {
 		var charged *bool
@@ -274,7 +275,8 @@ func (b *Toolbox) result(x *exchange, message *mcp.Request, res Response) Respon
 	return res
 }
 
-// meta is the _meta of a result: what HTTP says in headers.
+// meta returns the _meta of a result. It has the information that a response over HTTP has in
+// headers.
 func (b *Toolbox) meta(x *exchange, res Response) map[string]any {
 	prefix := b.server.Name + "/"
 	meta := map[string]any{prefix + "request-id": x.id}
@@ -290,7 +292,7 @@ func (b *Toolbox) meta(x *exchange, res Response) map[string]any {
 	if owed := res.Header.Get(x402.HeaderOwed); owed != "" {
 		meta[prefix+"owed"] = strings.Split(owed, ", ")
 	}
-	if res.charged != nil { // the body is the offer, which has no place for it
+	if res.charged != nil { // the body is an offer, which has no member for this
 		meta[prefix+"charged"] = *res.charged
 	}
 	if res.Fault != nil && !res.isOffer && retryAfter(res.Fault) > 0 {

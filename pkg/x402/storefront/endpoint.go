@@ -16,43 +16,48 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// Product is what an endpoint sells.
+// Product describes what an endpoint sells.
 type Product struct {
-	// Name names it among what shares Shop.Limits, and in logs unless Route does.
+	// Name identifies the product among those that share Shop.Limits. It is also the name in
+	// logs, unless Route is set.
 	Name string
-	// Route names what a request asks for in logs; nil is Name.
+	// Route returns the name of a request for logs; nil means Name.
 	Route func(*http.Request) string
-	// Method is the method that is sold; empty is GET, which HEAD comes with.
+	// Method is the method that the endpoint takes. Empty means GET, and then HEAD is allowed
+	// too.
 	Method string
-	// MaxBody is the most bytes of a body that a request may have; 0 where none is read.
+	// MaxBody is the largest body that a request may have, in bytes; 0 means that no body is
+	// read.
 	MaxBody int64
-	// At returns the place that a request is sold at, such as its origin, and Offer the offer
-	// for a place, which is kept.
+	// At returns the place where a request is sold, such as its origin. Offer returns the
+	// offer for a place. The result of Offer is kept and used again.
 	At    func(*http.Request) string
 	Offer func(at string) (*x402.Offer, error)
 	// ChallengeBody returns the body of a 402; nil means that the offer itself is the body.
 	ChallengeBody func(x402.PaymentRequired, *fault.Error) any
-	// Ready checks that a request can be sold, with a payment or without one. Its error is
-	// answered: as internal_error unless it is a *fault.Error. Nil means that every request can.
+	// Ready returns an error if a request cannot be sold, whether it has a payment or not. The
+	// client gets the error if it is a *fault.Error, and otherwise internal_error. Nil means
+	// that every request can be sold.
 	Ready func(*http.Request) error
-	// Job validates a request and returns its work. Its error is a *fault.Error, which is
-	// answered without a charge.
+	// Job validates a request and returns the work for it. The error is a *fault.Error. The
+	// client gets it and is not charged.
 	Job func(*http.Request) (x402.Job, error)
-	// Cap is how many jobs of products of this name run at once, in all processes that
-	// share Shop.Limits; 0 means any number.
+	// Cap is how many jobs of products with this Name may run at once, in all processes that
+	// share Shop.Limits; 0 means no limit.
 	Cap int
-	// Page may replace the response to a request without a payment by a page for people, which
-	// shows the offer. Nil leaves every response as it is.
+	// Page may replace the response to a request without a payment with a web page that shows
+	// the offer to a person. Nil leaves every response unchanged.
 	Page func(*http.Request, Response, x402.PaymentRequired) (Response, error)
-	// Window is how long an answer stands for a purchase without a key.
+	// Window is how long after an answer another payment for the same request, without a
+	// purchase key, still counts as the same purchase.
 	Window time.Duration
 }
 
-// AnyPath is the length of the URL of an endpoint, without its query, that every offer has to
-// have room for, in bytes.
+// AnyPath is the length of an endpoint's URL, without its query, for which every offer must
+// have room, in bytes.
 const AnyPath = 512
 
-// Endpoint sells one product over HTTP, and as a tool.
+// Endpoint sells one product over HTTP and as a tool.
 type Endpoint struct {
 	shop    *Shop
 	product Product
@@ -60,7 +65,7 @@ type Endpoint struct {
 	quotes  Places[quote]
 }
 
-// Endpoint returns the endpoint of a product.
+// Endpoint returns a new endpoint that sells a product.
 func (s *Shop) Endpoint(p Product) *Endpoint {
 	gate := &x402.Gate{
 		Ledger:   s.Ledger,
@@ -85,11 +90,11 @@ func (s *Shop) Endpoint(p Product) *Endpoint {
 	return &Endpoint{shop: s, product: p, gate: gate}
 }
 
-// Method is the method that is sold.
+// Method returns the HTTP method that the endpoint takes.
 func (e *Endpoint) Method() string { return e.product.Method }
 
-// methods are the methods that are answered. HEAD mirrors the offer of a GET and never
-// settles, because its answer has no body.
+// methods returns the methods that are answered. HEAD gets the same offer as GET and never
+// settles a payment, because its answer has no body.
 func (e *Endpoint) methods(r *http.Request) []string {
 	if e.product.Method == http.MethodGet {
 		return GetAndHead(r)
@@ -120,8 +125,8 @@ func (e *Endpoint) answer(r *http.Request, id string) Response {
 	return res
 }
 
-// exchange is a request for what an endpoint sells, or the call of a tool, which stands for
-// one.
+// exchange is one request for what an endpoint sells. The request may stand for the call of a
+// tool.
 type exchange struct {
 	*Endpoint
 	r       *http.Request
@@ -143,7 +148,7 @@ func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
 	}
 }
 
-// deadline is how long a request may take, from its arrival. API Gateway ends one after
+// deadline is how long a request may take, from its arrival. API Gateway ends a request after
 // 30 s, and the functions time out after 29 s.
 const deadline = 27 * time.Second
 
@@ -159,7 +164,7 @@ func (x *exchange) sell() Response {
 	if err == nil {
 		return res
 	}
-	if errors.Is(err, x402.ErrOfferSize) && len(at) > AnyPath { // it is the path that is too long
+	if errors.Is(err, x402.ErrOfferSize) && len(at) > AnyPath { // the path made the offer too long
 		return Failed(fault.Newf(fault.InvalidArguments, err, "The path is too long."))
 	}
 	return Failed(fault.New(fault.InternalError, err))
@@ -182,7 +187,8 @@ func (x *exchange) sellAt(at string) (Response, error) {
 	return x.refuse(q, out)
 }
 
-// settle passes the payment through the Gate, unless something is wrong with how it came.
+// settle passes the payment through the Gate. If the payment was sent in a wrong form, settle
+// refuses it.
 func (x *exchange) settle(offer *x402.Offer) x402.Outcome {
 	request, err := x.payment(offer)
 	if err == nil {
@@ -196,8 +202,8 @@ func (x *exchange) settle(offer *x402.Offer) x402.Outcome {
 	}
 }
 
-// payment returns the payment, with its purchase key, in the form that the Gate takes. The
-// error says what is wrong with how it came.
+// payment returns the payment, with its purchase key, in the form that the Gate takes. It
+// returns an error if the payment was sent in a wrong form.
 func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
 	window := x.product.Window
 	if x.call != nil {
@@ -232,7 +238,7 @@ func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
 	return q, nil
 }
 
-// job is the work that the request asks for.
+// job returns the work that the request asks for.
 func (x *exchange) job() (x402.Job, error) {
 	if x.bad != nil {
 		return x402.Job{}, x.bad
@@ -240,7 +246,8 @@ func (x *exchange) job() (x402.Job, error) {
 	return x.product.Job(x.r)
 }
 
-// refusal is why the request could not be answered if it was paid now; nil where it could.
+// refusal returns the error that the request would get if it were paid now, or nil if it could
+// be answered.
 func (x *exchange) refusal() error {
 	job, err := x.job()
 	if err != nil || job.Check == nil {
@@ -256,7 +263,7 @@ func (x *exchange) challenge(q *quote) (Response, error) {
 		return Response{}, err
 	}
 	res := newChallenge(q.unpaid)
-	if x.call != nil { // a model reads what a signature is made of twice, and has no use for it
+	if x.call != nil { // signatures are left out: a model cannot use them, and would read them twice
 		res.Reason = "the call has no payment"
 		res.Body = q.unsigned.JSON(token)
 		return res, nil
@@ -276,7 +283,8 @@ func (x *exchange) challenge(q *quote) (Response, error) {
 	return x.product.Page(x.r, res, q.offer.Required("").WithToken(token))
 }
 
-// refuse answers a payment that is refused: 402, with the reason, the offer and a retry token.
+// refuse answers a payment that was refused: 402, with the reason, the offer and a retry
+// token.
 func (x *exchange) refuse(q *quote, out x402.Outcome) (Response, error) {
 	token, err := x402.NewToken(x.shop.Random)
 	if err != nil {
@@ -312,7 +320,7 @@ func newChallenge(f *fault.Error) Response {
 	}
 }
 
-// render returns the response to a payment with any outcome but a 402 of ours.
+// render returns the response to a payment, for every outcome except a 402 of this package.
 func (x *exchange) render(out x402.Outcome) Response {
 	res := Response{Header: http.Header{"Content-Type": {TypeJSON}}}
 	fromHandler := out.Header
@@ -329,7 +337,7 @@ func (x *exchange) render(out x402.Outcome) Response {
 	}
 	for name, values := range fromHandler {
 		if name == fault.HeaderRetryAfter && h[name] != nil {
-			continue // ours says when the next run is allowed
+			continue // keep the Retry-After of Failed, which says when the next run is allowed
 		}
 		h[name] = values
 	}
@@ -352,15 +360,15 @@ func (x *exchange) render(out x402.Outcome) Response {
 	return res
 }
 
-// age is the age of an answer in whole seconds (RFC 9111 §5.1). It is never below 0, although
-// the clocks of two machines may differ.
+// age returns the age of an answer in whole seconds (RFC 9111 §5.1). It is never below 0,
+// although the clocks of two machines may differ.
 func (x *exchange) age(answered time.Time) string {
 	seconds := x.shop.Front.Now().Sub(answered) / time.Second
 	return strconv.Itoa(max(int(seconds), 0))
 }
 
-// errorBody is the body of an error: what the handler answered or, where it answered nothing,
-// our JSON.
+// errorBody returns the body of an error: the body that the handler wrote or, if it wrote
+// none, the JSON of this package.
 func (x *exchange) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
 	overHTTP := x.call == nil
 	if answer := handlerAnswer(f, s); answer != nil && overHTTP {
@@ -369,7 +377,7 @@ func (x *exchange) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
 	return x.shop.Front.errorBody(x.r, x.id, f, s, !overHTTP)
 }
 
-// setReceipt sets the header that carries a settlement; nil is none.
+// setReceipt sets the header PAYMENT-RESPONSE to a settlement, unless s is nil.
 func setReceipt(h http.Header, s *x402.SettleResponse) {
 	if s == nil {
 		return

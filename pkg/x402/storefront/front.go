@@ -21,29 +21,32 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// GetAndHead returns the methods of what can only be read.
+// GetAndHead returns GET and HEAD, the methods of a resource that can only be read.
 func GetAndHead(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
-// Front is what every response has in common, whatever it answers: a name, the answer
-// to a wrong method and to a panic, headers, and one report. The zero value is usable.
+// Front has the settings that apply to every response: the request's name, the answers to a
+// wrong method and to a panic, common headers, and the report of each response. Fill sets the
+// defaults of a zero value.
 type Front struct {
 	// Docs returns the URL where an error code is explained; nil means that there is none.
 	Docs func(*http.Request, fault.Code) string
 	// RequestID returns the name of a request; nil draws one at random.
 	RequestID func(*http.Request) string
-	// Options answers OPTIONS with the headers that it returns; nil refuses the method.
+	// Options returns the headers of the response to OPTIONS; nil refuses the method.
 	Options func(methods []string) http.Header
 	// Header adds to the headers of the response to a request before it is written.
 	Header func(*http.Request, http.Header)
-	// Client names the client of a request, as in Config; nil is where its connection came from.
+	// Client returns the name of a request's client, as in x402http.Config; nil means the
+	// address that the connection came from.
 	Client func(*http.Request) string
-	// Observe is told every response after it is written; nil writes Response.Line to Log.
+	// Observe is called with every response after it is written; nil writes Response.Line to
+	// Log.
 	Observe func(r *http.Request, name, id string, res Response, took time.Duration)
 	Log     *slog.Logger     // nil is slog.Default
 	Now     func() time.Time // nil is time.Now
 }
 
-// Fill sets what has a default.
+// Fill sets the defaults of fields that are nil. Docs then returns no URL.
 func (f *Front) Fill() {
 	f.Log = cmp.Or(f.Log, slog.Default())
 	if f.Now == nil {
@@ -69,16 +72,17 @@ func (f *Front) Fill() {
 	}
 }
 
-// Handler returns a handler of free requests, with its name in logs. A client's free requests
-// are counted apart from its priced ones; a nil rate means no limit. methods returns the
-// methods that a request's path takes; nil leaves all of them to answer.
+// Handler returns a handler of free requests. name is its name in logs. A client's free
+// requests and its priced requests are counted separately; a nil rate means no limit. methods
+// returns the methods that a request's path takes; if it returns nil, answer gets every
+// method.
 func (f Front) Handler(
 	name string, rate *limit.Rate, methods func(*http.Request) []string, answer func(*http.Request) Response,
 ) http.Handler {
 	f.Fill()
 	limited := func(overLimit *fault.Error) Response {
 		res := Failed(overLimit)
-		res.Header.Set("Vary", "Accept-Encoding") // as the document in whose place it stands
+		res.Header.Set("Vary", "Accept-Encoding") // as in the response that this one replaces
 		return res
 	}
 	counted := func(r *http.Request, id string) Response {
@@ -91,10 +95,10 @@ func (f Front) Handler(
 	})
 }
 
-// answerer answers the request that has an id.
+// answerer answers a request with the given id.
 type answerer func(r *http.Request, id string) Response
 
-// serve writes what answer returns to a request, unless its method is not one of methods.
+// serve answers a request. answer returns the response, unless the method is not allowed.
 func (f *Front) serve(
 	w http.ResponseWriter, r *http.Request, name string, methods func(*http.Request) []string, answer answerer,
 ) {
@@ -102,7 +106,7 @@ func (f *Front) serve(
 	id := f.RequestID(r)
 	res := f.recovered(r, id, func() Response { return f.dispatch(r, id, methods(r), answer) })
 	if res.Status == 0 {
-		var charged *bool // of a payment that was not read, this is not known
+		var charged *bool // nil, for unknown, if there is a payment, because it was not read
 		if len(r.Header.Values(x402.HeaderSignature)) == 0 {
 			charged = new(false)
 		}
@@ -116,8 +120,9 @@ func (f *Front) serve(
 	}
 }
 
-// dispatch answers a request whose method is one of these, OPTIONS for all of them, and any
-// other method with a refusal. methods may be nil for any method.
+// dispatch passes a request to answer if methods contains its method, and otherwise refuses
+// it. It answers OPTIONS itself if Front.Options is set. If methods is nil, every method is
+// allowed.
 func (f *Front) dispatch(r *http.Request, id string, methods []string, answer answerer) Response {
 	if r.Method == http.MethodOptions && f.Options != nil {
 		return Response{Status: http.StatusNoContent, Header: f.Options(methods)}
@@ -158,10 +163,11 @@ func (f *Front) write(w http.ResponseWriter, r *http.Request, id string, res Res
 	}
 }
 
-// stackTrace is a type, because untrusted.Attr would cut a string.
+// stackTrace is the text of a stack. It has a type of its own because untrusted.Attr shortens
+// values of type string.
 type stackTrace string
 
-// recovered returns the answer to a request, or internal_error where that panics.
+// recovered returns the result of answer, or internal_error if answer panics.
 func (f *Front) recovered(r *http.Request, id string, answer func() Response) (res Response) {
 	defer func() {
 		p := recover()
@@ -177,7 +183,7 @@ func (f *Front) recovered(r *http.Request, id string, answer func() Response) (r
 	return answer()
 }
 
-// renderFault gives a response the status and the body of its Fault.
+// renderFault sets the status and the body of a response from its Fault.
 func (f *Front) renderFault(res *Response, r *http.Request, id string, charged *bool, tool bool) {
 	info := res.Fault.Info()
 	status := x402.PaymentStatus{Charged: charged, Retryable: info.Retry}
@@ -185,8 +191,8 @@ func (f *Front) renderFault(res *Response, r *http.Request, id string, charged *
 	res.Body = f.errorBody(r, id, res.Fault, status, tool)
 }
 
-// errorBody is the JSON of an error. That of a tool's call is in the words of its
-// transport, and says how long to wait, which is in a header elsewhere.
+// errorBody returns the JSON of an error. For the call of a tool, the message uses the terms
+// of MCP, and the body says how long to wait; over HTTP a header says that.
 func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.PaymentStatus, tool bool) []byte {
 	body := fault.Body{
 		Error: fault.Detail{
@@ -205,7 +211,7 @@ func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.Pay
 	return untrusted.Marshal(body)
 }
 
-// meter returns the meter of a request, which counts it unless rate is nil.
+// meter returns the meter of a request. It counts the request, unless rate is nil.
 func (f *Front) meter(rate *limit.Rate, r *http.Request, id string, paid bool) *limit.Request {
 	warn := func(what string, err error) {
 		f.Log.WarnContext(r.Context(), what, "request_id", id, "error", err)
@@ -218,8 +224,8 @@ func (f *Front) meter(rate *limit.Rate, r *http.Request, id string, paid bool) *
 	}
 }
 
-// clientKey names the tally of a request's client: by its address, or by the name that Client
-// gives it instead.
+// clientKey returns the key under which a request's client is counted. The key comes from the
+// client's address, or from the name that Client returns.
 func (f *Front) clientKey(r *http.Request, keyOf func(address string) string) string {
 	name := f.Client(r)
 	key := keyOf(name)
@@ -229,8 +235,8 @@ func (f *Front) clientKey(r *http.Request, keyOf func(address string) string) st
 	return key
 }
 
-// metered answers a request by serve, or by limited if its client is over the limit. The
-// headers of the response say how much the client may still use.
+// metered answers a request by serve, or by limited if the client is over its limit. The
+// headers of the response say how many more requests the client may make.
 func (f *Front) metered(
 	r *http.Request, meter *limit.Request, limited func(*fault.Error) Response, serve func() Response,
 ) Response {

@@ -12,8 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Line appends the log line of a response, which never holds a signature, a payload or a
-// whole header. The line of a 402 has a reason. name is the operation that was requested.
+// Line appends the attributes of a response's log line, and returns them with the level. They
+// never contain a signature, a payload or a whole header. The line of a 402 has a reason. name
+// is the operation that was requested.
 func (r Response) Line(
 	attrs []slog.Attr, request *http.Request, name, id string, took time.Duration,
 ) (slog.Level, []slog.Attr) {
@@ -43,8 +44,8 @@ func (r Response) Line(
 	return level, attrs
 }
 
-// appendFault appends a fault's code, its cause, and where in the program a bug was met. A 402
-// is no failure, and has its code alone.
+// appendFault appends a fault's code, its cause and, for a bug, the stack where it was found.
+// For a 402 only the code is appended, because a 402 is not a failure.
 func appendFault(attrs []slog.Attr, f *fault.Error) []slog.Attr {
 	attrs = append(attrs, slog.String("code", string(f.Code)))
 	if f.Code == fault.PaymentRequired {
@@ -61,7 +62,7 @@ func appendFault(attrs []slog.Attr, f *fault.Error) []slog.Attr {
 	return attrs
 }
 
-// appendPayment appends what happened to the payment, without what is empty.
+// appendPayment appends the attributes of a payment that are not empty.
 func appendPayment(attrs []slog.Attr, t *x402.Trace) []slog.Attr {
 	var states []string
 	for _, state := range t.States {
@@ -108,8 +109,8 @@ func appendPayment(attrs []slog.Attr, t *x402.Trace) []slog.Attr {
 	return attrs
 }
 
-// facilitatorsAsked says how each of two facilitators answered, in the order in which they
-// were asked.
+// facilitatorsAsked returns the answers of several facilitators to one payment, in the order
+// in which they were asked.
 func facilitatorsAsked(asks []x402.Ask) []map[string]any {
 	var list []map[string]any
 	for _, ask := range asks {
@@ -126,5 +127,5 @@ func facilitatorsAsked(asks []x402.Ask) []map[string]any {
 	return list
 }
 
-// Milliseconds returns a duration as log lines and metrics have it.
+// Milliseconds returns a duration in milliseconds, the unit of log lines and metrics.
 func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

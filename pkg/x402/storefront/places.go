@@ -2,18 +2,20 @@ package storefront
 
 import "sync"
 
-// mostPlaces bounds the memory of Places. Beyond it a new place replaces another: a
-// stranger can send requests for any host, and must not keep the real one out.
+// mostPlaces limits the memory of Places. When it is reached, a new place replaces another
+// one: a stranger can send requests for any host, and must not be able to keep the real host
+// out.
 const mostPlaces = 64
 
-// Places keeps what is made once for each place. The zero value is empty.
+// Places stores one value for each place. The zero value is empty.
 type Places[T any] struct {
 	mu   sync.Mutex
 	kept map[string]*T // by place
 }
 
-// Of returns what update makes for a place, and keeps it. update is given what was kept, which
-// is nil at first, and returns that if it still holds. An error is returned, and keeps nothing.
+// Of returns the value for a place. It calls update with the stored value, or with nil if
+// there is none, and stores the result. update returns its argument if that is still valid. If
+// update fails, Of returns its error and stores nothing.
 func (p *Places[T]) Of(place string, update func(had *T) (*T, error)) (*T, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -32,7 +34,7 @@ func (p *Places[T]) Of(place string, update func(had *T) (*T, error)) (*T, error
 	return v, nil
 }
 
-// makeRoom drops places until there is room for one more.
+// makeRoom deletes places until there is room for one more.
 func (p *Places[T]) makeRoom() {
 	for place := range p.kept {
 		if len(p.kept) < mostPlaces {

@@ -5,16 +5,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// quote is an offer with what a 402 without a payment needs of it, made once for each place.
+// quote is an offer with the parts of a 402 that are the same for every request without a
+// payment. It is made once for each place.
 type quote struct {
 	offer    *x402.Offer
-	body     x402.Form // of a response over HTTP; the retry token is left out
-	unsigned x402.Form // the same for the call of a tool, without signatures
+	body     x402.Form // the body of a response over HTTP, without the retry token
+	unsigned x402.Form // the body for the call of a tool, also without signatures
 	unpaid   *fault.Error
 }
 
-// quote returns the quote for a place. It is made again when its offer can be signed, which a
-// key that was not there at first allows.
+// quote returns the quote for a place. If the signing key was not available at first, the
+// quote is made again as soon as its offer can be signed.
 func (e *Endpoint) quote(at string) (*quote, error) {
 	return e.quotes.Of(at, func(had *quote) (*quote, error) {
 		if had == nil {
@@ -31,7 +32,7 @@ func (e *Endpoint) quote(at string) (*quote, error) {
 	})
 }
 
-// firstQuote makes the quote for a place that has none.
+// firstQuote makes the quote for a place that does not have one.
 func (e *Endpoint) firstQuote(at string) (*quote, error) {
 	offer, err := e.product.Offer(at)
 	if err != nil {
@@ -57,7 +58,7 @@ func (e *Endpoint) newQuote(offer *x402.Offer) (*quote, error) {
 	return &quote{offer: offer, body: body, unsigned: unsigned, unpaid: unpaid}, nil
 }
 
-// form is the body of a 402 with everything but its retry token.
+// form returns the body of a 402 without its retry token.
 func (e *Endpoint) form(offer *x402.Offer, unpaid *fault.Error) (x402.Form, error) {
 	return x402.NewForm(func(token string) any {
 		return e.product.ChallengeBody(offer.Required("").WithToken(token), unpaid)

@@ -15,15 +15,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// MaxAnswer is the most bytes that a handler may answer, which are in memory until they are
-// sent.
+// MaxAnswer is the longest answer that a handler may write, in bytes. An answer is kept in
+// memory until it is sent.
 const MaxAnswer = 32 << 20
 
-// maxHeader bounds the headers that are kept with an answer, in bytes.
+// maxHeader is the largest size of the headers that are stored with an answer, in bytes.
 const maxHeader = 4 << 10
 
-// Kept are the headers of an answer that are stored and replayed with it: those that the
-// handler has set, but for what belongs to one connection or one client.
+// Kept returns the headers of an answer that are stored and replayed with it: all headers that
+// the handler has set, except those that apply only to one connection or one client.
 func Kept(h http.Header, body []byte) map[string][]string {
 	kept := map[string][]string{}
 	size := 0
@@ -40,7 +40,7 @@ func Kept(h http.Header, body []byte) map[string][]string {
 		kept["Content-Type"] = []string{http.DetectContentType(body)}
 	}
 	if len(kept) == 1 && kept["Content-Type"][0] == TypeJSON {
-		return nil // as every answer has it
+		return nil // this is the default of every answer
 	}
 	return kept
 }
@@ -69,15 +69,17 @@ func isKept(name string) bool {
 	}
 }
 
-// HandlerAnswer is what a handler or a check has answered in place of an answer that is sold.
-// It is the cause of a fault, and replaces that fault's body.
+// HandlerAnswer is a response that a handler or a check wrote and that is not an answer which
+// completes a purchase, such as an error. It is the cause of a fault, and replaces that
+// fault's body.
 type HandlerAnswer struct {
 	Header map[string][]string
 	Body   []byte
 }
 
-// handlerAnswer returns the answer that replaces a fault's body; nil where there is none. When
-// no run is left for an answer that is owed there is none, because a refund is due then.
+// handlerAnswer returns the response that replaces a fault's body, or nil if there is none. It
+// returns nil for an answer that is owed when no more runs are allowed, because a refund is
+// due then.
 func handlerAnswer(f *fault.Error, s x402.PaymentStatus) *HandlerAnswer {
 	if f.Info().Class == fault.Owed && !s.Retryable {
 		return nil
@@ -86,29 +88,29 @@ func handlerAnswer(f *fault.Error, s x402.PaymentStatus) *HandlerAnswer {
 	return answer
 }
 
-// Error is for logs.
+// Error returns a text for logs.
 func (o *HandlerAnswer) Error() string { return "the handler's own answer" }
 
-// Recorder is the http.ResponseWriter of a handler that is sold. Its answer is sent when
-// it is complete, with the payment's response before it. It is the handler's alone until
-// that returns.
+// Recorder is the http.ResponseWriter of a handler that is sold. It keeps the answer until it
+// is complete. Then the answer is sent, after the payment's response header. Only the handler
+// may use the Recorder until the handler returns.
 type Recorder struct {
 	Status  int // 0 until it is written
 	Body    bytes.Buffer
 	TooLong bool         // more than MaxAnswer was written
 	Late    bool         // something was written after the context had ended
 	Fault   *fault.Error // what Fail was called with
-	// Prevented and Silent are as in x402.Reply, and set by Mark.
+	// Prevented and Silent are set by Mark. They mean the same as in x402.Reply.
 	Prevented, Silent bool
 
 	ctx    context.Context
 	header http.Header
 }
 
-// NewRecorder returns the writer of a handler whose time is that of ctx.
+// NewRecorder returns the writer for a handler whose time ends when ctx does.
 func NewRecorder(ctx context.Context) *Recorder { return &Recorder{ctx: ctx, header: http.Header{}} }
 
-// Respond returns a handler's answer to a request.
+// Respond calls a handler and returns its response to a request.
 func Respond(h http.Handler, r *http.Request) Response {
 	w := NewRecorder(r.Context())
 	h.ServeHTTP(w, r)
@@ -119,7 +121,7 @@ func Respond(h http.Handler, r *http.Request) Response {
 	}
 }
 
-// Answer returns what was written, as the answer that replaces a fault's body.
+// Answer returns the response that was written, as the replacement of a fault's body.
 func (w *Recorder) Answer() *HandlerAnswer {
 	return &HandlerAnswer{Header: Kept(w.header, w.Body.Bytes()), Body: w.Body.Bytes()}
 }
@@ -127,8 +129,8 @@ func (w *Recorder) Answer() *HandlerAnswer {
 // Header implements http.ResponseWriter.
 func (w *Recorder) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter. The first final status counts. It panics for
-// what is no status, as that of net/http does.
+// WriteHeader implements http.ResponseWriter. Only the first final status counts. It panics
+// for an invalid status, as net/http does.
 func (w *Recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %d", status))
@@ -139,7 +141,7 @@ func (w *Recorder) WriteHeader(status int) {
 	}
 }
 
-// noteTime notes whether something is written after the handler's time.
+// noteTime sets Late if the handler writes after its time.
 func (w *Recorder) noteTime() {
 	if w.ctx.Err() != nil {
 		w.Late = true
@@ -157,21 +159,23 @@ func (w *Recorder) Write(b []byte) (int, error) {
 	return w.Body.Write(b)
 }
 
-// Fail makes a fault the answer of the handler that writes to w, in place of everything that
-// it has written. w is a Recorder.
+// Fail makes a fault the result of the handler that writes to w. Everything that the handler
+// has written is dropped. w is a Recorder.
 func Fail(w http.ResponseWriter, f *fault.Error) { w.(*Recorder).Fault = f }
 
-// Mark marks an answer some parts of which are owed: prevented says that none of these was
-// tried, and silent that one is owed because its target was silent. w is a Recorder.
+// Mark marks an answer of which some parts are owed. prevented means that none of these parts
+// was tried, and silent that one of them is owed because its target did not respond. w is a
+// Recorder.
 func Mark(w http.ResponseWriter, prevented, silent bool) {
 	recorder := w.(*Recorder)
 	recorder.Prevented = prevented
 	recorder.Silent = silent
 }
 
-// OutOfTime reports whether the handler's time is over without an answer: it has written
-// nothing since, and what it wrote before may be half of an answer.
+// OutOfTime reports whether the handler's time ended before it gave an answer: it has written
+// nothing since then, and anything that it wrote before may be half of an answer.
 func (w *Recorder) OutOfTime() bool { return w.ctx.Err() != nil && !w.Late }
 
-// Flush implements http.Flusher. Nothing is sent before the answer is complete.
+// Flush implements http.Flusher. It does nothing, because an answer is sent only when it is
+// complete.
 func (w *Recorder) Flush() {}

@@ -12,33 +12,34 @@ import (
 // TypeJSON is the Content-Type of JSON answers.
 const TypeJSON = "application/json; charset=utf-8"
 
-// Response is the answer to a request, with what a log line and metrics say of it.
+// Response is the response to a request, with details for logs and metrics.
 type Response struct {
-	// Status 0 means that of Fault, whose JSON is then the body.
+	// Status is the HTTP status. 0 means that status and body are made from Fault.
 	Status int
 	Header http.Header // never nil
 	Body   []byte
-	Fault  *fault.Error // nil for an answer
-	Trace  *x402.Trace  // nil where no payment was read
-	// Reason says why a 402 was answered without a Trace.
+	Fault  *fault.Error // nil if the request was answered
+	Trace  *x402.Trace  // nil if no payment was read
+	// Reason says why a response without a Trace is a 402.
 	Reason string
-	// Receipt is the settlement that the answer names; nil without one.
+	// Receipt is the settlement that the response carries; nil means none.
 	Receipt *x402.SettleResponse
-	// Replayed says that the answer comes from the ledger.
+	// Replayed means that the answer comes from the ledger.
 	Replayed bool
-	// Public says that caches may give the answer to other clients: nothing about the
-	// client's own limit is in it.
+	// Public means that caches may give the answer to other clients. It then contains nothing
+	// about the limit of one client.
 	Public bool
-	// Product and Tool are set where the answer is the result of a tool's call: then
-	// Status is the one that HTTP would have, and the answer is 200.
+	// Product and Tool are set if the response is the result of a tool's call. Status is then
+	// the status that the request would have over HTTP, and 200 is sent.
 	Product, Tool string
 
-	isOffer bool  // of a 402, which asks for a payment
-	charged *bool // whether a payment that was refused has moved money; nil is not known
-	// finish is called when the response has been sent, where work for it goes on; else nil.
+	isOffer bool  // whether this is a 402, which asks for a payment
+	charged *bool // whether a payment that was refused has moved money; nil means unknown
+	// finish is called after the response has been sent, and waits for work that continues. It
+	// is nil if there is no such work.
 	finish func()
-	// offers are the values that PAYMENT-REQUIRED can have, the longest first: the head gets
-	// the first one that it has room for.
+	// offers are the possible values of PAYMENT-REQUIRED, the longest first. The first one that
+	// fits into the head is sent.
 	offers []string
 }
 
@@ -51,13 +52,14 @@ func Failed(f *fault.Error) Response {
 	return Response{Header: h, Fault: f}
 }
 
-// retryAfter is how long a client should wait after an error, in seconds and rounded up, as
-// Retry-After says it; 0 is no wait.
+// retryAfter returns how long a client should wait after an error, in seconds and rounded up,
+// for the header Retry-After; 0 means no wait.
 func retryAfter(f *fault.Error) int {
 	return int((f.Wait() + time.Second - 1) / time.Second)
 }
 
-// WireStatus returns the HTTP status that is sent: 200 for the result of a tool's call.
+// WireStatus returns the HTTP status that is sent. It is always 200 for the result of a tool's
+// call.
 func (r Response) WireStatus() int {
 	if r.Tool != "" {
 		return http.StatusOK
@@ -65,7 +67,7 @@ func (r Response) WireStatus() int {
 	return r.Status
 }
 
-// hasLength reports whether the response to a method has a Content-Length.
+// hasLength reports whether the response to a method has the header Content-Length.
 func (r Response) hasLength(method string) bool {
 	switch {
 	case method == http.MethodHead:

@@ -1,8 +1,8 @@
 // Package storefront answers the requests for everything that this module sells, over HTTP
 // and as tools of the Model Context Protocol. Every request gets a log line, counts against one
-// limit, and is answered in one form. Package x402http sells handlers with it, and package
-// service the operations. It is for the programs of this module alone: it may change at any
-// time, and a seller needs only x402http.
+// limit, and is answered in one form. Package x402http uses it to sell handlers, and package
+// service to sell the operations. Only the programs of this module should use it: it may change
+// at any time, and a seller needs only x402http.
 package storefront
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Shop is what everything that one program sells has in common. Rate, Evidence, Receipts and
-// Running may be nil.
+// Shop has the settings that are common to everything that one program sells. Rate, Evidence,
+// Receipts and Running may be nil.
 type Shop struct {
-	Front    Front // filled
+	Front    Front // Fill was called
 	Ledger   *ledger.Ledger
 	Payees   *ledger.Payees // records in the ledger who is paid
 	Settler  x402.Settler
@@ -28,52 +28,54 @@ type Shop struct {
 	Receipts x402.Receipts
 	Rate     *limit.Rate
 	Limits   limit.Store
-	Random   io.Reader // where retry tokens come from
+	Random   io.Reader // the source of retry tokens
 	// Origin returns the public origin of a request.
 	Origin func(*http.Request) string
-	// Running is a semaphore: it has room for as many handlers as may run in this process; nil
-	// for any number.
+	// Running is a semaphore. Its capacity is the number of handlers that may run in this
+	// process at once; nil means no limit.
 	Running chan struct{}
 }
 
-// Service is what a program of this module sets beside what every seller can set.
+// Service has the settings that only the programs of this module may set.
 type Service struct {
-	// Front takes the place of the one that is made of a seller's settings.
+	// Front replaces the Front that is made from a seller's settings.
 	Front Front
-	// Rate takes the place of the seller's own count of requests.
+	// Rate replaces the limit that is made from the seller's settings.
 	Rate *limit.Rate
-	// Describe takes the place of the seller's description of the tools, and Compress
-	// compresses it.
+	// Describe replaces the seller's description of the tools, and Compress compresses the
+	// description.
 	Describe func(origin string) mcp.Description
 	Compress func(*http.Request, Response) Response
 }
 
-// Special is a handler of this module that is sold in another way than the handlers of other
-// sellers.
+// Special is a handler of this module that is not sold in the same way as the handlers of
+// other sellers.
 type Special interface {
 	http.Handler
 	Special() Overrides
 }
 
-// Overrides take the place of what holds for every handler that is sold. A zero value leaves
-// that as it is.
+// Overrides replace the usual settings of a handler. A field with its zero value changes
+// nothing.
 type Overrides struct {
-	// Endpoint names where the handler is sold in the ledger.
+	// Endpoint is the name in the ledger of the place where the handler is sold.
 	Endpoint string
-	// Whole says that the handler's normalised name is the whole name of a purchase.
+	// Whole means that the normalized name of a request is the whole name of its purchase.
 	Whole bool
-	// Punctual says that the handler ends when its context does, so that it is waited for, and
-	// that the answer which it gives then counts.
+	// Punctual means that the handler ends when its context does. The package then waits for
+	// it, and the answer that it gives at that time counts.
 	Punctual bool
-	// Product overrides parts of its endpoint's product: Name, Cap, ChallengeBody and Page, and
-	// Offer with At.
+	// Product overrides these fields of the endpoint's product: Name, Cap, ChallengeBody,
+	// Page, and Offer together with At.
 	Product Product
-	// Job overrides parts of its jobs: Budget with Timeout, and NoImplicitRetry.
+	// Job overrides these fields of the jobs: Budget together with Timeout, and
+	// NoImplicitRetry.
 	Job x402.Job
 }
 
-// Reconciler returns a copy of c that renders errors as requests do. Their request_id is
-// "reconcile", and docs_url is left out, because the origin may be known from requests only.
+// Reconciler returns a copy of c that renders errors as responses to requests do. Their
+// request_id is "reconcile". They have no docs_url, because the origin may be known from
+// requests only.
 func Reconciler(c reconcile.Reconciler) *reconcile.Reconciler {
 	c.Error = func(f *fault.Error, s x402.PaymentStatus) []byte {
 		front := Front{}

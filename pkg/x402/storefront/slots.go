@@ -9,9 +9,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// localSlots adds a limit of this process to slots that several processes share. A shared slot
-// is free again when its time is over. A handler that goes on running then still holds its
-// local slot, until it returns.
+// localSlots adds a limit for this process to slots that several processes share. A shared
+// slot becomes free when its time is over. A handler that still runs then keeps its local slot
+// until it returns.
 type localSlots struct {
 	shared  x402.Slots
 	running chan struct{} // see Shop.Running

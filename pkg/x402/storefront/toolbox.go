@@ -10,12 +10,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Tool is an endpoint that is sold over the Model Context Protocol as well.
+// Tool is an endpoint that is also sold over the Model Context Protocol.
 type Tool struct {
 	Name     string
 	Endpoint *Endpoint
-	// Request returns the URL and the body of the request that a call with some arguments
-	// stands for, also with an error, which is a *fault.Error.
+	// Request returns the URL and the body of the HTTP request that a call with these
+	// arguments stands for. The error is a *fault.Error; the URL is not nil even if there is
+	// an error.
 	Request func(args map[string]any) (*url.URL, []byte, error)
 }
 
@@ -24,13 +25,16 @@ type ToolServer struct {
 	mcp.Server
 	// Router leads a call to the endpoint of its tool.
 	Router http.Handler
-	// Describe returns the description for an origin, which is kept.
+	// Describe returns the description of the tools for an origin. The result is kept and used
+	// again.
 	Describe func(origin string) mcp.Description
-	// Compress compresses responses that are not the result of a call; nil leaves them.
+	// Compress compresses responses that are not the result of a call; nil leaves them
+	// unchanged.
 	Compress func(*http.Request, Response) Response
 }
 
-// Tools sells endpoints as tools, by their names.
+// Tools returns a Toolbox that sells these tools. The keys of the map are the names of the
+// tools.
 func (s *Shop) Tools(server ToolServer, tools map[string]*Tool) *Toolbox {
 	return &Toolbox{shop: s, server: server, tools: tools}
 }
@@ -74,11 +78,11 @@ func (b *Toolbox) answer(r *http.Request, id string) Response {
 	})
 }
 
-// has reports whether there is a tool of a name.
+// has reports whether there is a tool with a name.
 func (b *Toolbox) has(tool string) bool { return b.tools[tool] != nil }
 
-// limitedMessage refuses a message that is not a call by an error of JSON-RPC: only a call has
-// a result that could say why.
+// limitedMessage refuses a message that is not a call, because its client is over the limit.
+// It uses an error of JSON-RPC, because only a call has a result that could carry the reason.
 func limitedMessage(message *mcp.Request, overLimit *fault.Error) Response {
 	wait := retryAfter(overLimit)
 	data := map[string]any{"code": overLimit.Code, "retry_after": wait}
@@ -88,7 +92,7 @@ func limitedMessage(message *mcp.Request, overLimit *fault.Error) Response {
 	return res
 }
 
-// respond answers what costs nothing.
+// respond answers a message that is not a call. Such messages are free.
 func (b *Toolbox) respond(r *http.Request, message *mcp.Request) Response {
 	res := rpc(b.server.Respond(message, func() *mcp.Description {
 		return b.description(b.shop.Origin(r))
@@ -105,12 +109,12 @@ func (b *Toolbox) description(origin string) *mcp.Description {
 		if had == nil {
 			had = new(b.server.Describe(origin))
 		}
-		return had, nil // and so Of does not fail either
+		return had, nil // never an error, so the error of Of can be ignored
 	})
 	return d
 }
 
-// rpc is a message as a response.
+// rpc returns a message as a response.
 func rpc(m *mcp.Response) Response {
 	h := http.Header{"Cache-Control": {"no-store"}, "Vary": {"Accept-Encoding"}}
 	if len(m.Body) > 0 {

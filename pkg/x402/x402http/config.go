@@ -94,8 +94,8 @@ type Config struct {
 
 	// Evidence reads the chain. Nil means the public node of the network, if one is known; a
 	// public node promises nothing. chain.New returns an Evidence that asks your own nodes,
-	// and package x402test has one for play money. If a node is down, answers are delayed, and
-	// no payment is decided wrongly.
+	// and package x402test has one for play money. While a node is down, answers are delayed,
+	// and payments in doubt stay undecided.
 	Evidence x402.Evidence
 	// NoNode means that the chain is not read, and only the facilitator tells what became of a
 	// payment. This has a cost. A payment whose settlement is not confirmed can stay in doubt
