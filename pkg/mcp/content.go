@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// content is a block of a result (revision 2025-11-25, tools, tool result). Bytes are base64.
+// content is a block of a result (revision 2025-11-25, tools, tool result). Data is written in
+// base64.
 type content struct {
 	Type     string    `json:"type"`
 	Text     *string   `json:"text,omitempty"`
@@ -15,15 +16,15 @@ type content struct {
 	Resource *resource `json:"resource,omitempty"`
 }
 
-// resource is what a block of the type resource has.
+// resource is the content of a block of the type resource. Blob is written in base64.
 type resource struct {
 	URI      string `json:"uri"`
 	MimeType string `json:"mimeType,omitempty"`
 	Blob     []byte `json:"blob"`
 }
 
-// content returns the body as a block: as text where it is text, and otherwise in the form
-// that the protocol has for its media type.
+// content returns the body as a block. A body that is text becomes a text block. For other
+// bodies the media type decides: image, audio or resource.
 func (r Result) content() content {
 	mediaType, _, err := mime.ParseMediaType(r.MediaType)
 	if err != nil {
@@ -43,7 +44,8 @@ func (r Result) content() content {
 	}}
 }
 
-// isText says that a media type is read as text: also a vector image, which is XML.
+// isText reports whether a body with this media type is text. Vector images are text too,
+// because they are XML.
 func isText(mediaType string) bool {
 	switch mediaType {
 	case "",

@@ -14,26 +14,26 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// MaxBody is the longest message that is read, in bytes.
+// MaxBody is the length of the longest message that is accepted, in bytes.
 const MaxBody = 64 << 10
 
-// maxDepth bounds the nesting of a message, and that of a payment in it.
+// maxDepth limits the nesting of a message, and of a payment that is sent as text in it.
 const maxDepth = 32
 
-// Modern is the first revision without a handshake, and assumed that of a request that
+// Modern is the first revision without a handshake. assumed is the revision of a request that
 // does not name one (revision 2025-11-25, transports).
 const (
 	Modern  = "2026-07-28"
 	assumed = "2025-03-26"
 )
 
-// Versions are all revisions that are spoken, the newest first. All but the first begin with
-// initialize.
+// Versions returns all revisions that the server supports, the newest first. In all but the
+// first of them, clients begin with initialize.
 func Versions() []string { return []string{Modern, "2025-11-25", "2025-06-18", assumed} }
 
 const rpcVersion = "2.0"
 
-// The protocol's headers, in the form in which net/http keeps them.
+// The protocol's headers, in the canonical form of net/http.
 const (
 	HeaderVersion = "Mcp-Protocol-Version"
 	HeaderMethod  = "Mcp-Method"
@@ -47,7 +47,7 @@ const (
 	metaServer       = "io.modelcontextprotocol/serverInfo"
 )
 
-// Methods that are answered.
+// The methods that the server answers.
 const (
 	MethodInitialize = "initialize"
 	MethodDiscover   = "server/discover"
@@ -56,11 +56,11 @@ const (
 	MethodCall       = "tools/call"
 )
 
-// Request is a request or a notification that is valid by its revision. Whether the method and
-// the tool that it names exist is not known yet.
+// Request is a request or a notification that follows the rules of its revision. Its method
+// and its tool have not been looked up yet, and may not exist.
 type Request struct {
-	// ID is a JSON string or number as it was sent; nil is a notification, which
-	// gets no answer.
+	// ID is a JSON string or number as it was sent. Nil means that the message is a
+	// notification, which gets no answer.
 	ID     json.RawMessage
 	Method string
 	Params untrusted.Object
@@ -68,11 +68,11 @@ type Request struct {
 	meta   untrusted.Object
 }
 
-// Notification reports whether the sender waits for no answer.
+// Notification reports whether the message is a notification, which gets no answer.
 func (q *Request) Notification() bool { return q.ID == nil }
 
-// Parse parses the body of a POST and compares it with its headers. If either is wrong, bad is
-// the answer, and q is what could be understood.
+// Parse parses the body of a POST and compares it with the headers. If either is wrong, bad is
+// the response to send, and q has the members that could be read.
 func Parse(h http.Header, body []byte) (q *Request, bad *Response) {
 	q = new(Request)
 	if bad := q.parseMessage(h, body); bad != nil {
@@ -87,7 +87,7 @@ func Parse(h http.Header, body []byte) (q *Request, bad *Response) {
 	return q, nil
 }
 
-// parseMessage fills in everything but Modern.
+// parseMessage sets all fields except Modern.
 func (q *Request) parseMessage(h http.Header, body []byte) *Response {
 	if t := h.Get("Content-Type"); t != "" {
 		media, _, err := mime.ParseMediaType(t)
@@ -132,8 +132,8 @@ func (q *Request) parseMessage(h http.Header, body []byte) *Response {
 	return nil
 }
 
-// member returns the object that another one has by a name. It is empty where there is
-// nothing by that name, and not ok where that is no object.
+// member returns the member of an object that is an object itself. If there is no member with
+// the name, o is empty and ok is true. If the member is not an object, ok is false.
 func member(of untrusted.Object, name string) (o untrusted.Object, ok bool) {
 	v, there := of[name]
 	if !there {
@@ -143,8 +143,8 @@ func member(of untrusted.Object, name string) (o untrusted.Object, ok bool) {
 	return o, ok
 }
 
-// parseVersion finds the revision of the request. The one in _meta counts, and the header must
-// repeat it; without it the header counts.
+// parseVersion finds the revision of the request. If _meta names a revision, that one counts,
+// and the header must name the same one. Otherwise the header counts.
 func (q *Request) parseVersion(h http.Header) *Response {
 	fromHeader, once := single(h, HeaderVersion)
 	if !once {
@@ -172,7 +172,8 @@ func (q *Request) parseVersion(h http.Header) *Response {
 	return nil
 }
 
-// unknownVersion is the answer to a request of a revision that is not spoken.
+// unknownVersion returns the response to a request of a revision that the server does not
+// support.
 func (q *Request) unknownVersion(version string) *Response {
 	type versions struct {
 		Supported []string `json:"supported"`
@@ -182,8 +183,8 @@ func (q *Request) unknownVersion(version string) *Response {
 	return q.Fail(http.StatusBadRequest, codeVersion, message, versions{Supported: Versions(), Requested: version})
 }
 
-// checkHeaders compares a request of revision 2026-07-28 with the headers that repeat
-// it for what routes it (basic/transports/streamable-http).
+// checkHeaders compares a request of revision 2026-07-28 with its headers. They repeat parts
+// of the body for proxies that route by them (basic/transports/streamable-http).
 func (q *Request) checkHeaders(h http.Header) *Response {
 	if _, ok := q.meta[metaCapabilities].(untrusted.Object); !ok {
 		return q.invalid(codeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
@@ -191,7 +192,7 @@ func (q *Request) checkHeaders(h http.Header) *Response {
 	if method, once := single(h, HeaderMethod); !once || method != q.Method {
 		return q.invalid(codeHeaderMismatch, "the header Mcp-Method must be the request's method")
 	}
-	var member string // which is repeated in a header
+	var member string // the member of params that the header Mcp-Name repeats
 	switch q.Method {
 	case MethodCall, "prompts/get":
 		member = "name"
@@ -213,7 +214,8 @@ func (q *Request) checkHeaders(h http.Header) *Response {
 	return nil
 }
 
-// decodeName undoes the encoding of a name that cannot be a header's value by itself.
+// decodeName decodes the value of the header Mcp-Name. A name that is not a valid header value
+// is sent in base64.
 func decodeName(s string) (name string, ok bool) {
 	inner, encoded := strings.CutPrefix(s, "=?base64?")
 	if !encoded {
@@ -224,14 +226,14 @@ func decodeName(s string) (name string, ok bool) {
 	return string(raw), ok && err == nil
 }
 
-// single is the value of a header without the white space around it; once is false if
-// it was sent more often.
+// single returns the value of a header without the white space around it. once is false if the
+// header was sent more than once.
 func single(h http.Header, name string) (value string, once bool) {
 	return strings.Trim(h.Get(name), " \t"), len(h.Values(name)) <= 1
 }
 
-// Keys of _meta that carry payments (x402 transports v2, MCP). The last one is
-// this server's own.
+// Keys of _meta that carry payments (x402 transports v2, MCP). KeyPurchase is not in that
+// specification: this server adds it.
 const (
 	KeyPayment  = "x402/payment"
 	KeyResponse = "x402/payment-response"
@@ -242,20 +244,20 @@ const (
 type Call struct {
 	Tool      string
 	Arguments untrusted.Object
-	// Payment is the x402 payment that came with it; nil is none.
+	// Payment is the x402 payment of the call; nil means that there is none.
 	Payment untrusted.Object
-	// BadPayment says what is wrong with a payment that is not a JSON object, in
-	// words that may be shown to the client.
+	// BadPayment is the error if the payment is not a JSON object. Its text may be shown to
+	// the client.
 	BadPayment error
-	// Keys is the purchase key, once at most. One that is not a text is empty, which
-	// no key may be.
+	// Keys has the purchase key of the call, if there is one. A key that is not a string is
+	// stored as an empty string, which is never a valid key.
 	Keys []string
 }
 
 // Paid reports whether the call comes with a payment, valid or not.
 func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 
-// Call parses a tools/call of one of the tools that has knows.
+// Call parses a request of the method tools/call. has reports whether a tool exists.
 func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
 	c := &Call{}
 	c.Payment, c.BadPayment = q.payment()
@@ -280,8 +282,8 @@ func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
 	return c, nil
 }
 
-// payment is the payment of a call: an object, or the text of one, which some clients send;
-// nil where there is none.
+// payment returns the payment of a call, or nil if there is none. It accepts an object, or a
+// string that contains one, because some clients send that.
 func (q *Request) payment() (untrusted.Object, error) {
 	switch p := q.meta[KeyPayment].(type) {
 	case nil:

@@ -1,11 +1,12 @@
-// Package mcp speaks the Model Context Protocol over HTTP, tools only: one JSON
-// message in, one JSON message out, without sessions and without streams.
+// Package mcp implements the server side of the Model Context Protocol over HTTP. It supports
+// tools only. Each request is one JSON message and gets one JSON message, without sessions and
+// without streams.
 //
 // It serves two kinds of clients on one path. Since revision 2026-07-28 of the protocol,
 // which is called modern here, every request carries its version in _meta, and headers repeat
-// what stands in the body. Clients of earlier revisions begin with initialize. The server
-// remembers nothing between two requests. Payments travel in _meta as well (x402
-// specification, transports v2, MCP: the tool-result binding).
+// parts of the body. Clients of earlier revisions begin with initialize. The server stores
+// nothing between two requests. Payments are also sent in _meta (x402 specification,
+// transports v2, MCP: the tool-result binding).
 package mcp
 
 import (
@@ -20,28 +21,28 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// ServerName is the server's name for programs.
+// ServerName is the name of the hostfacts server in the protocol.
 const ServerName = "hostfacts"
 
-// Server answers everything but calls of tools. It is fixed once it is made. Its JSON names
-// it for clients.
+// Server answers all requests except calls of tools. It does not change after it is made. Its
+// JSON describes it to clients.
 type Server struct {
 	Name    string        `json:"name"`
 	Title   string        `json:"title,omitempty"`
 	Version string        `json:"version"`
-	KeepFor time.Duration `json:"-"` // clients may keep what tools/list and server/discover answer
+	KeepFor time.Duration `json:"-"` // how long clients may cache tools/list and server/discover
 }
 
 // Description describes the tools of a server.
 type Description struct {
 	// Instructions tell a model how to use the tools.
 	Instructions string
-	// Tools is the JSON array that tools/list answers, always in one order.
+	// Tools is the JSON array for tools/list. Its order never changes.
 	Tools json.RawMessage
 }
 
-// serverResult is the result of a request about the server, with the members that a request
-// of its kind and revision gets.
+// serverResult is the result of a request about the server. Each kind of request, in each
+// revision, sets only some of the members.
 type serverResult struct {
 	Type         string                    `json:"resultType,omitempty"`
 	TTL          int64                     `json:"ttlMs,omitempty"`
@@ -55,8 +56,8 @@ type serverResult struct {
 	Tools        json.RawMessage           `json:"tools,omitempty"`
 }
 
-// Respond answers a request that does not call a tool, and acknowledges a notification.
-// describe is called where the answer describes the tools.
+// Respond answers a request that does not call a tool, and acknowledges a notification. It
+// calls describe only if the answer contains a description of the tools.
 func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 	var r serverResult
 	if q.Modern {
@@ -67,7 +68,7 @@ func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 			Meta:  map[string]any{metaServer: s},
 		}
 	}
-	tools := map[string]map[string]any{"tools": {}} // whose list does not change while a client looks at it
+	tools := map[string]map[string]any{"tools": {}} // without listChanged: the list never changes
 	switch {
 	case q.Notification():
 		return &Response{Status: http.StatusAccepted}
@@ -84,15 +85,16 @@ func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 		r.Capabilities = tools
 		r.Server = s
 		r.Instructions = describe().Instructions
-	case q.Method == MethodPing && !q.Modern: // is an empty result
+	case q.Method == MethodPing && !q.Modern: // the result is empty
 	default:
 		return q.refuse(http.StatusNotFound, codeMethodNotFound, "this server has no such method: it has tools/list and tools/call")
 	}
 	return q.result(r)
 }
 
-// legacyVersion is the revision that initialize names, if it is one of those with a handshake.
-// Otherwise it is the newest of them, which a client may take or leave.
+// legacyVersion returns the revision that initialize names, if the server supports it and it
+// has a handshake. Otherwise it returns the newest revision with a handshake, which the client
+// may accept or refuse.
 func (q *Request) legacyVersion() string {
 	legacy := Versions()[1:]
 	version, _ := q.Params["protocolVersion"].(string)
@@ -102,7 +104,7 @@ func (q *Request) legacyVersion() string {
 	return legacy[0]
 }
 
-// Response is the answer to a POST. One with an empty Body has no Content-Type.
+// Response is the response to a POST. If Body is empty, it has no Content-Type.
 type Response struct {
 	Status int
 	Body   []byte // JSON
@@ -110,20 +112,20 @@ type Response struct {
 
 // Result is the result of a call.
 type Result struct {
-	// Body is the answer, and MediaType what it is; empty is text.
+	// Body is the answer, and MediaType is its media type; empty means text.
 	Body      []byte
 	MediaType string
-	// URI names the answer where it is neither text nor a picture nor a sound.
+	// URI identifies the answer if it is not text, a picture or a sound.
 	URI string
-	// Structured says that Body is a JSON object of the tool's output schema.
+	// Structured means that Body is a JSON object that follows the tool's output schema.
 	Structured bool
 	IsError    bool
-	// Meta is its _meta: what HTTP says in headers. The members that x402 does not define
-	// are named after the server, such as weather/replayed.
+	// Meta is the _meta of the result, with the information that HTTP has in headers. Members
+	// that x402 does not define begin with the server's name, such as weather/replayed.
 	Meta map[string]any
 }
 
-// Answer returns the result of a call in the form of its request's revision.
+// Answer returns the response with a call's result, in the form of the request's revision.
 func (s *Server) Answer(q *Request, r Result) *Response {
 	var out struct {
 		Type       string          `json:"resultType,omitempty"`
@@ -146,7 +148,7 @@ func (s *Server) Answer(q *Request, r Result) *Response {
 	return q.result(out)
 }
 
-// complete is the type of every result of revision 2026-07-28 here.
+// complete is the resultType of every result in revision 2026-07-28.
 const complete = "complete"
 
 func (q *Request) result(v any) *Response {
@@ -159,8 +161,8 @@ func (q *Request) result(v any) *Response {
 	return &Response{Status: http.StatusOK, Body: body}
 }
 
-// Rephrase puts a message that was written for HTTP into the words of this
-// transport, in which members take the place of headers.
+// Rephrase replaces the names of HTTP headers in a message with the names of the MCP members
+// that correspond to them.
 func Rephrase(message string) string {
 	return strings.NewReplacer(
 		"PAYMENT-SIGNATURE", KeyPayment,
@@ -170,7 +172,7 @@ func Rephrase(message string) string {
 	).Replace(message)
 }
 
-// Codes of JSON-RPC errors: JSON-RPC 2.0 §5.1, and those of revision 2026-07-28.
+// Codes of JSON-RPC errors, from JSON-RPC 2.0 §5.1 and from revision 2026-07-28.
 const (
 	codeParse          = -32700
 	codeInvalidRequest = -32600
@@ -181,7 +183,7 @@ const (
 	codeVersion        = -32022
 )
 
-// Fail answers a request with an error of JSON-RPC, which clients may read. data is
+// Fail returns a response with a JSON-RPC error. Clients may show the message. data is
 // optional.
 func (q *Request) Fail(status, code int, message string, data any) *Response {
 	type detail struct {
@@ -191,7 +193,7 @@ func (q *Request) Fail(status, code int, message string, data any) *Response {
 	}
 	type envelope struct {
 		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id,omitempty"` // none: the request could not be read
+		ID      json.RawMessage `json:"id,omitempty"` // left out if the request could not be read
 		Error   detail          `json:"error"`
 	}
 	body := untrusted.Compact(envelope{
@@ -202,13 +204,13 @@ func (q *Request) Fail(status, code int, message string, data any) *Response {
 	return &Response{Status: status, Body: body}
 }
 
-// invalid is the answer to a request that is not one of its revision.
+// invalid returns the response to a request that does not follow the rules of its revision.
 func (q *Request) invalid(code int, format string, args ...any) *Response {
 	return q.Fail(http.StatusBadRequest, code, fmt.Sprintf(format, args...), nil)
 }
 
-// refuse is the answer to a request that could be read and asks for nothing that exists.
-// Before revision 2026-07-28 it is an answer like any other.
+// refuse returns the response to a valid request for something that does not exist. Before
+// revision 2026-07-28 its status is 200, as for any other answer.
 func (q *Request) refuse(status, code int, format string, args ...any) *Response {
 	if !q.Modern {
 		status = http.StatusOK

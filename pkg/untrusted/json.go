@@ -9,10 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// Marshal encodes an answer as JSON, so that a record, a registry or a certificate in it
-// cannot show a person or a model something other than what it says. These bytes
-// are what is stored, digested for receipts, and sent, over HTTP and MCP. It panics for a
-// value that JSON does not have, which is a bug.
+// Marshal encodes an answer as JSON. It escapes hidden characters, because an answer contains
+// records, registry data and certificates of others, which must not be able to show a person
+// or a model something other than they say. The result is stored, digested for receipts, and
+// sent over HTTP and MCP. Marshal panics for a value that JSON cannot represent, which is a
+// bug.
 func Marshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -21,8 +22,8 @@ func Marshal(v any) []byte {
 	return EscapeJSON(b)
 }
 
-// Compact encodes a value of ours as JSON on one line that leaves & < > readable. It panics
-// for a value that JSON does not have, which is a bug.
+// Compact encodes a value as JSON on one line, and leaves & < > readable. The value must come
+// from this program. Compact panics for a value that JSON cannot represent, which is a bug.
 func Compact(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -33,15 +34,15 @@ func Compact(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// EscapeJSON is a JSON text whole, with every character that a reader would not see
-// where it stands, or that changes what is shown, written as an escape, so that it
-// means the same: control and format characters, line and paragraph separators
-// (categories Cc, Cf, Zl and Zp), tag characters and variation selectors, and
-// whatever else has no glyph. White space between the tokens stays. A
-// text that has none of these is returned as it is.
+// EscapeJSON returns a JSON text in which hidden characters are written as escapes. The text
+// keeps its meaning. Hidden characters are those that a reader cannot see, or that change how
+// other text is shown: control and format characters, line and paragraph separators
+// (categories Cc, Cf, Zl and Zp), tag characters, variation selectors, and all others without
+// a glyph. White space between the tokens stays. If there is nothing to escape, EscapeJSON
+// returns text itself.
 func EscapeJSON(text []byte) []byte {
 	var out []byte
-	begin := 0 // of what is not in out yet
+	begin := 0 // the start of the text that has not been copied to out yet
 	for i := 0; i < len(text); {
 		c := text[i]
 		if ' ' <= c && c < 0x7f || c == '\n' || c == '\t' || c == '\r' {
@@ -63,16 +64,16 @@ func EscapeJSON(text []byte) []byte {
 	return append(out, text[begin:]...)
 }
 
-// hidden reports whether a character is not seen where it stands.
+// hidden reports whether a reader cannot see the character in a text.
 func hidden(r rune) bool {
-	switch { // blocks of most texts that have none: Latin, Greek to Hebrew, Han to Hangul
+	switch { // for speed: most texts are in these blocks, which have no hidden characters
 	case 0xae <= r && r < 0x34f, 0x350 <= r && r < 0x600, 0x4e00 <= r && r < 0xd800:
 		return false
 	}
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// appendEscape appends a character as it is written inside a JSON string.
+// appendEscape appends a character as a \u escape of a JSON string.
 func appendEscape(out []byte, r rune) []byte {
 	const hex = "0123456789abcdef"
 	if r >= 0x10000 {

@@ -2,10 +2,10 @@ package untrusted
 
 import "log/slog"
 
-// Attr is the ReplaceAttr of a slog handler. It passes the text of an attribute through
-// Text: a string, an error, or a map of strings. Messages and keys are constants of this
-// program, and values of any other type are not text of others, so that a named type of
-// strings is logged whole.
+// Attr is a ReplaceAttr function for a slog handler. It passes the text of an attribute
+// through Text if the value is a string, an error, or a map of strings. Messages, keys and
+// values of other types come from this program. A named string type is therefore logged
+// unchanged.
 func Attr(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:

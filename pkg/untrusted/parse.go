@@ -11,24 +11,26 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Object is a JSON object, decoded as a whole. Its values are Object, []any,
-// string, json.Number, bool or nil.
+// Object is a fully decoded JSON object. Its values are Object, []any, string, json.Number,
+// bool or nil.
 type Object = map[string]any
 
-// Members is a JSON object whose values are the text that stood there. The
-// text has been checked as a document is.
+// Members is a JSON object whose values are the original JSON text. Parse's rules have been
+// checked for that text as well.
 type Members map[string]json.RawMessage
 
-// Parse reads a document that is one object in valid UTF-8, nested at most depth deep,
-// itself included, with no name twice in an object, and nothing after it. encoding/json
-// takes the last of two equal names, either letter case of a name, and text that is not
-// UTF-8, so that two readers of one payment could see two different payments. What the
-// errors show of the document is short and in ASCII.
+// Parse reads a document that is one JSON object. The document must be valid UTF-8 and nested
+// at most depth deep, counting the object itself. No object in it may have two members with
+// the same name, and nothing may follow it. encoding/json is less strict: it takes the last of
+// two equal names, ignores the letter case of names, and accepts text that is not UTF-8. Two
+// readers of one payment could then see two different payments. The errors quote only short
+// parts of the document, in ASCII.
 func Parse(doc []byte, depth int) (Object, error) {
 	return parse(doc, depth, parseValue)
 }
 
-// Split reads what Parse reads, and leaves the members of the object as they are written.
+// Split reads a document by the rules of Parse, and returns the members of the object as JSON
+// text.
 func Split(doc []byte, depth int) (Members, error) {
 	return parse(doc, depth, func(d *jsontext.Decoder) (json.RawMessage, error) {
 		v, err := d.ReadValue()
@@ -36,11 +38,10 @@ func Split(doc []byte, depth int) (Members, error) {
 	})
 }
 
-// parse reads a document that is one object and nothing else; parseMember reads the value
-// of a member. The syntax is that of jsontext, the mirror of what is encoding/json/jsontext
-// from Go 1.27 on: it refuses duplicate names, text that is not UTF-8 and lone surrogates.
-// Its bound on depth is fixed at 10,000, so the depth is counted here, before anything is
-// allocated.
+// parse reads a document that is one object and nothing else; parseMember reads the value of a
+// member. The syntax is that of jsontext, which becomes encoding/json/jsontext in Go 1.27. It
+// refuses duplicate names, text that is not UTF-8, and lone surrogates. Its limit on the depth
+// is fixed at 10,000. The depth is therefore counted here, before anything is allocated.
 func parse[V any](doc []byte, depth int, parseMember func(*jsontext.Decoder) (V, error)) (map[string]V, error) {
 	if !utf8.Valid(doc) {
 		return nil, errors.New("not valid UTF-8")
@@ -66,7 +67,8 @@ func parse[V any](doc []byte, depth int, parseMember func(*jsontext.Decoder) (V,
 	return object, nil
 }
 
-// explain is an error of jsontext in words that show little of the document.
+// explain returns an error that describes an error of jsontext and quotes little of the
+// document.
 func explain(err error) error {
 	const most = 40
 	if errors.Is(err, jsontext.ErrDuplicateName) {
@@ -77,7 +79,7 @@ func explain(err error) error {
 	return errors.New("not valid JSON")
 }
 
-// parseObject reads an object.
+// parseObject reads an object, with parseMember for each value.
 func parseObject[V any](d *jsontext.Decoder, parseMember func(*jsontext.Decoder) (V, error)) (map[string]V, error) {
 	if _, err := d.ReadToken(); err != nil {
 		return nil, err
@@ -114,7 +116,7 @@ func parseArray(d *jsontext.Decoder) ([]any, error) {
 	return array, err
 }
 
-// parseValue reads a value of an Object.
+// parseValue reads a value of any type.
 func parseValue(d *jsontext.Decoder) (any, error) {
 	switch d.PeekKind() {
 	case '{':
@@ -139,14 +141,15 @@ func parseValue(d *jsontext.Decoder) (any, error) {
 	}
 }
 
-// Limits bound what decoding a document allocates: a few bytes of text can
-// become a struct of hundreds.
+// Limits limit the memory that decoding a document needs: a few bytes of text can become a
+// struct of hundreds of bytes.
 type Limits struct {
-	Depth  int // objects and arrays within each other
-	Values int // values in all; 0 means that only the text bounds them
+	Depth  int // how deep objects and arrays may be nested
+	Values int // how many values the document may have; 0 means no limit
 }
 
-// Check counts, and allocates nothing. It does not check the syntax.
+// Check returns an error if the document exceeds the limits. It allocates nothing, and does
+// not check the syntax.
 func (l Limits) Check(doc []byte) error {
 	depth := 0
 	values := 0

@@ -1,11 +1,11 @@
-// Package untrusted is for text that others wrote: a client, the author of a link, the
-// host that is asked about, a registry, a facilitator, a node.
+// Package untrusted handles text that others wrote: a client, the author of a link, the host
+// that a question is about, a registry, a facilitator, or a node of a chain.
 //
-// What they wrote as JSON is read by Parse and Split, which refuse what two readers could
-// understand differently. What they wrote as text may be long, may hold characters that
-// move a terminal's cursor or colour it, and may hold marks that reorder or hide what is
-// displayed. Text, Clip, Lines and Quote make it fit for a terminal or a message, Attr for
-// a log, and Marshal and EscapeJSON for an answer.
+// Parse and Split read their JSON, and refuse a document that two readers could understand
+// differently. Other text may be long, may contain characters that move a terminal's cursor or
+// change its colours, and may contain marks that reorder or hide text. Text, Clip, Lines and
+// Quote make such text safe for a terminal or a message, Attr for a log, and Marshal and
+// EscapeJSON for an answer.
 package untrusted
 
 import (
@@ -15,30 +15,31 @@ import (
 	"unicode/utf8"
 )
 
-// Max is how many bytes of a peer's text are shown.
+// Max is the longest text of others that is shown, in bytes.
 const Max = 512
 
-// ellipsis is the end of a text that was cut.
+// ellipsis marks the end of a text that was cut.
 const ellipsis = "…"
 
-// Text is s on one line, at most Max bytes long.
+// Text returns s on one line, cut to Max bytes.
 func Text(s string) string { return Clip(s, Max) }
 
-// Clip is s on one line, at most so many bytes long; the mark of a cut is among
-// them, so there must be room for it.
+// Clip returns s on one line, cut to most bytes. If it was cut, it ends with an ellipsis,
+// which is included in the length; most must leave room for it.
 func Clip(s string, most int) string {
 	if len(s) <= most && ASCII(s) {
 		return s
 	}
-	shown := strings.Map(onOneLine, cut(s, most)) // not the rest, however long it is
+	shown := strings.Map(onOneLine, cut(s, most)) // cut first: s may be very long
 	if len(s) <= most && len(shown) <= most {
 		return shown
 	}
-	// A byte that is not UTF-8 has become U+FFFD, which is longer.
+	// shown can be too long even if s was not: each byte that is not UTF-8 becomes U+FFFD, which
+	// has three bytes.
 	return cut(shown, most-len(ellipsis)) + ellipsis
 }
 
-// Lines is Text for a text of several lines: of so much of it, they are kept.
+// Lines is like Text, but keeps the line breaks in the first Max bytes.
 func Lines(s string) string {
 	var shown []string
 	for line := range strings.SplitSeq(cut(s, Max), "\n") {
@@ -51,7 +52,7 @@ func Lines(s string) string {
 	return lines
 }
 
-// cut is at most n bytes of s, and ends with a whole character.
+// cut returns at most the first n bytes of s, and does not cut a character in two.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -64,13 +65,12 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
-// ASCII reports whether s is of the printable characters of ASCII, as what goes
-// into a header has to be.
+// ASCII reports whether s consists of printable ASCII characters, as a header requires.
 func ASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// Quote is s in quotes and in ASCII, at most so many bytes of it.
+// Quote returns the first most bytes of s in quotes and in ASCII.
 func Quote(s string, most int) string {
 	if len(s) > most {
 		return strconv.QuoteToASCII(s[:most]) + ellipsis
@@ -78,10 +78,10 @@ func Quote(s string, most int) string {
 	return strconv.QuoteToASCII(s)
 }
 
-// onOneLine replaces the characters that do more than stand in a line.
+// onOneLine replaces a character that would change the line or the display.
 func onOneLine(r rune) rune {
 	switch {
-	case unicode.IsSpace(r): // line and paragraph separators among them
+	case unicode.IsSpace(r): // including line and paragraph separators
 		return ' '
 	case !unicode.IsPrint(r):
 		return '?'

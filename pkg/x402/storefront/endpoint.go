@@ -263,7 +263,7 @@ func (x *exchange) challenge(q *quote) (Response, error) {
 		return Response{}, err
 	}
 	res := newChallenge(q.unpaid)
-	if x.call != nil { // signatures are left out: a model cannot use them, and would read them twice
+	if x.call != nil { // a model has no use for signatures, which repeat the contents of the offer
 		res.Reason = "the call has no payment"
 		res.Body = q.unsigned.JSON(token)
 		return res, nil

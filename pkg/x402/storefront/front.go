@@ -25,8 +25,8 @@ import (
 func GetAndHead(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
 // Front has the settings that apply to every response: the request's name, the answers to a
-// wrong method and to a panic, common headers, and the report of each response. Fill sets the
-// defaults of a zero value.
+// wrong method and to a panic, common headers, and the report of each response. The zero value
+// is usable with Handler; elsewhere, Fill must set the defaults first.
 type Front struct {
 	// Docs returns the URL where an error code is explained; nil means that there is none.
 	Docs func(*http.Request, fault.Code) string
@@ -236,7 +236,7 @@ func (f *Front) clientKey(r *http.Request, keyOf func(address string) string) st
 }
 
 // metered answers a request by serve, or by limited if the client is over its limit. The
-// headers of the response say how many more requests the client may make.
+// headers of the response say how many units the client has left.
 func (f *Front) metered(
 	r *http.Request, meter *limit.Request, limited func(*fault.Error) Response, serve func() Response,
 ) Response {

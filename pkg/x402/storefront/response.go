@@ -20,7 +20,7 @@ type Response struct {
 	Body   []byte
 	Fault  *fault.Error // nil if the request was answered
 	Trace  *x402.Trace  // nil if no payment was read
-	// Reason says why a response without a Trace is a 402.
+	// Reason says why the client got this response, if there is no Trace.
 	Reason string
 	// Receipt is the settlement that the response carries; nil means none.
 	Receipt *x402.SettleResponse

@@ -8,16 +8,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Behaviour is how the facilitator answers one call of /settle.
+// Behaviour says how the facilitator answers one call of /settle.
 type Behaviour int
 
-// The ways a settle can go. Some do it and fail, some fail without doing it. Where the money
-// has moved before, it does not move again: Honest says so, and the others answer as they did
-// the first time.
+// The ways in which a call of /settle can go. In some of them the money moves although the call
+// fails. If the money has moved before, it does not move again: Honest then reports that the
+// authorization was used, and the others answer as they did the first time.
 const (
 	Honest       Behaviour = iota // the money moves, 200 success:true
 	Refuse                        // 200 success:false insufficient balance, nothing moves
-	RefuseAfter                   // the money moves, insufficient balance all the same
+	RefuseAfter                   // the money moves, but the answer is insufficient balance
 	FailBefore                    // 500 without a body, nothing moves
 	FailAfter                     // the money moves, 500 without a body
 	DropAfter                     // the money moves, the connection closes
@@ -26,12 +26,12 @@ const (
 	TooMany                       // 429, nothing moves
 	Revert                        // 200 success:false transaction_reverted, nothing moves
 	HoldAfter                     // the money moves, no answer comes while the seller waits
-	SlowAfter                     // the money moves, the answer is slow
-	SlowBefore                    // the money moves slowly, and then as Honest
-	MoveLater                     // 504 without a body, and the money moves slowly
+	SlowAfter                     // the money moves at once, the answer comes late
+	SlowBefore                    // like Honest, but the money moves late
+	MoveLater                     // 504 without a body, the money moves after the answer
 )
 
-// String says in words what happens.
+// String describes the behaviour in words.
 func (b Behaviour) String() string {
 	words := map[Behaviour]string{
 		Honest:       "settles",
@@ -55,7 +55,7 @@ func (b Behaviour) String() string {
 	return fmt.Sprintf("Behaviour(%d)", int(b))
 }
 
-// Reasons that facilitators give, beside x402.ReasonNonceUsed.
+// Reasons for a refusal that facilitators give, in addition to x402.ReasonNonceUsed.
 const (
 	insufficient = "invalid_exact_evm_insufficient_balance"
 	badSignature = "invalid_exact_evm_signature"
@@ -65,14 +65,14 @@ const (
 	unexpected   = "unexpected_settle_error"
 )
 
-// answer is what the facilitator answers to one settle.
+// answer is the facilitator's answer to one call of /settle.
 type answer struct {
-	said    x402.SettleResponse // the body of a 200; the other statuses have none
-	status  int                 // 0 where no answer comes
-	dropped bool                // whether the connection closes where no answer comes; else it is held
+	said    x402.SettleResponse // the body of a 200; other statuses have no body
+	status  int                 // 0 means that no answer comes
+	dropped bool                // if no answer comes: whether the connection is closed or held open
 }
 
-// settlement carries out one settle. It returns when the answer is due.
+// settlement carries out one call of /settle. It returns when it is time to answer.
 func (f *Facilitator) settlement(p *x402.Payment, q x402.Requirements, invalid error) answer {
 	how := f.begin(f.keyOf(p.From, p.Nonce))
 	defer f.end()
@@ -89,7 +89,7 @@ func (f *Facilitator) settlement(p *x402.Payment, q x402.Requirements, invalid e
 	return a
 }
 
-// begin counts a settlement, and decides how it goes.
+// begin counts a settlement, and returns how it should go.
 func (f *Facilitator) begin(key string) Behaviour {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +116,7 @@ func (f *Facilitator) slow(how Behaviour) time.Duration {
 	return f.config.Slow(how)
 }
 
-// perform behaves in one of the ways, and says what is answered.
+// perform carries out a settlement in the given way, and returns the answer.
 func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirements) answer {
 	switch how {
 	case Refuse:
@@ -163,7 +163,7 @@ func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirement
 	}
 }
 
-// no is the answer that a payment was not settled.
+// no returns the answer that a payment was not settled.
 func no(p *x402.Payment, q x402.Requirements, reason, transaction string) answer {
 	return answer{
 		status: http.StatusOK,
@@ -176,7 +176,8 @@ func no(p *x402.Payment, q x402.Requirements, reason, transaction string) answer
 	}
 }
 
-// execute moves the money of a payment, unless its authorization is used.
+// execute moves the money of a payment. If its authorization was used before, execute returns
+// the earlier transfer, and used is true.
 func (f *Facilitator) execute(p *x402.Payment) (t Transfer, used bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,7 +189,7 @@ func (f *Facilitator) execute(p *x402.Payment) (t Transfer, used bool, err error
 	return t, false, err
 }
 
-// moveLater moves the money of a payment after its answer.
+// moveLater moves the money of a payment some time after the call was answered.
 func (f *Facilitator) moveLater(p *x402.Payment) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,7 +200,7 @@ func (f *Facilitator) moveLater(p *x402.Payment) {
 	})
 }
 
-// send gives an answer to a seller over HTTP.
+// send writes an answer to the seller over HTTP.
 func (a answer) send(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case a.status == http.StatusOK:

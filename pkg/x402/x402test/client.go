@@ -13,24 +13,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Client pays for requests.
+// Client sends requests and pays for them.
 type Client struct {
 	HTTP   *http.Client
 	Wallet *Wallet
 	Now    func() time.Time
 }
 
-// Reply is one answer of the server, read whole.
+// Reply is a complete response of the server.
 type Reply struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// maxReply bounds what a client reads.
+// maxReply is the most that a client reads of a response, in bytes.
 const maxReply = 8 << 20
 
-// Get sends one request, with a PAYMENT-SIGNATURE when header is not empty.
+// Get sends a GET request. If header is not empty, it is sent as PAYMENT-SIGNATURE.
 func (c *Client) Get(ctx context.Context, url, header string) (Reply, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -43,7 +43,6 @@ func (c *Client) Get(ctx context.Context, url, header string) (Reply, error) {
 	return c.send(r)
 }
 
-// send sends a request, and reads its answer.
 func (c *Client) send(r *http.Request) (Reply, error) {
 	res, err := c.HTTP.Do(r)
 	if err != nil {
@@ -54,19 +53,19 @@ func (c *Client) send(r *http.Request) (Reply, error) {
 	return Reply{Status: res.StatusCode, Header: res.Header, Body: body}, err
 }
 
-// Required decodes the offer of a 402.
+// Required returns the offer of a 402.
 func (r Reply) Required() (x402.PaymentRequired, error) {
 	var v x402.PaymentRequired
 	return v, r.decode(x402.HeaderRequired, &v)
 }
 
-// Receipt decodes PAYMENT-RESPONSE.
+// Receipt returns the settlement in PAYMENT-RESPONSE.
 func (r Reply) Receipt() (x402.SettleResponse, error) {
 	var v x402.SettleResponse
 	return v, r.decode(x402.HeaderResponse, &v)
 }
 
-// RetryAfter is how long the server asks to wait, 0 when it does not.
+// RetryAfter returns how long the server asks to wait, or 0 if it does not ask.
 func (r Reply) RetryAfter() time.Duration {
 	const most = 1 << 31 // seconds: more would not fit into a Duration
 	s, err := strconv.ParseInt(r.Header.Get("Retry-After"), 10, 64)
@@ -91,7 +90,7 @@ func (r Reply) decode(name string, v any) error {
 	return nil
 }
 
-// Challenge asks for the offer.
+// Challenge sends a GET request without a payment, and returns the offer of the 402.
 func (c *Client) Challenge(ctx context.Context, url string) (x402.PaymentRequired, error) {
 	r, err := c.Get(ctx, url, "")
 	if err != nil {
@@ -103,7 +102,7 @@ func (c *Client) Challenge(ctx context.Context, url string) (x402.PaymentRequire
 	return r.Required()
 }
 
-// Sign asks for the offer and signs it.
+// Sign asks for the offer, and returns the PAYMENT-SIGNATURE of a payment for it.
 func (c *Client) Sign(ctx context.Context, url string) (string, error) {
 	required, err := c.Challenge(ctx, url)
 	if err != nil {
@@ -112,7 +111,7 @@ func (c *Client) Sign(ctx context.Context, url string) (string, error) {
 	return c.Wallet.Pay(required, c.Now())
 }
 
-// Buy pays for one request and returns the answer with the header that paid.
+// Buy pays for one request. It returns the reply and the PAYMENT-SIGNATURE that was sent.
 func (c *Client) Buy(ctx context.Context, url string) (Reply, string, error) {
 	header, err := c.Sign(ctx, url)
 	if err != nil {

@@ -16,26 +16,27 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Evidence returns the view of a chain on which this play money moves, as chain.New gives one
-// of a real chain. It implements reconcile.Scanner as well, so that a shop that has it finds
-// all money that it has received. It asks nobody, and believes the journal.
+// Evidence returns a view of the chain on which this play money moves, like the one that
+// chain.New returns for a real chain. It also implements reconcile.Scanner, which lets a shop
+// find all money that it has received. It sends no requests, and trusts the journal.
 func (f *Facilitator) Evidence() x402.Evidence { return evidence{f} }
 
-// evidence answers from the journal. There is a block for every second since 1970, and a
-// transfer is in the block of its second. Nothing is ever undone, so that a block is safe as
-// soon as it is over.
+// evidence reads the journal. The chain has one block for every second since 1970, and a
+// transfer is in the block of its second. No block is ever undone, so a block is safe as soon
+// as its second is over.
 type evidence struct{ *Facilitator }
 
 var _ reconcile.Scanner = evidence{}
 
-// How much older than the first claim of a payment its transfer may be; see x402.Question.
+// The transfer of a payment may be this much older than the first claim of the payment; see
+// x402.Question.
 const (
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute
 )
 
-// Find implements x402.Evidence. The verdicts are those of package chain: there are no
-// cancellations of play money.
+// Find implements x402.Evidence. It returns the same findings as package chain, except that
+// play money has no cancellations.
 func (e evidence) Find(_ context.Context, q x402.Question) x402.Finding {
 	if q.Since.IsZero() || q.ValidBefore.IsZero() {
 		return x402.Finding{Cause: errors.New("x402test: the question has no time")}
@@ -89,7 +90,7 @@ func (e evidence) Transfers(_ context.Context, payee x402.Address, from uint64) 
 	return b, nil
 }
 
-// transfer reads a line of the journal; ok says that it is in our token.
+// transfer converts a transfer of the journal. ok reports whether it is in the seller's token.
 func (e evidence) transfer(t Transfer) (read reconcile.Transfer, ok bool, err error) {
 	rest, ok := strings.CutPrefix(t.Key, e.token())
 	if !ok {
@@ -126,7 +127,7 @@ func (e evidence) BlockAt(_ context.Context, t time.Time) (uint64, error) {
 	return min(block, e.safe()+1), nil
 }
 
-// safe is the newest block that is over.
+// safe returns the newest block whose second is over.
 func (e evidence) safe() uint64 { return uint64(e.config.Now().Unix()) - 1 }
 
 func blockHash(block uint64) string {

@@ -19,7 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Transfer is play money that moved.
+// Transfer is one movement of play money.
 type Transfer struct {
 	Key         string    `json:"key"` // network|asset|payer|nonce
 	Transaction string    `json:"transaction"`
@@ -28,30 +28,30 @@ type Transfer struct {
 	At          time.Time `json:"at"`
 }
 
-// Facilitator settles play money: everybody has enough, and every
-// authorization executes at most once, as on the chain. It is an http.Handler
-// with /settle, /verify, /supported, and /transfers, which lists what has moved.
+// Facilitator settles payments in play money. Every account has enough, and every
+// authorization executes at most once, as on a chain. It is an http.Handler with the paths
+// /settle, /verify, /supported, and /transfers, which lists all transfers.
 type Facilitator struct {
 	config   FacilitatorConfig
 	mu       sync.Mutex
-	journal  *os.File // nil for none
+	journal  *os.File // nil if there is none
 	moved    map[string]Transfer
-	settles  map[string]int // calls to /settle by key
+	settles  map[string]int // the number of calls of /settle, by key
 	calls    int
 	verifies int
 	pending  int
 }
 
-// FacilitatorConfig has the parts of a Facilitator. Terms and Now are required.
+// FacilitatorConfig has the settings of a Facilitator. Terms and Now are required.
 type FacilitatorConfig struct {
 	Terms x402.Terms
 	Now   func() time.Time
-	// Journal is a file that keeps the books across restarts, a line a transfer; empty
-	// keeps them in memory. It is locked for this process.
+	// Journal is a file that keeps the transfers across restarts, one on each line. It is locked
+	// for this process. If it is empty, the transfers are kept in memory.
 	Journal string
-	// Behave decides how the nth settle (from 0) goes; nil is Honest.
+	// Behave returns how the nth call of /settle (from 0) goes; nil means Honest.
 	Behave func(n int, key string) Behaviour
-	// Slow decides how long something takes whose Behaviour is slow; nil is two seconds.
+	// Slow returns how long the delay of a slow Behaviour is; nil means two seconds.
 	Slow func(how Behaviour) time.Duration
 }
 
@@ -81,8 +81,8 @@ func newBooks(c FacilitatorConfig) *Facilitator {
 	return &Facilitator{config: c, moved: map[string]Transfer{}, settles: map[string]int{}}
 }
 
-// load reads the journal. A last line that a crash has cut is taken away, because the
-// transfer was never acknowledged, and completed if only its end is missing.
+// load reads the journal. If a crash has cut the last line, load removes it, because the
+// transfer was never acknowledged. If only the line break is missing, load adds it.
 func (f *Facilitator) load() error {
 	text, err := io.ReadAll(f.journal)
 	if err != nil {
@@ -95,7 +95,7 @@ func (f *Facilitator) load() error {
 		case cut && err != nil:
 			return f.journal.Truncate(int64(len(text) - len(line)))
 		case err != nil || t.Key == "":
-			// Without it an authorization could execute again.
+			// Skipping the line could let an authorization execute again.
 			return fmt.Errorf("line %d is not a transfer: move the file away to begin without play money spent", len(f.moved)+1)
 		}
 		f.moved[t.Key] = t
@@ -106,8 +106,8 @@ func (f *Facilitator) load() error {
 	return nil
 }
 
-// write adds to the journal. What cannot be written whole is taken back, or the next line
-// would be lost with it.
+// write appends a transfer to the journal. If it cannot write the whole line, it removes the
+// part that was written, because the next line would otherwise be lost as well.
 func (f *Facilitator) write(text string) error {
 	end, err := f.journal.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -127,14 +127,14 @@ func (f *Facilitator) Close() error {
 	return f.journal.Close()
 }
 
-// Transfers returns everything that moved.
+// Transfers returns all transfers.
 func (f *Facilitator) Transfers() []Transfer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.AppendSeq([]Transfer{}, maps.Values(f.moved)) // not nil, which JSON has no list for
+	return slices.AppendSeq([]Transfer{}, maps.Values(f.moved)) // not nil, which JSON writes as null
 }
 
-// Settles is how often /settle was called in all, and the most often for one
+// Settles returns how often /settle was called in all, and the highest number of calls for one
 // authorization.
 func (f *Facilitator) Settles() (all, most int) {
 	f.mu.Lock()
@@ -145,15 +145,15 @@ func (f *Facilitator) Settles() (all, most int) {
 	return all, most
 }
 
-// Verifies is how often /verify was called.
+// Verifies returns how often /verify was called.
 func (f *Facilitator) Verifies() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.verifies
 }
 
-// Pending is how many settlements go on: those without an answer yet, and those whose
-// money moves after their answer.
+// Pending returns how many settlements are in progress: those that are not answered yet, and
+// those whose money moves after the answer.
 func (f *Facilitator) Pending() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,7 +205,7 @@ func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 	f.settlement(p, requirements, err).send(w, r)
 }
 
-// move executes a transfer, and writes it to the journal before it is answered.
+// move executes a transfer, and writes it to the journal before the call is answered.
 func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 	sum := sha256.Sum256([]byte(key))
 	t := Transfer{
@@ -228,18 +228,18 @@ func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 	return t, nil
 }
 
-// keyOf names an authorization in the books.
+// keyOf returns the key of an authorization in the journal.
 func (f *Facilitator) keyOf(payer x402.Address, nonce [32]byte) string {
 	return f.token() + payer.String() + "|0x" + hex.EncodeToString(nonce[:])
 }
 
-// token is how the keys of our transfers begin.
+// token returns the prefix of the keys of transfers in the seller's token.
 func (f *Facilitator) token() string {
 	return strings.ToLower(f.config.Terms.Network + "|" + f.config.Terms.Asset + "|")
 }
 
-// read decodes a request and judges it as the reference facilitators do. The
-// payment is nil when there is nothing to judge.
+// read decodes a request, and checks its payment as the reference facilitators do. It returns
+// a nil payment if the request contains none that can be read.
 func (f *Facilitator) read(r *http.Request) (*x402.Payment, x402.Requirements, error) {
 	var body struct {
 		PaymentPayload      x402.Payload      `json:"paymentPayload"`
@@ -256,7 +256,7 @@ func (f *Facilitator) read(r *http.Request) (*x402.Payment, x402.Requirements, e
 	return p, *q, f.check(p, *q)
 }
 
-// paymentOf reads a payment as it is sent to a facilitator.
+// paymentOf decodes a payment in the form in which a facilitator gets it.
 func paymentOf(payload x402.Payload) (*x402.Payment, error) {
 	header, err := x402.EncodeHeader(payload)
 	if err != nil {
@@ -265,7 +265,7 @@ func paymentOf(payload x402.Payload) (*x402.Payment, error) {
 	return x402.DecodePayment(header)
 }
 
-// check says what is wrong with a payment, in the words of the reference facilitators.
+// check returns what is wrong with a payment, as a reason that the reference facilitators use.
 func (f *Facilitator) check(p *x402.Payment, q x402.Requirements) error {
 	payTo, err := x402.ParseAddress(q.PayTo)
 	if err != nil || p.To != payTo {

@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// TB is what Judge needs of a testing.TB.
+// TB has the methods of testing.TB that Judge uses.
 type TB interface {
 	Helper()
 	Context() context.Context
@@ -20,14 +20,14 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// Judge plays the bad days of paid requests against a seller, and fails the test where the
-// seller does what the protocol forbids, or breaks a promise that it makes. build makes the
-// seller's handler, whose payments the facilitator at a URL settles; the URL of a node of the
-// chain is that of the facilitator with /node behind it. build is called for each day, and
-// again after each kill: the next handler must have the same ledger.
+// Judge plays failures of paid requests against a seller. It fails the test if the seller does
+// something that the protocol forbids, or breaks a promise that it makes. build returns the
+// seller's handler. It gets the URL of the facilitator that settles the handler's payments; this
+// URL followed by /node is the URL of a node of the chain. build is called for each kind of
+// failure, and again after each kill: the next handler must use the same ledger.
 //
-// change says what is sold and what is promised; without that a GET of / is bought, and
-// nothing is promised but the protocol:
+// change sets what is sold and what the seller promises. Without it, the payers buy with a GET
+// of /, and nothing is promised beyond the protocol:
 //
 //	x402test.Judge(t, newShop, func(c *judge.Config) {
 //		c.Goods.Path = "/weather?city=Oslo"
@@ -67,8 +67,8 @@ func Judge(t TB, build func(facilitator string) http.Handler, change ...func(*ju
 	return report
 }
 
-// World returns what is around a seller that is judged, on a network that is known: play
-// money, a node of the chain that it moves on, and wallets.
+// World returns the surroundings of a seller for package judge, on a known network: play money,
+// a node of its chain, and wallets.
 func World(network string) (judge.World, error) {
 	id, err := x402.ChainID(network)
 	if err != nil {

@@ -4,5 +4,5 @@ package x402test
 
 import "os"
 
-// lock locks nothing here.
+// lock does nothing on this system.
 func lock(*os.File) error { return nil }

@@ -23,23 +23,22 @@ const (
 	maxCall       = 1 << 20
 )
 
-// Node is a node of the chain that play money moves on: JSON-RPC over the
-// transfers of a play-money facilitator, as far as package chain asks for it. It
-// lets the operator's tools and the game day see the chain where there is none. It is
-// an http.Handler.
+// Node is a node of the chain on which play money moves. It answers the JSON-RPC calls that
+// package chain makes, from the transfers of a play-money facilitator. The operator's tools and
+// the game day use it where there is no real chain. It is an http.Handler.
 //
-// There is a block every two seconds since 1970, and a transfer is in the block of
-// its time. No transaction is ever undone.
+// There is a block every two seconds since 1970, and a transfer is in the block of its time.
+// No transaction is undone by a later block.
 type Node struct {
-	// Moved is everything that moved. A transfer whose key ends without a nonce was
-	// made without an authorization. Those of one transaction are in one block.
+	// Moved returns all transfers. If the key of a transfer has no nonce, the transfer was made
+	// without an authorization. All transfers of one transaction are in the same block.
 	Moved func() []Transfer
-	// ChainID is what the chain says that it is.
+	// ChainID is the answer to eth_chainId.
 	ChainID uint64
 	Now     func() time.Time
-	// Safe is how old the newest block is that counts as safe.
+	// Safe is the age of the newest block that counts as safe.
 	Safe time.Duration
-	// Failed is a transaction that was undone when it ran.
+	// Failed is the hash of a transaction that was reverted.
 	Failed string
 }
 
@@ -76,10 +75,10 @@ func (n Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // the client may be gone
 }
 
-// answer is the result of a call with two params at least.
+// answer returns the result of a call. params has at least two elements.
 func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 	var text, tag string
-	_ = json.Unmarshal(params[0], &text) // only a text can be a tag
+	_ = json.Unmarshal(params[0], &text) // text stays empty if the parameter is not a string
 	_ = json.Unmarshal(params[1], &tag)
 	switch method {
 	case "eth_chainId":
@@ -130,7 +129,7 @@ func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 	return nil, fmt.Errorf("%s is not known here", method)
 }
 
-// between are the events of a range of blocks that have certain topics.
+// between returns the events in a range of blocks that match a filter of topics.
 func (n Node) between(from, to string, filter []topic) ([]event, error) {
 	low, err1 := n.number(from)
 	high, err2 := n.number(to)
@@ -144,7 +143,7 @@ func (n Node) between(from, to string, filter []topic) ([]event, error) {
 	}), cmp.Or(err1, err2)
 }
 
-// topic is a place of a filter: null, a topic, or a list of topics.
+// topic is one position of a filter: null, a topic, or a list of topics.
 type topic []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -155,7 +154,7 @@ func (p *topic) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*[]string)(p))
 }
 
-// event is a log as a node writes it.
+// event is a log entry in the form in which a node writes it.
 type event struct {
 	Address         string   `json:"address"`
 	Topics          []string `json:"topics"`
@@ -168,13 +167,14 @@ type event struct {
 	block           uint64
 }
 
-// events are those of all transfers: the use of the authorization, and right behind it the money.
+// events returns the events of all transfers. Each transfer has the event of its
+// authorization, if it has one, followed directly by the event of the money.
 func (n Node) events() []event {
 	moved := slices.Clone(n.Moved())
 	slices.SortFunc(moved, func(a, b Transfer) int {
 		return cmp.Or(cmp.Compare(blockOf(a), blockOf(b)), cmp.Compare(a.Transaction, b.Transaction), cmp.Compare(a.Key, b.Key))
 	})
-	all := []event{} // which JSON writes as a list, also when it has none
+	all := []event{} // not nil, which JSON writes as null
 	index := uint64(0)
 	for i, t := range moved {
 		if i == 0 || blockOf(moved[i-1]) != blockOf(t) {
@@ -212,7 +212,7 @@ func eventsOf(t Transfer) []event {
 
 func blockOf(t Transfer) uint64 { return uint64(t.At.Unix()) / blockTime }
 
-// number reads a block's tag or number.
+// number returns the number of a block that is given as a tag or a hexadecimal number.
 func (n Node) number(tag string) (uint64, error) {
 	switch tag {
 	case "latest":

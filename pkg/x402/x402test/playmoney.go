@@ -10,9 +10,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// PlayMoney returns what settles payments to an account in play money, in this process, and
-// what knows what has moved: a Settler and an Evidence for a seller of USDC on Base that is
-// tried before anybody pays it. Everybody has enough. The books are gone with the process.
+// PlayMoney returns a Settler that settles payments to an account in play money, and an
+// Evidence that knows all its transfers. Both work in this process. They are for trying a
+// seller of USDC on Base before anybody really pays it. Every account has enough. The
+// transfers are lost when the process ends.
 func PlayMoney(payTo string) (x402.Settler, x402.Evidence) {
 	terms := x402.USDC()
 	terms.PayTo = payTo
@@ -20,13 +21,13 @@ func PlayMoney(payTo string) (x402.Settler, x402.Evidence) {
 	return x402.One(books.InProcess()), books.Evidence()
 }
 
-// InProcess returns the facilitator as a seller in the same process calls it, without a
+// InProcess returns the facilitator for a seller in the same process, which calls it without a
 // network. It behaves as it does over HTTP.
 func (f *Facilitator) InProcess() x402.Facilitator { return inProcess{f} }
 
 type inProcess struct{ books *Facilitator }
 
-// Settle implements x402.Facilitator. Where the caller stops waiting, the settlement goes on.
+// Settle implements x402.Facilitator. If the caller stops waiting, the settlement continues.
 func (i inProcess) Settle(ctx context.Context, payload x402.Payload, q x402.Requirements) x402.Settlement {
 	p, err := paymentOf(payload)
 	if err != nil {
@@ -55,8 +56,8 @@ func (i inProcess) Verify(_ context.Context, payload x402.Payload, q x402.Requir
 	return x402.Verification{Valid: true}
 }
 
-// heard is what a caller makes of an answer. It is what package facilitator makes of the same
-// answer over HTTP.
+// heard returns the settlement that an answer means to the caller. Package facilitator returns
+// the same for this answer over HTTP.
 func (a answer) heard(ctx context.Context) x402.Settlement {
 	switch {
 	case a.dropped:

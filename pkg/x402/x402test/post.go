@@ -8,8 +8,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Post sends one request with a body, with a PAYMENT-SIGNATURE when header is not empty. Sign
-// it with the Wallet by the offer of the answer to one without.
+// Post sends a POST request with a body. If header is not empty, it is sent as
+// PAYMENT-SIGNATURE. To get such a header, send the request without one first, and let the
+// Wallet sign the offer of the reply.
 func (c *Client) Post(ctx context.Context, url, contentType string, body []byte, header string) (Reply, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package x402test is for the tests of a program that sells over x402. It has the other parties
-// of a payment: a wallet (NewWallet), a client that pays (Client), and play money, either in the
+// Package x402test helps to test a program that sells over x402. It has the other parties of a
+// payment: a wallet (NewWallet), a client that pays (Client), and play money, either in the
 // process (PlayMoney) or from a facilitator that can be told to fail (NewFacilitator), with a
 // node of its chain (Node). Judge plays failures such as lost replies, kills and strangers
 // against a handler, and fails the test if a purchase is charged twice or not answered.
@@ -28,7 +28,7 @@ type Wallet struct {
 	random io.Reader
 }
 
-// NewWallet makes a throw-away wallet. Nonces are drawn from random too.
+// NewWallet returns a wallet with a new random key. random is also the source of its nonces.
 func NewWallet(random io.Reader) (*Wallet, error) {
 	key, err := secp256k1.GeneratePrivateKeyFromRand(random)
 	if err != nil {
@@ -37,8 +37,8 @@ func NewWallet(random io.Reader) (*Wallet, error) {
 	return &Wallet{key: key, random: random}, nil
 }
 
-// WalletFromHex returns the wallet of a known key: 32 bytes of hex, in the range of the
-// curve.
+// WalletFromHex returns the wallet of a given key: 32 bytes in hexadecimal, in the range of
+// the curve.
 func WalletFromHex(key string, random io.Reader) (*Wallet, error) {
 	b, err := hex.DecodeString(key)
 	if err != nil || len(b) != 32 {
@@ -54,20 +54,21 @@ func WalletFromHex(key string, random io.Reader) (*Wallet, error) {
 // Address returns the wallet's account.
 func (w *Wallet) Address() x402.Address { return x402.KeyAddress(w.key.PubKey()) }
 
-// Sign returns the 65-byte signature r, s, v of a digest.
+// Sign returns the signature of a digest: the 65 bytes r, s, v.
 func (w *Wallet) Sign(digest [32]byte) []byte {
 	compact := ecdsa.SignCompact(w.key, digest[:], false) // v, r, s
 	return append(compact[1:], compact[0])
 }
 
-// Draft is a payment before it is signed. Tests change what they like.
+// Draft is a payment before it is signed. Tests may change any of it.
 type Draft struct {
 	Payload x402.Payload
 	Terms   x402.Terms
 }
 
-// Draft composes what the reference clients compose: the first offer echoed
-// whole, with validAfter 0 and validBefore at the end of the offer's time-out.
+// Draft returns the payment that the reference clients would make: the first entry of the
+// offer is repeated unchanged, validAfter is 0, and validBefore is the end of the offer's
+// time-out.
 func (w *Wallet) Draft(required x402.PaymentRequired, now time.Time) (Draft, error) {
 	if len(required.Accepts) == 0 {
 		return Draft{}, fmt.Errorf("the offer has no way to pay")
@@ -127,7 +128,7 @@ func (w *Wallet) Pay(required x402.PaymentRequired, now time.Time) (string, erro
 	return w.Seal(d)
 }
 
-// Digest returns what an authorization's payer signs.
+// Digest returns the digest that the payer of an authorization signs.
 func Digest(a x402.Authorization, t x402.Terms) ([32]byte, error) {
 	domain, err := t.TokenDomain()
 	if err != nil {

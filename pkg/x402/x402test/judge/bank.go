@@ -18,41 +18,42 @@ const (
 	nodePath     = "/node"
 	upstreamPath = "/upstream"
 	lifePath     = "/life/"
-	// maxCall bounds what is read of a call, in bytes.
+	// maxCall is the most that is read of a call, in bytes.
 	maxCall = 1 << 20
-	// nonceUsed is what facilitators say of an authorization that the chain has seen.
+	// nonceUsed is the reason of facilitators for an authorization that was used before.
 	nonceUsed = x402.ReasonNonceUsed
-	// insufficient is what they say of a payer who has not enough.
+	// insufficient is the reason of facilitators for a payer who has not enough money.
 	insufficient = "invalid_exact_evm_insufficient_balance"
 )
 
-// newServer serves a handler on this machine. Every request has a connection to itself.
+// newServer returns a server for a handler. It closes each connection after one request.
 func newServer(h http.Handler) *http.Server {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 	server.SetKeepAlivesEnabled(false)
 	return server
 }
 
-// bank is the facilitator, with what is beside it: a node of the chain, and what handlers
-// depend on. It is an http.Handler.
+// bank is an http.Handler that serves the facilitator, a node of the chain, and the upstream, a
+// service that the seller's handlers may depend on.
 type bank struct {
 	world World
 
 	mu    sync.Mutex
-	stage *stage          // the row that is played
-	lives map[string]bool // those of sellers in this process; false has ended
+	stage *stage          // the row that is being played
+	lives map[string]bool // whether a life of a seller in this process still lasts; see newLife
 }
 
 func newBank(w World) *bank { return &bank{world: w, lives: map[string]bool{}} }
 
-// enter begins a row.
+// enter sets the row that is being played.
 func (b *bank) enter(s *stage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stage = s
 }
 
-// newLife implements Settings.NewLife.
+// newLife implements Settings.NewLife. Each life has its own URL of the facilitator. After end
+// is called, requests to this URL get no answer.
 func (b *bank) newLife(base string) (facilitator string, end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +66,8 @@ func (b *bank) newLife(base string) (facilitator string, end func()) {
 	}
 }
 
-// living takes the name of a life from a path, and says whether it lasts.
+// living removes the name of a life from the beginning of a path, and reports whether this
+// life still lasts.
 func (b *bank) living(path string) (rest string, alive bool) {
 	named, ok := strings.CutPrefix(path, lifePath)
 	if !ok {
@@ -77,7 +79,7 @@ func (b *bank) living(path string) (rest string, alive bool) {
 	return "/" + rest, b.lives[name]
 }
 
-// current is the row that is played; nil before the first.
+// current returns the row that is being played, or nil before the first row.
 func (b *bank) current() *stage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,7 +91,7 @@ func (b *bank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path, alive := b.living(r.URL.Path)
 	s := b.current()
 	if !alive && s != nil {
-		s.untilOver(r.Context()) // who has died hears nothing
+		s.untilOver(r.Context()) // a killed seller gets no answer
 		panic(http.ErrAbortHandler)
 	}
 	switch r.Method + " " + path {
@@ -123,7 +125,7 @@ func (b *bank) node(w http.ResponseWriter, r *http.Request) {
 	b.world.Node.ServeHTTP(w, r)
 }
 
-// upstream is what a handler may depend on.
+// upstream answers as a service that a handler may depend on.
 func (b *bank) upstream(w http.ResponseWriter) {
 	if s := b.current(); s != nil && s.asksUpstream() {
 		http.Error(w, "down", http.StatusServiceUnavailable)
@@ -147,7 +149,7 @@ func (s step) String() string {
 	return "settle"
 }
 
-// call is a request to the facilitator about one payment.
+// call is a request of the seller to the facilitator about one payment.
 type call struct {
 	w            http.ResponseWriter
 	ctx          context.Context
@@ -157,7 +159,7 @@ type call struct {
 	requirements x402.Requirements
 }
 
-// call answers a request about a payment, as the row has it for its payer.
+// call answers a request about a payment in the way that the row requires for its payer.
 func (b *bank) call(w http.ResponseWriter, r *http.Request, s step) {
 	var asked struct {
 		PaymentPayload      x402.Payload      `json:"paymentPayload"`
@@ -179,7 +181,7 @@ func (b *bank) call(w http.ResponseWriter, r *http.Request, s step) {
 	p.asked(c)
 }
 
-// honest answers as a facilitator does that does what it should.
+// honest answers as a correct facilitator does.
 func (c *call) honest(p *purchase) {
 	if c.step == verifies {
 		c.verify(p)
@@ -193,7 +195,7 @@ func (c *call) honest(p *purchase) {
 	c.refuse(http.StatusOK, moved.Reason, "")
 }
 
-// verify judges a payment without moving anything.
+// verify answers whether a payment is valid, and moves no money.
 func (c *call) verify(p *purchase) {
 	judged := c.bank.world.Money.Verify(c.ctx, c.payload, c.requirements)
 	if judged.Valid && p != nil && p.hasMoved(c.payload.Payload.Authorization.Nonce) {
@@ -206,7 +208,7 @@ func (c *call) verify(p *purchase) {
 	answerJSON(c.w, http.StatusOK, said)
 }
 
-// move moves the money of the payment, unless that was done before.
+// move moves the money of the payment. If the money has moved before, it does not move again.
 func (c *call) move(p *purchase) x402.Settlement {
 	moved := c.bank.world.Money.Settle(context.WithoutCancel(c.ctx), c.payload, c.requirements)
 	if moved.Class == x402.Moved && p != nil {
@@ -215,14 +217,14 @@ func (c *call) move(p *purchase) x402.Settlement {
 	return moved
 }
 
-// succeed says that the payment was settled.
+// succeed answers that the payment was settled.
 func (c *call) succeed(transaction string) {
 	answerJSON(c.w, http.StatusOK, x402.SettleResponse{
 		Success: true, Transaction: transaction, Network: c.requirements.Network, Payer: c.payload.Payload.Authorization.From,
 	})
 }
 
-// refuse says that it was not.
+// refuse answers that the payment is not valid, or was not settled.
 func (c *call) refuse(status int, reason, transaction string) {
 	if c.step == verifies {
 		answerJSON(c.w, status, map[string]any{"isValid": false, "invalidReason": reason, "payer": c.payload.Payload.Authorization.From})
@@ -233,8 +235,8 @@ func (c *call) refuse(status int, reason, transaction string) {
 	})
 }
 
-// hold keeps the connection open without an answer, until the seller has had enough, or for as
-// long as a facilitator does.
+// hold keeps the connection open without an answer, until the seller closes it or most has
+// passed.
 func (c *call) hold(most time.Duration) {
 	late := time.NewTimer(most)
 	defer late.Stop()
@@ -245,7 +247,7 @@ func (c *call) hold(most time.Duration) {
 	c.abort()
 }
 
-// abort ends the connection without an answer.
+// abort closes the connection without an answer.
 func (c *call) abort() { panic(http.ErrAbortHandler) }
 
 func answerJSON(w http.ResponseWriter, status int, v any) {

@@ -15,11 +15,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// maxReply bounds what is read of a seller, in bytes.
+// maxReply is the most that is read of a seller's reply, in bytes.
 const maxReply = 32 << 20
 
-// newClient is a client that opens a connection for each request: one that is used again may
-// have a request sent twice by the library, when it breaks.
+// newClient returns a client that opens a new connection for each request. If a reused
+// connection breaks, the library may send the request twice.
 func newClient(timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true},
@@ -30,7 +30,7 @@ func newClient(timeout time.Duration) *http.Client {
 	}
 }
 
-// client sends the requests of a payer.
+// client sends the requests of one payer.
 type client struct {
 	http   *http.Client
 	goods  Goods
@@ -38,22 +38,21 @@ type client struct {
 	origin string
 }
 
-// attempt is one request.
+// attempt is one request of a payer.
 type attempt struct {
-	payment *payment // nil asks for the price
+	payment *payment // nil means that the request asks for the price
 	key     string   // Idempotency-Key
-	other   bool     // asks for something else
+	other   bool     // whether the request asks for the other goods
 }
 
-// reply is what came back, read whole.
+// reply is a complete reply of the seller.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
-	tool   *toolResult // over the Model Context Protocol
+	tool   *toolResult // set over the Model Context Protocol only
 }
 
-// send sends one request.
 func (c *client) send(ctx context.Context, a attempt) (reply, error) {
 	if c.way.isTool() {
 		return c.call(ctx, a)
@@ -89,7 +88,7 @@ func (c *client) do(r *http.Request) (reply, error) {
 	return reply{status: res.StatusCode, header: res.Header, body: body}, err
 }
 
-// other is what asks for something else.
+// other returns the path and the body of a request for the other goods.
 func (g Goods) other() (path, body string) {
 	if g.OtherPath == "" && g.OtherBody == "" {
 		mark := "?"
@@ -101,7 +100,7 @@ func (g Goods) other() (path, body string) {
 	return cmp.Or(g.OtherPath, g.Path), cmp.Or(g.OtherBody, g.Body)
 }
 
-// offer reads what a reply asks for.
+// offer returns the offer in a reply.
 func (r reply) offer(network string) (offer, error) {
 	if r.tool != nil {
 		return readOffer(r.tool.Structured, network)
@@ -116,14 +115,14 @@ func (r reply) offer(network string) (offer, error) {
 	return readOffer(raw, network)
 }
 
-// kind is what a reply means to its payer.
+// kind is the meaning of a reply for the payer.
 type kind int
 
 const (
 	kindAnswer   kind = iota
 	kindUnpaid        // 402: this payment buys nothing
-	kindWait          // it says to ask again later
-	kindConflict      // 409 without a word about later
+	kindWait          // the payer should ask again later
+	kindConflict      // 409 without Retry-After
 	kindError         // anything else
 )
 
@@ -144,13 +143,14 @@ func (r reply) kind() kind {
 	return kindError
 }
 
-// Bounds of the pause that a payer makes.
+// The shortest and the longest pause of a payer between two requests.
 const (
 	leastPause = 200 * time.Millisecond
 	mostPause  = 5 * time.Second
 )
 
-// pause is how long the seller asks to wait, within bounds.
+// pause returns how long the payer waits: the time that the seller asks for, within these
+// limits.
 func (r reply) pause() time.Duration {
 	seconds, err := strconv.Atoi(r.header.Get("Retry-After"))
 	if r.tool != nil {
@@ -162,13 +162,13 @@ func (r reply) pause() time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, leastPause), mostPause)
 }
 
-// word is what a seller said about one payment.
+// word is the seller's statement about one payment, as far as a reply contains it.
 type word struct {
 	text    string
-	charged *bool // what it said about the money; nil where it said nothing
+	charged *bool // whether the seller said that it charged; nil if it said nothing about that
 }
 
-// word reads what a reply says.
+// word returns the seller's statement in a reply.
 func (r reply) word() word {
 	said := word{text: strconv.Itoa(r.status)}
 	body := r.body
@@ -201,7 +201,8 @@ func (r reply) word() word {
 	return said
 }
 
-// readCharged finds the member charged of an error, which says whether money has moved.
+// readCharged returns the member charged of an error, which says whether money has moved. told
+// is false if there is none.
 func readCharged(body []byte) (charged string, told bool) {
 	type charge struct {
 		Charged json.RawMessage `json:"charged"`
@@ -221,10 +222,11 @@ func readCharged(body []byte) (charged string, told bool) {
 	return printable(string(raw)), len(raw) > 0
 }
 
-// maxWord bounds what is repeated of a seller's words, in bytes.
+// maxWord is the most that is repeated of a text of others, in bytes.
 const maxWord = 80
 
-// printable is what may be printed of a text of others.
+// printable returns the printable ASCII characters of a text that others wrote, cut to
+// maxWord.
 func printable(text string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

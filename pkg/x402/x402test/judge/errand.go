@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// mostTries is how often a payer asks in vain. Those after which the seller says when to ask
-// again do not count.
+// mostTries is the number of failed requests after which a payer gives up. Requests after which
+// the seller says when to ask again do not count.
 const mostTries = 5
 
-// errand is one who wants the answer of a purchase, and asks until it has it.
+// errand is one attempt to get the answer of a purchase. It asks again until it has the answer
+// or gives up. If two requests are sent at once, each has its errand.
 type errand struct {
 	p        *purchase
-	payment  *payment // what it repeats; nil where something must be signed first
-	repeats  bool     // it signs no more
-	signed   bool     // the next payment is signed already
-	sends    int      // of a payment
-	vain     int      // tries in vain
+	payment  *payment // the last signed payment; nil means that a new one must be signed
+	repeats  bool     // from now on payment is repeated, and nothing more is signed
+	signed   bool     // payment is new, and the next request sends it
+	sends    int      // how many requests with a payment were sent
+	vain     int      // how many of the tries failed
 	answered bool
 	over     bool
 }
 
 func (p *purchase) errand() *errand { return &errand{p: p} }
 
-// run asks until there is an answer, or no sense in going on.
+// run asks until there is an answer or the payer gives up.
 func (e *errand) run(ctx context.Context) {
 	for !e.over && ctx.Err() == nil {
 		e.try(ctx)
@@ -35,7 +36,7 @@ func (e *errand) run(ctx context.Context) {
 	}
 }
 
-// try asks once.
+// try sends one request with a payment.
 func (e *errand) try(ctx context.Context) {
 	if !e.p.stage.untilUp(ctx) {
 		e.over = true
@@ -57,7 +58,7 @@ func (e *errand) try(ctx context.Context) {
 	e.read(ctx, r)
 }
 
-// mustSign says that the next try takes a new signature.
+// mustSign reports whether the next request needs a new signature.
 func (e *errand) mustSign() bool {
 	switch {
 	case e.payment == nil:
@@ -69,10 +70,10 @@ func (e *errand) mustSign() bool {
 	}
 }
 
-// read decides what follows from a reply.
+// read decides what the payer does after a reply.
 func (e *errand) read(ctx context.Context, r reply) {
 	if r.kind() == kindWait && e.sends > 1 {
-		// How long the seller is busy with what was asked before is a matter of the clock.
+		// How often this happens depends on the clock, so it is not part of the report.
 		e.p.tell("the payer gets %s", r.word().text)
 	} else {
 		e.p.note("the payer gets %s", r.word().text)
@@ -84,12 +85,13 @@ func (e *errand) read(ctx context.Context, r reply) {
 		e.wait(ctx, r.pause())
 	case kindConflict:
 		if e.p.way == Identifier {
-			// The identifier belongs to the payment that it first came with.
+			// The seller has recorded the identifier with the first payment, so that one is
+			// repeated.
 			e.repeats, e.payment = true, e.p.firstPayment()
 		}
 		e.inVain(ctx, r.pause())
 	case kindUnpaid:
-		e.payment = nil // it is told to pay, and that means to sign again
+		e.payment = nil // the seller asks for a payment, so the payer signs a new one
 		e.inVain(ctx, 0)
 	case kindError:
 		if e.p.way.repeats() && r.status >= http.StatusBadRequest && r.status < http.StatusInternalServerError {
@@ -100,7 +102,8 @@ func (e *errand) read(ctx context.Context, r reply) {
 	}
 }
 
-// sign asks for the price, and signs it.
+// sign asks for the price and signs a payment. It returns false if that fails or is not
+// needed.
 func (e *errand) sign(ctx context.Context) bool {
 	p := e.p
 	r, err := p.buyer.send(ctx, attempt{key: e.key()})
@@ -134,7 +137,7 @@ func (e *errand) sign(ctx context.Context) bool {
 	return true
 }
 
-// sign signs the offer of a reply.
+// sign signs a payment for the offer in a reply.
 func (p *purchase) sign(r reply) (payment, error) {
 	o, err := r.offer(p.stage.court.config.World.Network)
 	if err != nil {
@@ -145,7 +148,7 @@ func (p *purchase) sign(r reply) (payment, error) {
 		id = p.name
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock() // two at once draw from one source
+	defer p.mu.Unlock() // two errands at once use the same source of random bytes
 	signed, err := o.sign(p.payer, id, time.Now())
 	if err != nil {
 		return payment{}, err
@@ -163,7 +166,7 @@ func (p *purchase) firstPayment() *payment {
 	return p.first
 }
 
-// key is the Idempotency-Key of the purchase, if it has one.
+// key returns the Idempotency-Key of the purchase. It is empty if the payer does not use one.
 func (e *errand) key() string {
 	if e.p.way == Key {
 		return e.p.name
@@ -171,7 +174,7 @@ func (e *errand) key() string {
 	return ""
 }
 
-// answer notes that there is an answer.
+// answer records that the payer has the answer.
 func (e *errand) answer() {
 	e.answered, e.over = true, true
 	e.p.mu.Lock()
@@ -179,7 +182,7 @@ func (e *errand) answer() {
 	e.p.answered++
 }
 
-// inVain notes a try that brought nothing.
+// inVain counts a failed request. The payer then waits, or gives up after too many of them.
 func (e *errand) inVain(ctx context.Context, pause time.Duration) {
 	e.vain++
 	if e.vain >= e.p.stage.row.mostTries() {

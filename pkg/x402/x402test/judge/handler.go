@@ -7,10 +7,11 @@ import (
 	"net/http"
 )
 
-// Handler is a seller in this process: build makes its handler, whose payments a facilitator
-// settles at a URL. It is called again after each kill, and must keep its records where the
-// next handler finds them. A handler cannot really be killed: its connections are cut, and
-// what it asks the facilitator afterwards is never answered.
+// Handler returns a seller that runs in this process. build returns the seller's handler, and
+// the Settings have the URL of the facilitator that settles its payments. build is called
+// again after each kill. Each handler must keep its records where the next one finds them. A
+// handler cannot really be killed. Instead, its connections are closed, and its later requests
+// to the facilitator get no answer.
 func Handler(build func(Settings) http.Handler) Seller { return inProcess{build} }
 
 type inProcess struct{ build func(Settings) http.Handler }
@@ -35,7 +36,7 @@ func (s inProcess) Start(ctx context.Context, with Settings) (Instance, error) {
 	return life, nil
 }
 
-// life is a handler until it is killed.
+// life is one run of a handler, from its start until it is killed.
 type life struct {
 	origin string
 	server *http.Server

@@ -15,105 +15,109 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Payer signs payments with one key, as Wallet of package x402test does.
+// Payer signs payments with one key, like Wallet of package x402test.
 type Payer interface {
 	Address() x402.Address
-	// Pay signs the first entry of an offer, and returns the PAYMENT-SIGNATURE header.
+	// Pay signs a payment for the first entry of an offer, and returns the PAYMENT-SIGNATURE
+	// header.
 	Pay(required x402.PaymentRequired, now time.Time) (string, error)
 }
 
-// World is what is around a seller. World of package x402test makes one.
+// World has the surroundings of a seller: play money, a node and payers. World of package
+// x402test makes one.
 type World struct {
 	// Network is where payments are made (CAIP-2).
 	Network string
-	// Money moves what is settled, each authorization once.
+	// Money settles payments, each authorization once.
 	Money x402.Facilitator
-	// Node answers JSON-RPC about what has moved; nil for none.
+	// Node answers JSON-RPC about all transfers; nil means that there is no node.
 	Node http.Handler
-	// NewPayer makes the payer of a private key, 32 bytes of hex. It draws nonces from random.
+	// NewPayer returns the payer with a private key of 32 bytes in hexadecimal. random is the
+	// source of its nonces.
 	NewPayer func(key string, random io.Reader) (Payer, error)
 }
 
-// Settings are what a seller is started with.
+// Settings are the settings with which a seller is started.
 type Settings struct {
 	Facilitator string // the URL of the facilitator, for every process of the seller
 	Node        string // the URL of a node of the chain
-	Upstream    string // a URL that fails when handlers are to fail
-	Price       string // what is to be asked, in units of the token; empty where it never changes
-	// NewLife returns another URL of the facilitator and a function that ends it: what asks
-	// there afterwards hears nothing. It is for sellers that cannot really be killed.
+	Upstream    string // the URL of a service for handlers; it fails in rows where handlers must fail
+	Price       string // the price to ask for, in units of the token; empty if it never changes
+	// NewLife returns another URL of the facilitator, and a function that ends it. Later requests
+	// to this URL get no answer. It is for sellers that cannot really be killed.
 	NewLife func() (facilitator string, end func())
 }
 
-// Seller is what is judged. It keeps its records where the next process finds them.
+// Seller starts the seller that is tested. All its processes must use the same records.
 type Seller interface {
-	// Start starts the seller, and returns when it takes requests.
+	// Start starts a process of the seller, and returns when it takes requests.
 	Start(ctx context.Context, s Settings) (Instance, error)
 }
 
-// Instance is a seller that runs.
+// Instance is one running process of a seller.
 type Instance interface {
-	// Origin is where it listens, such as http://127.0.0.1:8080.
+	// Origin returns the URL where it listens, such as http://127.0.0.1:8080.
 	Origin() string
-	// Kill ends it at once, in the middle of whatever it does, and returns when it is gone.
+	// Kill ends the process at once, whatever it is doing, and returns when it has ended.
 	Kill()
 }
 
-// Goods are what is bought.
+// Goods describe what the payers buy.
 type Goods struct {
 	Method      string // GET unless it is set
-	Path        string // with the query
+	Path        string // including the query
 	Body        string
-	ContentType string // of Body
-	// OtherPath and OtherBody ask for something else at the same price. Where both are empty
-	// the same path is asked for with another query.
+	ContentType string // the media type of Body
+	// OtherPath and OtherBody are a request for something else at the same price. If both are
+	// empty, that request has the same path with another query.
 	OtherPath, OtherBody string
-	// Tool is a tool over the Model Context Protocol at ToolPath, which is called with Args,
-	// a JSON object. OtherArgs ask it for something else.
+	// Tool is the name of a tool over the Model Context Protocol at ToolPath. It is called with
+	// Args, a JSON object. OtherArgs are the arguments of a call for something else.
 	Tool, ToolPath, Args, OtherArgs string
 }
 
-// Config says what is judged, and how.
+// Config says which seller is tested, and how.
 type Config struct {
 	Seller Seller
 	World  World
 	Goods  Goods
-	// Price is what must be asked, in units of the token; empty for whatever is asked. A
-	// seller that can be started with OtherPrice is judged by what a change of price does.
+	// Price is the price that the seller must ask for, in units of the token; empty means that
+	// any price is right. If OtherPrice is set, a change to that price is also tested.
 	Price, OtherPrice string
 	Promises          []Promise
-	// Rows and Ways limit what is played; nil is everything.
+	// Rows and Ways are the names of the rows and ways to play; nil means all.
 	Rows []string
 	Ways []Way
 	Seed uint64
-	// Hold is how long a facilitator that gives no answer keeps its connection open at most,
-	// Slow is how long a slow one takes, and Patience is how long a payer asks again.
+	// Hold is how long a facilitator that does not answer keeps its connection open at most,
+	// Slow is how long a slow facilitator takes, and Patience is how long a payer keeps asking.
 	Hold, Slow, Patience time.Duration
-	// Watch is told what happens, while it happens; nil for nobody. It may be called by
-	// several at once.
+	// Watch is called with each event as soon as it happens; nil means that nobody watches. It
+	// may be called from several goroutines at once.
 	Watch func(Event)
-	// Outsiders are programs that buy, beside the payers of this package.
+	// Outsiders are external programs that buy, in addition to the payers of this package.
 	Outsiders []Outsider
 }
 
-// Outsider is a program of others that buys in a loop, and signs again for each try.
+// Outsider is an external program that asks again until it has the answer, and signs a new
+// payment for each request.
 type Outsider struct {
 	Way  Way  // the name of the program
-	Tool bool // it calls tools
-	// Buy buys until there is an answer, or the program gives up.
+	Tool bool // whether it calls tools
+	// Buy runs the program until it has the answer or gives up.
 	Buy func(ctx context.Context, o Order) (answered bool, err error)
 }
 
-// Order is what an Outsider buys.
+// Order tells an Outsider what to buy.
 type Order struct {
 	Goods   Goods
-	Origin  string // in the place of the seller's: that of the line
+	Origin  string // where the program sends its requests: the line, not the seller itself
 	Network string
 	Key     string // the private key, 32 bytes of hex
-	Tries   int    // the most
+	Tries   int    // the largest number of requests
 }
 
-// Event is something that happened.
+// Event describes something that happened to one payer.
 type Event struct {
 	Row  string
 	Way  Way
@@ -130,7 +134,7 @@ func (c *Config) fill() {
 	}
 }
 
-// check returns what is wrong with a configuration.
+// check returns an error if the configuration is invalid.
 func (c *Config) check() error {
 	if c.Goods.Path == "" && c.Goods.Tool == "" {
 		return errors.New("judge: there is nothing to buy: set the path or the tool")
@@ -153,7 +157,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// ways are those of all payers.
+// ways returns the ways of all payers, including those of Outsiders.
 func (c *Config) ways() []Way {
 	all := allWays()
 	for _, o := range c.Outsiders {
@@ -162,7 +166,7 @@ func (c *Config) ways() []Way {
 	return all
 }
 
-// outsider is the program that buys in a way; nil where it is no program.
+// outsider returns the external program of a way, or nil if the way belongs to this package.
 func (c *Config) outsider(w Way) *Outsider {
 	for i := range c.Outsiders {
 		if c.Outsiders[i].Way == w {
@@ -172,7 +176,7 @@ func (c *Config) outsider(w Way) *Outsider {
 	return nil
 }
 
-// names are the texts of a list.
+// names converts a list to strings.
 func names[T ~string](list []T) []string {
 	var all []string
 	for _, one := range list {
@@ -181,7 +185,7 @@ func names[T ~string](list []T) []string {
 	return all
 }
 
-// court is a run of all rows.
+// court is the state of one run of all rows.
 type court struct {
 	config Config
 	offer  offer // what the seller asks for
@@ -189,7 +193,8 @@ type court struct {
 	base   string // the URL of the bank
 }
 
-// Run judges a seller. The error says why it could not be judged.
+// Run tests a seller and returns the report. It returns an error if the seller could not be
+// tested.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	c.fill()
 	if err := c.check(); err != nil {
@@ -245,7 +250,7 @@ func (j *court) look(ctx context.Context) error {
 	return nil
 }
 
-// settings are what a process of the seller is started with.
+// settings returns the settings for a process of the seller.
 func (j *court) settings(price string) Settings {
 	return Settings{
 		Facilitator: j.base,
@@ -256,7 +261,7 @@ func (j *court) settings(price string) Settings {
 	}
 }
 
-// promises are those that were declared, and those that the seller's offer makes.
+// promises returns the promises that were declared, and those that the seller's offer makes.
 func (j *court) promises() []Promise {
 	all := slices.Clone(j.config.Promises)
 	if j.offer.hasIdentifier() && !slices.Contains(all, PromiseIdentifier) {
@@ -265,11 +270,12 @@ func (j *court) promises() []Promise {
 	return all
 }
 
-// ways are those in which a row can be played here.
+// ways returns the ways in which a row can be played with this seller.
 func (j *court) ways(r row) []Way {
 	all := slices.Clone(r.ways)
 	for _, o := range j.config.Outsiders {
-		// They do as those that sign again for each try, and like them have one errand only.
+		// Outsiders behave like payers of the way New. They can only ask until they have the
+		// answer, so rows with another play are not for them.
 		if slices.Contains(r.ways, New) && r.play == nil {
 			all = append(all, o.Way)
 		}
@@ -277,7 +283,7 @@ func (j *court) ways(r row) []Way {
 	return slices.DeleteFunc(all, func(w Way) bool { return !j.has(w) })
 }
 
-// has says whether something can be bought in a way, and is to be.
+// has reports whether the seller can be asked in a way, and the configuration includes it.
 func (j *court) has(w Way) bool {
 	outsider := j.config.outsider(w)
 	switch {

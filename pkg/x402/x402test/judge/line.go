@@ -15,19 +15,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// line is what lies between one payer and the seller: an http.Handler that carries requests
-// there, and can lose, cut off or give up what comes back.
+// line is the network between one payer and the seller. It is an http.Handler that passes
+// requests on to the seller, and can lose a reply, cut it off, or close the connection before it
+// comes.
 type line struct {
 	p  *purchase
 	to *http.Client
 
 	mu     sync.Mutex
-	hangUp context.CancelFunc // of the paid request that is under way
+	hangUp context.CancelFunc // cancels the paid request that is in progress
 	gone   chan struct{}      // closed when the connection to the seller is closed
-	resume chan struct{}      // closed when the payer may go on that has given up; nil if none has
+	resume chan struct{}      // closed when the payer continues after giving up; nil if it has not
 }
 
-// isPaid says that a request carries a payment.
+// isPaid reports whether a request contains a payment.
 func isPaid(r *http.Request, body []byte) bool {
 	if r.Header.Get(x402.HeaderSignature) != "" {
 		return true
@@ -53,7 +54,7 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	paid := isPaid(r, body)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	if !l.p.stage.untilUp(ctx) { // a program does not know that the seller starts again
+	if !l.p.stage.untilUp(ctx) { // an outsider may ask while the seller is starting again
 		drop(w)
 		return
 	}
@@ -90,7 +91,7 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.hand(w, got)
 }
 
-// onwards is a request as it goes on to the seller, by whose name it was meant.
+// onwards returns a copy of a request that is addressed to the seller.
 func (l *line) onwards(ctx context.Context, r *http.Request, body []byte) *http.Request {
 	origin, err := url.Parse(l.p.stage.origin())
 	if err != nil {
@@ -106,14 +107,14 @@ func (l *line) onwards(ctx context.Context, r *http.Request, body []byte) *http.
 	return out
 }
 
-// begin notes how to give up the paid request that is under way.
+// begin stores the function that cancels the paid request in progress.
 func (l *line) begin(cancel context.CancelFunc) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hangUp, l.gone = cancel, make(chan struct{})
 }
 
-// end notes that it has ended.
+// end records that the paid request has ended.
 func (l *line) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +124,9 @@ func (l *line) end() {
 	}
 }
 
-// giveUp closes the connection of the paid request that is under way, as a payer does that has
-// waited for too long. It returns when it is closed. The payer goes on when resume is called.
+// giveUp closes the connection of the paid request in progress, like a payer that has waited
+// too long. It returns when the connection is closed. The payer continues when resume is
+// called.
 func (l *line) giveUp() (resume func()) {
 	l.mu.Lock()
 	cancel, gone := l.hangUp, l.gone
@@ -140,7 +142,7 @@ func (l *line) giveUp() (resume func()) {
 	return func() { close(resumed) }
 }
 
-// untilResumed waits until a payer that has given up may go on.
+// untilResumed waits until a payer that has given up may continue.
 func (l *line) untilResumed() {
 	l.mu.Lock()
 	resume := l.resume
@@ -150,8 +152,8 @@ func (l *line) untilResumed() {
 	}
 }
 
-// hand gives the payer what the seller has answered to a payment, or what the line leaves of
-// it.
+// hand passes the seller's reply to a payment on to the payer. If the row says so, the reply
+// is cut off or lost.
 func (l *line) hand(w http.ResponseWriter, got reply) {
 	arriving := l.p.replied(got)
 	if arriving < 0 {
@@ -168,7 +170,7 @@ func (l *line) hand(w http.ResponseWriter, got reply) {
 	}
 }
 
-// carry hands on a reply as it comes.
+// carry passes a reply on to the payer, as it arrives.
 func carry(w http.ResponseWriter, res *http.Response) {
 	maps.Copy(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
@@ -183,14 +185,14 @@ func carry(w http.ResponseWriter, res *http.Response) {
 	}
 }
 
-// drop resets a connection, as a network does that has failed.
+// drop resets a connection, as a failing network does.
 func drop(w http.ResponseWriter) {
 	connection, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	if tcp, ok := connection.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // so that closing it sends RST
+		_ = tcp.SetLinger(0) // makes Close send RST
 	}
 	_ = connection.Close()
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// decimals of the tokens that are known: those of USDC.
+// decimals is the number of decimal places of all known tokens, which are USDC.
 const decimals = 6
 
-// offer is what a seller asks for, as it wrote it. What this module has no field for is kept,
-// because a payment must echo it.
+// offer is the offer of a seller, in the seller's JSON. Members that this module does not know
+// are kept, because a payment must repeat them.
 type offer struct {
 	resource   json.RawMessage
 	extensions map[string]json.RawMessage
@@ -25,7 +25,8 @@ type offer struct {
 	terms      x402.Requirements
 }
 
-// readOffer reads a PaymentRequired, and chooses what can be paid on a network.
+// readOffer reads a PaymentRequired, and chooses the first entry that can be paid on the
+// network.
 func readOffer(raw []byte, network string) (offer, error) {
 	var required struct {
 		X402Version int                        `json:"x402Version"`
@@ -59,13 +60,13 @@ func readOffer(raw []byte, network string) (offer, error) {
 		strings.Join(others, ", "), network)
 }
 
-// hasIdentifier says that the offer declares payment-identifier.
+// hasIdentifier reports whether the offer declares the extension payment-identifier.
 func (o offer) hasIdentifier() bool {
 	_, declared := o.extensions[x402.ExtensionIdentifier]
 	return declared
 }
 
-// price is that of the offer, in units of the token.
+// price returns the price of the offer in units of the token.
 func (o offer) price() string {
 	atomic, ok := new(big.Int).SetString(o.terms.Amount, 10)
 	if !ok {
@@ -76,15 +77,15 @@ func (o offer) price() string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// samePrice compares prices in units of the token.
+// samePrice reports whether two prices in units of the token are equal.
 func samePrice(a, b string) bool {
 	x, ok := new(big.Rat).SetString(a)
 	y, okay := new(big.Rat).SetString(strings.TrimPrefix(b, "$"))
 	return ok && okay && x.Cmp(y) == 0
 }
 
-// sign makes a payment of an offer, which echoes what the seller wrote. id is that of
-// payment-identifier, or empty.
+// sign signs a payment for the offer. The payment repeats what the seller wrote. id is the id
+// for payment-identifier, or empty.
 func (o offer) sign(p Payer, id string, now time.Time) (payment, error) {
 	header, err := p.Pay(x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{o.terms}}, now)
 	if err != nil {
@@ -101,7 +102,8 @@ func (o offer) sign(p Payer, id string, now time.Time) (payment, error) {
 	return o.carry(signed.Payload, id)
 }
 
-// carry makes a payment of what was signed, which is all that the chain publishes of it.
+// carry returns a payment for the offer with a given authorization and signature. Only these
+// two are published on the chain, so a stranger can make such a payment too.
 func (o offer) carry(signed x402.ExactPayload, id string) (payment, error) {
 	extensions := map[string]json.RawMessage{}
 	for name, one := range o.extensions {
@@ -127,7 +129,7 @@ func (o offer) carry(signed x402.ExactPayload, id string) (payment, error) {
 	return p, err
 }
 
-// withID adds the id of a payer to what a seller declares.
+// withID adds a payer's id to the payment-identifier that a seller declares.
 func withID(declared json.RawMessage, id string) (json.RawMessage, error) {
 	extension := map[string]json.RawMessage{}
 	if err := json.Unmarshal(declared, &extension); err != nil {
@@ -149,16 +151,16 @@ func withID(declared json.RawMessage, id string) (json.RawMessage, error) {
 	return json.Marshal(extension)
 }
 
-// payment is a signed payment, as it travels.
+// payment is a signed payment in the form in which it is sent.
 type payment struct {
 	raw    []byte // a PaymentPayload in JSON
 	signed x402.ExactPayload
 }
 
-// header is the payment as PAYMENT-SIGNATURE has it.
+// header returns the value of PAYMENT-SIGNATURE.
 func (p payment) header() string { return base64.StdEncoding.EncodeToString(p.raw) }
 
-// decodeHeader reads a header of base64 as JSON.
+// decodeHeader decodes a header from base64 to JSON.
 func decodeHeader(text string) ([]byte, error) {
 	if text == "" {
 		return nil, errors.New("it is missing")

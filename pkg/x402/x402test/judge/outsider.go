@@ -8,11 +8,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// outsiderTries is how often a program of others asks at most. It does not wait for as long as
-// a seller says, and a seller may keep a payment for half a minute.
+// outsiderTries is the largest number of requests of an outsider. An outsider does not wait as
+// long as a seller asks it to, and a seller may work on a payment for half a minute.
 const outsiderTries = 60
 
-// send has a program of others buy.
+// send lets an outsider buy.
 func (p *purchase) send(ctx context.Context) {
 	order := Order{
 		Goods: p.buyer.goods, Origin: p.buyer.origin, Network: p.stage.court.config.World.Network, Key: p.key, Tries: outsiderTries,
@@ -34,14 +34,15 @@ func (p *purchase) send(ctx context.Context) {
 	p.answered++
 }
 
-// overhear notes the payment that a program of others sends, which nobody tells about.
+// overhear notes the payment that an outsider sends. The line reads it, because the outsider
+// does not report it.
 func (p *purchase) overhear(r *http.Request, body []byte) {
 	if p.outsider != nil {
 		p.note("the payer sends %s", p.named(nonceOf(r, body)))
 	}
 }
 
-// overhearReply notes what the seller says to a program of others.
+// overhearReply notes the seller's reply to an outsider.
 func (p *purchase) overhearReply(r *http.Request, body []byte, said reply) {
 	if p.outsider == nil {
 		return
@@ -54,7 +55,8 @@ func (p *purchase) overhearReply(r *http.Request, body []byte, said reply) {
 	p.note("the seller says %s", said.word().text)
 }
 
-// nonceOf is the nonce of the payment that a request carries; empty where it cannot be read.
+// nonceOf returns the nonce of the payment in a request. It is empty if the payment cannot be
+// read.
 func nonceOf(r *http.Request, body []byte) string {
 	raw, err := decodeHeader(r.Header.Get(x402.HeaderSignature))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// peopleRows are about what people do with payments.
+// peopleRows returns the rows about what payers and strangers do with payments.
 func peopleRows() []row {
 	repeating := []Way{Same, Tool}
 	lost := firstReply("the reply is lost", none)
@@ -42,8 +42,8 @@ func peopleRows() []row {
 	}
 }
 
-// pair holds the first call back until there is a second one, or a reply to one of the two
-// requests.
+// pair holds back the first call of the facilitator until there is a second call, or a reply
+// to one of the two requests.
 func (p *purchase) pair(c *call) {
 	p.mu.Lock()
 	first := p.calls[verifies]+p.calls[settles] == 1
@@ -62,10 +62,10 @@ func (p *purchase) pair(c *call) {
 	}
 }
 
-// release lets the first call go on.
+// release lets the first call continue.
 func (p *purchase) release() { p.pairs.Do(func() { close(p.paired) }) }
 
-// playAtOnce sends two requests at once, and each of the two until it has an answer.
+// playAtOnce sends two requests at once. Each is repeated until it has an answer.
 func playAtOnce(ctx context.Context, p *purchase) {
 	first, second := p.errand(), p.errand()
 	if !p.stage.untilUp(ctx) || !first.sign(ctx) {
@@ -84,20 +84,20 @@ func playAtOnce(ctx context.Context, p *purchase) {
 		first.run(ctx)
 	}()
 	select {
-	case <-p.holding: // so that the first one is first
+	case <-p.holding: // the first request has reached the facilitator, so it stays the first
 	case <-ended:
 	}
 	second.run(ctx)
 	<-ended
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	slices.Sort(p.steps) // who of the two hears first is not decided here
+	slices.Sort(p.steps) // which request is answered first is random, and the report must not be
 	p.steps = slices.Compact(p.steps)
 	slices.Sort(p.words)
 }
 
-// playStranger has a stranger come with what the chain has published, when the payer has
-// asked once.
+// playStranger lets the payer ask once. Then a stranger comes with the authorization that the
+// chain has published, and after that the payer asks again.
 func playStranger(ctx context.Context, p *purchase) {
 	e := p.errand()
 	e.try(ctx)
@@ -105,7 +105,8 @@ func playStranger(ctx context.Context, p *purchase) {
 	e.run(ctx)
 }
 
-// visit is a stranger's: it has the authorization and its signature, and another offer.
+// visit sends the request of a stranger. The stranger copies the authorization and its
+// signature from the chain, and combines them with an offer that it got for itself.
 func (p *purchase) visit(ctx context.Context) {
 	p.mu.Lock()
 	published := p.published
@@ -140,7 +141,7 @@ func (p *purchase) visit(ctx context.Context) {
 	}
 }
 
-// playOther buys, and asks for something else with the same payment.
+// playOther buys, and then asks for something else with the same payment.
 func playOther(ctx context.Context, p *purchase) {
 	e := p.errand()
 	e.run(ctx)
@@ -161,7 +162,7 @@ func playOther(ctx context.Context, p *purchase) {
 	}
 }
 
-// charges is how many transfers the purchase has cost so far.
+// charges returns how many transfers the payer has made for the purchase so far.
 func (p *purchase) charges() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

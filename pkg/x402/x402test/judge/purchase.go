@@ -14,44 +14,46 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// purchase is what one payer wants to buy on one day, however many payments it signs for it.
+// purchase is one thing that one payer wants to buy in one row. It is the same purchase however
+// many payments the payer signs for it.
 type purchase struct {
 	stage    *stage
 	way      Way
-	outsider *Outsider // the program that buys; nil where the payer is one of this package
+	outsider *Outsider // the external program that buys; nil if the payer is one of this package
 	payer    Payer
 	key      string // the payer's private key
-	name     string // of the purchase: Idempotency-Key, and the id of payment-identifier
+	name     string // the purchase's Idempotency-Key, and its id for payment-identifier
 	line     *line
 	buyer    *client // sends through the line
 	server   *http.Server
 
 	mu        sync.Mutex
-	number    map[string]int // of each payment, by its nonce
+	number    map[string]int // the number of each payment in the account, by nonce
 	first     *payment
 	transfers map[string]string  // transactions, by nonce
 	published *x402.ExactPayload // what the chain shows of the first transfer
-	calls     map[step]int       // of the facilitator
+	calls     map[step]int       // how often the seller has called the facilitator
 	sends     int                // paid requests that the line has seen
-	replies   int                // to paid requests
-	answers   int                // among them
+	replies   int                // how many replies to paid requests there were
+	answers   int                // how many of these replies were answers
 	onSend    func()             // runs when the line sees the next paid request
-	requests  int                // who waits for an answer: one, or two at once
-	answered  int                // of them
-	another   int                // answers to another question
+	requests  int                // how many errands want the answer: one, or two at once
+	answered  int                // how many of these errands have it
+	another   int                // answers to another question for the same payment
 	stranger  int                // answers that a stranger has got
-	words     []string           // what the seller said, other than to ask again later
-	waiting   string             // what it said to ask again later, if that was the last
-	falseWord string             // something that the seller said about the money, and that was not so
+	words     []string           // the seller's statements, except those to ask again later
+	waiting   string             // the last statement, if it was to ask again later
+	falseWord string             // the first false statement of the seller about the money
 	steps     []string
 
-	// Of two requests at once the first call of the facilitator is held until there is a second.
-	holding chan struct{} // closed when it is held
+	// When two requests are sent at once, the first call of the facilitator is held back until
+	// there is a second one.
+	holding chan struct{} // closed when the first call is held back
 	pairs   sync.Once
-	paired  chan struct{} // closed when it goes on
+	paired  chan struct{} // closed when the first call continues
 }
 
-// newPurchase draws a payer, and lays its line.
+// newPurchase returns a purchase with a new payer and a line to the seller.
 func newPurchase(s *stage, way Way) (*purchase, error) {
 	random := randomOf(s.court.config.Seed, s.row.name, string(way))
 	var drawn [48]byte
@@ -80,7 +82,8 @@ func newPurchase(s *stage, way Way) (*purchase, error) {
 	return p, nil
 }
 
-// randomOf is a source of the same bytes for the same purchase of each run.
+// randomOf returns a source of random bytes. It gives the same bytes for the same seed and
+// names.
 func randomOf(seed uint64, names ...string) *mathrand.ChaCha8 {
 	var key [32]byte
 	copy(key[:], fmt.Sprintf("%d", seed))
@@ -92,7 +95,7 @@ func randomOf(seed uint64, names ...string) *mathrand.ChaCha8 {
 	return source
 }
 
-// note adds a step to the account of what happened. What is repeated is told once.
+// note adds a step to the account of what happened, unless it repeats the last step.
 func (p *purchase) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	p.mu.Lock()
@@ -106,12 +109,12 @@ func (p *purchase) note(format string, args ...any) {
 	}
 }
 
-// tell tells who watches what happens.
+// tell reports an event to Config.Watch.
 func (p *purchase) tell(format string, args ...any) {
 	p.stage.court.config.Watch(Event{Row: p.stage.row.name, Way: p.way, Text: fmt.Sprintf(format, args...)})
 }
 
-// asked answers a call of the facilitator that is about this purchase.
+// asked answers a call of the facilitator about this purchase.
 func (p *purchase) asked(c *call) {
 	p.mu.Lock()
 	p.calls[c.step]++
@@ -124,13 +127,13 @@ func (p *purchase) asked(c *call) {
 	p.honest(c)
 }
 
-// honest has the facilitator do what it should, and notes it.
+// honest answers as a correct facilitator does, and notes the step.
 func (p *purchase) honest(c *call) {
 	p.note("the facilitator is asked to %s %s, and does what it should", c.step, p.named(c.payload.Payload.Authorization.Nonce))
 	c.honest(p)
 }
 
-// named is how the account names a payment.
+// named returns the name of a payment in the account, such as "payment 1".
 func (p *purchase) named(nonce string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +145,7 @@ func (p *purchase) named(nonce string) string {
 	return fmt.Sprint("payment ", n)
 }
 
-// moved notes a transfer.
+// moved records a transfer.
 func (p *purchase) moved(signed x402.ExactPayload, transaction string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +155,7 @@ func (p *purchase) moved(signed x402.ExactPayload, transaction string) {
 	}
 }
 
-// transaction is that in which a payment has moved money.
+// transaction returns the transaction in which a payment has moved money.
 func (p *purchase) transaction(nonce string) (transaction string, moved bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,13 +163,14 @@ func (p *purchase) transaction(nonce string) (transaction string, moved bool) {
 	return transaction, moved
 }
 
-// hasMoved says whether a payment has moved money.
+// hasMoved reports whether a payment has moved money.
 func (p *purchase) hasMoved(nonce string) bool {
 	_, moved := p.transaction(nonce)
 	return moved
 }
 
-// sent notes that the line has seen a paid request, before it goes on to the seller.
+// sent counts a paid request that the line has seen, before the line passes it on to the
+// seller.
 func (p *purchase) sent() {
 	p.mu.Lock()
 	p.sends++
@@ -178,20 +182,20 @@ func (p *purchase) sent() {
 	}
 }
 
-// tries is how many paid requests the line has seen.
+// tries returns how many paid requests the line has seen.
 func (p *purchase) tries() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sends
 }
 
-// isTool says that a tool is called.
+// isTool reports whether the payer calls a tool.
 func (p *purchase) isTool() bool {
 	return p.way.isTool() || p.outsider != nil && p.outsider.Tool
 }
 
-// replied notes a reply to a paid request, and returns how many bytes of it arrive; fewer than
-// none is a connection that breaks before the first.
+// replied counts a reply to a paid request, and returns how many bytes of it reach the payer.
+// A negative number means that the connection breaks before the first byte.
 func (p *purchase) replied(r reply) (arriving int) {
 	p.mu.Lock()
 	p.replies++
@@ -203,7 +207,8 @@ func (p *purchase) replied(r reply) (arriving int) {
 	return p.stage.row.reply(p, n, r)
 }
 
-// heard notes what the seller said in a reply to a payment.
+// heard records the seller's statement in a reply to a payment, and checks whether its
+// statement about the money is true.
 func (p *purchase) heard(r reply, nonce string) {
 	said := r.word()
 	moved := p.hasMoved(nonce)
@@ -226,7 +231,7 @@ func (p *purchase) heard(r reply, nonce string) {
 	}
 }
 
-// said is what the seller said last.
+// said returns the seller's last statement.
 func (p *purchase) said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,5 +244,5 @@ func (p *purchase) said() string {
 	return "nothing"
 }
 
-// close ends the line.
+// close stops the line.
 func (p *purchase) close() { p.server.Close() }

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// RowResult is what became of a row.
+// RowResult is the result of one row.
 type RowResult struct {
 	Row       string `json:"row"`
 	What      string `json:"what"`
@@ -17,7 +17,7 @@ type RowResult struct {
 	Cases     []Case `json:"cases,omitempty"`
 }
 
-// Report is what a seller was judged to do.
+// Report is the result of a test of a seller.
 type Report struct {
 	Seed     uint64      `json:"seed"`
 	Price    string      `json:"price"`
@@ -25,7 +25,7 @@ type Report struct {
 	Rows     []RowResult `json:"rows"`
 }
 
-// Broken are the cases with that verdict, as lines.
+// Broken returns a line for each case whose verdict is Broken.
 func (r *Report) Broken() []string {
 	var all []string
 	for _, row := range r.Rows {
@@ -38,7 +38,7 @@ func (r *Report) Broken() []string {
 	return all
 }
 
-// Count is how many cases have a verdict.
+// Count returns how many cases have a verdict.
 func (r *Report) Count(v Verdict) (n int) {
 	for _, row := range r.Rows {
 		for _, c := range row.Cases {
@@ -50,7 +50,7 @@ func (r *Report) Count(v Verdict) (n int) {
 	return n
 }
 
-// ways are those that were played, in their order.
+// ways returns the ways that were played, in the order of allWays.
 func (r *Report) ways() []Way {
 	var all []Way
 	for _, row := range r.Rows {
@@ -65,7 +65,7 @@ func (r *Report) ways() []Way {
 	return all
 }
 
-// place is where a way stands; programs of others are last.
+// place returns the position of a way in an order. Ways of outsiders come last.
 func place(order []Way, w Way) int {
 	at := slices.Index(order, w)
 	if at < 0 {
@@ -74,7 +74,7 @@ func place(order []Way, w Way) int {
 	return at
 }
 
-// in is the case of a row in a way; nil when it was not played.
+// in returns the case of a way in this row, or nil if it was not played.
 func (r *RowResult) in(w Way) *Case {
 	for i := range r.Cases {
 		if r.Cases[i].Way == w {
@@ -84,7 +84,7 @@ func (r *RowResult) in(w Way) *Case {
 	return nil
 }
 
-// cell is a case in a few characters: transfers and answers, and what is wrong.
+// cell returns a short text for a case: transfers, answers, and what went wrong.
 func (c *Case) cell() string {
 	if c == nil {
 		return ""
@@ -108,7 +108,7 @@ func (c *Case) cell() string {
 
 const legend = "Each cell is the number of transfers on the chain and of answers that the payer got."
 
-// promised is what the seller promises, in a sentence.
+// promised returns a sentence with the seller's promises.
 func (r *Report) promised() string {
 	if len(r.Promises) == 0 {
 		return "The seller promises nothing beyond the protocol."
@@ -139,14 +139,15 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// wrongs are cases of a row that went wrong in the same manner.
+// wrongs are cases of one row that went wrong in the same manner.
 type wrongs struct {
 	verdict   Verdict
 	row, what string
 	ways      []Way
 }
 
-// wrong are all cases that went wrong, together where the same is to be said of them.
+// wrong returns all cases that went wrong. Cases of a row with the same description are
+// combined.
 func (r *Report) wrong() []wrongs {
 	var all []wrongs
 	for _, row := range r.Rows {
@@ -170,7 +171,7 @@ func (r *Report) wrong() []wrongs {
 	return all
 }
 
-// told is what happens in a row, or why it was not played.
+// told returns what happens in the row, or why it was not played.
 func (r *RowResult) told() string {
 	if r.NotPlayed != "" {
 		return "not played: " + r.NotPlayed
@@ -198,7 +199,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-// WriteJSON writes everything, with the steps of every case.
+// WriteJSON writes the whole report, including the steps of every case.
 func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// row is one kind of bad day.
+// row is one kind of failure.
 type row struct {
 	name, what string
 	ways       []Way
-	// facilitator answers the nth call of a step, from 1; nil does what it should.
+	// facilitator answers the nth call of a step, from 1; nil means a correct facilitator.
 	facilitator func(p *purchase, c *call, n int)
-	// reply is how many bytes arrive of the nth reply to a payment; nil is all of them.
+	// reply returns how many bytes of the nth reply to a payment reach the payer; nil means all.
 	reply func(p *purchase, n int, r reply) int
-	// play is what the payer does; nil asks until it has the answer.
+	// play does what the payer does; nil means that it asks until it has the answer.
 	play func(ctx context.Context, p *purchase)
 
-	nothing       bool // no money moves, and no answer is right
-	plain         bool // nothing fails: the protocol itself promises an answer
-	tries         int  // in vain; 0 is the usual number
-	needsUpstream bool // what handlers depend on fails
+	nothing       bool // no money moves, so it is right that there is no answer
+	plain         bool // nothing fails, so the protocol itself promises an answer
+	tries         int  // failed requests after which a payer gives up; 0 means mostTries
+	needsUpstream bool // the service that handlers depend on fails
 	needsPrice    bool // the price changes
-	needsOther    bool // something else is asked for
+	needsOther    bool // a payer asks for something else
 }
 
 func (r row) mostTries() int {
@@ -33,7 +33,8 @@ func (r row) mostTries() int {
 	return mostTries
 }
 
-// unplayable says why a row cannot be played here; empty where it can.
+// unplayable returns why a row cannot be played with this seller. It is empty if the row can
+// be played.
 func (r row) unplayable(j *court, ways []Way) string {
 	switch {
 	case len(ways) == 0:
@@ -46,12 +47,12 @@ func (r row) unplayable(j *court, ways []Way) string {
 	return ""
 }
 
-// hasOther says that something else can be asked for.
+// hasOther reports whether a payer can ask for something else.
 func (g Goods) hasOther() bool {
 	return g.OtherPath != "" || g.OtherBody != "" || g.OtherArgs != "" || g.Path != "" && g.Body == ""
 }
 
-// RowNames are the names of all rows, in their order.
+// RowNames returns the names of all rows in their order.
 func RowNames() []string {
 	var all []string
 	for _, r := range allRows() {
@@ -64,7 +65,7 @@ func allRows() []row {
 	return slices.Concat(lineRows(), facilitatorRows(), killRows(), peopleRows(), sellerRows())
 }
 
-// lineRows are about what is lost between payer and seller.
+// lineRows returns the rows in which something is lost between payer and seller.
 func lineRows() []row {
 	half := func(r reply) int { return len(r.body) / 2 }
 	return []row{
@@ -83,10 +84,10 @@ func lineRows() []row {
 	}
 }
 
-// none of a reply arrives.
+// none means that no byte of a reply reaches the payer, because the connection breaks.
 func none(reply) int { return -1 }
 
-// firstReply lets only so much arrive of the first reply to a payment.
+// firstReply returns a function for row.reply that shortens the first reply to a payment.
 func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, r reply) int {
 	return func(p *purchase, n int, r reply) int {
 		if n > 1 {
@@ -97,7 +98,8 @@ func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, 
 	}
 }
 
-// firstSettle does something at the first call of /settle for a purchase.
+// firstSettle returns a function for row.facilitator. It calls does at the first call of
+// /settle for a purchase, and answers all other calls correctly.
 func firstSettle(does func(p *purchase, c *call)) func(p *purchase, c *call, n int) {
 	return func(p *purchase, c *call, n int) {
 		if c.step != settles || n > 1 {
@@ -108,7 +110,8 @@ func firstSettle(does func(p *purchase, c *call)) func(p *purchase, c *call, n i
 	}
 }
 
-// movesAnd has the first settlement move the money, and the facilitator say something else.
+// movesAnd returns a function for row.facilitator. At the first call of /settle the money
+// moves, but says gives another answer.
 func movesAnd(what string, says func(p *purchase, c *call, transaction string)) func(p *purchase, c *call, n int) {
 	return firstSettle(func(p *purchase, c *call) {
 		moved := c.move(p)
@@ -117,7 +120,7 @@ func movesAnd(what string, says func(p *purchase, c *call, transaction string)) 
 	})
 }
 
-// facilitatorRows are about what the facilitator does wrong.
+// facilitatorRows returns the rows in which the facilitator does something wrong.
 func facilitatorRows() []row {
 	return []row{
 		{
@@ -191,7 +194,8 @@ func facilitatorRows() []row {
 	}
 }
 
-// pending answers as a facilitator that has waited too long for its transaction, and knows it
+// pending returns a function for row.facilitator. The money moves at the first call of
+// /settle, but the facilitator says that the settlement is pending. It confirms the settlement
 // when it is asked again.
 func pending() func(p *purchase, c *call, n int) {
 	says := movesAnd("says that it is pending", func(_ *purchase, c *call, transaction string) {
@@ -209,14 +213,14 @@ func pending() func(p *purchase, c *call, n int) {
 	}
 }
 
-// later has something happen when the line sees the next paid request.
+// later makes does run when the line sees the next paid request.
 func (p *purchase) later(does func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.onSend = does
 }
 
-// pause waits, unless the seller hangs up.
+// pause waits, unless the seller closes the connection.
 func (c *call) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -226,7 +230,7 @@ func (c *call) pause(d time.Duration) {
 	}
 }
 
-// killRows are about a seller that is killed.
+// killRows returns the rows in which the seller is killed.
 func killRows() []row {
 	return []row{
 		{
@@ -276,7 +280,7 @@ func killRows() []row {
 	}
 }
 
-// isFirstAnswer says that the line has seen no answer before.
+// isFirstAnswer counts an answer, and reports whether it is the first one.
 func (p *purchase) isFirstAnswer() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -284,14 +288,15 @@ func (p *purchase) isFirstAnswer() bool {
 	return p.answers == 1
 }
 
-// kill kills the seller when all payers have come as far. The one that asked hears nothing.
+// kill kills the seller when all payers have reached this point. The seller's call gets no
+// answer.
 func (c *call) kill(p *purchase) {
 	p.stage.meet(p, p.stage.restart)
 	p.stage.untilOver(c.ctx)
 	c.abort()
 }
 
-// sellerRows are about what becomes of the seller itself.
+// sellerRows returns the rows in which something changes at the seller.
 func sellerRows() []row {
 	return []row{
 		{
@@ -319,14 +324,14 @@ func sellerRows() []row {
 	}
 }
 
-// recover has what handlers depend on work again.
+// recover makes the service that handlers depend on work again.
 func (s *stage) recover() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calm = true
 }
 
-// changePrice starts the seller again with another price.
+// changePrice restarts the seller with another price.
 func (s *stage) changePrice() {
 	s.mu.Lock()
 	s.price = s.court.config.OtherPrice

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stage is one row while it is played: the seller, and its payers.
+// stage is the state of one row while it is played: the seller and its payers.
 type stage struct {
 	court *court
 	row   row
@@ -19,16 +19,16 @@ type stage struct {
 	instance  Instance
 	up        chan struct{} // closed when the seller takes requests
 	price     string
-	purchases map[string]*purchase // by payer
-	failed    error                // of a start
-	upstream  int                  // requests of the seller to what handlers depend on
-	calm      bool                 // it fails no more
+	purchases map[string]*purchase // by the payer's account
+	failed    error                // the error of the last start
+	upstream  int                  // how many requests the seller has sent to the upstream
+	calm      bool                 // whether the upstream works again
 
-	// The payers meet once in a row, where the row wants something to happen to all of them.
+	// In some rows an event, such as a kill, happens to all payers at once; see meet.
 	arrived map[*purchase]bool
 	ended   map[*purchase]bool
 	once    sync.Once
-	met     chan struct{} // closed when it has happened
+	met     chan struct{} // closed when the event has happened
 	event   func()
 }
 
@@ -65,7 +65,7 @@ func (j *court) play(ctx context.Context, r row) (RowResult, error) {
 	if err := ctx.Err(); err != nil {
 		return result, err
 	}
-	if err := s.failure(); err != nil { // which the payers have felt
+	if err := s.failure(); err != nil { // this belongs in the account of each payer
 		for _, p := range list {
 			p.note("the seller does not start again: %s", printable(err.Error()))
 		}
@@ -80,7 +80,7 @@ func (j *court) play(ctx context.Context, r row) (RowResult, error) {
 	return result, nil
 }
 
-// engage makes the payers of a row.
+// engage makes one purchase, with its payer, for each way.
 func (s *stage) engage(ways []Way) ([]*purchase, error) {
 	var list []*purchase
 	for _, way := range ways {
@@ -96,7 +96,7 @@ func (s *stage) engage(ways []Way) ([]*purchase, error) {
 	return list, nil
 }
 
-// live has a payer live through the day.
+// live does everything that one payer does in the row.
 func (s *stage) live(ctx context.Context, p *purchase) {
 	patient, cancel := context.WithTimeout(ctx, s.court.config.Patience)
 	defer cancel()
@@ -111,7 +111,7 @@ func (s *stage) live(ctx context.Context, p *purchase) {
 	}
 }
 
-// of is the purchase that an account pays for; nil when there is none in this row.
+// of returns the purchase that an account pays for, or nil if there is none in this row.
 func (s *stage) of(account string) *purchase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *stage) start() {
 	close(s.up)
 }
 
-// stop ends the seller.
+// stop kills the seller.
 func (s *stage) stop() {
 	s.mu.Lock()
 	instance := s.instance
@@ -143,7 +143,7 @@ func (s *stage) stop() {
 	}
 }
 
-// restart kills the seller, and starts it again.
+// restart kills the seller and starts it again.
 func (s *stage) restart() {
 	s.mu.Lock()
 	s.up = make(chan struct{})
@@ -158,7 +158,7 @@ func (s *stage) failure() error {
 	return s.failed
 }
 
-// untilUp waits until the seller takes requests.
+// untilUp waits until the seller takes requests, and reports whether it does.
 func (s *stage) untilUp(ctx context.Context) bool {
 	s.mu.Lock()
 	up := s.up
@@ -179,7 +179,7 @@ func (s *stage) untilOver(ctx context.Context) {
 	}
 }
 
-// origin is where the seller listens.
+// origin returns the URL where the seller listens.
 func (s *stage) origin() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *stage) origin() string {
 	return s.instance.Origin()
 }
 
-// asksUpstream counts a request to what handlers depend on, and says whether it fails.
+// asksUpstream counts a request to the upstream, and reports whether the request fails.
 func (s *stage) asksUpstream() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,9 +197,9 @@ func (s *stage) asksUpstream() bool {
 	return s.row.needsUpstream && !s.calm
 }
 
-// meet waits until all payers that are still there have come as far as this one, and has the
-// event happen then, once. A seller that serves one payer after the other never gets all of
-// them there: then it happens after a while.
+// meet waits until all payers that are still active have reached this point, and then runs the
+// event once. A seller that serves one payer after the other never lets all of them get there.
+// In that case the event happens after Config.Hold.
 func (s *stage) meet(p *purchase, event func()) {
 	s.mu.Lock()
 	s.arrived[p] = true
@@ -218,7 +218,7 @@ func (s *stage) meet(p *purchase, event func()) {
 	}
 }
 
-// all says that everybody has come who is still there. The lock is held.
+// all reports whether all payers that are still active have called meet. s.mu must be held.
 func (s *stage) all() bool {
 	if len(s.arrived) == 0 {
 		return false
@@ -231,7 +231,7 @@ func (s *stage) all() bool {
 	return true
 }
 
-// leave notes that a payer has ended, for whom nobody waits then.
+// leave records that a payer has finished. The other payers no longer wait for it in meet.
 func (s *stage) leave(p *purchase) {
 	s.mu.Lock()
 	s.ended[p] = true

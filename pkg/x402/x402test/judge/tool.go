@@ -16,7 +16,8 @@ const (
 	metaReceipt = "x402/payment-response"
 )
 
-// mcpVersion is the revision that is spoken: the newest one that begins with a handshake.
+// mcpVersion is the revision of the protocol that is used: the newest one that begins with a
+// handshake.
 const mcpVersion = "2025-06-18"
 
 // toolResult is the result of a call of a tool.
@@ -29,7 +30,7 @@ type toolResult struct {
 	Meta map[string]json.RawMessage `json:"_meta"`
 }
 
-// call calls a tool, in a session that it opens.
+// call opens a session and calls the tool in it.
 func (c *client) call(ctx context.Context, a attempt) (reply, error) {
 	session, err := c.greet(ctx)
 	if err != nil {
@@ -54,8 +55,9 @@ func (c *client) call(ctx context.Context, a attempt) (reply, error) {
 	return r, nil
 }
 
-// toolResultOf is the result in a reply; nil where there is none, and the status says what it
-// is. What asks for a payment may say so in the text alone.
+// toolResultOf returns the result of a call in a reply, or nil if the reply has none; the
+// status of the reply then counts. An offer may be in the text of the result alone, and is
+// copied to Structured.
 func toolResultOf(r reply) *toolResult {
 	var message struct {
 		Result *toolResult `json:"result"`
@@ -69,7 +71,7 @@ func toolResultOf(r reply) *toolResult {
 	return message.Result
 }
 
-// greet opens a session, and returns its name, which may be empty.
+// greet opens a session and returns its name, which may be empty.
 func (c *client) greet(ctx context.Context) (session string, err error) {
 	r, err := c.post(ctx, "", map[string]any{
 		"jsonrpc": "2.0", "id": 1, "method": "initialize",
@@ -108,7 +110,8 @@ func (c *client) post(ctx context.Context, session string, message map[string]an
 	return c.do(r)
 }
 
-// messageOf is the message of a reply, which may be the last event of a stream.
+// messageOf returns the JSON-RPC message of a reply. If the reply is an event stream, that is
+// its last event.
 func messageOf(r reply) []byte {
 	if !strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream") {
 		return r.body
@@ -124,7 +127,7 @@ func messageOf(r reply) []byte {
 	return message
 }
 
-// isOffer says that the result asks for a payment.
+// isOffer reports whether the result asks for a payment.
 func (r *toolResult) isOffer() bool {
 	var required struct {
 		X402Version int               `json:"x402Version"`
@@ -138,13 +141,13 @@ func (r *toolResult) kind() kind {
 	case r.isOffer():
 		return kindUnpaid
 	case r.IsError:
-		return kindWait // nothing says that it cannot be asked for again
+		return kindWait // an error does not say that asking again is useless
 	default:
 		return kindAnswer
 	}
 }
 
-// status is the result in a word.
+// status returns a short description of the result.
 func (r *toolResult) status() string {
 	switch {
 	case r.isOffer():
@@ -165,8 +168,8 @@ func (r *toolResult) text() string {
 
 func (r *toolResult) receipt() []byte { return r.Meta[metaReceipt] }
 
-// retryAfter is what the result asks to wait, in seconds. There is no standard for that: it is
-// a member of _meta whose name ends so.
+// retryAfter returns how long the result asks to wait, in seconds. There is no standard for
+// this: it is read from a member of _meta whose name ends in /retry-after.
 func (r *toolResult) retryAfter() (seconds int) {
 	for name, raw := range r.Meta {
 		if strings.HasSuffix(name, "/retry-after") && json.Unmarshal(raw, &seconds) == nil {

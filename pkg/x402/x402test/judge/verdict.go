@@ -5,47 +5,48 @@ import (
 	"slices"
 )
 
-// Verdict is what a seller is told about one purchase.
+// Verdict says whether a seller handled one purchase correctly.
 type Verdict string
 
 // The verdicts.
 const (
-	Held        Verdict = "held"         // charged once and answered, or neither where that is right
-	Broken      Verdict = "broken"       // against the protocol, or against what the seller promised
-	NotPromised Verdict = "not promised" // it went wrong, and nobody had promised otherwise
+	Held        Verdict = "held"         // charged once and answered, or neither if that is right
+	Broken      Verdict = "broken"       // the seller broke the protocol or one of its promises
+	NotPromised Verdict = "not promised" // something went wrong that no promise rules out
 )
 
-// Case is what became of one purchase.
+// Case is the result of one purchase.
 type Case struct {
 	Way Way `json:"way"`
-	// Transfers is how often the payer was charged, by the truth of the chain. Requests is
-	// how many wanted the answer, and Answers how many of them got it.
+	// Transfers is how often the payer was charged, as the chain shows. Requests is how many
+	// requests wanted the answer (one, or two at once), and Answers is how many of them got it.
 	Transfers int `json:"transfers"`
 	Requests  int `json:"requests"`
 	Answers   int `json:"answers"`
-	// Unpaid are answers without any transfer, Stranger those that a stranger has got, and
-	// Another those to another question, for the same money.
+	// Unpaid is the number of answers without any transfer, Stranger the number of answers that
+	// a stranger got, and Another the number of answers to another question for the same money.
 	Unpaid   int `json:"unpaid"`
 	Stranger int `json:"stranger"`
 	Another  int `json:"another"`
-	// Said is what the seller said last: the status, the receipt, and whether it charged.
+	// Said is the seller's last statement: the status, the receipt, and whether it charged.
 	Said    string  `json:"said"`
 	Verdict Verdict `json:"verdict"`
-	// By is what it was judged by: the protocol, the seller's own word, or a promise.
+	// By is the rule that the verdict is based on: the protocol, the seller's own statement about
+	// the money, or a promise.
 	By string `json:"by,omitempty"`
-	// Why is what went wrong; empty where nothing did.
+	// Why says what went wrong; it is empty if nothing did.
 	Why string `json:"why,omitempty"`
-	// Steps are what happened, in order.
+	// Steps say what happened, in order.
 	Steps []string `json:"steps"`
 }
 
-// What a purchase is judged by, if not by a promise.
+// Values of Case.By, if the verdict is not based on a promise.
 const (
 	byProtocol = "the protocol"
 	byWord     = "its own word"
 )
 
-// judge judges a purchase when the day is over.
+// judge returns the result of a purchase after the row has been played.
 func (p *purchase) judge() Case {
 	said := p.said()
 	p.mu.Lock()
@@ -61,7 +62,7 @@ func (p *purchase) judge() Case {
 	return c
 }
 
-// decide reads the verdict from the facts.
+// decide sets the verdict, from the other fields of c and the purchase.
 func (c *Case) decide(p *purchase) {
 	c.Verdict = Held
 	promise := p.way.promise()
@@ -90,7 +91,8 @@ func (c *Case) broken(by, why string) {
 	c.Why = why
 }
 
-// wrong judges what only a promise forbids, unless nothing failed.
+// wrong sets the verdict for a failure that only a promise forbids. If nothing failed in the
+// row, the protocol forbids it as well.
 func (c *Case) wrong(p *purchase, promise Promise, why string) {
 	switch {
 	case p.stage.row.plain:

@@ -1,26 +1,26 @@
 package judge
 
-// Way is how a payer asks again when it has no answer.
+// Way says how a payer asks again when it has no answer.
 type Way string
 
 // The ways of a payer.
 const (
-	Same       Way = "same"       // it sends its signature again, until it is told to pay: then it signs again
-	New        Way = "new"        // it signs again for each try, as the clients of the field do
+	Same       Way = "same"       // it repeats its signature, and signs again only after a 402
+	New        Way = "new"        // it signs again for each request, as most existing clients do
 	Key        Way = "key"        // it signs again, and names the purchase by Idempotency-Key
 	Identifier Way = "identifier" // it signs again, and names the purchase by payment-identifier
-	Tool       Way = "tool"       // Same, over the Model Context Protocol
-	NewTool    Way = "new-tool"   // New, over the Model Context Protocol
+	Tool       Way = "tool"       // like Same, over the Model Context Protocol
+	NewTool    Way = "new-tool"   // like New, over the Model Context Protocol
 )
 
 func allWays() []Way { return []Way{Same, New, Key, Identifier, Tool, NewTool} }
 
-// repeats says that the payer sends the signature again that it has.
+// repeats reports whether the payer sends the same signature again.
 func (w Way) repeats() bool { return w == Same || w == Tool }
 
 func (w Way) isTool() bool { return w == Tool || w == NewTool }
 
-// words are the way in words.
+// words returns a description of the way.
 func (w Way) words() string {
 	switch w {
 	case Same:
@@ -40,23 +40,23 @@ func (w Way) words() string {
 	}
 }
 
-// Promise is what a seller can promise beyond the protocol.
+// Promise is a promise that a seller can make beyond the protocol.
 type Promise string
 
-// What a seller can promise. Each promise is that a purchase which is asked for again in this
-// way is charged once, and gets its answer.
+// The promises. Each one means: if a payer asks again for a purchase in this way, the purchase
+// is charged once and answered.
 const (
 	PromiseSame       Promise = "same"       // the same payment is sent again
 	PromiseNew        Promise = "new"        // the payer soon signs again for the same request
 	PromiseKey        Promise = "key"        // Idempotency-Key names the purchase
-	PromiseIdentifier Promise = "identifier" // payment-identifier names it; an offer says so
+	PromiseIdentifier Promise = "identifier" // payment-identifier names the purchase; offers declare it
 )
 
 func allPromises() []Promise {
 	return []Promise{PromiseSame, PromiseNew, PromiseKey, PromiseIdentifier}
 }
 
-// promise is what says that a purchase in this way is charged once and answered.
+// promise returns the promise that covers purchases in this way.
 func (w Way) promise() Promise {
 	switch w {
 	case Same, Tool:
