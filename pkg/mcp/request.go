@@ -40,7 +40,7 @@ const (
 	HeaderName    = "Mcp-Name"
 )
 
-// Keys of _meta in a request and a result, of revision 2026-07-28.
+// Keys of _meta in requests and results of revision 2026-07-28.
 const (
 	metaVersion      = "io.modelcontextprotocol/protocolVersion"
 	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
@@ -254,7 +254,7 @@ type Call struct {
 	Keys []string
 }
 
-// Paid reports whether the call comes with a payment, valid or not.
+// Paid reports whether the call has a payment, whether it is valid or not.
 func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 
 // Call parses a request of the method tools/call. has reports whether a tool exists.

@@ -24,9 +24,9 @@ type toolCall struct {
 	call    *mcp.Call
 	message *mcp.Request // the message that contains the call
 	id      string
-	bad     error // what is wrong with the arguments
+	bad     error // the error of wrong arguments; nil if they are right
 	taken   atomic.Bool
-	answer  chan Response // has room for one
+	answer  chan Response // its buffer has room for one
 }
 
 type callKey struct{}
@@ -127,7 +127,7 @@ func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *m
 	select {
 	case res := <-c.answer: // the endpoint has answered, and the router has returned
 		b.logPanic(request, id, panicked)
-		res.finish = nil // toolCall.serve calls it
+		res.finish = nil // toolCall.serve has called it
 		return res
 	default:
 		return b.unsold(c, request, w, panicked)

@@ -116,7 +116,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.shop.Front.serve(w, r, e.product.Route(r), e.methods, e.answer)
 }
 
-// answer answers a request over HTTP.
+// answer returns the response to a request over HTTP.
 func (e *Endpoint) answer(r *http.Request, id string) Response {
 	paid := r.Method != http.MethodHead && len(r.Header.Values(x402.HeaderSignature)) > 0
 	x := e.exchange(r, id, paid)
@@ -134,7 +134,7 @@ type exchange struct {
 	arrived time.Time
 	meter   *limit.Request
 	call    *mcp.Call // nil over HTTP
-	bad     error     // what is wrong with the arguments of the call
+	bad     error     // the error of wrong arguments of the call; nil if they are right
 }
 
 func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
@@ -152,7 +152,7 @@ func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
 // 30 s, and the functions time out after 29 s.
 const deadline = 27 * time.Second
 
-// sell answers the exchange.
+// sell returns the response to the exchange.
 func (x *exchange) sell() Response {
 	if x.product.Ready != nil {
 		if err := x.product.Ready(x.r); err != nil {
@@ -170,8 +170,8 @@ func (x *exchange) sell() Response {
 	return Failed(fault.New(fault.InternalError, err))
 }
 
-// sellAt answers the exchange at a place. A payment goes through the Gate, and a request
-// without one is answered with the offer.
+// sellAt returns the response to the exchange at a place. A payment goes through the Gate, and
+// a request without a payment gets the offer.
 func (x *exchange) sellAt(at string) (Response, error) {
 	q, err := x.quote(at)
 	if err != nil {

@@ -30,11 +30,11 @@ func GetAndHead(*http.Request) []string { return []string{http.MethodGet, http.M
 type Front struct {
 	// Docs returns the URL where an error code is explained; nil means that there is none.
 	Docs func(*http.Request, fault.Code) string
-	// RequestID returns the name of a request; nil draws one at random.
+	// RequestID returns the name of a request; nil means a random name.
 	RequestID func(*http.Request) string
 	// Options returns the headers of the response to OPTIONS; nil refuses the method.
 	Options func(methods []string) http.Header
-	// Header adds to the headers of the response to a request before it is written.
+	// Header may add headers to a response before it is written; nil adds none.
 	Header func(*http.Request, http.Header)
 	// Client returns the name of a request's client, as in x402http.Config; nil means the
 	// address that the connection came from.
@@ -139,7 +139,7 @@ func (f *Front) dispatch(r *http.Request, id string, methods []string, answer an
 	return res
 }
 
-// write writes a response, with the headers that every response has.
+// write sends a response, with the headers that every response has.
 func (f *Front) write(w http.ResponseWriter, r *http.Request, id string, res Response) {
 	h := w.Header()
 	maps.Copy(h, res.Header)
@@ -149,7 +149,7 @@ func (f *Front) write(w http.ResponseWriter, r *http.Request, id string, res Res
 		h.Set("Content-Length", strconv.Itoa(len(res.Body)))
 	}
 	if res.finish != nil && r.ProtoMajor == 1 {
-		h.Set("Connection", "close") // the next request on it would wait for the work to end
+		h.Set("Connection", "close") // a further request on it would wait for the work to end
 	}
 	if len(res.offers) > 0 {
 		h.Set(x402.HeaderRequired, firstFitting(res.offers, maxHead-headSize(h)))

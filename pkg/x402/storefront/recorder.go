@@ -95,11 +95,11 @@ func (o *HandlerAnswer) Error() string { return "the handler's own answer" }
 // is complete. Then the answer is sent, after the payment's response header. Only the handler
 // may use the Recorder until the handler returns.
 type Recorder struct {
-	Status  int // 0 until it is written
+	Status  int // 0 if no status was written yet
 	Body    bytes.Buffer
 	TooLong bool         // more than MaxAnswer was written
 	Late    bool         // something was written after the context had ended
-	Fault   *fault.Error // what Fail was called with
+	Fault   *fault.Error // the argument of Fail; nil if Fail was not called
 	// Prevented and Silent are set by Mark. They mean the same as in x402.Reply.
 	Prevented, Silent bool
 

@@ -22,7 +22,7 @@ import (
 type Shop struct {
 	Front    Front // Fill was called
 	Ledger   *ledger.Ledger
-	Payees   *ledger.Payees // records in the ledger who is paid
+	Payees   *ledger.Payees // records in the ledger which accounts are paid
 	Settler  x402.Settler
 	Evidence x402.Evidence
 	Receipts x402.Receipts

@@ -36,7 +36,7 @@ func (s *localSlots) Acquire(ctx context.Context, client string, until time.Time
 	return &localSlot{shared, s.running}, nil
 }
 
-// localSlot is a slot that was acquired.
+// localSlot is a local slot together with its shared slot.
 type localSlot struct {
 	shared  x402.Slot
 	running chan struct{}

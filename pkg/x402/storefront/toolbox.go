@@ -20,10 +20,10 @@ type Tool struct {
 	Request func(args map[string]any) (*url.URL, []byte, error)
 }
 
-// ToolServer describes the tools.
+// ToolServer has the settings of a Toolbox.
 type ToolServer struct {
 	mcp.Server
-	// Router leads a call to the endpoint of its tool.
+	// Router passes the request of a call on to the endpoint of the tool.
 	Router http.Handler
 	// Describe returns the description of the tools for an origin. The result is kept and used
 	// again.
@@ -43,7 +43,7 @@ func (s *Shop) Tools(server ToolServer, tools map[string]*Tool) *Toolbox {
 type Toolbox struct {
 	shop      *Shop
 	server    ToolServer
-	tools     map[string]*Tool // by their names
+	tools     map[string]*Tool // by name
 	described Places[mcp.Description]
 }
 
@@ -53,7 +53,7 @@ func (b *Toolbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.shop.Front.serve(w, r, "mcp", methods, b.answer)
 }
 
-// answer reads a message and answers it.
+// answer reads a message and returns the response to it.
 func (b *Toolbox) answer(r *http.Request, id string) Response {
 	body, err := io.ReadAll(io.LimitReader(r.Body, mcp.MaxBody+1))
 	if err != nil {

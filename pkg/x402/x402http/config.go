@@ -32,7 +32,7 @@ type Config struct {
 	// Facilitator is the https URL of the service that settles payments; http is allowed for
 	// this machine only. If it is empty, a public service is used on x402.BaseSepolia.
 	Facilitator string
-	// Credentials are sent to Facilitator; the zero value sends none.
+	// Credentials are sent to Facilitator; with the zero value, none are sent.
 	Credentials facilitator.Credentials
 	// Ledger records every payment: file.Open or dynamo.Open, or ledgertest.Memory in tests.
 	// If a record is lost, the payer may lose the answer or be charged twice. Answers are
@@ -115,12 +115,12 @@ type Config struct {
 
 	// Log receives one line for each request; nil means slog.Default.
 	Log *slog.Logger
-	// Now is the clock; nil is time.Now.
+	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 	// RequestID returns the name of a request for its response and the log; nil draws a random
 	// name.
 	RequestID func(*http.Request) string
-	// Header may add to the headers of a response before it is written; nil adds none.
+	// Header may add headers to a response before it is written; nil adds none.
 	Header func(http.Header)
 	// Random is the source of retry tokens; nil means crypto/rand.
 	Random io.Reader

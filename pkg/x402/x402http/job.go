@@ -20,7 +20,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// maxRequest bounds the name of a purchase: its URL, and the media type of a body.
+// maxRequest is the longest name of a purchase, in bytes. The name consists of the URL and the
+// description of the body.
 const maxRequest = 4 << 10
 
 // job returns the work for a request: one call of the handler.
@@ -109,7 +110,7 @@ func (x *sale) resourceName(s soldRequest) (string, error) {
 	return name, nil
 }
 
-// soldRequest is a request that was paid for, with its body.
+// soldRequest is a request with a payment, and its body.
 type soldRequest struct {
 	r    *http.Request
 	body []byte

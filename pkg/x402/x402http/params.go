@@ -78,7 +78,8 @@ func checkSegment(segment string, params map[string]Param) error {
 	return nil
 }
 
-// wildcard parses a segment of a path such as {city} or {rest...}.
+// wildcard parses a segment of a path such as {city} or {rest...}. ok is false if the segment
+// is not a wildcard.
 func wildcard(segment string) (name string, rest, ok bool) {
 	inner, opens := strings.CutPrefix(segment, "{")
 	inner, closes := strings.CutSuffix(inner, "}")
@@ -169,7 +170,7 @@ func (t Tool) fill(texts map[string]string, given map[string]any) (*url.URL, err
 			filled = strings.Split(texts[name], "/")
 		}
 		for n, text := range filled {
-			if text == "" || text == "." || text == ".." { // routers clean such paths
+			if text == "" || text == "." || text == ".." { // routers would remove such segments
 				return nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s cannot stand in a path: no part of it may be empty or a dot.", name)
 			}
 			filled[n] = url.PathEscape(text)
@@ -227,9 +228,10 @@ func (p Param) text(v any) (text string, ok bool) {
 	return "", false
 }
 
-// numberText writes a number without a fraction as an integer, and any other as it was sent.
+// numberText returns a number without a fraction as an integer, and any other number as it was
+// sent.
 func numberText(n json.Number) string {
-	const exact = 1 << 53 // above it a float64 is no longer the number that was sent
+	const exact = 1 << 53 // a float64 does not represent all larger integers exactly
 	f, err := n.Float64()
 	if err != nil || f != math.Trunc(f) || math.Abs(f) >= exact {
 		return n.String()

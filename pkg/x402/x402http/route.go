@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// errSameName says that two handlers cannot be told apart.
+// errSameName is the error for two handlers that cannot be told apart.
 var errSameName = errors.New("two handlers that are sold cannot be told apart: give each its own name with x402http.Named, or add the hosts that they are for to Config.OtherOrigins")
 
 // endpoint returns the name of the place where a request is sold: its method, origin and

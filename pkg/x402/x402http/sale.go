@@ -130,7 +130,7 @@ func (s *Seller) at(r *http.Request) string { return s.config.OriginOf(r) + path
 // r.URL.
 func path(r *http.Request) string {
 	u, err := url.ParseRequestURI(r.RequestURI)
-	if err != nil { // the request was not read from a connection
+	if err != nil { // the request did not come from a connection and has no RequestURI
 		u = r.URL
 	}
 	return u.EscapedPath()

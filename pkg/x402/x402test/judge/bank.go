@@ -134,7 +134,7 @@ func (b *bank) upstream(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, "fair") // the seller may be gone
 }
 
-// step is a step of a settlement.
+// step is a step of a payment at the facilitator: verify or settle.
 type step int
 
 const (

@@ -41,7 +41,7 @@ type World struct {
 type Settings struct {
 	Facilitator string // the URL of the facilitator, for every process of the seller
 	Node        string // the URL of a node of the chain
-	Upstream    string // the URL of a service for handlers; it fails in rows where handlers must fail
+	Upstream    string // the URL of a service for handlers; it fails in some rows
 	Price       string // the price to ask for, in units of the token; empty if it never changes
 	// NewLife returns another URL of the facilitator, and a function that ends it. Later requests
 	// to this URL get no answer. It is for sellers that cannot really be killed.
@@ -188,7 +188,7 @@ func names[T ~string](list []T) []string {
 // court is the state of one run of all rows.
 type court struct {
 	config Config
-	offer  offer // what the seller asks for
+	offer  offer // the seller's offer, read before the first row
 	bank   *bank
 	base   string // the URL of the bank
 }

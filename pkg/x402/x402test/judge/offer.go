@@ -21,7 +21,7 @@ const decimals = 6
 type offer struct {
 	resource   json.RawMessage
 	extensions map[string]json.RawMessage
-	accepted   json.RawMessage // the entry that is paid
+	accepted   json.RawMessage // the entry of accepts that is paid
 	terms      x402.Requirements
 }
 

@@ -31,7 +31,7 @@ type purchase struct {
 	number    map[string]int // the number of each payment in the account, by nonce
 	first     *payment
 	transfers map[string]string  // transactions, by nonce
-	published *x402.ExactPayload // what the chain shows of the first transfer
+	published *x402.ExactPayload // the authorization of the first transfer, as the chain shows it
 	calls     map[step]int       // how often the seller has called the facilitator
 	sends     int                // paid requests that the line has seen
 	replies   int                // how many replies to paid requests there were

@@ -32,7 +32,7 @@ type stage struct {
 	event   func()
 }
 
-// play plays a row.
+// play plays a row and returns its result.
 func (j *court) play(ctx context.Context, r row) (RowResult, error) {
 	result := RowResult{Row: r.name, What: r.what}
 	ways := j.ways(r)
@@ -171,7 +171,7 @@ func (s *stage) untilUp(ctx context.Context) bool {
 	}
 }
 
-// untilOver waits until the row is over, or a context ends.
+// untilOver waits until the row is over or ctx ends.
 func (s *stage) untilOver(ctx context.Context) {
 	select {
 	case <-s.over:

@@ -46,10 +46,10 @@ type Promise string
 // The promises. Each one means: if a payer asks again for a purchase in this way, the purchase
 // is charged once and answered.
 const (
-	PromiseSame       Promise = "same"       // the same payment is sent again
+	PromiseSame       Promise = "same"       // the payer sends the same payment again
 	PromiseNew        Promise = "new"        // the payer soon signs again for the same request
 	PromiseKey        Promise = "key"        // Idempotency-Key names the purchase
-	PromiseIdentifier Promise = "identifier" // payment-identifier names the purchase; offers declare it
+	PromiseIdentifier Promise = "identifier" // payment-identifier names it, and offers declare that
 )
 
 func allPromises() []Promise {
