@@ -11,12 +11,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// metric is one value of CloudWatch's embedded metric format: a log line that
-// carries it becomes a metric, without a call and without a permission.
+// metric is one value of CloudWatch's embedded metric format. A log line that carries it
+// becomes a metric without a call to CloudWatch and without a permission for it.
 type metric struct {
 	Name  string
 	Unit  string  // Count or Milliseconds
-	Value float64 `json:"-"` // which is a member of the line
+	Value float64 `json:"-"` // the log line has the value in a member of its name
 }
 
 func counted(name string, n int) metric {
@@ -27,12 +27,13 @@ func latency(name string, d time.Duration) metric {
 	return metric{Name: name, Unit: "Milliseconds", Value: storefront.Milliseconds(d)}
 }
 
-// Namespace is where CloudWatch keeps the metrics of a deployment, so that two
-// stacks of one account are told apart. stack may be empty.
+// Namespace returns the namespace of CloudWatch for the metrics of a deployment. It contains
+// the stack's name, which may be empty, to tell two stacks in one account apart.
 func Namespace(stack string) string { return strings.TrimSuffix(catalog.Service+"/"+stack, "/") }
 
-// counts returns the attributes by which a priced request of a client counts: its metrics, and
-// what the template's filters read of one that decides about a release.
+// counts returns the log attributes that count a client's priced request: its metrics and, if
+// the request counts towards rolling back a release, the members that the template's filters
+// read.
 func (p Platform) counts(res storefront.Response, client string, dimensions ...string) []slog.Attr {
 	values := p.measured(res, client)
 	attrs := p.emf(values, dimensions...)
@@ -51,17 +52,17 @@ func (p Platform) counts(res storefront.Response, client string, dimensions ...s
 	return attrs
 }
 
-// directive tells CloudWatch which members of a log record are metrics, and by which other
-// members they are kept.
+// directive tells CloudWatch which members of a log record are metrics, and which other
+// members are their dimensions.
 type directive struct {
 	Namespace  string
 	Dimensions [][]string
 	Metrics    []metric
 }
 
-// emf returns the attributes that make a log record carry metrics: the directives, and
-// one member a metric. dimensions name members of the same record, by each of which
-// alone metrics are kept that are kept by operation.
+// emf returns the attributes that make a log record carry metrics: the directives, and one
+// member for each metric. dimensions are names of members of the same record. Metrics that are
+// kept by operation are kept once for each of these dimensions alone.
 func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 	namespace := Namespace(p.Stack)
 	overAll := [][]string{{}}
@@ -91,7 +92,8 @@ func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 			used = append(used, d)
 		}
 	}
-	// CloudWatch reads metrics from a line with this member. The time is a number there.
+	// CloudWatch reads metrics from a log line that has an _aws member. The timestamp in it is
+	// a number of milliseconds.
 	return append(attrs, slog.Group("_aws",
 		slog.Int64("Timestamp", p.Now().UnixMilli()),
 		slog.Any("CloudWatchMetrics", used)))
@@ -102,5 +104,5 @@ func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 func (p Platform) logAlways(ctx context.Context, level slog.Level, msg string, attrs []slog.Attr) {
 	line := slog.NewRecord(p.Now(), level, msg, 0)
 	line.AddAttrs(attrs...)
-	_ = p.Log.Handler().Handle(context.WithoutCancel(ctx), line) // there is no other place to say why not
+	_ = p.Log.Handler().Handle(context.WithoutCancel(ctx), line) // an error of the log has nowhere to be logged
 }

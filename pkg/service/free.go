@@ -28,28 +28,28 @@ const (
 	ProbeResolvers   = "resolvers"
 	ProbeReceipts    = "receipts"
 	ProbeChain       = "chain"
-	ProbeMark        = "mark" // the ledger's table says that it is this stack's
+	ProbeMark        = "mark" // checks that the ledger's table is marked as this stack's
 )
 
-// MetricReady is 1 when a reconcile run found that every probe answers which the service
-// needs, else 0. Followed by the name of a probe, it is the same for that one.
+// MetricReady is 1 when a reconcile run found that every required probe succeeds, else 0. With
+// the name of a probe appended, it is the metric of that probe alone.
 const MetricReady = "Ready"
 
-// ReadyMetric is the name of the metric of one probe.
+// ReadyMetric returns the name of the metric of one probe.
 func ReadyMetric(probe string) string {
 	return MetricReady + strings.ToUpper(probe[:1]) + probe[1:]
 }
 
-// probeTimeout is how long a probe may take that names no other time.
+// probeTimeout bounds a probe that has no Timeout.
 const probeTimeout = 2 * time.Second
 
 // Probe is one thing that must work before the service is ready.
 type Probe struct {
 	Name  string
 	Check func(ctx context.Context) error
-	// Optional: the service answers without it, so its failure is a warning.
+	// Optional means that the service works without it: its failure is only a warning.
 	Optional bool
-	// Timeout is how long it may take; 2 s when 0.
+	// Timeout bounds the check; 0 means 2 s.
 	Timeout time.Duration
 }
 
@@ -62,18 +62,18 @@ const (
 
 type check struct {
 	Status string `json:"status"`
-	// Code and Message say what is wrong, in public words.
+	// Code and Message describe the failure without secrets, because /ready shows them.
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// Public is an error of a Probe whose text /ready shows, because nothing in it is secret or
-// comes from somebody else.
+// Public is an error of a Probe whose text /ready shows. It must not contain secrets or text
+// from other parties.
 type Public string
 
 func (p Public) Error() string { return string(p) }
 
-// probe checks every probe, side by side, and returns the results by the names of the probes.
+// probe runs all probes at the same time, and returns the results by the names of the probes.
 func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 	failures := make([]error, len(probes))
 	var group sync.WaitGroup
@@ -93,8 +93,8 @@ func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 	return checks
 }
 
-// failure checks the probe within its time. Its error is also a panic, which would otherwise
-// end the process.
+// failure runs the probe within its time limit and returns its error. It returns a panic as an
+// error, because the panic would otherwise end the process.
 func (p Probe) failure(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.Timeout, probeTimeout))
 	defer cancel()
@@ -106,7 +106,7 @@ func (p Probe) failure(ctx context.Context) (err error) {
 	return p.Check(ctx)
 }
 
-// failed is the check of the probe when it fails with an error.
+// failed returns the result of the probe when it failed with err.
 func (p Probe) failed(err error) check {
 	c := check{Status: statusFailing, Message: p.Name + " does not answer"}
 	if p.Optional {
@@ -122,11 +122,11 @@ func (p Probe) failed(err error) check {
 	return c
 }
 
-// Health answers /health, and /ready with the results of the probes (spec §4.1). A request for
-// /ready counts in the tally of the free documents, because probing costs calls to others; a
-// nil rate counts nothing. store keeps the results for all processes; nil keeps them in this
-// one. /ready shows the warnings, by name, whatever the probes find; they leave the service
-// ready.
+// Health returns the handler of /health, and of /ready, which shows the results of the probes
+// (spec §4.1). Requests for /ready count towards the rate limit of the free documents, because
+// each probe calls other services; a nil rate limits nothing. store shares the results between
+// all processes; nil keeps them in this process. /ready always shows the warnings, which are
+// texts by name. They do not make the service unready.
 func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store ReadyStore, warnings map[string]string) http.Handler {
 	alive := p.front(false).Handler("health", nil, storefront.GetAndHead, func(*http.Request) storefront.Response {
 		return jsonResponse(health{Status: statusOK, Service: catalog.Service, Deployment: p.Deployment})
@@ -161,7 +161,7 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store Read
 	})
 }
 
-// jsonResponse is a response with a value as JSON, which no cache keeps.
+// jsonResponse returns a response with v as JSON. Caches must not store it.
 func jsonResponse(v any) storefront.Response {
 	return storefront.Response{
 		Status: http.StatusOK,
@@ -170,11 +170,13 @@ func jsonResponse(v any) storefront.Response {
 	}
 }
 
-// Discovery answers the paths of the documents, and every unknown path (spec §4.1, §2.10).
-// Its requests count like those without a payment, in a separate tally, so that a client over
-// its limit can read the docs_url of that error; a nil rate counts nothing.
+// Discovery returns the handler of the documents' paths and of every unknown path (spec §4.1,
+// §2.10). Its requests have a rate limit separate from that of requests without a payment,
+// because a client above that limit must still be able to read the page at the error's
+// docs_url. A nil rate limits nothing.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
-	// A deployment has one or two origins, which the platform names and not the client.
+	// The cache stays small: a deployment has one or two origins, and the platform sets them,
+	// not the client.
 	var kept storefront.Places[discovery.Documents]
 	documentsOf := func(r *http.Request) *discovery.Documents {
 		origin := p.Origin(r)
@@ -184,7 +186,7 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 				site.OwnershipProofs = p.validProofs(o, origin)
 				had = discovery.New(site)
 			}
-			return had, nil // and so Of does not fail either
+			return had, nil // Of fails only if this function does
 		})
 		return docs
 	}
@@ -207,9 +209,9 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	return p.front(false).Handler("discovery", rate, methods, answer)
 }
 
-// missing answers an unknown path: with a page for a browser that looks around, and
-// with an error otherwise. What is below /.well-known is for programs (RFC
-// 8615), although some of those send an Accept header that prefers HTML.
+// missing answers a request for an unknown path: with a page for a person's browser, and with
+// an error otherwise. Paths below /.well-known are for programs (RFC 8615), although some
+// programs send an Accept header that prefers HTML.
 func missing(r *http.Request, docs *discovery.Documents) storefront.Response {
 	f := catalog.NoSuchPath().New(nil)
 	path := meant(r.URL.Path, docs)
@@ -227,7 +229,7 @@ func missing(r *http.Request, docs *discovery.Documents) storefront.Response {
 	return page(res, missing.Body, missing.CSP)
 }
 
-// isVisit reports whether a person looks around with a browser.
+// isVisit reports whether the request comes from a person with a browser.
 func isVisit(r *http.Request) bool {
 	if !slices.Contains(storefront.GetAndHead(r), r.Method) {
 		return false
@@ -239,8 +241,9 @@ func isVisit(r *http.Request) bool {
 	return !signed && wantsPage(r)
 }
 
-// meant returns the path that an unknown one is most likely a slip for: it has other
-// capitals, a slash at its end, or one edit of a character. It is empty when none is near.
+// meant returns the existing path that an unknown path is probably a typo of. The two differ
+// only in upper case, in a slash at the end, or in one edit of a character. It returns "" if
+// there is no such path.
 func meant(path string, docs *discovery.Documents) string {
 	path = strings.TrimRight(strings.ToLower(path), "/")
 	if _, ok := docs.Find(path); ok && path != "" {

@@ -22,64 +22,66 @@ const (
 	MetricFacilitator = "FacilitatorFaults" // facilitator_*
 	MetricLedger      = "LedgerFaults"      // ledger_unavailable, payment_unavailable, a settlement not recorded
 	MetricInternal    = "InternalErrors"
-	// Payments that count as paid because the facilitator says that they were used, with
-	// no node to ask what for. A payer can cause that.
+	// MetricUsedAsPaid counts payments that are treated as paid because the facilitator says
+	// that their nonce was used, while there is no node of the chain to ask what it was used
+	// for. A payer can cause that.
 	MetricUsedAsPaid = "UsedNonceCountedAsPaid"
-	// Answers that came without a receipt although a key is configured.
+	// MetricUnreceipted counts answers without a receipt although a key is configured.
 	MetricUnreceipted = "Unreceipted"
 	MetricSettle      = "SettleLatency"
 	MetricLookup      = "LookupLatency"
-	// Whether the facilitator accepted the extensions of a payment, and so lists
-	// the operation.
+	// MetricListed and MetricUnlisted count whether the facilitator accepted the extensions of
+	// a payment, and so lists the operation.
 	MetricListed   = "ExtensionsAccepted"
 	MetricUnlisted = "ExtensionsRejected"
 	// MetricSettlement is followed by the class of the outcome.
 	MetricSettlement = "Settlement"
-	// Where there is a fallback: payments for which the primary was down, turned
-	// the request away or left doubt; those that the fallback settled; and those
-	// for which it failed like the primary.
+	// With a fallback facilitator, these count the payments for which the primary was down,
+	// turned the request away or gave an unclear reply; the payments that the fallback
+	// settled; and the payments for which the fallback failed too.
 	MetricPrimaryFailed   = "PrimaryFailed"
 	MetricFallbackSettled = "FallbackSettled"
 	MetricFallbackFailed  = "FallbackFailed"
-	// MetricRefusedPayer is a number of a payer who was refused: by us, by the
-	// facilitator, or by a reply of the facilitator that leaves doubt. If its least and
-	// its greatest value differ, more than one payer was refused, however often each of
-	// them tried. For a payment that cannot be read, which has no payer, the network counts
-	// that it came from.
+	// MetricRefusedPayer is a number that stands for a payer who was refused: by the service,
+	// by the facilitator, or by an unclear reply of the facilitator. If its minimum and its
+	// maximum differ, more than one payer was refused, however often each of them tried. A
+	// payment that cannot be read has no payer; the number then stands for the client's
+	// network.
 	MetricRefusedPayer = "RefusedPayer"
-	// MetricSilentPayer is the same of payers who are in doubt because the facilitator did not
-	// reply. No payer can cause that.
+	// MetricSilentPayer is the same number for payers whose payment is in doubt because the
+	// facilitator did not reply. A payer cannot cause that.
 	MetricSilentPayer = "SilentPayer"
-	// What decides whether a release is rolled back, of all versions together. MetricJudged
-	// counts the payments that count for that. Of those, MetricBroken counts the ones that were
-	// answered with a fault of ours or of the facilitator, and MetricRefused the ones of
-	// MetricRefusedPayer, which payers can cause. A deployment that does not sell has none.
+	// These decide whether a release is rolled back. They cover all versions together.
+	// MetricJudged counts the payments that are considered. Of those, MetricBroken counts the
+	// payments that failed through a fault of the service or of the facilitator. MetricRefused
+	// counts the payments of MetricRefusedPayer, which payers can cause. A deployment that
+	// does not sell has none of these.
 	MetricJudged  = "Payments"
 	MetricBroken  = "PaymentsBroken"
 	MetricRefused = "PaymentsRefused"
 )
 
-// Metrics of the newest versions alone, which the template counts in the log by
-// MemberRelease. Behind each of these names are the numbers of the versions.
+// Metrics of the newest versions alone. The template computes them from the log by
+// MemberRelease, and appends the numbers of the versions to each of these names.
 const (
 	MetricNewJudged = "NewPayments"
 	MetricNewBroken = "NewPaymentsBroken"
-	// MetricNewUnanswered is the payer's number of each payment of MetricBroken or
+	// MetricNewUnanswered is the payer's number for each payment of MetricBroken or
 	// MetricRefused.
 	MetricNewUnanswered = "NewPayersUnanswered"
 )
 
 // Members of a log line that the template's filters read.
 const (
-	// MemberRelease is the function that answered and the number of its version.
+	// MemberRelease is the name of the function that answered, with the number of its version.
 	MemberRelease = "release"
-	// MemberUnanswered is the payer's number, where the payment counts in MetricBroken or
-	// MetricRefused.
+	// MemberUnanswered is the payer's number. Only payments in MetricBroken or MetricRefused
+	// have it.
 	MemberUnanswered = "payer_unanswered"
 )
 
 // KeptBy reports whether a metric is kept as a total of all operations, and whether it is kept
-// for each operation and for the tools. CloudWatch bills each series, so that one which no
+// for each operation and for the tools. CloudWatch bills each series, so a series that no
 // alarm and no graph reads is not kept.
 func KeptBy(name string) (total, operation bool) {
 	switch name {
@@ -91,9 +93,9 @@ func KeptBy(name string) (total, operation bool) {
 	return true, false
 }
 
-// DimensionOperation is the member of a request's log line that its metrics are
-// kept by: the slug of the operation. DimensionTransport is the same for what came over
-// another transport than HTTP, of which there is one.
+// DimensionOperation is the member of a request's log line that holds the slug of the
+// operation. It is the dimension of the request's metrics. DimensionTransport is the same for
+// requests that came over a transport other than HTTP. The only one is MCP.
 const (
 	DimensionOperation = "operation"
 	DimensionTransport = "transport"
@@ -110,7 +112,8 @@ func SettlementMetrics() []string {
 	return names
 }
 
-// settlementMetric counts the settlements of a class, which is written like not_sent.
+// settlementMetric returns the name of the metric for settlements of a class, such as
+// not_sent.
 func settlementMetric(class string) string {
 	name := MetricSettlement
 	for word := range strings.SplitSeq(class, "_") {
@@ -119,7 +122,8 @@ func settlementMetric(class string) string {
 	return name
 }
 
-// codeMetric is the metric of a code; most have none.
+// codeMetric returns the name of the metric of an error code, or "" for the many codes without
+// one.
 func codeMetric(c fault.Code) string {
 	switch c {
 	case fault.SettlementUncertain:
@@ -139,9 +143,9 @@ func codeMetric(c fault.Code) string {
 	}
 }
 
-// listingMetric counts whether a facilitator accepted the service's entry for its list. It is
-// empty where the facilitator did not tell. If one of several extensions is rejected, that
-// counts.
+// listingMetric returns the name of the metric that counts whether a facilitator accepted the
+// service's entry for its list. It returns "" if the facilitator did not say. If one of
+// several extensions is rejected, it returns MetricUnlisted.
 func listingMetric(extensions map[string]string) string {
 	name := ""
 	for key, value := range extensions {

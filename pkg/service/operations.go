@@ -23,16 +23,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Operation is an operation of the catalog with the client that answers it.
-// There is one constructor for each: without its client it does not compile.
+// Operation is an operation of the catalog together with the client that answers it. Each
+// operation has its constructor, which requires the client, so a missing client is a compile
+// error.
 type Operation struct {
 	entry   catalog.Operation
-	timeout fault.Info // the error of a lookup that does not end in time
-	// parse validates the parameters. It returns them normalised, defaults filled in, and the
-	// lookup that answers them.
+	timeout fault.Info // the error of a lookup that takes too long
+	// parse validates the parameters. It returns them normalised and with defaults filled in,
+	// and the lookup that answers them.
 	parse func(url.Values) (url.Values, lookupFunc, error)
-	// foresee says what is known of the answer before it is paid for, in public words, and
-	// without a call to anybody; empty where nothing is. It may be nil.
+	// foresee returns what is known about the answer before it is paid for, as a text for the
+	// public, or "" if nothing is known. It calls no other service. It may be nil.
 	foresee func(url.Values) string
 }
 
@@ -42,23 +43,23 @@ type lookupFunc func(ctx context.Context) (any, error)
 // Entry returns the operation's entry in the catalog.
 func (op Operation) Entry() catalog.Operation { return op.entry }
 
-// DNS is /v1/tools/dns (spec §4.2).
+// DNS returns the operation /v1/tools/dns (spec §4.2).
 func DNS(c lookup.Looker[dns.Query, dns.Result]) Operation {
 	return newLookup(catalog.DNS(), dns.Codes(), dns.ParseQuery, c)
 }
 
-// SSLCheck is /v1/tools/ssl-check (spec §4.3).
+// SSLCheck returns the operation /v1/tools/ssl-check (spec §4.3).
 func SSLCheck(c lookup.Looker[ssl.Query, ssl.Result]) Operation {
 	return newLookup(catalog.SSLCheck(), ssl.Codes(), ssl.ParseQuery, c)
 }
 
-// registries looks registry data up, and knows which top-level domains have no server.
+// registries looks up registry data, and knows which top-level domains have no server.
 type registries interface {
 	lookup.Looker[whois.Query, whois.Result]
 	NoServer(domain string) bool
 }
 
-// Whois is /v1/tools/whois (spec §4.4).
+// Whois returns the operation /v1/tools/whois (spec §4.4).
 func Whois(c registries) Operation {
 	op := newLookup(catalog.Whois(), whois.Codes(), guard.ParseQuery, c)
 	op.foresee = func(values url.Values) string {
@@ -71,17 +72,17 @@ func Whois(c registries) Operation {
 	return op
 }
 
-// Headers is /v1/tools/headers (spec §4.5).
+// Headers returns the operation /v1/tools/headers (spec §4.5).
 func Headers(c lookup.Looker[headers.Query, headers.Result]) Operation {
 	return newLookup(catalog.Headers(), headers.Codes(), guard.ParseQuery, c)
 }
 
-// ResolveRedirect is /v1/tools/resolve-redirect (spec §4.6).
+// ResolveRedirect returns the operation /v1/tools/resolve-redirect (spec §4.6).
 func ResolveRedirect(c lookup.Looker[redirect.Query, redirect.Result]) Operation {
 	return newLookup(catalog.ResolveRedirect(), redirect.Codes(), guard.ParseQuery, c)
 }
 
-// HostIntel is /v1/bundles/host-intel (spec §4.7).
+// HostIntel returns the operation /v1/bundles/host-intel (spec §4.7).
 func HostIntel(c lookup.Looker[bundle.HostIntelQuery, bundle.HostIntelResult]) Operation {
 	mustList(catalog.DNS(), dns.Codes())
 	mustList(catalog.SSLCheck(), ssl.Codes())
@@ -89,7 +90,7 @@ func HostIntel(c lookup.Looker[bundle.HostIntelQuery, bundle.HostIntelResult]) O
 	return newLookup(catalog.HostIntel(), bundle.HostIntelCodes(), bundle.ParseHostIntel, c)
 }
 
-// UptimeCheck is /v1/bundles/uptime-check (spec §4.8).
+// UptimeCheck returns the operation /v1/bundles/uptime-check (spec §4.8).
 func UptimeCheck(c lookup.Looker[guard.Query, bundle.UptimeResult]) Operation {
 	mustList(catalog.DNS(), dns.Codes())
 	mustList(catalog.SSLCheck(), ssl.Codes())
@@ -97,10 +98,10 @@ func UptimeCheck(c lookup.Looker[guard.Query, bundle.UptimeResult]) Operation {
 	return newLookup(catalog.UptimeCheck(), bundle.UptimeCodes(), guard.ParseQuery, c)
 }
 
-// newLookup returns the operation of a lookup, with the codes that it can answer, the parser of
-// its parameters, and the client that looks it up. It panics, so that the program does not
-// start, when the catalog does not list a time-out, a code of the lookup, or that of a wrong
-// value of one of its parameters.
+// newLookup returns the operation of a lookup, given the error codes that the lookup can
+// return, the parser of its parameters, and the client that looks it up. It panics at the
+// start of the program when the catalog's entry does not list a time-out, one of these codes,
+// or the code for a wrong value of one of the parameters.
 func newLookup[Q interface{ Values() url.Values }, R any](
 	entry catalog.Operation, codes []fault.Code, parse func(url.Values) (Q, error), c lookup.Looker[Q, R],
 ) Operation {
@@ -123,7 +124,7 @@ func newLookup[Q interface{ Values() url.Values }, R any](
 	}
 }
 
-// timeoutOf returns the time-out among the errors of an entry.
+// timeoutOf returns the entry's error for a time-out, which has status 504.
 func timeoutOf(entry catalog.Operation) fault.Info {
 	for _, code := range entry.Errors {
 		if info := lookup.Info(code); info.Status == http.StatusGatewayTimeout {
@@ -133,8 +134,8 @@ func timeoutOf(entry catalog.Operation) fault.Info {
 	panic("service: " + inEntry(entry) + " lack a code with status 504, that of its time-out")
 }
 
-// mustList panics when an entry of the catalog lacks a code that its lookup, by itself or in
-// a field of a bundle, can answer.
+// mustList panics when an entry of the catalog does not list an error code that its lookup can
+// return, either as the whole answer or in a field of a bundle.
 func mustList(entry catalog.Operation, codes []fault.Code) {
 	for _, code := range codes {
 		if !entry.Can(code) {
@@ -143,13 +144,14 @@ func mustList(entry catalog.Operation, codes []fault.Code) {
 	}
 }
 
-// inEntry is where an entry lists its codes.
+// inEntry returns text for an error message that names the place where the entry lists its
+// codes.
 func inEntry(entry catalog.Operation) string {
 	return "in pkg/catalog/operations.go the Errors of " + entry.Slug
 }
 
-// Ping is /v1/tools/ping (spec §4.9). It takes no input and has no lookup that
-// could time out.
+// Ping returns the operation /v1/tools/ping (spec §4.9). It takes no input and has no lookup
+// that could time out.
 func Ping() Operation {
 	pong := func(context.Context) (any, error) {
 		return catalog.Pong{OK: true, Service: catalog.Service}, nil
@@ -161,24 +163,24 @@ func Ping() Operation {
 	}
 }
 
-// maxQuery bounds a query string; the longest honest one is a domain of 253
-// bytes, percent-encoded, and a type.
+// maxQuery bounds a query string, in bytes. The longest valid one is a percent-encoded domain
+// of 253 bytes and a type.
 const maxQuery = 2048
 
 // query is a query string as an operation understands it.
 type query struct {
 	sent   url.Values // the parameters as they were sent
-	normal url.Values // the same normalised, defaults filled in
+	normal url.Values // normalised, with defaults filled in
 	lookUp lookupFunc
 }
 
-// parseQuery parses a query string. A slip in the name of a parameter is refused, because its
-// sender would pay for an answer to another question; the code is that of a wrong value of the
-// parameter that was meant. Any other unknown parameter is ignored. With an error the query has
-// what was sent, or nothing.
+// parseQuery parses a query string. It refuses a typo in the name of a parameter, because the
+// client would otherwise pay for an answer to another question; the error code is the one for
+// a wrong value of the parameter that was meant. It ignores any other unknown parameter. With
+// an error, the returned query has at most the parameters that were sent.
 func (op Operation) parseQuery(raw string) (query, error) {
 	var q query
-	if op.entry.Kind != catalog.SmokeTest { // which takes no input
+	if op.entry.Kind != catalog.SmokeTest { // the smoke test takes no input
 		if len(raw) > maxQuery {
 			return query{}, lookup.Faultf(lookup.InvalidDomain, nil, "The query string is longer than %d bytes.", maxQuery)
 		}
@@ -199,9 +201,9 @@ func (op Operation) parseQuery(raw string) (query, error) {
 	return q, nil
 }
 
-// visit returns what a page may show of a query string: the parameters as the operation
-// understands them, or why it would refuse them. It shows neither while a required parameter
-// is missing, because the visitor has only opened the page then.
+// visit returns what the page of the operation shows for a query string: the normalised
+// parameters, or the reason for refusing them. It returns neither while a required parameter
+// is missing, because then the visitor has only opened the page.
 func (op Operation) visit(rawQuery string) discovery.Visit {
 	visit := discovery.Visit{Typed: parseParams(rawQuery)}
 	q, err := op.parseQuery(rawQuery)
@@ -220,7 +222,7 @@ func (op Operation) visit(rawQuery string) discovery.Visit {
 	if op.foresee != nil {
 		visit.Known = op.foresee(q.normal)
 	}
-	for _, param := range op.entry.Params { // defaults are not shown
+	for _, param := range op.entry.Params { // do not show defaults that were not sent
 		if !q.sent.Has(param.Name) && q.normal.Get(param.Name) == param.Default {
 			q.normal.Del(param.Name)
 		}
@@ -228,8 +230,8 @@ func (op Operation) visit(rawQuery string) discovery.Visit {
 	return visit
 }
 
-// fillIn gives parameters that were not sent the values that came under a slip in their names,
-// and reports whether there was one.
+// fillIn fills in parameters that were not sent from parameters with a misspelt name, and
+// reports whether it filled in any.
 func (op Operation) fillIn(typed url.Values) bool {
 	filled := false
 	for _, name := range slices.Sorted(maps.Keys(typed)) {
@@ -252,9 +254,9 @@ func (op Operation) lacksParam(sent url.Values) bool {
 	return false
 }
 
-// parseParams parses a query string pair by pair, so that a malformed pair does not
-// affect the others: an operation refuses a malformed parameter that it has, and
-// ignores any other one. A value that is not valid escaping stays as it was sent.
+// parseParams parses a query string pair by pair, so a malformed pair does not affect the
+// others. An operation refuses a malformed value of its parameters and ignores any other. A
+// value with invalid escaping is kept as it was sent.
 func parseParams(raw string) url.Values {
 	values := url.Values{}
 	for pair := range strings.SplitSeq(raw, "&") {
@@ -271,9 +273,9 @@ func parseParams(raw string) url.Values {
 	return values
 }
 
-// documented returns an error whose code the operation documents as it is, and any
-// other as internal_error: a code that is not documented is a bug. The mark of a
-// lookup that was prevented stays on the former and is lost on the latter.
+// documented returns err as it is if the operation documents its code, and as internal_error
+// otherwise, because an undocumented code is a bug. An error that is returned as it is keeps
+// its mark of a prevented lookup; an internal_error has none.
 func documented(op catalog.Operation, err error) *fault.Error {
 	f := fault.From(err)
 	if f.Code == fault.InternalError || op.Can(f.Code) {

@@ -16,14 +16,14 @@ import (
 // metricSet collects the metrics of one request, each at most once.
 type metricSet []metric
 
-// count counts one under a name.
+// count adds 1 under a name.
 func (s *metricSet) count(name string) {
 	if m := counted(name, 1); !slices.Contains(*s, m) {
 		*s = append(*s, m)
 	}
 }
 
-// countIf counts one under a name where something holds.
+// countIf adds 1 under a name if holds is true.
 func (s *metricSet) countIf(holds bool, name string) {
 	if holds {
 		s.count(name)
@@ -51,7 +51,7 @@ func (p Platform) measured(res storefront.Response, client string) []metric {
 	return set
 }
 
-// countAnswer counts what a request was answered with.
+// countAnswer counts the kind of answer that a request got.
 func (p Platform) countAnswer(set *metricSet, res storefront.Response, trace *x402.Trace) {
 	class := fault.Answer
 	if res.Fault != nil {
@@ -61,7 +61,7 @@ func (p Platform) countAnswer(set *metricSet, res storefront.Response, trace *x4
 	if name := p.faultMetric(res.Fault); name != "" {
 		set.count(name)
 	}
-	paid := res.Receipt != nil // after a bug before any payment nothing is owed
+	paid := res.Receipt != nil // a bug before any payment leaves nothing owed
 	set.countIf(class == fault.Owed && paid, MetricOwed)
 	set.countIf(res.Trace == nil && res.Status == http.StatusPaymentRequired, MetricChallenges)
 	set.countIf(trace.Unrecorded, MetricLedger)
@@ -70,14 +70,14 @@ func (p Platform) countAnswer(set *metricSet, res storefront.Response, trace *x4
 	set.countIf(lookedUp && class == fault.Answer, MetricAnswers)
 }
 
-// countPayment counts what became of a payment.
+// countPayment counts the result of a payment and how long it took.
 func countPayment(set *metricSet, trace *x402.Trace) {
 	set.countIf(trace.UsedAsPaid, MetricUsedAsPaid)
 	set.countIf(trace.Unreceipted, MetricUnreceipted)
 	if name := listingMetric(trace.Extensions); name != "" {
 		set.count(name)
 	}
-	for _, ask := range trace.Asked { // where there are two facilitators
+	for _, ask := range trace.Asked { // not empty only with two facilitators
 		if name := facilitatorMetric(ask); name != "" {
 			set.count(name)
 		}
@@ -89,7 +89,7 @@ func countPayment(set *metricSet, trace *x402.Trace) {
 	}
 }
 
-// countOutcome counts how a request ended, with the number of its payer.
+// countOutcome counts how a request ended. payer is the number that stands for its payer.
 func (p Platform) countOutcome(set *metricSet, ended outcome, payer int) {
 	switch ended {
 	case paymentRefused:
@@ -106,20 +106,21 @@ func (p Platform) countOutcome(set *metricSet, ended outcome, payer int) {
 	set.countIf(ended == paymentRefused, MetricRefused)
 }
 
-// faultMetric is the metric of a fault, which may be nil; empty where there is none.
+// faultMetric returns the name of the metric of a fault, or "" if the fault is nil or has
+// none.
 func (p Platform) faultMetric(f *fault.Error) string {
 	if f == nil {
 		return ""
 	}
 	name := codeMetric(f.Code)
 	if p.Paused && name == MetricFacilitator {
-		return "" // where no facilitator is wanted, it is no fault that there is none
+		return "" // a paused deployment has no facilitator on purpose
 	}
 	return name
 }
 
-// facilitatorMetric counts how one of two facilitators answered, or is empty where that is
-// nothing to count.
+// facilitatorMetric returns the name of the metric for the reply of one of two facilitators,
+// or "" if the reply is not counted.
 func facilitatorMetric(ask x402.Ask) string {
 	settled := ask.Class == x402.Moved.String()
 	switch {
@@ -136,15 +137,15 @@ func facilitatorMetric(ask x402.Ask) string {
 	}
 }
 
-// outcome is how a request ended, for those who watch the service.
+// outcome says how a request ended. The alarms depend on it.
 type outcome int
 
 const (
 	noPayment outcome = iota
 	paymentAnswered
-	paymentRefused    // by us, by the facilitator, or by its reply that leaves doubt: the payer can be the cause
-	facilitatorSilent // a doubt without any reply
-	paymentBroken     // a fault of ours or of the facilitator, also without a payment
+	paymentRefused    // by the service, by the facilitator, or by an unclear reply of the facilitator: the payer can be the cause
+	facilitatorSilent // in doubt, because the facilitator did not reply
+	paymentBroken     // a fault of the service or of the facilitator, even without a payment
 )
 
 // outcomeOf returns how the request of a response ended.
@@ -160,7 +161,7 @@ func (p Platform) outcomeOf(res storefront.Response) outcome {
 		return paymentBroken
 	case code == MetricUncertain && t.Silent:
 		return facilitatorSilent
-	case code == MetricUncertain && t.Class == "": // it was in doubt before
+	case code == MetricUncertain && t.Class == "": // an earlier request left it in doubt
 		return noPayment
 	case code != MetricUncertain && res.Status != http.StatusPaymentRequired:
 		return paymentAnswered
@@ -170,16 +171,17 @@ func (p Platform) outcomeOf(res storefront.Response) outcome {
 	return paymentRefused
 }
 
-// isReleased reports whether the payments of this process decide about the release that it
-// runs: where Lambda tells which one that is, and the deployment sells. A release that stops
-// selling goes out although something is broken.
+// isReleased reports whether the payments of this process count towards rolling back its
+// release. They count if Lambda names the version and the deployment sells. A release that
+// stops selling must go out even though something is broken.
 func (p Platform) isReleased() bool { return !p.Paused && p.Function != "" && p.Version != "" }
 
-// release names the code that runs, as the template does.
+// release returns the function and version that run, in the form that the template uses.
 func (p Platform) release() string { return p.Function + ":" + p.Version }
 
-// payerNumber is the end of a payer's address. Where no payer could be read it is a number
-// of the client's network, of which there are so few that no address can be read from one.
+// payerNumber returns the last 24 bits of a payer's address. If the payment has no readable
+// payer, it returns a number for the client's network. That has only 256 values, too few to
+// tell an address from it.
 func payerNumber(payer, client string) int {
 	const bits, networks = 24, 256
 	end := payer[max(len(payer)-bits/4, 0):]

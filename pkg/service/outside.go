@@ -22,41 +22,42 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// ProbeOrigin is the probe of the public origin, which only the scheduled function has.
+// ProbeOrigin is the name of the probe of the public origin, which only the scheduled function
+// runs.
 const ProbeOrigin = "origin"
 
-// MetricCertificateDays is how many days the certificate of the public origin is still good
-// for; there is none where the origin did not answer as this deployment.
+// MetricCertificateDays is the number of days for which the certificate of the public origin
+// is still valid. It is not recorded if the origin did not answer as this deployment.
 const MetricCertificateDays = "CertificateDays"
 
 const (
-	// outsideTimeout is far above what a new process of /health needs, and below what API
-	// Gateway gives it.
+	// outsideTimeout is far more than /health needs in a new process, and less than API
+	// Gateway allows.
 	outsideTimeout = 15 * time.Second
-	// The most that is read of the answer, in bytes, far above what ours needs.
+	// These bound how much of the response is read, in bytes. Our response needs far less.
 	maxOutsideHead = 16 << 10
 	maxOutsideBody = 4 << 10
-	// leastCertificate is for how long the certificate of the origin must be good: what ends
-	// before that is not renewed by itself any more.
+	// leastCertificate is how long the certificate of the origin must still be valid. A
+	// certificate that ends sooner should have been renewed automatically, so the renewal has
+	// failed.
 	leastCertificate = 3 * 24 * time.Hour
 )
 
-// Outside checks a public origin as a stranger meets it: its name is resolved by public
-// resolvers, and it is reached over the public network, with its certificate verified. So a
-// domain, a certificate or a mapping that is lost is noticed, although every part of the
-// service works without it.
+// Outside checks a public origin as an outsider reaches it: through public resolvers and over
+// the public network, verifying the certificate. It detects a lost domain, certificate or
+// domain mapping, which no part inside the service notices.
 type Outside struct {
-	// Connector reaches public hosts and no others.
+	// Connector connects to public hosts only.
 	Connector guard.Connector
-	// Roots may have issued the certificate; nil means those of this machine.
+	// Roots are the trusted certificate authorities; nil means the roots of this machine.
 	Roots     *x509.CertPool
 	Now       func() time.Time
 	UserAgent string
 }
 
-// Deployment returns the name of a deployment in /health: a digest of the stack's name and of
-// its ledger's table, which together no other deployment has. It is empty for a stack without
-// a name.
+// Deployment returns the name of a deployment in /health. It is a digest of the stack's name
+// and of its ledger's table; no other deployment has the same pair. It is empty for a stack
+// without a name.
 func Deployment(stack, table string) string {
 	if stack == "" {
 		return ""
@@ -73,14 +74,14 @@ type health struct {
 	Deployment string `json:"deployment,omitempty"`
 }
 
-// Check requests /health of an https origin, and returns when its certificate ends. Its error
-// says why the deployment was not met there, in words for its operator.
+// Check requests /health at an https origin, and returns when its certificate ends. Its error
+// tells the operator why the response is not this deployment's.
 func (o Outside) Check(ctx context.Context, origin, deployment string) (ends time.Time, err error) {
 	u, err := url.Parse(origin + catalog.PathHealth)
 	if err != nil || u.Scheme != "https" {
 		return ends, fmt.Errorf("%s is not an https origin", untrusted.Quote(origin, untrusted.Max))
 	}
-	u.RawQuery = "at=" + rand.Text() // no cache has an answer to it
+	u.RawQuery = "at=" + rand.Text() // avoids a cached answer
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return ends, fmt.Errorf("%s: %w", origin, err)
@@ -94,7 +95,7 @@ func (o Outside) Check(ctx context.Context, origin, deployment string) (ends tim
 		MaxResponseHeaderBytes: maxOutsideHead,
 	}
 	defer transport.CloseIdleConnections()
-	res, err := transport.RoundTrip(request) // and so without following a redirect
+	res, err := transport.RoundTrip(request) // RoundTrip does not follow redirects
 	if err != nil {
 		return ends, fmt.Errorf("%s cannot be reached: %w", origin, err)
 	}
@@ -112,7 +113,7 @@ func (o Outside) Check(ctx context.Context, origin, deployment string) (ends tim
 	return ends, nil
 }
 
-// connect connects to the host of a URL, whose certificate it verifies.
+// connect connects to the host of a URL and verifies its certificate.
 func (o Outside) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
 	name, err := guard.Domain(u.Hostname(), guard.Hostname)
 	if err != nil {
@@ -138,7 +139,7 @@ func (o Outside) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
 		NextProtos: []string{"http/1.1"},
 	})
 	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = raw.Close() // the handshake has said what is wrong
+		_ = raw.Close() // the error of the handshake is returned
 		return nil, err
 	}
 	return conn, nil
@@ -157,7 +158,7 @@ func portOf(u *url.URL) (uint16, error) {
 	return uint16(port), nil
 }
 
-// checkHealth says why an answer is not that of a deployment; nil when it is.
+// checkHealth returns an error if the response is not the deployment's own /health.
 func checkHealth(res *http.Response, deployment string) error {
 	if res.StatusCode != http.StatusOK {
 		where := ""

@@ -13,31 +13,32 @@ import (
 // probeCache is how long an answer of /ready is kept.
 const probeCache = 15 * time.Second
 
-// While another process probes, an answer that is up to staleReady old stands. Where it is
-// older, its successor is waited for, at most waitReady, with a look every lookReady.
+// While another process probes, a result up to staleReady old is used. If the result is older,
+// the process waits at most waitReady for a new one, and reads the store every lookReady.
 const (
 	staleReady = time.Minute
 	waitReady  = probeTimeout + time.Second
 	lookReady  = 200 * time.Millisecond
 )
 
-// ReadyStore keeps the checks of /ready for all processes of a version. A burst of requests,
-// each of which may start a process, then probes once and not once for each request.
+// ReadyStore shares the results of /ready between all processes of a version. A burst of
+// requests can start many processes; with the store they probe once and not once for each
+// request.
 type ReadyStore interface {
-	// Load returns what was kept last, or a zero KeptReady.
+	// Load returns the last stored results, or a zero KeptReady.
 	Load(ctx context.Context) (KeptReady, error)
-	// Claim takes the right to probe at a time. Of all processes that have loaded the same,
-	// it is granted to one.
+	// Claim takes the right to probe at a time. Of all processes that loaded the same
+	// KeptReady, only one is granted it.
 	Claim(ctx context.Context, loaded KeptReady, at time.Time) (granted bool, err error)
-	// Keep keeps the checks.
+	// Keep stores the checks.
 	Keep(ctx context.Context, checks []byte, at time.Time) error
 }
 
-// KeptReady is what a ReadyStore keeps.
+// KeptReady is the content of a ReadyStore.
 type KeptReady struct {
 	Checks  []byte    // JSON
-	Claimed time.Time // when a process took the right to probe last
-	Kept    time.Time // when the checks were kept
+	Claimed time.Time // when a process last took the right to probe
+	Kept    time.Time // when the checks were stored
 }
 
 // readiness is the body of /ready.
@@ -46,7 +47,7 @@ type readiness struct {
 	Checks map[string]check `json:"checks"`
 }
 
-// readinessOf sums checks up: one that fails is enough not to be ready.
+// readinessOf returns the readiness for some checks. One failing check makes it not_ready.
 func readinessOf(checks map[string]check) readiness {
 	r := readiness{Status: "ready", Checks: checks}
 	for _, c := range checks {
@@ -60,24 +61,25 @@ func readinessOf(checks map[string]check) readiness {
 // checkCache keeps the checks of /ready for a while, because load balancers and monitors
 // request it often.
 type checkCache struct {
-	store ReadyStore // nil keeps them in this process alone
+	store ReadyStore // nil keeps the checks in this process alone
 	now   func() time.Time
 	log   *slog.Logger
 
 	mu   sync.Mutex
 	at   time.Time
-	last map[string]check // nil before the first
+	last map[string]check // nil before the first probe
 }
 
-// fresh reports whether something of a time is younger than within. It goes by the wall clock:
-// the monotonic one may stand still while Lambda has the process frozen. A clock that was set
-// back makes nothing fresh.
+// fresh reports whether at is less than within ago. It compares wall clock times, because the
+// monotonic clock may stand still while Lambda has the process frozen. If the clock was set
+// back, nothing is fresh.
 func (k *checkCache) fresh(at time.Time, within time.Duration) bool {
 	age := k.now().Round(0).Sub(at)
 	return age >= 0 && age < within
 }
 
-// get returns the checks that are kept, or those that probe makes.
+// get returns the cached checks if they are fresh, and otherwise new ones from probe or the
+// store.
 func (k *checkCache) get(ctx context.Context, probe func() map[string]check) map[string]check {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -93,9 +95,9 @@ func (k *checkCache) get(ctx context.Context, probe func() map[string]check) map
 	return k.last
 }
 
-// shared returns the checks that the processes have in common. One of them probes, and the
-// others take its checks or those before. Where the store does not answer, neither does the
-// ledger, which it is a part of, and nothing else is probed.
+// shared returns the checks that all processes share. One process probes; the others take its
+// checks or the previous ones. The store is part of the ledger. If it does not answer, the
+// ledger does not either, and shared probes nothing else.
 func (k *checkCache) shared(ctx context.Context, probe func() map[string]check) map[string]check {
 	loaded, err := k.store.Load(ctx)
 	if err != nil {
@@ -121,8 +123,8 @@ func (k *checkCache) shared(ctx context.Context, probe func() map[string]check) 
 	return checks
 }
 
-// await returns the checks that another process is about to keep. Those in the store stand
-// meanwhile unless they are too old.
+// await waits for the checks of another process that probes now. Until they are there, it
+// accepts the checks in the store unless they are too old.
 func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]check {
 	ctx, cancel := context.WithTimeout(ctx, waitReady)
 	defer cancel()
@@ -143,8 +145,8 @@ func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]che
 	}
 }
 
-// usable returns the checks of a store that are younger than within, whose time they keep; nil
-// where they are older, or cannot be decoded.
+// usable returns the checks in a store that are younger than within, and sets k.at to their
+// time. It returns nil if they are older or cannot be decoded.
 func (k *checkCache) usable(loaded KeptReady, within time.Duration) map[string]check {
 	var checks map[string]check
 	if err := json.Unmarshal(loaded.Checks, &checks); err != nil {
@@ -157,13 +159,13 @@ func (k *checkCache) usable(loaded KeptReady, within time.Duration) map[string]c
 	return checks
 }
 
-// withoutStore returns the checks where the store does not answer.
+// withoutStore logs the store's error and returns the checks for a store that does not answer.
 func (k *checkCache) withoutStore(err error) map[string]check {
 	k.log.Warn("not ready", "check", ProbeLedger, "error", err)
 	return ledgerFails(ProbeLedger + " does not answer")
 }
 
-// ledgerFails are checks of which only that of the ledger was made, and failed.
+// ledgerFails returns a failed check of the ledger and no other checks.
 func ledgerFails(message string) map[string]check {
 	return map[string]check{ProbeLedger: {Status: statusFailing, Message: message}}
 }

@@ -15,25 +15,25 @@ import (
 
 // Names of the metrics of a reconcile run.
 const (
-	MetricOpen            = "Open"            // payments in doubt that nobody holds
-	MetricSettledLate     = "SettledLate"     // of those, found to be paid
-	MetricRefusedLate     = "RefusedLate"     // found never to be paid
-	MetricStillOpen       = "StillOpen"       // can still execute
-	MetricCannotTell      = "CannotTell"      // no evidence: is there a view of the chain?
-	MetricLeft            = "Left"            // not reached before the time was up
-	MetricOwedUnclaimed   = "OwedUnclaimed"   // paid, and nobody comes for the answer
-	MetricOwedLong        = "OwedOverAnHour"  // of those, for more than an hour
-	MetricRefundsDue      = "RefundsDue"      // of those, to be sent back
-	MetricReconcileFailed = "ReconcileFailed" // records that could not be dealt with
+	MetricOpen            = "Open"            // payments in doubt that no request is handling
+	MetricSettledLate     = "SettledLate"     // payments in doubt that were found to be paid
+	MetricRefusedLate     = "RefusedLate"     // payments in doubt that were found to be unpaid for good
+	MetricStillOpen       = "StillOpen"       // payments in doubt that can still execute
+	MetricCannotTell      = "CannotTell"      // payments without evidence; perhaps there is no view of the chain
+	MetricLeft            = "Left"            // payments not reached before the time was up
+	MetricOwedUnclaimed   = "OwedUnclaimed"   // paid, but the payer has not come back for the answer
+	MetricOwedLong        = "OwedOverAnHour"  // the same, for more than an hour
+	MetricRefundsDue      = "RefundsDue"      // of OwedUnclaimed, payments to send back
+	MetricReconcileFailed = "ReconcileFailed" // records that could not be processed
 )
 
-// reconcileMargin is the part of an invocation's time that is kept for a decision that is
-// being written when the run's time ends, and for the log.
+// reconcileMargin is the time at the end of an invocation that is reserved for finishing the
+// write of a decision and for the log.
 const reconcileMargin = 10 * time.Second
 
-// Reconciler returns a Reconciler that settles by evidence what requests left in doubt, under
-// the terms of a deployment and its former ones, which may be nil. It is c with these and with
-// the lowest price.
+// Reconciler returns c completed for a deployment. It decides by evidence about the payments
+// that requests left in doubt, under the current and the former terms. former may be nil. The
+// payee of the former terms is added, and the lowest price of both terms.
 func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconciler {
 	c.Cheapest = catalog.Cheapest()
 	if former != nil {
@@ -48,22 +48,22 @@ func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconcil
 	return storefront.Reconciler(c)
 }
 
-// Scheduled is what the scheduled function does.
+// Scheduled is the configuration of the scheduled function.
 type Scheduled struct {
 	Reconciler *reconcile.Reconciler
 	Watched    bool // there is a view of the chain
 	Probes     []Probe
-	// Origin returns the public origin, which Outside checks. It may be nil or return nothing.
+	// Origin returns the public origin for Outside to check. It may be nil or return "".
 	Origin  func(ctx context.Context) string
 	Outside Outside
 }
 
-// Reconcile is the scheduled function: it probes, also the public origin, runs the Reconciler
-// once within the time that ctx leaves, and writes one log line with the result, at any
-// LOG_LEVEL, because alarms are computed from it. Its error says that the index or the ledger
-// failed.
+// Reconcile returns the scheduled function. It runs the probes, including the one of the
+// public origin, then the Reconciler once within the time that ctx leaves, and writes one log
+// line with the result. It writes the line at any LOG_LEVEL, because alarms are computed from
+// it. It returns an error if the index or the ledger failed.
 func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
-	if p.Paused { // nobody is to miss the facilitator
+	if p.Paused { // a paused deployment needs no facilitator
 		do.Probes = slices.DeleteFunc(slices.Clone(do.Probes), func(b Probe) bool { return b.Name == ProbeFacilitator })
 	}
 	return func(ctx context.Context) error {
@@ -74,8 +74,8 @@ func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
 		attrs := lineOf(summary)
 		values := metricsOf(summary)
 		if err != nil {
-			// A run that failed counts only as failed: its other numbers may be too low, and
-			// would end an alarm.
+			// A failed run counts only as failed. Its other numbers may be too low and would
+			// end an alarm.
 			level = slog.LevelError
 			values = []metric{counted(MetricReconcileFailed, max(failures(summary), 1))}
 			attrs = append(attrs, slog.String("error", err.Error()))
@@ -97,7 +97,8 @@ func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
 	}
 }
 
-// runWithMargin runs a Reconciler once. It ends a margin before ctx does.
+// runWithMargin runs a Reconciler once. The run must end reconcileMargin before the deadline
+// of ctx.
 func runWithMargin(ctx context.Context, r *reconcile.Reconciler) (reconcile.Summary, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -108,7 +109,7 @@ func runWithMargin(ctx context.Context, r *reconcile.Reconciler) (reconcile.Summ
 	return r.Run(ctx)
 }
 
-// look checks the probes and, side by side with them, the public origin. It returns the checks,
+// look runs the probes and, at the same time, checks the public origin. It returns the checks,
 // and the metrics of the origin's certificate.
 func (p Platform) look(ctx context.Context, do Scheduled) (checks map[string]check, certificate []metric) {
 	origin := ""
@@ -136,7 +137,7 @@ func (p Platform) look(ctx context.Context, do Scheduled) (checks map[string]che
 	return checks, certificate
 }
 
-// notReady returns the names of the checks that found something wrong.
+// notReady returns the names of the checks that failed or have a warning.
 func notReady(checks map[string]check) []string {
 	var down []string
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
@@ -147,9 +148,9 @@ func notReady(checks map[string]check) []string {
 	return down
 }
 
-// readyMetrics returns a metric for each check, 1 or 0. ready is 0 when one is 0 without which
-// the service does not answer. A run that failed means that the ledger or its index does not
-// answer, whatever the probe of the ledger found.
+// readyMetrics returns a metric for each check, 1 or 0. ready is 0 when a required check
+// failed. When the run itself failed, the ledger or its index does not answer, so the ledger's
+// metric is 0 whatever its probe found.
 func readyMetrics(checks map[string]check, failed error) (values []metric, ready int) {
 	ready = 1
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
@@ -169,7 +170,7 @@ func readyMetrics(checks map[string]check, failed error) (values []metric, ready
 	return values, ready
 }
 
-// lineOf returns what the log line of a run has of its result.
+// lineOf returns the attributes of a run's result for its log line.
 func lineOf(s reconcile.Summary) []slog.Attr {
 	return []slog.Attr{
 		slog.Int("listed", s.Listed),
@@ -199,11 +200,12 @@ func lineOf(s reconcile.Summary) []slog.Attr {
 	}
 }
 
-// failures is the number of records that a run could not deal with.
+// failures returns the number of records that a run could not process.
 func failures(s reconcile.Summary) int { return s.Failed + s.Uncounted }
 
-// metricsOf returns the metrics of a run that did not fail. One that did not read the index to
-// its end counts as failed as well, with what it has seen.
+// metricsOf returns the metrics of a run that did not fail. A run that did not read the index
+// to its end counts as failed as well, and its other numbers cover only the records that it
+// read.
 func metricsOf(s reconcile.Summary) []metric {
 	failed := failures(s)
 	if s.Unfinished {
