@@ -13,24 +13,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// few is the number of events in a period, such as payments in doubt, that is normal and raises
-// no alarm.
+// few is the number of events in a period, such as payments in doubt, up to which no alarm
+// goes off.
 const few = 2
 
-// enough is the number of durations from which a percentile is meaningful.
+// enough is the number of samples from which a percentile of durations is meaningful.
 const enough = 20
 
-// slowSettlement is far above what a settlement takes, which is one or two blocks
-// of two seconds each, and far below the time-out, which is at least 13 s.
+// slowSettlement is far more than a settlement takes, which is one or two blocks of two
+// seconds each, and far less than the time-out, which is at least 13 s.
 const slowSettlement = 8000 // ms
 
 // certificateDays is how long the certificate of the public origin must still be valid.
 const certificateDays = 21
 
 // alarms creates all alarms of the deployment except those of template.yaml, which roll a
-// release back and notify nobody. Each stands for one cause, in whichever operation it shows;
-// the dashboard and the log have the operations. Each notifies one of two topics: pages, which
-// need action now, and tickets, which can wait for the next working day.
+// release back and notify nobody. Each alarm stands for one cause in any operation; the
+// dashboard and the log show which operation. Each alarm notifies one of two topics: pages,
+// which need action now, and tickets, which can wait for the next working day.
 func (e *envelope) alarms(page, ticket *string) {
 	for _, a := range e.forNow() {
 		e.alarm(a, page)
@@ -40,8 +40,8 @@ func (e *envelope) alarms(page, ticket *string) {
 	}
 }
 
-// faultsAlarm goes off when a dependency of sales fails more than a few times in two periods of
-// three, as seen by payers or by reconcile.
+// faultsAlarm returns an alarm that goes off when something that sales depend on fails more
+// than a few times in two periods of three, for payers or for reconcile.
 func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	return alarm{
 		name:       name,
@@ -55,7 +55,7 @@ func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	}
 }
 
-// forNow creates the alarms that page somebody. None of them can be caused by a single customer.
+// forNow returns the alarms that page somebody. No single customer can cause one of them.
 func (e *envelope) forNow() []alarm {
 	return []alarm{{
 		name:  "errors",
@@ -70,7 +70,7 @@ func (e *envelope) forNow() []alarm {
 		"The facilitator is down, not configured, or refuses our credentials: nobody can pay."),
 		e.faultsAlarm("ledger-faults", service.MetricLedger, service.ProbeLedger,
 			"The ledger's table does not answer or does not take a verdict, or a record in it cannot be read: sales fail, or are not on record."), {
-			// While the ledger does not answer, it is unknown whether it is marked.
+			// While the ledger does not answer, nobody can tell whether it is marked.
 			name: "ledger-mark",
 			means: "The ledger's table is not marked as this stack's, or for another payee: it may be another table than before, " +
 				"so that payments are answered twice and debts are forgotten.",
@@ -83,8 +83,8 @@ func (e *envelope) forNow() []alarm {
 			periods:    3,
 			breaching:  2,
 		}, {
-			// If a verdict of the facilitator leaves doubt, the payer can be the cause, so it
-			// counts under refused.
+			// If the payment is in doubt because of an unclear reply of the facilitator, the
+			// payer can be the cause. Such payments count in the alarm refused.
 			name:  "uncertain",
 			means: "The facilitator takes payments and gives no verdict, of more than one payer, and more than it settles: it is not known whether they were made.",
 			of: []series{
@@ -106,8 +106,8 @@ func (e *envelope) forNow() []alarm {
 			periods:   3,
 			breaching: 2,
 		}, {
-			// Faults that prevent reconcile from checking have separate pages: the resolvers,
-			// and the functions that the gateway cannot call.
+			// Reconcile cannot check the origin while the resolvers fail or the gateway cannot
+			// call functions. Other pages report these faults.
 			name:  "public-origin",
 			means: "A stranger does not reach the service at its public origin: its name, its certificate, or its mapping to the API is lost.",
 			of: []series{
@@ -120,10 +120,10 @@ func (e *envelope) forNow() []alarm {
 			periods:    3,
 			breaching:  2,
 		}, {
-			// Only this alarm tells when data stop, and no value is below its bound.
-			// Before the first run its state is the one that it would tell of, so that it
-			// tells nothing. It evaluates one period, because CloudWatch waits for more
-			// empty ones than an alarm evaluates.
+			// Only this alarm notifies when data stop; no value is below its bound of 0.
+			// Before the first run it already has the state for missing data, so it does not
+			// notify then. It evaluates one period, because CloudWatch waits for more empty
+			// periods than an alarm evaluates.
 			name:    "reconcile-silent",
 			means:   "No run of reconcile ended for a quarter of an hour: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
 			of:      []series{e.serviceMetric("", service.MetricReady, statMax)},
@@ -133,12 +133,12 @@ func (e *envelope) forNow() []alarm {
 		}}
 }
 
-// forTomorrow creates the alarms for the next working day. An alarm that a customer can set off,
-// for example by asking about dead hosts, evaluates a whole day, so that it raises at most one
-// ticket a day. A failed run of reconcile reports no numbers of open and due payments; alarms on
-// these then keep their state, because a missing number must not end them.
+// forTomorrow returns the alarms for the next working day. An alarm that a customer can set
+// off, for example by lookups of dead hosts, evaluates a whole day, so it raises at most one
+// ticket a day. A failed run of reconcile reports no numbers of open and due payments. Alarms
+// on these numbers then keep their state, because a missing number must not end them.
 func (e *envelope) forTomorrow() []alarm {
-	// What another page or ticket reports is not reported again.
+	// A cause that another page or ticket reports is not reported again.
 	slowLookup := float64(deadlineOfTools().Milliseconds()) * 5 / 8
 	return []alarm{{
 		name: "lookups",
@@ -147,7 +147,7 @@ func (e *envelope) forTomorrow() []alarm {
 		of: append(e.percentile(service.MetricLookup), e.serviceMetric("owed", service.MetricOwed, statSum),
 			e.serviceMetric("runs", service.ReadyMetric(service.ProbeResolvers), statCount),
 			e.serviceMetric("ready", service.ReadyMetric(service.ProbeResolvers), statSum)),
-		// Two runs that miss the resolvers are a page.
+		// Two runs in which the resolvers failed are reported by a page.
 		expression: fmt.Sprintf("IF(FILL(runs, 0) > (FILL(ready, 0) + 1), 0, FILL(owed, 0) + IF(FILL(n, 0) >= %d, IF(p95 > %v, %d, 0), 0))",
 			enough, slowLookup, few+1),
 		bound:  few,
@@ -161,8 +161,8 @@ func (e *envelope) forTomorrow() []alarm {
 		bound:      slowSettlement,
 		period:     hour,
 	}, {
-		// All tries of one payer count once. Keys cost nothing, so one stranger can be several
-		// payers, but cannot keep others from being settled. So this is a ticket.
+		// All attempts of one payer count once. Wallets cost nothing, so one person can pose
+		// as several payers, but cannot keep others from paying. This is therefore a ticket.
 		name:  "refused",
 		means: "For half an hour the payments of more than one payer were refused, by this service or by the facilitator, or were left in doubt by a verdict, and none was settled.",
 		of: []series{
@@ -212,7 +212,7 @@ func (e *envelope) forTomorrow() []alarm {
 		period:  minutes15,
 		periods: 4,
 	}, {
-		// Without the chain nothing can be settled later; a separate alarm reports that.
+		// Without the chain nothing can be settled later; the alarm chain reports that.
 		name:  "reconcile-open",
 		means: "For an hour every run found payments in doubt that cannot be made any more, and the chain answers: some are not being settled by evidence.",
 		of: []series{
@@ -220,8 +220,8 @@ func (e *envelope) forTomorrow() []alarm {
 			e.serviceMetric("still", service.MetricStillOpen, statMax),
 			e.serviceMetric("chain", service.ReadyMetric(service.ProbeChain), statMax),
 		},
-		// IF makes 0 of a value that is missing where its condition is true, which would
-		// end the alarm when a run fails. Where the condition is missing there is no value.
+		// If its condition is true and its value is missing, IF returns 0, which would end the
+		// alarm when a run fails. If the condition itself is missing, IF returns no value.
 		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))",
 		period:     minutes15,
 		periods:    4,
@@ -233,7 +233,7 @@ func (e *envelope) forTomorrow() []alarm {
 		period:  day,
 		missing: missingIgnore,
 	}, {
-		// Without the ledger a run fails; a separate alarm reports that.
+		// Without the ledger a run fails; the alarm ledger-faults reports that.
 		name:  "reconcile-failing",
 		means: "Two runs of three could not deal with some record, and the ledger answers.",
 		of: []series{
@@ -247,17 +247,17 @@ func (e *envelope) forTomorrow() []alarm {
 	}}
 }
 
-// percentile returns the series and the expression of an alarm on durations. Periods with too
-// few samples do not count.
+// percentile returns the series of an alarm on durations: their 95th percentile and their
+// number. With the number, the alarm's expression ignores periods with too few samples.
 func (e *envelope) percentile(of string) []series {
 	return []series{e.serviceMetric("p95", of, statP95), e.serviceMetric("n", of, statCount)}
 }
 
-// deadlineOfTools is the shortest time that a lookup is given.
+// deadlineOfTools returns the shortest deadline of all lookups.
 func deadlineOfTools() time.Duration {
 	least := time.Hour
 	for _, o := range catalog.All() {
-		if o.Kind != catalog.SmokeTest { // which looks nothing up
+		if o.Kind != catalog.SmokeTest { // the smoke test looks nothing up
 			least = min(least, o.Deadline)
 		}
 	}
@@ -291,21 +291,22 @@ const (
 
 // series is one metric of CloudWatch with its statistic.
 type series struct {
-	id              string // in the alarm's expression
+	id              string // its name in the alarm's expression
 	namespace, name string
 	stat            string
 }
 
-// alarm goes off when its one series, or its expression over them, is above a bound.
+// alarm goes off when its only series, or its expression over several series, is above a
+// bound.
 type alarm struct {
 	name       string // in kebab case; unique; also its entry in the runbook
 	means      string
 	of         []series
 	expression string
 	bound      float64
-	below      bool // it goes off below the bound, not above
-	// period is in seconds. The alarm goes off when breaching of the last periods are beyond the
-	// bound; 0 periods means 1, and 0 breaching means all.
+	below      bool // the alarm goes off below the bound, not above
+	// period is in seconds. The alarm goes off when the value is beyond the bound in at least
+	// breaching of the last periods; 0 periods means 1, and 0 breaching means all.
 	period, periods, breaching int
 	missing                    string // missingGood when empty
 }
@@ -352,16 +353,17 @@ func (e *envelope) alarm(a alarm, topic *string) {
 	e.add(sam.Pascal(a.name)+"Alarm", "CloudWatch::Alarm", properties)
 }
 
-// serviceMetric is a metric of the service over all operations, under an id for expressions.
+// serviceMetric returns a series of a metric of the service over all operations. id names it
+// in expressions.
 func (e *envelope) serviceMetric(id, name, stat string) series {
 	return series{id: id, namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
 }
 
-// budgetAlarm notifies the topic when 80 % of the monthly limit is spent, or the
-// forecast reaches all of it. The budget covers the account, because the cost of a
-// stack is known only where its tags are activated for billing. CloudFormation
-// chooses the name: names are unique in the account over all regions, and a change
-// of the notices replaces the budget, which a fixed name would prevent.
+// budgetAlarm creates a budget that notifies the topic when 80 % of the monthly limit is
+// spent, or when the forecast reaches the limit. It covers the whole account, because AWS only
+// knows the cost of a stack if its tags are activated for billing. CloudFormation chooses the
+// name: names are unique in the account over all regions, and a change of the notifications
+// replaces the budget, which a fixed name would prevent.
 func (e *envelope) budgetAlarm(topic *string) awscdk.CfnResource {
 	when := func(kind string, percent float64) object {
 		return object{

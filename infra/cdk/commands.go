@@ -7,15 +7,15 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// concurrencyQuota is the quota of functions that run at once in an account and region, as
-// Service Quotas calls it, and enoughAtOnce what an old account has of it.
+// concurrencyQuota is the code in Service Quotas of the limit on concurrent Lambda invocations
+// in an account and region. enoughAtOnce is the usual limit of an older account.
 const (
 	concurrencyQuota = "L-B99A9384"
 	enoughAtOnce     = 1000
 )
 
-// commands are outputs that are commands of the AWS CLI, printed to be pasted: what a
-// deployment needs that no stack can do.
+// commands adds outputs with commands of the AWS CLI for the operator to paste. They do what a
+// deployment needs and a stack cannot do.
 func (e *envelope) commands(page, ticket *string) {
 	e.command("RaiseConcurrency", "Ask for more functions at once, which a new account has 10 of", fmt.Sprintf(
 		"aws service-quotas request-service-quota-increase --region ${AWS::Region} --service-code lambda --quota-code %s --desired-value %d",
@@ -35,8 +35,8 @@ func (e *envelope) commands(page, ticket *string) {
 	}
 }
 
-// aliasRecord is the command that makes the domain's record, in the longest public zone that
-// the domain is in.
+// aliasRecord returns the command that creates the domain's DNS record, in the most specific
+// public zone that contains the domain.
 func (e *envelope) aliasRecord() string {
 	zone := fmt.Sprintf("aws route53 list-hosted-zones --output text --query "+
 		"'max_by(HostedZones[?Config.PrivateZone==`false` && ends_with(`\".%s.\"`, join(`\"\"`, [`\".\"`, Name]))], &length(Name)).Id'", e.domain)
@@ -45,7 +45,7 @@ func (e *envelope) aliasRecord() string {
 		zone, e.domain)
 }
 
-// command is an output, with the values of the words in it.
+// command adds an output with a command. words are the values of the placeholders in it.
 func (e *envelope) command(id, description, text string, words map[string]*string) {
 	var values *map[string]*string
 	if words != nil {
@@ -54,7 +54,7 @@ func (e *envelope) command(id, description, text string, words map[string]*strin
 	e.output(id, description, awscdk.Fn_Sub(jsii.String(text), values))
 }
 
-// ofDomain is an attribute of the custom domain.
+// ofDomain returns an attribute of the custom domain.
 func (e *envelope) ofDomain(attribute string) *string {
 	return awscdk.Fn_GetAtt(jsii.String(idDomain), &attribute).ToString()
 }

@@ -19,10 +19,10 @@ const (
 	high    = 6
 )
 
-// dashboard has a link to the runbook, a row for revenue, concurrency and readiness,
-// one for the gateway, one for what all operations share, one for the scheduled
-// function, one for the tools, and one for each operation, whose calls as a tool are
-// among its own.
+// dashboard creates the dashboard: a link to the runbook; a row for revenue, concurrency and
+// readiness; a row for the gateway; a row for what all operations share; a row for the
+// scheduled function; a row for the tools; and a row for each operation. The row of an
+// operation includes its calls as a tool.
 func (e *envelope) dashboard() {
 	text := "What each alarm means and what to do about it: [the runbook](" + catalog.Runbook + ")"
 	widgets := []any{object{
@@ -50,8 +50,8 @@ func (e *envelope) dashboard() {
 		}
 		y += high
 	}
-	// The statistics of graphs: counts in five minutes, the value at a time, and durations at
-	// the median and the 95th percentile.
+	// The statistics of graphs: counts in five minutes, the maximum, and durations at the
+	// median and the 95th percentile.
 	sums := []string{statSum}
 	most := []string{statMax}
 	durations := []string{"p50", statP95}
@@ -83,21 +83,21 @@ func (e *envelope) dashboard() {
 		operations(o.Path, service.DimensionOperation, o.Slug)
 	}
 	e.add("Dashboard", "CloudWatch::Dashboard", object{
-		// Dashboard names are unique in an account, so the region is in it: another
+		// Dashboard names are unique in an account, so the name includes the region: another
 		// region can have a stack of the same name.
 		"DashboardName": e.settings.stack + "-" + *e.Region(),
-		// Six hours are longer than the reconcile function may be without data.
+		// Six hours are longer than the reconcile function may go without data.
 		"DashboardBody": e.ToJsonString(object{"start": "-PT6H", "widgets": widgets}, nil),
 	})
 }
 
-// graph is some of the service's metrics with their statistics, of a dimension's value or of
-// all of them.
+// graph returns a graph of metrics of the service with their statistics, for one value of a
+// dimension or in total.
 func (e *envelope) graph(title string, of []any, stats []string, names ...string) object {
 	return graphOf(title, service.Namespace(e.settings.stack), of, stats, names)
 }
 
-// gateway is a graph of what API Gateway measures of the API.
+// gateway returns a graph of API Gateway's metrics of the API.
 func (e *envelope) gateway(title, stat string, names ...string) object {
 	return graphOf(title, "AWS/ApiGateway", []any{"ApiId", e.resource(idAPI).Ref()}, []string{stat}, names)
 }
@@ -116,15 +116,16 @@ func graphOf(title, namespace string, of []any, stats, names []string) object {
 	return object{"title": title, "metrics": metrics}
 }
 
-// metric is a series as a dashboard has it: a metric with its dimension, and how it is shown.
+// metric returns a metric in the form of a dashboard's definition, with its dimension and how
+// it is shown.
 func metric(namespace, name string, of []any, shown object) []any {
 	return slices.Concat([]any{namespace, name}, of, []any{shown})
 }
 
-// metricGatewayErrors is what the template counts in the gateway's log.
+// metricGatewayErrors is the metric that the template counts in the gateway's log.
 const metricGatewayErrors = "GatewayErrors"
 
-// readyMetrics are 1 or 0 in each run of reconcile.
+// readyMetrics returns the names of the metrics that are 1 or 0 in each run of reconcile.
 func readyMetrics() []string {
 	all := []string{service.MetricReady}
 	for _, probe := range []string{service.ProbeLedger, service.ProbeFacilitator, service.ProbeResolvers, service.ProbeChain, service.ProbeMark, service.ProbeOrigin} {
@@ -133,8 +134,8 @@ func readyMetrics() []string {
 	return all
 }
 
-// concurrency is a graph of how many invocations there are at once, by function, and
-// of those that Lambda turned away.
+// concurrency returns a graph of the concurrent invocations of each function, and of the
+// invocations that Lambda turned away.
 func (e *envelope) concurrency() object {
 	var metrics []any
 	for _, slug := range functionSlugs() {
@@ -146,8 +147,8 @@ func (e *envelope) concurrency() object {
 	return object{"title": "Concurrency", "metrics": metrics}
 }
 
-// revenue is a graph of what the settlements of an hour add up to in US dollars, by
-// the prices of the catalog. make books has the amounts that were really paid.
+// revenue returns a graph of the settlements of each hour in US dollars, at the prices in the
+// catalog. make books has the amounts that were really paid.
 func (e *envelope) revenue() object {
 	var terms []string
 	metrics := []any{nil}
@@ -164,11 +165,11 @@ func (e *envelope) revenue() object {
 // savedQuery is a query of CloudWatch Logs Insights.
 type savedQuery struct {
 	name, text string
-	gateway    bool // over the gateway's log, not those of the functions
+	gateway    bool // the query is over the gateway's log, not the functions' log
 }
 
-// savedQueries are those that the runbook begins with. A word in capitals is to be
-// filled in.
+// savedQueries returns the queries that the runbook starts from. The operator fills in a word
+// in capitals.
 func savedQueries() []savedQuery {
 	return []savedQuery{{
 		name: "failures",
@@ -227,7 +228,7 @@ func savedQueries() []savedQuery {
 	}}
 }
 
-// queries saves them, in a folder of the stack's name.
+// queries creates the saved queries, in a folder with the stack's name.
 func (e *envelope) queries() {
 	for _, q := range savedQueries() {
 		group := idFunctionsLog

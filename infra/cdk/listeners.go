@@ -7,7 +7,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Keys of the CDK context that name who listens.
+// Keys of the CDK context for the recipients of alarms.
 const (
 	ctxEmail   = "alarmEmail"
 	ctxTickets = "ticketEmail"
@@ -20,17 +20,17 @@ const (
 // nobody is the value of alarmEmail and ticketEmail if nobody is to be notified by e-mail.
 const nobody = "none"
 
-// listeners are the recipients of alarms. Empty ones are not set.
+// listeners are the recipients of alarms. An empty field means no such recipient.
 type listeners struct {
 	pageEmail, ticketEmail string
-	phone, url             string // of pages alone
+	phone, url             string // pages only
 	slack, teams           []string
 }
 
-// uuid is how AWS names teams of Microsoft Teams and their tenants.
+// uuid matches the ids of teams in Microsoft Teams and of their tenants.
 const uuid = `[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}`
 
-// listeners parses who is told. That it is nobody has to be said.
+// listeners parses the recipients of alarms. Having none must be stated explicitly.
 func (c *contextParser) listeners() listeners {
 	const email = `^(none|[^@\s]+@[^@\s]+)$`
 	l := listeners{
@@ -67,8 +67,8 @@ func (c *contextParser) listeners() listeners {
 	return l
 }
 
-// topics makes the topics of pages and of tickets, with all who listen to them. The policy
-// is that of tickets, which the budget is told to.
+// topics creates the topics of pages and of tickets and subscribes the recipients. It returns
+// the policy of the tickets' topic, which the budget notifies.
 func (e *envelope) topics() (page, ticket *string, policy awscdk.CfnResource) {
 	page, _ = e.topic("Alarms", "AlarmTopic", "SNS topic of the pages, for the person on call")
 	ticket, policy = e.topic("Tickets", "TicketTopic", "SNS topic of the tickets and of the budget: for the next working day")
@@ -92,9 +92,9 @@ func (e *envelope) topics() (page, ticket *string, policy awscdk.CfnResource) {
 	return page, ticket, policy
 }
 
-// topic is an SNS topic with the policy that lets CloudWatch and Budgets publish to it, over
-// TLS alone. It is not encrypted with the account's SNS key, because CloudWatch may not use
-// that; its messages contain names and numbers only.
+// topic creates an SNS topic with a policy that lets CloudWatch and Budgets publish to it,
+// over TLS only. The topic is not encrypted with the account's SNS key, because CloudWatch may
+// not use that key; its messages contain only names and numbers.
 func (e *envelope) topic(id, output, description string) (arn *string, policy awscdk.CfnResource) {
 	arn = e.add(id, "SNS::Topic", object{"DisplayName": e.settings.stack + " " + strings.ToLower(id)}).Ref()
 	policy = e.add(id+"Policy", "SNS::TopicPolicy", object{"Topics": []any{arn}, "PolicyDocument": object{
@@ -127,9 +127,9 @@ func (e *envelope) subscribe(id string, topic *string, protocol, endpoint string
 	}
 }
 
-// chat has the messages of topics sent to a channel of a chat. Nobody in the channel can change
-// anything in the account: the role for commands has no permissions, and the guardrail, which by
-// default is AdministratorAccess, denies everything.
+// chat sends the messages of topics to a channel of a chat. Nobody in the channel can change
+// anything in the account: the role for commands has no permissions, and the guardrail, which
+// would by default be AdministratorAccess, denies everything.
 func (e *envelope) chat(id, kind string, topics []any, channel object) {
 	role := e.add(id+"Role", "IAM::Role", object{"AssumeRolePolicyDocument": object{
 		"Version": "2012-10-17", "Statement": []any{object{

@@ -12,11 +12,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// principal matches who may assume a role: a user or a role of an account, or the account
-// itself.
+// principal matches the ARN of a principal that may assume a role: a user or a role of an
+// account, or the account itself.
 const principal = `arn:aws[a-z-]*:iam::[0-9]{12}:(root|(user|role)/[A-Za-z0-9/_+=,.@-]+)`
 
-// mayAssume parses who may assume each role, by its name: ARNs between blanks.
+// mayAssume parses the principals that may assume each role, as ARNs separated by blanks. It
+// returns them by the role's name.
 func (c *contextParser) mayAssume() map[string][]string {
 	all := map[string][]string{}
 	for _, r := range operators.Roles() {
@@ -29,7 +30,8 @@ func (c *contextParser) mayAssume() map[string][]string {
 	return all
 }
 
-// roles are the roles of operators that somebody may assume; topics are those of the alarms.
+// roles creates the operators' roles that somebody may assume. topics are the topics of the
+// alarms.
 func (e *envelope) roles(topics ...*string) {
 	for _, r := range operators.Roles() {
 		who := e.assume[r.Name]
@@ -51,7 +53,7 @@ func (e *envelope) roles(topics ...*string) {
 	}
 }
 
-// statements are a role's permissions.
+// statements returns the policy statements with a role's permissions.
 func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 	for _, p := range r.May {
 		var on []any
@@ -59,7 +61,7 @@ func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 			on = append(on, e.places(place, topics)...)
 		}
 		statement := object{"Effect": "Allow", "Action": p.Actions, "Resource": on}
-		if p.Keys != nil { // no request for items comes without their keys
+		if p.Keys != nil { // every request for items contains their keys
 			statement["Condition"] = object{"ForAllValues:StringLike": object{"dynamodb:LeadingKeys": p.Keys}}
 		}
 		all = append(all, statement)
@@ -67,7 +69,7 @@ func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 	return all
 }
 
-// places are the ARNs of a place.
+// places returns the ARNs of the resources that a place stands for.
 func (e *envelope) places(place operators.Place, topics []*string) []any {
 	const index = "/index/" + dynamo.IndexName
 	switch place {
@@ -113,8 +115,9 @@ func (e *envelope) table(behind string) *string {
 	return awscdk.Fn_Sub(jsii.String("${Ledger.Arn}"+behind), nil)
 }
 
-// secrets returns the secrets that the stack names, and those whose names begin with the stack's
-// name, because a new secret is created before a deployment names it.
+// secrets returns the ARNs of the secrets that the stack uses, and a pattern for secrets whose
+// names begin with the stack's name. The pattern is needed because a new secret is created
+// before a deployment uses it.
 func (e *envelope) secrets() []any {
 	all := []any{arn("secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:" + e.settings.stack + "-*")}
 	for _, name := range []string{"FacilitatorSecretArn", "FacilitatorFallbackSecretArn"} {

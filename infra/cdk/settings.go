@@ -17,8 +17,7 @@ import (
 
 const templateName = "template.yaml"
 
-// Keys of the CDK context. The parameters of the template are read under their
-// own names.
+// Keys of the CDK context. The template's parameters are further keys.
 const (
 	ctxStack       = "stackName"
 	ctxDomain      = "domain"
@@ -30,16 +29,16 @@ const (
 	ctxNodes       = "nodes"
 )
 
-// Values of the context's nodes: where those of RPC_URL are named. There is no
-// default, because the network's public node, which the template's is, limits how
-// often it is asked and promises nothing. "none" is not accepted, either: without a
-// node a payer whose payment was refused gets an answer free by cancelling its nonce.
+// Values of the context key nodes: where the nodes for RPC_URL are configured. There is no
+// default, because the template's default, the network's public node, limits the rate of
+// requests and guarantees nothing. "none" is not accepted either: without a node, a payer
+// whose payment was refused gets a free answer by cancelling its nonce.
 const (
 	nodesSecret    = "secret"    // rpc_urls in the secret of FacilitatorSecretArn
 	nodesParameter = "parameter" // cdk deploy --parameters RpcUrl=…
 )
 
-// Values of the context's assets.
+// Values of the context key assets.
 const (
 	assetsBuild = "build" // build/<slug>, made by make build ARCH=arm64
 	assetsNone  = "none"  // the template's CodeUri is left alone
@@ -64,10 +63,10 @@ type settings struct {
 	retention float64 // of logs, days
 	reserve   bool    // concurrency for the scheduled function
 
-	// assume is who may assume each role of operators, by the role's name.
+	// assume has the principals that may assume each operators' role, by the role's name.
 	assume map[string][]string
 
-	released // what make deploy says of the code
+	released // what make deploy records about the code
 }
 
 // contextParser parses settings and collects every fault.
@@ -80,7 +79,7 @@ func (c *contextParser) fault(key, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("%s %s", key, fmt.Sprintf(format, args...)))
 }
 
-// text is a value. A number or a boolean of cdk.json is taken as text.
+// text returns a value as text, also if it is a number or a boolean in cdk.json.
 func (c *contextParser) text(key, fallback string) string {
 	switch v := c.get(&key).(type) {
 	case nil:
@@ -110,7 +109,7 @@ func (c *contextParser) yes(key string, fallback bool) bool {
 	return v
 }
 
-// days is how long logs are kept. CloudWatch Logs takes certain numbers only.
+// days returns how many days logs are kept. CloudWatch Logs accepts only certain numbers.
 func (c *contextParser) days(key string, fallback float64) float64 {
 	known := []float64{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
 	n := c.number(key, fallback)
@@ -120,7 +119,7 @@ func (c *contextParser) days(key string, fallback float64) float64 {
 	return n
 }
 
-// matching is a value of a form; empty is always allowed.
+// matching returns a value that must match pattern. An empty value is always allowed.
 func (c *contextParser) matching(key, pattern, help string) string {
 	v := c.text(key, "")
 	if v != "" && !regexp.MustCompile(pattern).MatchString(v) {
@@ -129,7 +128,7 @@ func (c *contextParser) matching(key, pattern, help string) string {
 	return v
 }
 
-// parseSettings parses the context. Every fault is in the error.
+// parseSettings parses the context. The error contains every fault.
 func parseSettings(root string, get func(*string) any) (settings, error) {
 	c := &contextParser{get: get}
 	s := settings{
@@ -162,8 +161,9 @@ func parseSettings(root string, get func(*string) any) (settings, error) {
 	return s, nil
 }
 
-// nodes parses where the chain's nodes are named: RpcUrl is a parameter that is given, or
-// it stays one.
+// nodes parses where the nodes of the chain are configured. With secret, it sets the
+// template's parameter RpcUrl to secret. With parameter, RpcUrl remains a parameter of the
+// stack.
 func (c *contextParser) nodes(params map[string]any) {
 	switch v := c.text(ctxNodes, ""); {
 	case v != nodesParameter && v != nodesSecret:
@@ -175,12 +175,11 @@ func (c *contextParser) nodes(params map[string]any) {
 	}
 }
 
-// parameters are the values that replace the template's parameters. They are
-// checked here, because CloudFormation sees only the values. Defaults are replaced
-// as well: the CDK CLI keeps the value of a parameter from one deployment to the
-// next, so a new default in the template would have no effect. A hidden parameter
-// stays a parameter, because a replaced value is visible in the synthesized
-// template.
+// parameters returns the values that replace the template's parameters. They are checked here,
+// because CloudFormation sees only the values. Defaults are replaced as well: the CDK CLI
+// keeps the value of a parameter from one deployment to the next, so a new default in the
+// template would have no effect. A NoEcho parameter is not replaced, because its value would
+// be visible in the synthesized template.
 func (c *contextParser) parameters(s settings) map[string]any {
 	values := make(map[string]any)
 	t, err := sam.Read(s.template)
@@ -205,7 +204,8 @@ func (c *contextParser) parameters(s settings) map[string]any {
 	return values
 }
 
-// parameter is the value of one parameter; false where it stays a parameter, or has a fault.
+// parameter returns the value of one parameter. It returns false if the parameter is not
+// replaced or has a fault.
 func (c *contextParser) parameter(name string, p sam.Parameter, domain string) (string, bool) {
 	const absent = "\x00"
 	v := c.text(name, absent)
@@ -234,8 +234,8 @@ func (c *contextParser) parameter(name string, p sam.Parameter, domain string) (
 	return v, true
 }
 
-// built checks that every function was built for Lambda. A binary for another
-// machine could be deployed and would fail every request.
+// built checks that every function was built for Lambda. A binary for another processor could
+// be deployed, but every request would fail.
 func (c *contextParser) built(root, build string) {
 	functions, err := os.ReadDir(filepath.Join(root, "functions"))
 	if err != nil {

@@ -21,19 +21,19 @@ const (
 	idDomain = "Domain"
 	// idFunctionsLog is the log group of every function.
 	idFunctionsLog = "FunctionsLog"
-	// idStage is what SAM calls the $default stage of Api. It exists only after the
-	// transform, so it can be named but not referred to.
+	// idStage is the logical id that SAM gives the $default stage of Api. It exists only after
+	// the transform, so it can be named but not referred to.
 	idStage = idAPI + "ApiGatewayDefaultStage"
 )
 
-// envelope is the stack while it is being built.
+// envelope is the stack with the production additions while it is being built.
 type envelope struct {
 	awscdk.Stack
 	settings
 	include cloudformationinclude.CfnInclude
 }
 
-// NewStack makes the stack: the included template with everything that is added to it.
+// NewStack creates the stack: the included template and everything that is added to it.
 func NewStack(scope constructs.Construct, s settings) {
 	e := &envelope{settings: s}
 	e.Stack = awscdk.NewStack(scope, &s.stack, &awscdk.StackProps{
@@ -45,7 +45,7 @@ func NewStack(scope constructs.Construct, s settings) {
 	e.include = cloudformationinclude.NewCfnInclude(e.Stack, jsii.String("Application"), &cloudformationinclude.CfnIncludeProps{
 		TemplateFile: &s.template, Parameters: &s.params,
 	})
-	if s.reserve { // so that it runs while requests use up the account's concurrency
+	if s.reserve { // it must run even while requests use up the account's concurrency
 		e.resource(sam.LogicalID(sam.Reconcile)).AddPropertyOverride(jsii.String("ReservedConcurrentExecutions"), 1)
 	}
 	if e.build != "" {
@@ -69,8 +69,8 @@ func NewStack(scope constructs.Construct, s settings) {
 	e.record()
 }
 
-// demandNodes replaces the parameter RpcUrl with one that has no default and accepts only URLs,
-// so that a deployment without a node fails.
+// demandNodes replaces the parameter RpcUrl with one that has no default and accepts only
+// URLs, so a deployment without a node fails.
 func (e *envelope) demandNodes() {
 	p := awscdk.NewCfnParameter(e.Stack, jsii.String("RpcUrl"), &awscdk.CfnParameterProps{
 		Type:                  jsii.String("String"),
@@ -82,7 +82,7 @@ func (e *envelope) demandNodes() {
 	e.settings.params["RpcUrl"] = p.ValueAsString()
 }
 
-// object is JSON of a template.
+// object is a JSON object in a template.
 type object = map[string]any
 
 // add creates a resource of an AWS type.
@@ -96,19 +96,19 @@ func (e *envelope) output(id, description string, value *string) {
 
 func (e *envelope) resource(id string) awscdk.CfnResource { return e.include.GetResource(&id) }
 
-// code replaces the template's CodeUri by the built binary.
+// code replaces the template's CodeUri of a function with the built binary.
 func (e *envelope) code(slug string) {
 	asset := awss3assets.NewAsset(e.Stack, jsii.String(sam.Pascal(slug)+"Code"), &awss3assets.AssetProps{
 		Path: jsii.String(filepath.Join(e.build, slug)),
 	})
 	function := e.resource(sam.LogicalID(slug))
 	function.AddPropertyOverride(jsii.String("CodeUri"), map[string]any{"Bucket": asset.S3BucketName(), "Key": asset.S3ObjectKey()})
-	// There is nothing left for SAM to build.
+	// SAM must not build the function again.
 	function.AddDeletionOverride(jsii.String("Metadata.BuildMethod"))
 }
 
-// addDomain gives the API a domain name. The operator makes its DNS record: an
-// alias to the outputs.
+// addDomain adds a domain name for the API. The operator creates its DNS record, an alias to
+// the values in the outputs.
 func (e *envelope) addDomain() {
 	name := e.add(idDomain, "ApiGatewayV2::DomainName", object{"DomainName": e.domain, "DomainNameConfigurations": []any{
 		object{
@@ -122,15 +122,15 @@ func (e *envelope) addDomain() {
 		"DomainName": name.Ref(),
 		"Stage":      "$default",
 	})
-	// SAM makes the stage, so it cannot be referred to here. Without the dependency
-	// CloudFormation may make the mapping first, and fail.
+	// SAM creates the stage, so it cannot be referred to here. Without the dependency
+	// CloudFormation may create the mapping first, and fail.
 	mapping.AddOverride(jsii.String("DependsOn"), []string{idStage})
 	e.output("DomainTarget", "Where the domain's alias record points to", e.ofDomain("RegionalDomainName"))
 	e.output("DomainZone", "Hosted zone of that target", e.ofDomain("RegionalHostedZoneId"))
 }
 
-// functionSlugs are the functions of a deployment: one for each operation, and those that
-// no operation of the catalog has.
+// functionSlugs returns the slugs of the functions of a deployment: one for each operation in
+// the catalog, and the functions that serve no operation.
 func functionSlugs() []string {
 	var all []string
 	for _, o := range catalog.All() {

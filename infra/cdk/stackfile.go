@@ -12,24 +12,25 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// Keys of the CDK context: those that name the file of a stack, and those that make deploy sets
-// in addition.
+// Keys of the CDK context: the one that names a stack's file, and the ones that make deploy
+// adds.
 const (
-	ctxFile    = "stack"        // its name, without the folder and the ending
-	ctxUnknown = "unknown"      // ignoreUnknown, for the file of a later release
+	ctxFile    = "stack"        // the file's name, without folder and extension
+	ctxUnknown = "unknown"      // ignoreUnknown accepts the file of a later release
 	ctxCommit  = "commit"       // of the code
-	ctxFormer  = "formerCommit" // of the code that ran before
+	ctxFormer  = "formerCommit" // of the code that was deployed before
 )
 
-// ignoreUnknown is the value of the context key unknown with which unknown settings are reported
-// but are not an error.
+// ignoreUnknown is the value of the context key unknown. With it, unknown settings are
+// reported but are not an error.
 const ignoreUnknown = "ignore"
 
 // released is what make deploy records about the code in the stack's outputs.
 type released struct{ commit, former string }
 
-// loadSettings are the settings: of the file that the context names, with what the context
-// has besides, or of the context alone.
+// loadSettings returns the settings. If the context names a stack's file, they are the
+// settings of the file, and values in the context take precedence. Otherwise they are the
+// settings in the context.
 func loadSettings(root string, get func(*string) any, notes io.Writer) (settings, error) {
 	text := func(key string) string {
 		v, _ := get(&key).(string)
@@ -82,8 +83,8 @@ func inFile(f stackfile.File, key string) any {
 	return f.Settings[key]
 }
 
-// record writes into the outputs which code this is. A deployment by hand has no such outputs,
-// so that it is not mistaken for a recorded one.
+// record adds outputs that tell which code is deployed. A manual deployment has no such
+// outputs, so it is not mistaken for a recorded one.
 func (e *envelope) record() {
 	if e.commit != "" {
 		e.output("Commit", "Commit of the code that make deploy or make rollback deployed", &e.commit)

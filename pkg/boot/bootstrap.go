@@ -15,8 +15,8 @@ import (
 // of payments begin with a CAIP-2 network.
 const bootstrapKey = "rdap|bootstrap"
 
-// bootstrapFile keeps the RDAP bootstrap file in the ledger's table, as one item, which
-// never expires: an old file is better than none. It is a whois.Cache.
+// bootstrapFile stores the RDAP bootstrap file in the ledger's table, as one item. It never
+// expires, because an old file is better than none. It is a whois.Cache.
 type bootstrapFile struct {
 	api   dynamo.API
 	table string
@@ -44,8 +44,8 @@ func (f bootstrapFile) Get(ctx context.Context) ([]byte, time.Time, error) {
 	return it.Document, time.Unix(it.Fetched, 0).UTC(), nil
 }
 
-// Put implements whois.Cache. The last writer wins. DynamoDB refuses a file of more than
-// 400 KB, which then is not kept.
+// Put implements whois.Cache. The last writer wins. DynamoDB refuses a file of more than 400
+// KB, and Put then returns an error.
 func (f bootstrapFile) Put(ctx context.Context, doc []byte, fetched time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, dynamo.DefaultTimeout)
 	defer cancel()

@@ -21,68 +21,70 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// Config is the environment, read and found valid.
+// Config is the configuration that was read from the environment and found valid.
 type Config struct {
-	// Offering is what is sold, without its Receipts. No variable sets PlayMoney.
+	// Offering is the offering of the deployment, without its Receipts. No variable sets
+	// PlayMoney.
 	service.Offering
 	// BaseURL is the public origin; empty on Lambda means the domain name of
 	// each request.
 	BaseURL string
-	// Paused says that SELLING is no: there is no facilitator, by intent.
+	// Paused means that SELLING is no: there is no facilitator, on purpose.
 	Paused         bool
 	FacilitatorURL string
-	// FallbackURL is a second facilitator, which is asked when the first one
-	// fails; empty is none.
+	// FallbackURL is a second facilitator, which is used when the first one fails; empty means
+	// none.
 	FallbackURL string
-	// Nodes are the chain's, the first asked first. They may hold keys. Those that
-	// the secret names come before them.
+	// Nodes are the URLs of the chain's nodes, in the order in which they are used. They may
+	// contain keys. Nodes in the secret are used before them.
 	Nodes     []string
 	Ledger    Table
 	Resolvers []string
 	// BootstrapURL is the IANA RDAP bootstrap file; empty means IANA's own.
 	BootstrapURL string
 	LogLevel     slog.Level
-	// Stack is the deployment's name, which its metrics are kept under; empty
-	// is none.
+	// Stack is the name of the deployment, which is part of the namespace of its metrics;
+	// empty means none.
 	Stack string
 	// Function and Version are Lambda's names of this code; empty elsewhere.
 	Function, Version string
 
-	// LowestPrice is that of another shop, whose ledger is looked at, in atomic units;
-	// nil says that the ledger is this service's.
+	// LowestPrice is the lowest price of another shop, in atomic units, when an operator
+	// inspects that shop's ledger. nil means that the ledger is this service's.
 	LowestPrice *big.Int
 
 	credentials, fallbackCredentials facilitator.Credentials
-	// secret is the facilitator's, which can also have nodes of the chain and the
-	// receipts' key; nil without one.
+	// secret is the facilitator's secret, which can also contain nodes of the chain and the
+	// receipt key; nil without a secret.
 	secret *secret
-	// nodesInSecret says that the secret is asked for nodes.
+	// nodesInSecret means that the secret is read for nodes.
 	nodesInSecret bool
-	receiptKey    ed25519.PrivateKey // of the environment; nil: the secret's, if it has one
+	receiptKey    ed25519.PrivateKey // from the environment; if nil, the secret may have one
 }
 
-// Table says where the ledger is in DynamoDB; empty Name means nowhere.
+// Table is the DynamoDB table of the ledger. An empty Name means that there is none.
 type Table struct {
 	Name string
 	AWS  aws.Config
 }
 
-// InAWS reports whether the table is in AWS, where payments are real. One behind
-// another endpoint is a trial.
+// InAWS reports whether the table is in AWS, where payments are real. A table at another
+// endpoint is for trials.
 func (t Table) InAWS() bool { return t.Name != "" && t.AWS.BaseEndpoint == nil }
 
-// Local is what the local runner reads on top.
+// Local is the configuration of the local runner.
 type Local struct {
 	Config
 	LedgerFile string // of the embedded ledger
-	// LedgerAccept accepts a ledger file that was refused as a part of one.
+	// LedgerAccept accepts a ledger file that was refused because a part of it is missing.
 	LedgerAccept string
 	Addr         string // listening address
-	OriginGiven  bool   // BASE_URL is set; without, the origin is that of Addr
-	PayeeGiven   bool   // PAY_TO is set; without, the payee is LocalPayTo
+	OriginGiven  bool   // BASE_URL is set; otherwise the origin is derived from Addr
+	PayeeGiven   bool   // PAY_TO is set; otherwise the payee is LocalPayTo
 }
 
-// parseDocuments parses what the function of the documents needs: no money.
+// parseDocuments parses the configuration of the documents' function, which handles no
+// payments.
 func parseDocuments(get func(string) string) (Config, error) {
 	e := readEnvironment(get, ReadByDocuments)
 	e.require("PAY_TO")
@@ -94,7 +96,7 @@ func parseDocuments(get func(string) string) (Config, error) {
 	return c, e.err()
 }
 
-// parseFunction parses what another function needs.
+// parseFunction parses the configuration of any other function.
 func parseFunction(get func(string) string, reader Readers) (Config, error) {
 	e := readEnvironment(get, reader)
 	e.require("PAY_TO")
@@ -107,14 +109,14 @@ func parseFunction(get func(string) string, reader Readers) (Config, error) {
 }
 
 // ParseAWS parses how an operator's command reaches a service of AWS: the region, the
-// credentials, and the endpoint to ask in place of AWS where the variable endpoint is set.
+// credentials, and the endpoint to use instead of AWS's if the variable named endpoint is set.
 func ParseAWS(get func(string) string, endpoint string) (aws.Config, error) {
 	e := readEnvironment(get, readByAWS)
 	c := e.aws(e.text(endpoint))
 	return c, e.err()
 }
 
-// ParseLocal parses what the local runner needs. Everything has a default.
+// ParseLocal parses the configuration of the local runner. Everything has a default.
 func ParseLocal(get func(string) string) (Local, error) {
 	e := readEnvironment(get, ReadByLocal)
 	payTo := e.payTo
@@ -147,7 +149,7 @@ func ParseLocal(get func(string) string) (Local, error) {
 	return l, e.err()
 }
 
-// shared is what does not move money.
+// shared returns the part of the configuration that all functions read.
 func (e *environment) shared(payTo string) Config {
 	terms := e.terms(payTo)
 	undecided, refused := limit.Weights(e.perMinute)
@@ -179,7 +181,7 @@ func (e *environment) shared(payTo string) Config {
 	}
 }
 
-// terms are who is paid, and in which token.
+// terms returns the payee and the token of payments.
 func (e *environment) terms(payTo string) x402.Terms {
 	terms, incomplete := x402.Terms{
 		PayTo:   payTo,
@@ -195,7 +197,7 @@ func (e *environment) terms(payTo string) x402.Terms {
 	return terms
 }
 
-// checkPayee makes it a fault that the payee of a setting is the token's contract.
+// checkPayee adds a fault if the payee of a setting is the token's contract.
 func (e *environment) checkPayee(setting, payTo, asset string) {
 	if payTo == "" {
 		return
@@ -205,8 +207,8 @@ func (e *environment) checkPayee(setting, payTo, asset string) {
 	}
 }
 
-// formerTerms are the terms before the last change, which are those of now but for what
-// changed; nil where they do not pass.
+// formerTerms returns the terms before the last change: the current terms with the differences
+// in FORMER_TERMS. It returns nil if former terms are not accepted.
 func (e *environment) formerTerms(now x402.Terms) *service.FormerTerms {
 	if e.former == nil {
 		return nil
@@ -219,20 +221,20 @@ func (e *environment) formerTerms(now x402.Terms) *service.FormerTerms {
 	return former
 }
 
-// GivesAway says that payments would go to the published test address, as real money.
+// GivesAway reports whether real money would be paid to the published test address.
 func (l Local) GivesAway() bool {
 	return l.settlesElsewhere() && !l.PayeeGiven && !x402.Network(l.Terms.Network).Test
 }
 
-// settlesElsewhere says that the facilitator is not on this machine, where it would be one
-// for trials and tests.
+// settlesElsewhere reports whether the facilitator is on another machine. A facilitator on
+// this machine is for trials and tests.
 func (c Config) settlesElsewhere() bool {
 	u, err := url.Parse(c.FacilitatorURL)
 	return err == nil && c.FacilitatorURL != "" && !onThisMachine(u)
 }
 
-// money is who signs receipts and who is asked: registries, resolvers, and nodes. usual is
-// as chain has it.
+// money sets the receipt key, the registries, the resolvers and the nodes. usual is the
+// parameter of chain.
 func (e *environment) money(c *Config, usual string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL
@@ -240,13 +242,13 @@ func (e *environment) money(c *Config, usual string) {
 	e.chain(c, usual)
 }
 
-// table is how the ledger's table is reached.
+// table returns the ledger's table.
 func (e *environment) table() Table {
 	return Table{Name: e.ledgerTable, AWS: e.aws(e.dynamoEndpoint)}
 }
 
-// aws is how a service of AWS is reached: at an endpoint, or where AWS has it if that is
-// empty.
+// aws returns the configuration for reaching a service of AWS, at endpoint, or at AWS's
+// endpoint if it is empty.
 func (e *environment) aws(endpoint string) aws.Config {
 	e.require("AWS_REGION")
 	c := aws.Config{Region: e.region, Credentials: e.awsKeys()}
@@ -256,21 +258,21 @@ func (e *environment) aws(endpoint string) aws.Config {
 	return c
 }
 
-// awsKeys are our credentials for AWS, which Lambda sets. They do not change while a process
-// lives.
+// awsKeys returns the service's credentials for AWS, which Lambda sets. They do not change
+// while a process lives.
 func (e *environment) awsKeys() aws.CredentialsProvider {
 	e.require("AWS_ACCESS_KEY_ID")
 	e.require("AWS_SECRET_ACCESS_KEY")
 	return credentials.NewStaticCredentialsProvider(e.accessKeyID, e.secretAccessKey, e.sessionToken)
 }
 
-// userAgent names the service to those it calls, with where its operator can be
-// reached, or else where the service comes from.
+// userAgent returns the User-Agent of outgoing requests. It names the service and the
+// operator's contact, or else the service's homepage.
 func (c Config) userAgent() string {
 	return catalog.Service + "/" + catalog.APIVersion + " (+" + cmp.Or(c.Contact, catalog.Homepage) + ")"
 }
 
-// warnings are what /ready says of the configuration, by name.
+// warnings returns the warnings of /ready about the configuration, by name.
 func (c Config) warnings() map[string]string {
 	all := map[string]string{}
 	if strings.EqualFold(c.Terms.PayTo, LocalPayTo) && c.Ledger.InAWS() {

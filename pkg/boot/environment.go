@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// values are what the variables say. Each is the zero value where its variable is empty and
-// has no default, and where it has a fault.
+// values holds the parsed variables. A value is zero if its variable is empty and has no
+// default, or if the variable has a fault.
 type values struct {
 	baseURL           string
 	selling           bool
@@ -50,7 +50,7 @@ type values struct {
 	localAddr    string
 }
 
-// facilitatorValues are what the variables say of one facilitator.
+// facilitatorValues holds the parsed variables of one facilitator.
 type facilitatorValues struct {
 	url              string
 	keyID, keySecret string
@@ -58,17 +58,17 @@ type facilitatorValues struct {
 	secret           secretName
 }
 
-// environment is the variables that one program reads, parsed, and every fault in them.
+// environment holds the parsed variables that one program reads, and all faults in them.
 type environment struct {
 	values
-	texts    map[string]string // with the defaults in place
+	texts    map[string]string // the variables' texts, including defaults
 	meanings map[string]string
-	faulty   map[string]bool // the variables that have a fault
+	faulty   map[string]bool // variables with a fault
 	faults   []string
 }
 
-// readEnvironment reads and parses the variables that a program reads. An empty or blank one
-// is its default.
+// readEnvironment reads and parses the variables that a program reads. An empty or blank
+// variable has its default.
 func readEnvironment(get func(string) string, reader Readers) *environment {
 	e := &environment{texts: map[string]string{}, meanings: map[string]string{}, faulty: map[string]bool{}}
 	for _, s := range settings(&e.values) {
@@ -91,7 +91,7 @@ func readEnvironment(get func(string) string, reader Readers) *environment {
 	return e
 }
 
-// text is a variable as it was written. One that the program does not read panics.
+// text returns the text of a variable. It panics if the program does not read the variable.
 func (e *environment) text(name string) string {
 	text, read := e.texts[name]
 	if !read {
@@ -100,20 +100,21 @@ func (e *environment) text(name string) string {
 	return text
 }
 
-// require makes it a fault that a variable is empty.
+// require adds a fault if a variable is empty.
 func (e *environment) require(name string) {
 	if e.text(name) == "" {
 		e.fault(name, "is not set: %s", e.meanings[name])
 	}
 }
 
-// fault notes what is wrong with a variable.
+// fault adds a fault of a variable.
 func (e *environment) fault(name, format string, args ...any) {
 	e.faulty[name] = true
 	e.faults = append(e.faults, name+" "+fmt.Sprintf(format, args...))
 }
 
-// faultsOf notes an error, which may be several ones that errors.Join has joined.
+// faultsOf adds an error as a fault of a variable. It adds each error of errors.Join
+// separately.
 func (e *environment) faultsOf(name string, err error) {
 	joined, several := err.(interface{ Unwrap() []error })
 	if !several {
@@ -125,8 +126,7 @@ func (e *environment) faultsOf(name string, err error) {
 	}
 }
 
-// err is every fault in one error, a line each, once however often the variable was
-// required.
+// err returns all faults in one error, each on its line and only once, or nil.
 func (e *environment) err() error {
 	slices.Sort(e.faults)
 	faults := slices.Compact(e.faults)

@@ -27,9 +27,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Serve runs a function that works with money, made of the components of the
-// deployment. It does not return; a configuration that cannot work ends the
-// process with every fault named, which Lambda reports as an init error.
+// Serve runs a Lambda function that handles payments. compose builds its handler from the
+// components of the deployment. Serve does not return. If the configuration is invalid, it
+// prints every fault and ends the process, which Lambda reports as an init error.
 func Serve(compose func(Components) http.Handler) {
 	RelaxCollector(math.MaxInt64)
 	config, err := parseFunction(os.Getenv, ReadByOthers)
@@ -39,14 +39,14 @@ func Serve(compose func(Components) http.Handler) {
 	lambda.Start(eventHandler(compose(components)))
 }
 
-// Documents runs the function of the static documents, which needs neither
-// ledger nor facilitator. It counts its clients' requests in the ledger's table.
+// Documents runs the function of the static documents. It needs no ledger and no facilitator;
+// it only counts the requests of its clients in the ledger's table.
 func Documents() {
 	RelaxCollector(math.MaxInt64)
 	config, err := parseDocuments(os.Getenv)
 	exitOn(err)
 	var limits service.Limits
-	if config.Caps.PerMinute > 0 { // else there is no table
+	if config.Caps.PerMinute > 0 { // without a rate limit no table is configured
 		limits = config.limits(config.Ledger.Stores(), time.Now)
 	}
 	p := config.platform(config.logger(os.Stdout), time.Now)
@@ -86,10 +86,11 @@ func exitOn(err error) {
 	}
 }
 
-// RelaxCollector lets the heap grow to five times what is in use before garbage is
-// collected, and to about so many bytes at most. A process holds some 4 MB, so that with Go's
-// 100 percent the collector takes a sixth of the processor time until a function's first
-// answer, and an eighth of a paid call. GOGC and GOMEMLIMIT override it.
+// RelaxCollector makes the garbage collector run less often: the heap may grow to five times
+// the memory in use, and to about the number of bytes in most. A process uses only some 4 MB.
+// With Go's default of 100 percent, the collector takes a sixth of the processor time until a
+// function's first answer, and an eighth of the time of a paid call. The variables GOGC and
+// GOMEMLIMIT override it.
 func RelaxCollector(most int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
@@ -102,10 +103,10 @@ func RelaxCollector(most int64) {
 type event = events.APIGatewayV2HTTPRequest
 type response = events.APIGatewayV2HTTPResponse
 
-// eventHandler returns a handler of API Gateway HTTP API events, payload format 2.0,
-// that serves them by h, which answers panics by itself. Any other event (a schedule, a
-// console test, another format) is an error, which fails the invocation: nobody reads an
-// answer to it.
+// eventHandler returns a handler that serves events of an API Gateway HTTP API, payload format
+// 2.0, with h. h must recover from its panics. For any other event, such as a schedule, a test
+// from the console or another format, it returns an error, which fails the invocation, because
+// nobody would read an answer.
 func eventHandler(h http.Handler) func(context.Context, event) (response, error) {
 	return func(ctx context.Context, e event) (response, error) {
 		r, err := request(ctx, &e)
@@ -119,15 +120,15 @@ func eventHandler(h http.Handler) func(context.Context, event) (response, error)
 // requestIDKey is the key of the gateway's id in a request's context.
 type requestIDKey struct{}
 
-// request turns an event into a request as a server would see it. Header values are not
-// split: format 2.0 joins repeated headers with commas, and a comma can as well be part of
-// one value. The host is the domain name that the gateway vouches for and not the Host
-// header, and the client's address is the one that the gateway saw and not
-// X-Forwarded-For. Cookies are left out, which nothing here reads.
+// request converts an event to an http.Request. Header values are not split: format 2.0 joins
+// repeated headers with commas, and a comma can also be part of one value. The host is the
+// domain name that the gateway reports, not the Host header. The client's address is the one
+// that the gateway saw, not X-Forwarded-For. Cookies are omitted, because nothing here reads
+// them.
 //
-// The path is not parsed from one string, because one such as //host/x must stay a path;
-// it is taken literally where it is not a valid escaping. The query keeps its duplicates,
-// their order and their escaping.
+// The path is not parsed as part of a URL, because a path such as //host/x must stay a path.
+// If its escaping is invalid, it is taken literally. The query keeps its duplicates, their
+// order and their escaping.
 func request(ctx context.Context, e *event) (*http.Request, error) {
 	c := e.RequestContext
 	if e.Version != "2.0" || c.RequestID == "" || c.HTTP.Method == "" || c.DomainName == "" || !strings.HasPrefix(e.RawPath, "/") {
@@ -155,28 +156,29 @@ func request(ctx context.Context, e *event) (*http.Request, error) {
 	for name, value := range e.Headers {
 		r.Header.Add(name, value)
 	}
-	r.Header.Del("Host") // net/http keeps it in r.Host, and here it is not to be trusted
+	r.Header.Del("Host") // r.Host has the gateway's domain name; the header is not trustworthy
 	return r.WithContext(context.WithValue(ctx, requestIDKey{}, c.RequestID)), nil
 }
 
-// responseOf is an answer in payload format 2.0, whole: Lambda's integration with an HTTP API
-// has no streaming. One above Lambda's 6 MB fails the invocation.
+// responseOf returns a response in payload format 2.0. It is not streamed, because Lambda's
+// integration with an HTTP API does not stream. A response above Lambda's 6 MB fails the
+// invocation.
 func responseOf(r storefront.Response) response {
 	out := response{StatusCode: r.Status, Headers: map[string]string{}, Body: string(r.Body)}
-	r.Header.Del("Content-Length") // the gateway counts for itself, after decoding
+	r.Header.Del("Content-Length") // the gateway computes it after decoding the body
 	for name, values := range r.Header {
 		out.Headers[strings.ToLower(name)] = strings.Join(values, ", ")
 	}
-	if r.Header.Get("Content-Encoding") != "" || !utf8.Valid(r.Body) { // what is encoded is bytes, whatever they look like
+	if r.Header.Get("Content-Encoding") != "" || !utf8.Valid(r.Body) { // a compressed body is binary, even if it happens to be valid UTF-8
 		out.Body = base64.StdEncoding.EncodeToString(r.Body)
 		out.IsBase64Encoded = true
 	}
 	return out
 }
 
-// logger writes one JSON record a line, as Lambda and CloudWatch read them. The
-// time has the name that Lambda looks for: to a line without it Lambda gives a
-// time and the level INFO.
+// logger returns a logger that writes each record as a line of JSON, as Lambda and CloudWatch
+// expect. The time is named timestamp, because Lambda adds its own time and the level INFO to
+// a line without that name.
 func (c Config) logger(w io.Writer) *slog.Logger {
 	return slog.New(identified{slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level: c.LogLevel, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
@@ -188,9 +190,9 @@ func (c Config) logger(w io.Writer) *slog.Logger {
 	})})
 }
 
-// identified adds Lambda's id of the invocation to what is logged with its context. Lambda's
-// own lines and metrics have that id; the gateway's id is a different one. A logger that With
-// makes would lose it; nothing here makes one.
+// identified adds Lambda's id of the invocation to each record that is logged with the
+// invocation's context. Lambda's own lines and metrics have that id; the gateway's id is a
+// different one. A logger made by With would not add it, but nothing here makes one.
 type identified struct{ slog.Handler }
 
 // Handle implements slog.Handler.

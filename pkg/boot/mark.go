@@ -18,17 +18,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// Mark is an item of a ledger's table which says that the table is the ledger of a stack.
-// A stack that is deployed with another table, such as an empty one that CloudFormation has
-// just made, finds no mark of this stack there. So no program that sells ever writes one: it is
-// written by an operator, or by the command that deploys. Each stack of a table has its own
-// mark, which stays when the stack is deleted, and is in every copy of the table.
+// Mark is an item in a ledger's table. It says that the table is the ledger of a stack. If a
+// stack is deployed with another table by mistake, such as an empty one that CloudFormation
+// has just made, that table has no mark of the stack. For this to work, the programs that sell
+// never write a mark; an operator writes it, or the command that deploys. Several stacks can
+// share a table, each with its mark. A mark stays when its stack is deleted, and is in every
+// copy of the table.
 type Mark struct {
 	Stack   string
-	Payee   string    // who the stack's payments are made to
-	Origin  string    // where the stack is reached that has no BASE_URL; it may be empty
-	Written time.Time // to the second
-	By      string    // who wrote it, for the person who comes next
+	Payee   string    // the recipient of the stack's payments
+	Origin  string    // the public origin of a stack without BASE_URL; may be empty
+	Written time.Time // with a precision of a second
+	By      string    // who wrote it, as information for operators
 }
 
 // markItem is the item of a mark. It never expires.
@@ -44,10 +45,10 @@ type markItem struct {
 // markKey is the key of a stack's mark. The keys of payments begin with a CAIP-2 network.
 func markKey(stack string) string { return "stack|" + stack }
 
-// ErrMarked says that a table is marked for the stack with another payee.
+// ErrMarked is the error for a table that is already marked for the stack with another payee.
 var ErrMarked = errors.New("the table is marked for another payee")
 
-// LoadMark returns the mark of a stack; nil when the table has none.
+// LoadMark returns the mark of a stack, or nil if the table has none.
 func (t Table) LoadMark(ctx context.Context, stack string) (*Mark, error) {
 	ctx, cancel := context.WithTimeout(ctx, dynamo.DefaultTimeout)
 	defer cancel()
@@ -77,10 +78,9 @@ func (t Table) LoadMark(ctx context.Context, stack string) (*Mark, error) {
 	}, nil
 }
 
-// SetMark marks the table as the ledger of a stack. It returns the mark that was there
-// before, nil if there was none. A mark with another payee stays, and the error is ErrMarked,
-// unless replace is set. Without an Origin the one that was there stays. It touches no other
-// item.
+// SetMark marks the table as the ledger of a stack. It returns the previous mark, or nil. If
+// the previous mark has another payee, SetMark keeps it and returns ErrMarked, unless replace
+// is set. If m has no Origin, the previous Origin is kept. SetMark changes no other item.
 func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark, err error) {
 	before, err = t.LoadMark(ctx, m.Stack)
 	switch {
@@ -89,7 +89,7 @@ func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark,
 	case before != nil && !strings.EqualFold(before.Payee, m.Payee) && !replace:
 		return before, ErrMarked
 	}
-	// Another payee that is written meanwhile is not overwritten.
+	// The condition protects a mark with another payee that is written at the same time.
 	condition := "attribute_not_exists(" + dynamo.AttrKey + ")"
 	var values map[string]types.AttributeValue
 	if before != nil {
@@ -119,9 +119,9 @@ func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark,
 	return before, nil
 }
 
-// check says what is wrong with the mark of a deployment in words that anybody may read;
-// nil when it is right. The payee of FORMER_TERMS is right while these are set: the mark is
-// written again after the deployment that changes the payee.
+// check returns nil if the mark matches the deployment, and otherwise an error for the public
+// /ready. While FORMER_TERMS is set, their payee is accepted too, because the mark is only
+// rewritten after the deployment that changes the payee.
 func (m *Mark) check(c Config) error {
 	command := fmt.Sprintf("LEDGER_TABLE=… AWS_REGION=… STACK_NAME=%s PAY_TO=%s make mark-ledger", c.Stack, c.Terms.PayTo)
 	switch {
@@ -137,8 +137,9 @@ func (m *Mark) check(c Config) error {
 		", which is not PAY_TO. If the payee was changed: " + command + " FORCE=1")
 }
 
-// markProbe asks whether the ledger is marked as that of the deployment; false where there
-// is no table, or the deployment has no name. The service answers without a mark.
+// markProbe returns a probe that checks whether the ledger is marked as the deployment's. It
+// returns false if there is no table or the deployment has no name. The probe is optional: the
+// service works without a mark.
 func (c Config) markProbe() (service.Probe, bool) {
 	check := func(ctx context.Context) error {
 		m, err := c.Ledger.LoadMark(ctx, c.Stack)
@@ -154,14 +155,15 @@ func (c Config) markProbe() (service.Probe, bool) {
 	}, c.Ledger.Name != "" && c.Stack != ""
 }
 
-// publicOrigin is where strangers reach the deployment: BASE_URL, or else what the ledger's
-// mark says, because the functions of a template cannot be told the name of their own API.
-// It is empty where neither is known or it is for this machine alone.
+// publicOrigin returns the origin at which the public reaches the deployment. This is
+// BASE_URL, or else the origin in the ledger's mark, because the template cannot tell a
+// function the domain name of its API. It returns "" if neither is known, or if it is not
+// https.
 func (c Config) publicOrigin(ctx context.Context) string {
 	origin := c.BaseURL
 	if origin == "" && c.Ledger.Name != "" && c.Stack != "" {
 		m, err := c.Ledger.LoadMark(ctx, c.Stack)
-		if err != nil || m == nil { // another probe says so
+		if err != nil || m == nil { // markProbe reports it
 			return ""
 		}
 		origin = m.Origin

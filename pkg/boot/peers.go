@@ -14,15 +14,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Names of the variables of a facilitator begin with one of these.
+// Prefixes of the names of a facilitator's variables.
 const (
 	ofPrimary  = "FACILITATOR"
 	ofFallback = "FACILITATOR_FALLBACK"
 )
 
-// facilitators are where the facilitators are and who we are to each. The second one must
-// not be the first one, and must not have the first one's credentials, so that neither
-// operator ever sees what proves to the other who we are.
+// facilitators sets the URLs and the credentials of the facilitators. The second facilitator
+// must be another one than the first, with different credentials, so neither operator sees the
+// credentials for the other.
 func (e *environment) facilitators(c *Config) {
 	c.FacilitatorURL = e.primary.url
 	c.FallbackURL = e.fallback.url
@@ -46,13 +46,13 @@ func (e *environment) facilitators(c *Config) {
 	if second != "" && place(second) == place(first) {
 		e.fault(ofFallback+"_URL", "is the facilitator of %s_URL", ofPrimary)
 	}
-	if c.Paused || c.FacilitatorURL == "" { // the template refuses a fallback alone
+	if c.Paused || c.FacilitatorURL == "" { // a fallback needs a primary; the template also requires that
 		c.FacilitatorURL = ""
 		c.FallbackURL = ""
 	}
 }
 
-// place is what tells two facilitators apart: host and path of a URL.
+// place returns the host and the path of a URL, which distinguish two facilitators.
 func place(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -61,9 +61,10 @@ func place(raw string) string {
 	return strings.ToLower(u.Host) + strings.TrimRight(u.Path, "/")
 }
 
-// credentials are a facilitator's, with the secret that they are in, which is nil without
-// one. Unreadable ones do not stop the service: its free part works, paid calls answer
-// facilitator_misconfigured and /ready says so. Contradicting ones are a fault.
+// credentials returns the credentials of a facilitator and the secret that contains them, or
+// nil without a secret. Unreadable credentials do not stop the service: its free part works,
+// paid calls answer facilitator_misconfigured, and /ready reports it. Contradictory
+// credentials are a fault of the configuration.
 func (e *environment) credentials(of string, v facilitatorValues) (facilitator.Credentials, *secret) {
 	hasSecret := e.text(of+"_SECRET_ARN") != ""
 	hasKey := v.keyID != "" || v.keySecret != ""
@@ -90,7 +91,7 @@ func (e *environment) credentials(of string, v facilitatorValues) (facilitator.C
 	return facilitator.Credentials{}, nil
 }
 
-// secret is the secret of a name, which is not read yet.
+// secret returns the secret with a name. It is not read yet.
 func (e *environment) secret(name secretName) *secret {
 	keys := e.awsKeys()
 	endpoint := e.secretsEndpoint
@@ -99,14 +100,14 @@ func (e *environment) secret(name secretName) *secret {
 	}}
 }
 
-// fixed are credentials that never change, or what is wrong with them.
+// fixed returns credentials that never change, or that always return the error.
 func fixed(c facilitator.Credentials, err error) facilitator.Credentials {
 	return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return c, err }, nil)
 }
 
-// chain is which nodes of the chain are asked. Where none is named, they are those of the
-// facilitator's secret if it names any, and usual, which may be empty, otherwise. noNodes as
-// usual says that none is asked.
+// chain sets which nodes of the chain are used. If RPC_URL is not set, they are the nodes in
+// the facilitator's secret if it names any, and otherwise usual, which may be empty. If usual
+// is noNodes, none is used.
 func (e *environment) chain(c *Config, usual string) {
 	const name = "RPC_URL"
 	unnamed := e.text(name) == ""
@@ -128,10 +129,10 @@ func (e *environment) chain(c *Config, usual string) {
 	}
 }
 
-// hasChain says that the chain is asked.
+// hasChain reports whether nodes of the chain are used.
 func (c Config) hasChain() bool { return len(c.Nodes) > 0 || c.nodesInSecret }
 
-// chainView is the view of the chain; nil without one.
+// chainView returns the view of the chain, or nil if no nodes are used.
 func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	if !c.hasChain() {
 		return nil, nil
@@ -149,8 +150,8 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	return chain.New(n)
 }
 
-// nodesOfSecret are the nodes that the secret names, which may be none; failed says that none
-// of those before works.
+// nodesOfSecret returns the nodes in the secret; there may be none. failed means that none of
+// the nodes returned before works.
 func (c Config) nodesOfSecret(ctx context.Context, now time.Time, failed bool) ([]string, error) {
 	if failed {
 		c.secret.failed()
@@ -158,8 +159,8 @@ func (c Config) nodesOfSecret(ctx context.Context, now time.Time, failed bool) (
 	return fromSecret(ctx, c.secret, now, secretNodeURLs)
 }
 
-// evidence is a view of the chain as the payment layer takes it. Without one both are
-// nil: an interface that holds a nil client would not be.
+// evidence returns a view of the chain as the interfaces of the payment layer. If view is nil,
+// both results are nil interfaces; a direct conversion would make interfaces that are not nil.
 func evidence(view *chain.Nodes) (x402.Evidence, reconcile.Scanner) {
 	if view == nil {
 		return nil, nil
@@ -167,9 +168,9 @@ func evidence(view *chain.Nodes) (x402.Evidence, reconcile.Scanner) {
 	return view, view
 }
 
-// facilitators are the clients of the facilitators, and what /ready asks: whether one of
-// them settles our kind of payment on the network, and where there are two, whether each of
-// them does. It warns of one that does not.
+// facilitators holds the clients of the facilitators and their probes for /ready. A required
+// probe checks that at least one of them settles the service's kind of payment on the network.
+// With two facilitators, an optional probe for each warns if it does not.
 type facilitators struct {
 	settler x402.Settler
 	probes  []service.Probe
@@ -209,7 +210,7 @@ func (c Config) facilitators(p service.Platform) (facilitators, error) {
 	}, nil
 }
 
-// facilitatorClient is the client of one facilitator.
+// facilitatorClient returns the client of one facilitator.
 func (c Config) facilitatorClient(p service.Platform, url string, credentials facilitator.Credentials) (*facilitator.Client, error) {
 	return facilitator.New(facilitator.Config{
 		URL:         url,
@@ -219,7 +220,8 @@ func (c Config) facilitatorClient(p service.Platform, url string, credentials fa
 	})
 }
 
-// supports checks that a facilitator settles our kind of payment on the network.
+// supports returns a check that a facilitator settles the service's kind of payment on the
+// network.
 func (c Config) supports(client *facilitator.Client) func(context.Context) error {
 	return func(ctx context.Context) error { return client.Supported(ctx, c.Terms.Network) }
 }

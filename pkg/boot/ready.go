@@ -14,22 +14,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// readyPrefix begins the keys of what the probes said in the ledger's table; the function and
-// its version follow, because two of them may be configured differently, and two stacks may
-// have one table.
+// readyPrefix begins the keys of the results of /ready in the ledger's table. The function and
+// its version follow, because two versions may be configured differently, and two stacks may
+// share a table.
 const readyPrefix = "ready|"
 
-// keepReady is how long such an item is kept.
+// keepReady is the lifetime of such an item.
 const keepReady = 24 * time.Hour
 
-// readyItems keeps what the probes said in the ledger's table, as one item. It is a
+// readyItems stores the results of the probes in the ledger's table, as one item. It is a
 // service.ReadyStore.
 type readyItems struct {
 	api        dynamo.API
 	table, key string
 }
 
-// readyStore is where the table is that all processes share; nil elsewhere.
+// readyStore returns the store in the table that all processes share, or nil if there is no
+// table or no version.
 func (c Config) readyStore() service.ReadyStore {
 	if c.Ledger.Name == "" || c.Version == "" {
 		return nil
@@ -40,7 +41,7 @@ func (c Config) readyStore() service.ReadyStore {
 type readyItem struct {
 	Said  []byte `dynamodbav:"said"`
 	Asked int64  `dynamodbav:"asked"` // unix milliseconds
-	Given int64  `dynamodbav:"given"` // the same
+	Given int64  `dynamodbav:"given"` // unix milliseconds
 }
 
 // Load implements service.ReadyStore.
@@ -66,8 +67,8 @@ func (r readyItems) Load(ctx context.Context) (service.KeptReady, error) {
 	}, nil
 }
 
-// Claim implements service.ReadyStore. A reply that was lost may grant it to nobody: others
-// go on with what stands.
+// Claim implements service.ReadyStore. If the reply of DynamoDB is lost, no process may have
+// the claim; the others then use the stored results.
 func (r readyItems) Claim(ctx context.Context, loaded service.KeptReady, at time.Time) (bool, error) {
 	err := r.update(ctx, "SET asked = :at, expires_at = :expires", "attribute_not_exists(asked) OR asked = :loaded", map[string]any{
 		":at": at.UnixMilli(), ":loaded": loaded.Claimed.UnixMilli(), ":expires": at.Add(keepReady).Unix(),

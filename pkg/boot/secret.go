@@ -22,23 +22,24 @@ import (
 )
 
 const (
-	// secretTimeout is for a reading as a whole: a payer waits for it.
+	// secretTimeout bounds the reading of a secret, with all attempts. A payer waits for it.
 	secretTimeout = 2 * time.Second
-	// secretAttempts within it, of which each has half: a first packet that was
-	// lost must not use all of it up.
+	// secretAttempts is the number of attempts. Each of them has an equal share of
+	// secretTimeout, so a lost first packet does not use all of the time.
 	secretAttempts = 2
-	// maxSecretReply is above what the largest secret, 64 KiB, needs in JSON.
+	// maxSecretReply is more bytes than the largest secret, 64 KiB, needs in JSON.
 	maxSecretReply = 512 << 10
 )
 
-// errSecretSilent says that Secrets Manager was not reached, or could not answer:
-// nothing is known about the secret.
+// errSecretSilent is the error when Secrets Manager was not reached or could not answer.
+// Nothing is then known about the secret.
 var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitator.ErrUnreachable)
 
-// fetchSecret returns the current value of a secret. An endpoint is asked in place of AWS's
-// own. attempt is the time limit of each of secretAttempts. The error is errSecretSilent, or
-// says why the secret has no value. A reading is bounded in size and leaves nothing behind:
-// no cache, no connection, no goroutine. No error contains what was read.
+// fetchSecret returns the current value of a secret. If endpoint is not empty, it is used
+// instead of AWS's endpoint. attempt is the time limit of each of the secretAttempts. The
+// error is errSecretSilent, or says why the secret has no value; it never contains what was
+// read. The size of the reply is bounded, and no cache, connection or goroutine remains
+// afterwards.
 func fetchSecret(ctx context.Context, name secretName, keys aws.CredentialsProvider, endpoint string, attempt time.Duration) ([]byte, error) {
 	options := secretsmanager.Options{
 		Region:      name.region,
@@ -64,11 +65,11 @@ func fetchSecret(ctx context.Context, name secretName, keys aws.CredentialsProvi
 	return nil, errors.New("secrets manager: the secret has no value")
 }
 
-// explainSecret keeps of an error what may be logged. The SDK's text for a reply that
-// it cannot read quotes the reply.
+// explainSecret returns an error with only what may be logged of err. The SDK's error for a
+// reply that it cannot decode quotes the reply.
 func explainSecret(err error) error {
 	api, named := errors.AsType[smithy.APIError](err)
-	status := 0 // of the reply, if there was one
+	status := 0 // of the reply; 0 if there was none
 	if reply, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		status = reply.HTTPStatusCode()
 	}
@@ -83,29 +84,29 @@ func explainSecret(err error) error {
 	return fmt.Errorf("%w: %w", errSecretSilent, err)
 }
 
-// rereadAfter is the least time between two readings of a secret, so that a peer that
-// rejects what is in it does not make us read it all the time.
+// rereadAfter is the minimum time between two readings of a secret. It prevents constant
+// reading while a service rejects what is in the secret.
 const rereadAfter = time.Minute
 
-// secret is a secret that configures several things. It is read when one of them
-// first needs it, which is when somebody pays, and again after a reading that failed and
-// after what it holds has failed one of them, at most once a minute.
+// secret is a secret with several values: credentials, nodes, a receipt key. It is read when a
+// value is first needed, which is when somebody pays. It is read again, at most once a minute,
+// after a failed reading and after one of its values did not work.
 type secret struct {
 	load func(context.Context) ([]byte, error)
 
 	mu  sync.Mutex // held while the secret is read
-	doc []byte     // as it was read last; nil before
+	doc []byte     // last successful reading; nil before the first
 	err error      // of the last reading
 	at  time.Time  // of the last reading
 
-	wrong atomic.Bool // what it holds has failed
+	wrong atomic.Bool // a value in it did not work
 }
 
-// failed says that what the secret holds did not work.
+// failed records that a value in the secret did not work.
 func (s *secret) failed() { s.wrong.Store(true) }
 
-// fromSecret returns something that the secret holds, decoded. No error quotes the secret,
-// unless decode's does.
+// fromSecret returns a value that decode reads from the secret. The error never quotes the
+// secret, unless the error of decode does.
 func fromSecret[T any](ctx context.Context, s *secret, now time.Time, decode func(doc []byte) (T, error)) (v T, err error) {
 	doc, err := s.document(ctx, now)
 	if err != nil {
@@ -117,18 +118,18 @@ func fromSecret[T any](ctx context.Context, s *secret, now time.Time, decode fun
 	return v, err
 }
 
-// document returns the secret, and loads it first where that is due.
+// document returns the secret. It loads it first if that is due.
 func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// By the wall clock: the monotonic one may stand still while Lambda has the process
-	// frozen. A clock that was set back does not delay a reading.
+	// This compares wall clock times, because the monotonic clock may stand still while Lambda
+	// has the process frozen. If the clock was set back, the reading is not delayed.
 	since := now.Sub(s.at)
 	tooSoon := !s.at.IsZero() && since >= 0 && since < rereadAfter
 	if (s.doc == nil || s.wrong.Load()) && !tooSoon {
 		doc, err := s.loadObject(ctx)
 		if err != nil && ctx.Err() != nil {
-			return nil, ctx.Err() // the caller gave up; the minute's one reading is not used up
+			return nil, ctx.Err() // the caller gave up: this does not count as the one reading of this minute
 		}
 		s.at = now.Round(0)
 		s.err = err
@@ -137,7 +138,7 @@ func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 			s.wrong.Store(false)
 		}
 	}
-	if s.doc != nil { // what was refused once is better than nothing
+	if s.doc != nil { // an old document is better than none, even if a value in it failed
 		return s.doc, nil
 	}
 	return nil, s.err

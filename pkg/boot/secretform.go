@@ -17,18 +17,18 @@ import (
 const (
 	SecretKeyID      = "key_id" // of a CDP key
 	SecretKey        = "key_secret"
-	SecretToken      = "token"       // in the place of both
+	SecretToken      = "token"       // instead of both
 	SecretNodes      = "rpc_urls"    // a list
 	SecretReceiptKey = "receipt_key" // as make receipt-key prints it
 )
 
-// SecretMembers are the members that the functions read.
+// SecretMembers returns the names of the members that the functions read.
 func SecretMembers() []string {
 	return []string{SecretKeyID, SecretKey, SecretToken, SecretNodes, SecretReceiptKey}
 }
 
-// CheckSecret says everything that is wrong with the document of a facilitator's secret, as
-// the functions read it. Its errors never contain what is in the document.
+// CheckSecret returns an error with everything that is wrong with the document of a
+// facilitator's secret. The error never quotes the document.
 func CheckSecret(doc []byte) error {
 	_, credentials := secretCredentials(doc)
 	_, nodes := secretNodeURLs(doc)
@@ -36,8 +36,8 @@ func CheckSecret(doc []byte) error {
 	return errors.Join(credentials, nodes, key)
 }
 
-// SecretReceiptPublicKey is the public key of the one that signs receipts, as
-// ReceiptPublicKeys has it; empty where the document holds none.
+// SecretReceiptPublicKey returns the public key of the receipt key in a secret, in the format
+// of RECEIPT_PUBLIC_KEYS, or "" if the secret has no valid receipt key.
 func SecretReceiptPublicKey(doc []byte) string {
 	key, err := secretReceiptKey(doc)
 	if err != nil || key == nil {
@@ -47,18 +47,19 @@ func SecretReceiptPublicKey(doc []byte) string {
 	return receipt.FormatPublic(public)
 }
 
-// secretCredentials are the facilitator's; the zero value where the document has none.
+// secretCredentials returns the facilitator's credentials, or the zero value if the document
+// has none.
 func secretCredentials(doc []byte) (facilitator.Credentials, error) {
 	return facilitator.ParseCredentials(doc, SecretReceiptKey, SecretNodes)
 }
 
-// secretNodeURLs are the chain's nodes, of which there may be none.
+// secretNodeURLs returns the URLs of nodes in the document; there may be none.
 func secretNodeURLs(doc []byte) ([]string, error) {
 	var v struct {
 		URLs []string `json:"rpc_urls"`
 	}
 	if json.Unmarshal(doc, &v) != nil || slices.ContainsFunc(v.URLs, insecure) {
-		return nil, errors.New("rpc_urls of the secret is not a list of https URLs") // without quoting it
+		return nil, errors.New("rpc_urls of the secret is not a list of https URLs") // the error must not quote the secret
 	}
 	if len(v.URLs) > chain.MaxNodes {
 		return nil, fmt.Errorf("rpc_urls of the secret has more than %d URLs", chain.MaxNodes)
@@ -66,12 +67,12 @@ func secretNodeURLs(doc []byte) ([]string, error) {
 	return v.URLs, nil
 }
 
-// secretReceiptKey is the key that signs receipts; nil where the document has none.
+// secretReceiptKey returns the key that signs receipts, or nil if the document has none.
 func secretReceiptKey(doc []byte) (ed25519.PrivateKey, error) {
 	var v struct {
 		Key string `json:"receipt_key"`
 	}
-	if json.Unmarshal(doc, &v) != nil { // its text would quote the secret
+	if json.Unmarshal(doc, &v) != nil { // the error's text would quote the secret
 		return nil, service.Public("the secret is not a JSON object with the text receipt_key")
 	}
 	if v.Key == "" {

@@ -6,26 +6,26 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Setting is a variable of the environment. Every program parses it by the list of all of
-// them, and the table of the runbook is printed from that list.
+// Setting is a variable of the environment. Every program parses the environment by the list
+// of all settings, and the table in the runbook is generated from that list.
 type Setting struct {
 	Name string
-	// Default is what an empty variable means, where that is a text. Otherwise is what
-	// the runbook says it means.
+	// Default is the value for an empty variable. If there is no such fixed value, Otherwise
+	// describes for the runbook what an empty variable means.
 	Default, Otherwise string
 	Meaning            string // for the operator
-	// Template says that the template sets it, the same for every function, and
-	// Secret that it can hold a secret: the template empties that for a function that
-	// does not read it.
+	// Template means that the template sets the variable, to the same value for every
+	// function. Secret means that the value can contain a secret; the template then leaves it
+	// empty for a function that does not read it.
 	Template, Secret bool
 	Readers          Readers
 
-	// parse parses a value that is not empty and keeps it. Its error says what is wrong. It
-	// is nil where the programs that need the variable look it up themselves.
+	// parse parses a value that is not empty, and stores it. It is nil for a variable that the
+	// programs look up themselves.
 	parse func(text string) error
 }
 
-// Check says what is wrong with a value by itself.
+// Check returns an error if the value is invalid, regardless of other settings.
 func (s Setting) Check(value string) error {
 	text := strings.TrimSpace(value)
 	if text == "" || s.parse == nil {
@@ -34,7 +34,7 @@ func (s Setting) Check(value string) error {
 	return s.parse(text)
 }
 
-// Readers are programs that read a setting.
+// Readers is a set of programs that read a setting.
 type Readers uint8
 
 const (
@@ -42,12 +42,12 @@ const (
 	ReadByReconcile                     // the function that reconciles
 	ReadByOthers                        // every other function
 	ReadByLocal                         // the local runner and the operator's commands
-	readByAWS                           // who needs nothing but AWS
+	readByAWS                           // commands that need only AWS
 )
 
 const (
 	readByEverybody = ReadByDocuments | ReadByReconcile | ReadByOthers | ReadByLocal
-	readByPaid      = ReadByReconcile | ReadByOthers | ReadByLocal // who works with money
+	readByPaid      = ReadByReconcile | ReadByOthers | ReadByLocal // programs that handle payments
 )
 
 // Defaults of the local runner.
@@ -59,10 +59,11 @@ const (
 	LocalPayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 )
 
-// ofNetwork is what the variables of the token mean when they are empty.
+// ofNetwork describes for the runbook what an empty variable of the token means.
 const ofNetwork = "that of USDC on `NETWORK`, where that is known"
 
-// knownNetworks names the networks of which NETWORK is all that has to be said.
+// knownNetworks returns the names of the networks whose token and nodes are known, so NETWORK
+// alone is enough.
 func knownNetworks() string {
 	var names []string
 	for _, n := range x402.Networks() {
@@ -71,10 +72,10 @@ func knownNetworks() string {
 	return strings.Join(names, " and ")
 }
 
-// Settings are all variables that the service reads.
+// Settings returns all variables that the service reads.
 func Settings() []Setting { return settings(new(values)) }
 
-// settings are all variables, each with the place where its value is kept.
+// settings returns all variables. Each of them stores its value in v.
 func settings(v *values) []Setting {
 	deployed := deployedSettings(v)
 	for i := range deployed {
@@ -83,7 +84,7 @@ func settings(v *values) []Setting {
 	return append(deployed, otherSettings(v)...)
 }
 
-// into parses a value with a function and keeps it in a place.
+// into returns a parser that stores the result of parse in place.
 func into[T any](place *T, parse func(string) (T, error)) func(string) error {
 	return func(text string) error {
 		v, err := parse(text)
@@ -95,7 +96,7 @@ func into[T any](place *T, parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// text keeps any text.
+// text returns a parser that accepts any text and stores it in place.
 func text(place *string) func(string) error {
 	return into(place, func(text string) (string, error) { return text, nil })
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// deployedSettings are those that the template sets.
+// deployedSettings returns the settings that the template sets.
 func deployedSettings(v *values) []Setting {
 	return []Setting{
 		{
@@ -238,7 +238,8 @@ func deployedSettings(v *values) []Setting {
 	}
 }
 
-// otherSettings are those that Lambda sets, or nobody does.
+// otherSettings returns the settings that Lambda sets, and those that are used outside AWS
+// only.
 func otherSettings(v *values) []Setting {
 	const inAWS = readByEverybody | readByAWS
 	return []Setting{

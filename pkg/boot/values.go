@@ -40,7 +40,7 @@ func parseOrigin(v string) (string, error) {
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
 }
 
-// hostname says whether the host of a URL is one that clients can reach.
+// hostname reports whether the host of a URL is one that clients can reach.
 func hostname(u *url.URL) bool {
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
 		return false
@@ -50,7 +50,7 @@ func hostname(u *url.URL) bool {
 	return err == nil || !strings.HasSuffix(u.Host, ":") && name.MatchString(u.Hostname())
 }
 
-// insecure says that raw is neither an https URL nor an http URL of this machine.
+// insecure reports whether raw is neither an https URL nor an http URL for this machine.
 func insecure(raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" {
@@ -64,7 +64,8 @@ func onThisMachine(u *url.URL) bool {
 	return u.Hostname() == "localhost" || ip.IsLoopback()
 }
 
-// parsePeer parses the URL of a peer that is trusted about money.
+// parsePeer parses the URL of a service, such as a facilitator, whose answers about payments
+// are trusted.
 func parsePeer(v string) (string, error) {
 	if insecure(v) {
 		return "", errors.New("must be an https URL; http is for this machine only, because anybody on the way could read credentials and invent a settlement")
@@ -75,12 +76,13 @@ func parsePeer(v string) (string, error) {
 	return v, nil
 }
 
-// Reachable is how this machine reaches what listens on an address: one that
-// stands for every address of the machine is reached at the loopback one.
+// Reachable returns the address at which this machine reaches a listener on addr. For an
+// address that stands for all addresses of the machine, such as 0.0.0.0, it is the loopback
+// address.
 func Reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return addr // listening on it says what is wrong
+		return addr // the error of listening on it explains the mistake
 	}
 	switch ip, err := netip.ParseAddr(host); {
 	case host == "", err == nil && ip.Unmap() == netip.IPv4Unspecified():
@@ -91,8 +93,8 @@ func Reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// parseContact parses where the operator can be reached, which stands in a comment of the
-// User-Agent.
+// parseContact parses the URL at which the operator can be reached. Its characters must be
+// safe in a comment of the User-Agent header.
 func parseContact(v string) (string, error) {
 	const most = 100
 	plain := regexp.MustCompile(`^[A-Za-z0-9._~:/?#@!$&'*+,;=%-]*$`)
@@ -110,10 +112,10 @@ func parseContact(v string) (string, error) {
 	return v, nil
 }
 
-// parseClaims parses what the operator publishes below /.well-known/, by name: the files by
-// which indexes of services find out whose a service is. They are of 402 Index, x402
-// Trust, the registry of MCP servers, and Glama. They are in the environment, of which
-// Lambda takes 4 KB.
+// parseClaims parses the files, by name, that the operator publishes below /.well-known/.
+// Indexes of services use them to verify who owns a service: 402 Index, x402 Trust, the
+// registry of MCP servers, and Glama. The size limit exists because Lambda allows only 4 KB
+// for the whole environment.
 func parseClaims(v string) (files map[string]string, err error) {
 	const most = 2 << 10
 	known := []string{"402index-verify.txt", "x402-trust.txt", "mcp-registry-auth", "glama.json"}
@@ -146,16 +148,17 @@ func parseReceiptKeys(v string) (keys []ed25519.PublicKey, err error) {
 	return keys, nil
 }
 
-// formerTerms are what was different before the last change of terms, and until when it
-// passes. What did not change is empty.
+// formerTerms are the terms that were different before the last change, and the time until
+// which they are accepted. A field whose term did not change is empty.
 type formerTerms struct {
 	until  time.Time
 	payTo  string
 	prices map[string]string // by operation
 }
 
-// parseFormerTerms parses until when the terms before the last change pass, and what of them
-// was different: payTo, and prices by operation. "none" says that they do not pass any more.
+// parseFormerTerms parses the time until which the former terms are accepted, followed by the
+// terms that were different: payTo, and prices by operation. "none" means that the former
+// terms are no longer accepted.
 func parseFormerTerms(v string) (*formerTerms, error) {
 	list, _ := parseList(v)
 	if len(list) == 0 || len(list) == 1 && list[0] == "none" {
@@ -176,7 +179,7 @@ func parseFormerTerms(v string) (*formerTerms, error) {
 	return f, errors.Join(faults...)
 }
 
-// parseDifference parses one thing that was different.
+// parseDifference parses one former term.
 func (f *formerTerms) parseDifference(text string) error {
 	what, value, _ := strings.Cut(text, "=")
 	if what == "payTo" && value != "" {
@@ -215,9 +218,9 @@ func parseYes(v string) (bool, error) {
 	return false, errors.New("must be yes or no")
 }
 
-// parseLevel parses the least severe level that is logged.
+// parseLevel parses the lowest level that is logged.
 func parseLevel(v string) (level slog.Level, err error) {
-	known := []string{"debug", "info", "warn", "error"} // of more that slog knows, such as info+2
+	known := []string{"debug", "info", "warn", "error"} // slog accepts more, such as info+2
 	if !slices.Contains(known, strings.ToLower(v)) {
 		return level, errors.New("must be debug, info, warn or error")
 	}
@@ -234,7 +237,7 @@ func parseAmount(v string) (*big.Int, error) {
 	return amount, nil
 }
 
-// countTo parses a whole number up to the most that is allowed; 0 turns something off.
+// countTo returns a parser of whole numbers from 0 to most. 0 turns something off.
 func countTo(most int) func(string) (int, error) {
 	return func(v string) (int, error) {
 		n, err := strconv.Atoi(v)
@@ -245,7 +248,7 @@ func countTo(most int) func(string) (int, error) {
 	}
 }
 
-// parseList parses what is separated by commas.
+// parseList splits a list at its commas. It omits empty elements.
 func parseList(v string) (all []string, _ error) {
 	for element := range strings.SplitSeq(v, ",") {
 		element = strings.TrimSpace(element)
@@ -256,7 +259,7 @@ func parseList(v string) (all []string, _ error) {
 	return all, nil
 }
 
-// parseBootstrapURL parses where the file of registries is.
+// parseBootstrapURL parses the URL of IANA's file of registries.
 func parseBootstrapURL(v string) (string, error) {
 	if _, err := whois.ParseBootstrapURL(v); err != nil {
 		return "", fmt.Errorf("is %w", err)
@@ -264,8 +267,9 @@ func parseBootstrapURL(v string) (string, error) {
 	return v, nil
 }
 
-// parseTableName parses the name of a DynamoDB table. The most is not in the pattern, here
-// and below: a bound in the hundreds takes a twentieth of a function's start to compile.
+// parseTableName parses the name of a DynamoDB table. Here and in parseStackName the maximum
+// length is not part of the pattern: compiling a repetition of some hundreds takes a twentieth
+// of a function's start.
 func parseTableName(v string) (string, error) {
 	const most = 255
 	if len(v) > most || !regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,}$`).MatchString(v) {
@@ -283,7 +287,7 @@ func parseStackName(v string) (string, error) {
 	return v, nil
 }
 
-// parseAccept parses the word that accepts a ledger file.
+// parseAccept parses the word that accepts a refused ledger file.
 func parseAccept(v string) (string, error) {
 	if !regexp.MustCompile(`^[A-Z2-7]{8}$`).MatchString(v) {
 		return "", errors.New("must be the word that the program has named when it refused the ledger file")
@@ -291,8 +295,8 @@ func parseAccept(v string) (string, error) {
 	return v, nil
 }
 
-// secretName names a secret: by a complete ARN, because a permission on exactly this secret
-// and the region to ask in follow from it.
+// secretName is the name of a secret. It is a complete ARN, because that contains the region
+// to send requests to, and because a permission can be limited to exactly this secret.
 type secretName struct{ arn, region string }
 
 // parseSecretName parses the ARN of a secret.
@@ -305,20 +309,20 @@ func parseSecretName(v string) (secretName, error) {
 	return secretName{arn: v, region: found[1]}, nil
 }
 
-// nodes are the nodes of the chain as RPC_URL names them: not at all, none, those of the
-// secret, or by their URLs.
+// nodes is the value of RPC_URL: not set, none, the nodes in the secret, or URLs of nodes.
 type nodes struct {
 	none, ofSecret bool
 	urls           []string
 }
 
-// Words of RPC_URL in the place of nodes.
+// Words that RPC_URL can have instead of URLs.
 const (
-	noNodes     = "none"   // the chain is not asked
-	secretNodes = "secret" // the nodes are those of the secret
+	noNodes     = "none"   // no node is used
+	secretNodes = "secret" // the secret names the nodes
 )
 
-// parseNodes parses the chain's nodes. Its error does not show them: a URL may hold a key.
+// parseNodes parses the nodes of the chain. Its error does not quote them, because a URL may
+// contain a key.
 func parseNodes(v string) (nodes, error) {
 	switch v {
 	case noNodes:

@@ -34,16 +34,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Components are what the functions of a deployment are made of. A function takes the
-// clients that its operation needs and links no others.
+// Components are the parts that the functions of a deployment are made of. Each function takes
+// only the clients that its operation needs, and links no others.
 type Components struct {
 	Platform service.Platform
 	Offering service.Offering
 	Limits   service.Limits
-	// Seller sells by that offering, within these limits.
+	// Seller sells according to Offering, within Limits.
 	Seller *service.Seller
-	// Resolver answers DNS lookups, and finds the hosts of Connector, which
-	// reaches public hosts and no others.
+	// Resolver answers DNS lookups, and resolves the hosts for Connector. Connector connects
+	// to public hosts only.
 	Resolver  *dns.Client
 	Connector *guard.Dialer
 
@@ -51,16 +51,16 @@ type Components struct {
 	probes []service.Probe
 }
 
-// Components are made over the stores. What is logged of a peer's text is fit to be
-// read, whatever handler log has.
+// Components returns the components of a deployment that uses the stores. Text from other
+// parties is made safe to read before it is logged, whatever handler log has.
 func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time) (Components, error) {
-	const longestFormer = 24 * time.Hour // bounds a mistake: a payee whose time never ends
+	const longestFormer = 24 * time.Hour // catches a mistyped time, which would keep the old payee valid
 	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
 		return Components{}, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough")
 	}
 	signs := &receipts{configured: c.receiptKey, secret: c.secret, published: c.ReceiptKeys, now: now}
 	if c.receiptKey != nil {
-		_, _ = signs.key(context.Background()) // it is in memory, and /ready says what is wrong
+		_, _ = signs.key(context.Background()) // loads the key now; /ready reports an error
 	}
 	platform := c.platform(log, now)
 	settle, err := c.facilitators(platform)
@@ -98,10 +98,11 @@ func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time
 	}, err
 }
 
-// probes ask what the service needs: the ledger by reading a key that no record has,
-// the only one that their function may read; the facilitators with their credentials
-// for what they support; the resolvers; and the chain, without which the service still
-// answers. view is nil where the chain is not asked.
+// probes returns the probes of what the service needs. The ledger's probe reads a key that no
+// record has, which is the only key that the function of /ready may read. The facilitators'
+// probes ask, with their credentials, which payments they support. The resolvers are probed,
+// and the chain, without which the service still answers. view is nil if the chain is not
+// used.
 func (c Config) probes(payments *ledger.Ledger, settle facilitators, resolver *dns.Client, view *chain.Nodes) []service.Probe {
 	checkLedger := func(ctx context.Context) error {
 		_, err := payments.Fetch(ctx, "ready")
@@ -122,14 +123,14 @@ func (c Config) probes(payments *ledger.Ledger, settle facilitators, resolver *d
 	return all
 }
 
-// Origins is the client that asks web origins.
+// Origins returns the client that requests web origins.
 func (c Components) Origins() *origin.Client {
 	return &origin.Client{Connector: c.Connector, UserAgent: c.config.userAgent()}
 }
 
-// Registries says how the domain registries are reached. The bootstrap file is
-// kept in the ledger's table where there is one, so that a new process need not
-// ask IANA.
+// Registries returns the configuration for reaching the domain registries. If there is a
+// ledger table, the RDAP bootstrap file is stored in it, and a new process need not ask IANA
+// for it.
 func (c Components) Registries() whois.Config {
 	config := whois.Config{
 		Connector:    c.Connector,
@@ -144,12 +145,12 @@ func (c Components) Registries() whois.Config {
 	return config
 }
 
-// Health is /health and /ready, which asks what the functions are made of.
+// Health returns the handler of /health and of /ready, which probes the components.
 func (c Components) Health() http.Handler {
 	return service.Health(c.Platform, c.Offering, c.Limits.Rate, c.probes, c.config.readyStore(), c.config.warnings())
 }
 
-// Documents is every static document.
+// Documents returns the handler of all static documents.
 func (c Components) Documents() http.Handler {
 	return service.Discovery(c.Platform, c.Offering, c.Limits.Rate)
 }
@@ -169,8 +170,8 @@ func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platfor
 	}
 }
 
-// origin is configuration or the domain name that the gateway vouches for:
-// eventHandler puts that one into Host, never the Host header.
+// origin returns the configured BASE_URL, or else the domain name that the gateway reports.
+// eventHandler puts that name into Host and drops the Host header.
 func (c Config) origin(r *http.Request) string {
 	if c.BaseURL != "" {
 		return c.BaseURL
@@ -178,7 +179,7 @@ func (c Config) origin(r *http.Request) string {
 	return "https://" + strings.ToLower(r.Host)
 }
 
-// requestID is the gateway's, or one of our own.
+// requestID returns the gateway's id of the request, or a random id.
 func requestID(r *http.Request) string {
 	if id, ok := r.Context().Value(requestIDKey{}).(string); ok {
 		return id
@@ -186,24 +187,24 @@ func requestID(r *http.Request) string {
 	return rand.Text()
 }
 
-// Stores are where a deployment keeps its payments and its limits.
+// Stores are the places where a deployment stores its payments and its limits.
 type Stores struct {
 	Ledger ledger.Store
-	Index  ledger.Index // of the ledger; only reconcile asks it
+	Index  ledger.Index // of the ledger; only reconcile reads it
 	Limits limit.Store
 }
 
-// Stores opens the table: the ledger with its index, and the limits, which share it.
+// Stores opens the table, which holds the ledger, its index and the limits.
 func (t Table) Stores() Stores {
 	table := t.Open()
 	return Stores{Ledger: table, Index: table, Limits: table}
 }
 
-// Open returns the ledger's table without checking it: the functions are not permitted
-// to describe it.
+// Open returns the ledger's table without checking it, because the functions have no
+// permission to describe it.
 func (t Table) Open() *dynamo.Table { return dynamo.New(dynamo.APIOf(dynamo.NewClient(t.AWS)), t.Name) }
 
-// limits wires the caps over the stores.
+// limits returns the configured limits, which count in the stores.
 func (c Config) limits(s Stores, now func() time.Time) service.Limits {
 	l := service.Limits{Leases: s.Limits, Single: c.Caps.Single, Bundle: c.Caps.Bundle}
 	if c.Caps.PerMinute > 0 {
@@ -212,17 +213,17 @@ func (c Config) limits(s Stores, now func() time.Time) service.Limits {
 	return l
 }
 
-// Reconciling has the parts of the reconcile function and the operator's tools.
+// Reconciling holds the components of the reconcile function and of the operator's tools.
 type Reconciling struct {
 	Platform   service.Platform
 	Terms      x402.Terms
 	Ledger     *ledger.Ledger
 	Chain      *chain.Nodes // nil without a view of the chain
 	Reconciler *reconcile.Reconciler
-	Cheapest   *big.Int // the lowest price that anything is sold for, in atomic units
+	Cheapest   *big.Int // the lowest price of all operations, in atomic units
 }
 
-// Reconciling makes them, over a ledger and its index.
+// Reconciling returns these components for a ledger and its index.
 func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Time) (Reconciling, error) {
 	view, err := c.chainView(now)
 	if err != nil {
@@ -247,33 +248,33 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 		r.Reconciler = service.Reconciler(reconciler, c.Former)
 		return r, nil
 	}
-	// The ledger is another shop's, which has other prices.
+	// The ledger belongs to another shop, which has different prices.
 	r.Cheapest = c.LowestPrice
 	reconciler.Cheapest = c.LowestPrice
 	r.Reconciler = storefront.Reconciler(reconciler)
 	return r, nil
 }
 
-// errNoReceiptKey is what /ready says where no key is configured.
+// errNoReceiptKey is the text in /ready when no key is configured.
 var errNoReceiptKey error = service.Public("RECEIPT_KEY is not set: answers come without a signed receipt; make receipt-key makes a key")
 
-// receipts signs offers and answers with the key of the configuration. One in the
-// environment is in memory at once; the secret is read when the first answer is given,
-// and until then offers are unsigned. Without a key, and with one that is not
-// published, nothing is signed: nobody could check it.
+// receipts signs offers and answers with the configured key. A key in the environment is
+// available at once. A key in the secret is read when the first answer is given; offers are
+// unsigned until then. Without a key, or with a key that is not published, nothing is signed,
+// because nobody could verify the signature.
 type receipts struct {
-	configured ed25519.PrivateKey // in the environment; nil: the secret's, if there is one
+	configured ed25519.PrivateKey // the key in the environment; if nil, the secret may have one
 	secret     *secret
 	published  []ed25519.PublicKey
 	now        func() time.Time
-	signer     atomic.Pointer[receipt.Signer] // nil until there is a key
+	signer     atomic.Pointer[receipt.Signer] // nil until the key is loaded
 }
 
 // Sign implements x402.Receipts.
 func (r *receipts) Sign(ctx context.Context, statement receipt.Statement) (string, error) {
 	signer, err := r.key(ctx)
 	if errors.Is(err, errNoReceiptKey) {
-		return "", nil // not configured: /ready says so, and no log line for each answer
+		return "", nil // no key is configured; /ready reports that, not a log line for each answer
 	}
 	if err != nil {
 		return "", err
@@ -290,7 +291,7 @@ func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
 	return signer.SignOffer(o)
 }
 
-// key is what signs. The error is errNoReceiptKey where no key is configured.
+// key returns the signer. The error is errNoReceiptKey if no key is configured.
 func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
 	if signer := r.signer.Load(); signer != nil {
 		return signer, nil
@@ -303,7 +304,7 @@ func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
 	return signer, nil
 }
 
-// findKey is the key of the environment, or else of the secret.
+// findKey returns a signer with the key of the environment, or else of the secret.
 func (r *receipts) findKey(ctx context.Context) (*receipt.Signer, error) {
 	if r.configured != nil {
 		return r.signerOf(r.configured)
@@ -318,7 +319,7 @@ func (r *receipts) findKey(ctx context.Context) (*receipt.Signer, error) {
 	return signer, err
 }
 
-// check is the probe of the key. Its error always has public words.
+// check is the probe of the key. Its error always contains a service.Public.
 func (r *receipts) check(ctx context.Context) error {
 	_, err := r.key(ctx)
 	if _, public := errors.AsType[service.Public](err); err == nil || public {
@@ -328,7 +329,7 @@ func (r *receipts) check(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", unread, err)
 }
 
-// signerOf signs with a key, if it is published.
+// signerOf returns a signer with a key, or an error if the key is not published.
 func (r *receipts) signerOf(key ed25519.PrivateKey) (*receipt.Signer, error) {
 	s, err := receipt.NewSigner(key, r.published)
 	if err != nil {
@@ -337,7 +338,8 @@ func (r *receipts) signerOf(key ed25519.PrivateKey) (*receipt.Signer, error) {
 	return s, nil
 }
 
-// secretSigner signs with the receipts' key that a secret has, and is nil without one.
+// secretSigner returns a signer with the receipt key in a secret, or nil if the secret has
+// none.
 func (r *receipts) secretSigner(doc []byte) (*receipt.Signer, error) {
 	key, err := secretReceiptKey(doc)
 	if err != nil || key == nil {
@@ -346,7 +348,7 @@ func (r *receipts) secretSigner(doc []byte) (*receipt.Signer, error) {
 	return r.signerOf(key)
 }
 
-// SignReceipts has a configuration that names no receipt key sign with this one.
+// SignReceipts makes receipts use key if no receipt key and no secret is configured.
 func (c *Config) SignReceipts(key ed25519.PrivateKey) {
 	if c.receiptKey != nil || c.secret != nil {
 		return

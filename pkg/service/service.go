@@ -29,14 +29,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// Platform is what every function gets from where it runs. Log, Now, Random, Origin and
+// Platform is what every function gets from its environment. Log, Now, Random, Origin and
 // RequestID are required.
 type Platform struct {
 	Log *slog.Logger
 	Now func() time.Time
-	// Random is where retry tokens come from.
+	// Random is the source of retry tokens.
 	Random io.Reader
-	// Origin is the public origin of a request, such as https://host, from
+	// Origin returns the public origin of a request, such as https://host. It comes from the
 	// configuration or from the platform, never from the Host header.
 	Origin    func(*http.Request) string
 	RequestID func(*http.Request) string
@@ -44,43 +44,46 @@ type Platform struct {
 	Stack string
 	// Deployment names the deployment in /health; see Deployment. It may be empty.
 	Deployment string
-	// Function and Version are Lambda's names of the code that runs, for the metrics
-	// that a release is rolled back by; empty elsewhere.
+	// Function and Version are Lambda's names of the code that runs. The metrics that decide
+	// about rolling back a release contain them. They are empty outside Lambda.
 	Function, Version string
-	// Paused says that the deployment does not sell, by intent: that it has no
-	// facilitator is not its fault.
+	// Paused means that the deployment does not sell, on purpose. A missing facilitator is
+	// then not a fault.
 	Paused bool
 }
 
-// Offering is how a deployment sells: its prices and payee, and how its documents describe it.
+// Offering holds the prices and the payee of a deployment, and the description of it for its
+// documents.
 type Offering struct {
-	// Site describes the deployment in the documents. Its Origin and its clock are not
-	// set. An answer over MCP stands for twice the DuplicateWindow, because the official
-	// SDK gives up after 60 s and its host may call again then.
+	// Site describes the deployment in the documents. Its Origin and its clock are not set
+	// here. An answer over MCP stays valid for twice the DuplicateWindow, because the official
+	// SDK gives up after 60 s and its host may then call again.
 	discovery.Site
-	// Former are the terms before the last change; nil is none.
+	// Former are the terms before the last change, or nil.
 	Former *FormerTerms
-	// Receipts sign offers and answers; nil is none.
+	// Receipts signs offers and answers. If it is nil, nothing is signed.
 	Receipts x402.Receipts
 }
 
 // FormerTerms are the terms before a change of payee or price. Payments that were signed under
-// them still pass for a while.
+// them are still accepted until Until.
 type FormerTerms struct {
 	Terms  x402.Terms
-	Prices map[string]string // in atomic units, by slug; another operation's is today's
+	Prices map[string]string // in atomic units, by slug; an operation that is not in it has its current price
 	Until  time.Time
 }
 
-// Limits are the caps of a deployment (spec §8). The zero value
-// limits nothing.
+// Limits are the rate and concurrency limits of a deployment (spec §8). The zero value limits
+// nothing.
 type Limits struct {
-	// Rate limits each client over all paths but /health; nil counts nothing.
+	// Rate limits the requests of each client to all paths except /health. If it is nil, there
+	// is no limit.
 	Rate *limit.Rate
-	// Leases keeps the leases of paid lookups; nil keeps them in this process.
+	// Leases stores the leases of the paid lookups that run. If it is nil, they are stored in
+	// this process.
 	Leases limit.Store
-	// Single and Bundle cap the paid lookups at once of one tool and of one
-	// bundle; 0 means any number. The smoke test has none, because it looks nothing up.
+	// Single and Bundle limit how many paid lookups of one tool and of one bundle run at the
+	// same time; 0 means no limit. The smoke test looks nothing up and has no limit.
 	Single, Bundle int
 }
 
@@ -92,12 +95,13 @@ type Seller struct {
 	seller   *x402http.Seller
 }
 
-// recordsOnly hides the index of a ledger, which no function but reconcile is permitted to
-// read. So its sellers do not look there for doubts that nobody settles: reconcile is on a
-// schedule, and an alarm says when it stands still.
+// recordsOnly hides the index of a ledger. Only the reconcile function has the permission to
+// read it. The sellers therefore do not search it for payments in doubt that no request
+// settles. The reconcile function does that on a schedule, and an alarm reports when it stops
+// running.
 type recordsOnly struct{ ledger.Store }
 
-// NewSeller returns a Seller. evidence is a view of the chain, or nil. Its error names what
+// NewSeller returns a Seller. evidence is a view of the chain, or nil. The error reports what
 // is wrong with the terms.
 func NewSeller(
 	p Platform, o Offering, l ledger.Store, s x402.Settler, evidence x402.Evidence, limits Limits,
@@ -105,7 +109,7 @@ func NewSeller(
 	seller := &Seller{platform: p, offering: o, limits: limits}
 	window := o.DuplicateWindow
 	if window == 0 {
-		window = -1 // none, and not the usual one
+		window = -1 // -1 means no window; 0 would mean the default window
 	}
 	var err error
 	seller.seller, err = x402http.New(x402http.Config{
@@ -138,9 +142,9 @@ func NewSeller(
 	return seller, err
 }
 
-// All returns the whole service on one mux: the handlers of the functions, one path each, and
-// the documents for everything else. Its error
-// names the operations of the catalog that are missing.
+// All returns a handler for the whole service: each function's handler on its path, and the
+// documents on every other path. It returns an error that names the operations of the catalog
+// without a handler.
 func All(s *Seller, operations []Operation, health, documents http.Handler) (http.Handler, error) {
 	paths := map[string]http.Handler{
 		catalog.PathHealth: health,
@@ -182,9 +186,9 @@ func (s *Seller) Handler(op Operation) http.Handler {
 	return s.sell(op, overrides)
 }
 
-// MCP returns the handler of /mcp: the operations as tools of the Model Context Protocol. A
-// tool is sold as its path is, on the same terms and with the same ledger, so that a payment
-// that was made on one transport is answered on the other.
+// MCP returns the handler of /mcp, which offers the operations as tools of the Model Context
+// Protocol. A tool has the same terms and the same ledger as its path, so a payment that was
+// made on one transport can be answered on the other.
 func (s *Seller) MCP(operations []Operation) http.Handler {
 	router := http.NewServeMux()
 	var tools []x402http.Tool
@@ -200,7 +204,7 @@ func (s *Seller) MCP(operations []Operation) http.Handler {
 	return s.seller.MCP(mcp.ServerName, discovery.ServerVersion(), router, tools...)
 }
 
-// describe describes the tools at an origin.
+// describe returns the description of the tools at an origin.
 func (s *Seller) describe(origin string) mcp.Description {
 	site := s.platform.site(s.offering, origin)
 	return mcp.Description{
@@ -209,7 +213,7 @@ func (s *Seller) describe(origin string) mcp.Description {
 	}
 }
 
-// paywall is the page in place of the 402's body, for a client that wants one.
+// paywall returns a page in place of the 402's body, if the client wants a page.
 func (s *Seller) paywall(
 	op Operation, r *http.Request, res storefront.Response, offer x402.PaymentRequired,
 ) (storefront.Response, error) {
@@ -224,12 +228,12 @@ func (s *Seller) paywall(
 	return zipped(r, page(res, body, csp)), nil
 }
 
-// wantsPage reports whether the client wants a page, as a browser does.
+// wantsPage reports whether the client prefers an HTML page, as browsers do.
 func wantsPage(r *http.Request) bool {
 	return discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", "))
 }
 
-// page is a response with a page as its body.
+// page returns the response res with an HTML page as its body.
 func page(res storefront.Response, body []byte, csp string) storefront.Response {
 	h := res.Header
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -240,7 +244,7 @@ func page(res storefront.Response, body []byte, csp string) storefront.Response 
 	return res
 }
 
-// worthZipping is the size in bytes from which an answer is compressed: a smaller one fits
+// worthZipping is the size in bytes from which an answer is compressed. A smaller one fits
 // into the first packets anyway.
 const worthZipping = 4 << 10
 
@@ -255,7 +259,7 @@ func zipped(r *http.Request, res storefront.Response) storefront.Response {
 	return res
 }
 
-// site describes the deployment at an origin.
+// site returns the description of the deployment at an origin.
 func (p Platform) site(o Offering, origin string) discovery.Site {
 	site := o.Site
 	site.Origin = origin
@@ -263,8 +267,9 @@ func (p Platform) site(o Offering, origin string) discovery.Site {
 	return site
 }
 
-// validProofs returns the ownership proofs that are valid at an origin. Another one would say
-// that the service belongs to somebody else, so the documents leave it out; /ready names it.
+// validProofs returns the ownership proofs that are valid at an origin. An invalid proof would
+// say that the service belongs to somebody else, so the documents omit it. /ready reports the
+// number of invalid proofs.
 func (p Platform) validProofs(o Offering, origin string) []string {
 	return slices.DeleteFunc(slices.Clone(o.OwnershipProofs), func(proof string) bool {
 		err := x402.CheckOrigin(origin, proof, o.Terms.PayTo)
@@ -275,9 +280,9 @@ func (p Platform) validProofs(o Offering, origin string) []string {
 	})
 }
 
-// front is what the responses of every function have in common: CORS, the headers that
-// protect pages, and exactly one log record a request. priced requests count in the
-// metrics, and so do the calls of tools.
+// front returns what the responses of all functions share: CORS, the headers that protect
+// pages, and exactly one log record for each request. If priced is true, the requests count in
+// the metrics. Calls of tools always do.
 func (p Platform) front(priced bool) storefront.Front {
 	return storefront.Front{
 		Log:       p.Log,
@@ -295,13 +300,13 @@ func (p Platform) front(priced bool) storefront.Front {
 // observe writes the log record of a response. Where CloudWatch reads the log, the record of a
 // priced request carries its metrics.
 func (p Platform) observe(r *http.Request, name, id string, res storefront.Response, took time.Duration, priced bool) {
-	level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took) // on the stack
+	level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took) // the array of 40 stays on the stack
 	dimensions := []string{DimensionOperation}
 	if res.Tool != "" {
 		dimensions = append(dimensions, DimensionTransport)
 	}
 	isCall := res.Tool != ""
-	counts := isCall || (priced && name != "mcp") // other messages for tools are free
+	counts := isCall || (priced && name != "mcp") // other messages to /mcp are free and do not count
 	if counts && p.Function != "" {
 		attrs = append(attrs, p.counts(res, limit.SiteKey(r.RemoteAddr), dimensions...)...)
 	}
@@ -310,9 +315,9 @@ func (p Platform) observe(r *http.Request, name, id string, res storefront.Respo
 	}
 }
 
-// edgeHeader adds the headers that every response has, and those of a page for browsers. The
-// headers of CORS are left out of a response that only its client gets, unless the client is a
-// page of another origin: the head of a 402 has no room to spare.
+// edgeHeader adds the headers that every response has, and the headers for HTML pages. A
+// response that must not be cached has the CORS headers only if the request came from a page
+// of another origin, because the headers of a 402 have no room to spare.
 func edgeHeader(r *http.Request, h http.Header) {
 	fromPage := r.Header.Get("Origin") != ""
 	forAnybody := !strings.Contains(h.Get("Cache-Control"), "no-store")
@@ -322,9 +327,9 @@ func edgeHeader(r *http.Request, h http.Header) {
 	}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
-		// A window that a page opens keeps its opener, because some wallets are such a
-		// window. HSTS is for this host alone: other hosts of the operator's domain are not
-		// ours.
+		// Some wallets open as a popup window and need its opener, so the page allows popups.
+		// HSTS does not include subdomains, because other hosts of the operator's domain are
+		// not part of this service.
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
 		h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()")
@@ -342,10 +347,11 @@ const exposed = x402.HeaderRequired +
 	", " + limit.HeaderLimit +
 	", X-Request-Id"
 
-// preflight answers OPTIONS with the request headers that a page of another origin may
-// send, in lower case as browsers compare them. The reference clients send the name of a
-// response header, access-control-expose-headers, on the paid retry. The last two of what
-// tools take belong to transports that clients try as well.
+// preflight returns the headers of a response to OPTIONS, with the request headers that a page
+// of another origin may send, in lower case as browsers compare them. The reference clients
+// send the name of a response header, access-control-expose-headers, on the paid retry.
+// mcp-session-id and last-event-id belong to other MCP transports, which clients may try
+// first.
 func preflight(methods []string) http.Header {
 	allowed := []string{
 		x402.HeaderSignature,

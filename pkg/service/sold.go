@@ -15,14 +15,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// sell sells an operation as every handler is sold.
+// sell returns the paid endpoint of an operation.
 func (s *Seller) sell(op Operation, overrides storefront.Overrides) *x402http.Endpoint {
 	return s.seller.Sell(op.entry.PriceUSD(), handler{op: op, overrides: overrides},
 		x402http.Named(op.entry.Slug),
 		x402http.Normalized(op.normal))
 }
 
-// handler is an operation as an http.Handler.
+// handler serves an operation as an http.Handler.
 type handler struct {
 	op        Operation
 	overrides storefront.Overrides
@@ -31,7 +31,7 @@ type handler struct {
 // Special implements storefront.Special.
 func (h handler) Special() storefront.Overrides { return h.overrides }
 
-// ServeHTTP implements http.Handler: it answers the request's query.
+// ServeHTTP implements http.Handler. It answers the request's query without regard to payment.
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q, err := h.op.parseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -52,7 +52,8 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(untrusted.Marshal(result))
 }
 
-// normal names what a request asks for, after normalisation.
+// normal returns the normalised request, which identifies what the client asks for. If the
+// query is invalid, it writes the error and returns "".
 func (op Operation) normal(w http.ResponseWriter, r *http.Request) string {
 	q, err := op.parseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -65,8 +66,9 @@ func (op Operation) normal(w http.ResponseWriter, r *http.Request) string {
 // offerFunc returns the terms of an operation on one transport.
 type offerFunc func(catalog.Operation, discovery.Site) x402.PaymentRequired
 
-// overrides are how an operation is sold on one transport: by the offer of that transport,
-// beside the one of the other transport, which a client may pay as well.
+// overrides returns the settings for selling an operation on one transport. offer makes the
+// terms of that transport, and sibling the terms of the other transport. A client may pay
+// either.
 func (s *Seller) overrides(op Operation, offer, sibling offerFunc) storefront.Overrides {
 	return storefront.Overrides{
 		Endpoint: op.entry.Slug,
@@ -86,7 +88,8 @@ func (s *Seller) overrides(op Operation, offer, sibling offerFunc) storefront.Ov
 	}
 }
 
-// atOnce is how many lookups of one operation of a kind may run at once; 0 is any number.
+// atOnce returns how many lookups of one operation of a kind may run at the same time; 0 means
+// no limit.
 func (l Limits) atOnce(kind catalog.Kind) int {
 	switch kind {
 	case catalog.Tool:
@@ -98,8 +101,8 @@ func (l Limits) atOnce(kind catalog.Kind) int {
 	return 0
 }
 
-// offer returns the offer of an operation at an origin, with the one under the former terms
-// behind it.
+// offer returns the offer of an operation at an origin. While former terms are set, the offer
+// also accepts payments under them.
 func (s *Seller) offer(entry catalog.Operation, origin string, offer, sibling offerFunc) (*x402.Offer, error) {
 	site := s.platform.site(s.offering, origin)
 	now, err := x402.NewOffer(offer(entry, site), sibling(entry, site))
