@@ -10,31 +10,31 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 )
 
-// Field is a field of a JSON object, or a part of one.
+// Field is a field of a JSON object, or a part of a field.
 type Field struct {
 	Name        string
 	Type        string // JSON type: string, integer, boolean, array, object; empty: any
 	Nullable    bool   // may be null
-	Optional    bool   // may be left out
+	Optional    bool   // may be omitted
 	Description string
 	Enum        []string
 	Const       string
-	Format      string // as JSON Schema names it
+	Format      string // a format of JSON Schema
 	Pattern     string
 	Minimum     string
-	// Schema is the name of the schema of an object or an enumeration; empty: it is
-	// part of its parent's.
+	// Schema is the name of the schema of an object or an enumeration. If it is empty, the
+	// schema is part of its parent's.
 	Schema string
-	// Show is how the page for people shows the value: as a "time" with its distance, as an
-	// "end", which is a time that is marked when it is past, in "seconds", as "hops"; as
-	// "expected", which marks it when it is null, "wrong" when it is true, and "right" when it
-	// is false; or as text.
+	// Show is how the page for people shows the value: as a "time" with its distance from now;
+	// as an "end", which is a time that is marked when it is past; in "seconds"; as "hops"; as
+	// "expected", which marks the value when it is null, "wrong", which marks it when it is
+	// true, or "right", which marks it when it is false; otherwise as text.
 	Show   string
 	Fields []Field // of an object
-	Items  []Field // of an array: the shapes an item can have, one or more
+	Items  []Field // the shapes that an item of an array can have, one or more
 }
 
-// TypeText is the type in the spec's words, such as "integer or null".
+// TypeText returns the type in the spec's words, such as "integer or null".
 func (f Field) TypeText() string {
 	t := f.Type
 	if t == "array" && len(f.Items) == 1 {
@@ -46,11 +46,11 @@ func (f Field) TypeText() string {
 	return t
 }
 
-// FieldsOf returns the fields of a struct as encoding/json writes them, in its order.
-// Tags have the rest: doc describes the field and item the items of an array, enum lists
-// values with commas, const, format, pattern and minimum are those of JSON Schema, show is
-// that of Field, and schema names the schema of the value or of an array's items. A pointer
-// can be null; a slice is never nil in what is sent. A field that can be omitted is optional.
+// FieldsOf returns the fields of a struct as encoding/json writes them, in their order. Tags
+// provide the rest: doc describes the field and item the items of an array; enum lists values
+// separated by commas; const, format, pattern and minimum are those of JSON Schema; show is
+// Field.Show; and schema names the schema of the value or of an array's items. A pointer can
+// be null. A slice that is sent is never nil. A field that can be omitted is optional.
 func FieldsOf[T any]() []Field { return fieldOf(reflect.TypeFor[T](), "").Fields }
 
 func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
@@ -98,7 +98,7 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 			{Type: "object", Schema: "ChildFailure", Fields: FieldsOf[bundle.Failure]()},
 		}
 		f.Schema = ""
-	case t.Implements(reflect.TypeFor[json.Marshaler]()): // an object that is JSON already
+	case t.Implements(reflect.TypeFor[json.Marshaler]()): // already JSON; treated as an object
 	case kind == reflect.Slice:
 		item := fieldOf(t.Elem(), "")
 		item.Description = tag.Get("item")

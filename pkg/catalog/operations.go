@@ -20,7 +20,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// all is made once: it reads the types of every result.
+// all returns the operations. It makes them only once, because it inspects the types of all
+// results.
 var all = sync.OnceValue(func() []Operation {
 	return []Operation{
 		DNS(),
@@ -37,13 +38,14 @@ var all = sync.OnceValue(func() []Operation {
 // All returns every priced operation in the order of the spec's price list.
 func All() []Operation { return slices.Clone(all()) }
 
-// bundleDeadline is the deadline of a bundle's lookup, and of a tool that does the same work from
-// name to answer as uptime-check, so that neither misses an answer that the other gets.
+// bundleDeadline is the deadline of a bundle's lookup. A tool that does all the work of
+// uptime-check, from the name to the answer, has the same deadline, so neither misses an
+// answer that the other gets.
 const bundleDeadline = 12 * time.Second
 
-// priced fills in what every operation of its kind has: price, deadline of the lookup,
-// the domain as its first parameter, and two error codes; and the fields and the example of
-// its result.
+// priced fills in what all operations of a kind share: the price, the deadline of the lookup,
+// the domain as the first parameter, and two error codes. It also sets the fields and the
+// example of the result.
 func priced[Result any](o Operation) Operation {
 	o.Amount = "5000"
 	o.Deadline = cmp.Or(o.Deadline, 8*time.Second)
@@ -66,7 +68,7 @@ func priced[Result any](o Operation) Operation {
 	return o
 }
 
-// recordType is a parameter that takes a DNS record type (spec §4.2).
+// recordType returns a parameter for a DNS record type (spec §4.2).
 func recordType(name, example, description string) Param {
 	return Param{
 		Name:        name,
@@ -79,7 +81,7 @@ func recordType(name, example, description string) Param {
 	}
 }
 
-// DNS is the DNS Explorer (spec §2.1, §4.2).
+// DNS returns the DNS Explorer (spec §2.1, §4.2).
 func DNS() Operation {
 	return priced[dns.Result](Operation{
 		Slug:    "dns",
@@ -106,7 +108,7 @@ func DNS() Operation {
 	})
 }
 
-// SSLCheck is the SSL Inspector (spec §2.2, §4.3).
+// SSLCheck returns the SSL Inspector (spec §2.2, §4.3).
 func SSLCheck() Operation {
 	return priced[ssl.Result](Operation{
 		Slug:    "ssl-check",
@@ -143,7 +145,7 @@ func SSLCheck() Operation {
 	})
 }
 
-// Whois is WHOIS Intelligence (spec §2.3, §4.4).
+// Whois returns WHOIS Intelligence (spec §2.3, §4.4).
 func Whois() Operation {
 	return priced[whois.Result](Operation{
 		Slug:    "whois",
@@ -170,7 +172,7 @@ func Whois() Operation {
 	})
 }
 
-// Headers is HTTP Headers (spec §2.4, §4.5).
+// Headers returns HTTP Headers (spec §2.4, §4.5).
 func Headers() Operation {
 	return priced[headers.Result](Operation{
 		Slug:    "headers",

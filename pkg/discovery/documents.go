@@ -40,13 +40,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// Paths beyond the spec's: browsers and crawlers ask for them anyway.
+// Paths that are not in the spec, but that browsers and crawlers request.
 const (
 	wellKnown    = "/.well-known/"
 	pathSecurity = wellKnown + "security.txt"
 	pathFavicon  = "/favicon.svg"
 	pathIcon     = "/favicon.ico"
-	pathCard     = "/card.png" // the picture of a link to the documentation
+	pathCard     = "/card.png" // the picture for previews of links to the documentation
 	pathRobots   = "/robots.txt"
 )
 
@@ -60,18 +60,18 @@ const (
 	typePNG  = "image/png"
 )
 
-// Document is one document. Its content is made at the first request for it, so that a
-// new process renders nothing that nobody asks for, and is then shared by all requests.
+// Document is one document. Its content is made at the first request for it and then shared by
+// all requests, so a new process renders only what is requested.
 type Document struct {
 	Path        string
 	ContentType string
-	// Location makes the document a 302 to that path.
+	// Location makes the document a redirect (302) to that path.
 	Location string
 	content  func() content
 }
 
-// content is a document as it is and compressed, each with a strong ETag. What is made for
-// each request is not compressed.
+// content is a document, plain and compressed, each with a strong ETag. A document that is
+// made for each request is not compressed.
 type content struct {
 	Page
 	etag       string
@@ -79,7 +79,7 @@ type content struct {
 	zippedETag string
 }
 
-// document makes its body, which is then kept.
+// document returns a Document whose body is made once and then kept.
 func document(path, contentType string, body func() []byte) Document {
 	return page(path, contentType, func() Page { return Page{Body: body()} })
 }
@@ -101,13 +101,13 @@ func page(path, contentType string, made func() Page) Document {
 // Body returns the document uncompressed. It must not be changed.
 func (d Document) Body() []byte { return d.content().Body }
 
-// ServeHTTP answers GET and HEAD; the caller has turned away other methods. The body is
-// compressed if the client accepts that; http.ServeContent does the rest.
+// ServeHTTP answers GET and HEAD; the caller must refuse other methods. The body is compressed
+// if the client accepts that; http.ServeContent does the rest.
 func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := d.content()
 	h := w.Header()
 	h.Set("Content-Type", d.ContentType)
-	h.Set("Cache-Control", "public, max-age=300") // a price change reaches everyone in five minutes
+	h.Set("Cache-Control", "public, max-age=300") // a change of prices reaches everyone within five minutes
 	h.Set("X-Content-Type-Options", "nosniff")
 	if c.CSP != "" {
 		h.Set("Content-Security-Policy", c.CSP)
@@ -117,7 +117,7 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Location", d.Location)
 		w.WriteHeader(http.StatusFound)
 		if r.Method != http.MethodHead {
-			_, _ = w.Write(c.Body) // where it fails, the client has left
+			_, _ = w.Write(c.Body) // an error means that the client is gone
 		}
 		return
 	}
@@ -126,7 +126,7 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.Body = c.zipped
 		c.etag = c.zippedETag
 		h.Set("Content-Encoding", "gzip")
-		h.Set("Content-Length", strconv.Itoa(len(c.Body))) // ServeContent leaves it out of what is encoded
+		h.Set("Content-Length", strconv.Itoa(len(c.Body))) // ServeContent omits it for an encoded body
 	}
 	h.Set("ETag", c.etag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(c.Body))
@@ -191,19 +191,19 @@ func New(s Site) *Documents {
 	return d
 }
 
-// security is security.txt (RFC 9116). It is made for each request, because a copy
-// that is kept would expire, and is the same for a day.
+// security returns security.txt (RFC 9116). It is made for each request, because a stored copy
+// would expire. It stays the same for a day.
 func (s Site) security() []byte {
-	const days = 180 // section 2.5.5 wants less than a year
+	const days = 180 // section 2.5.5 recommends less than a year
 	ends := s.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, days)
 	body := "Contact: " + s.Contact + "\nExpires: " + ends.Format(time.RFC3339) + "\n"
-	if strings.HasPrefix(s.Origin, "https://") { // section 2.5.2 takes no other
+	if strings.HasPrefix(s.Origin, "https://") { // section 2.5.2 requires https
 		body += "Canonical: " + s.Origin + pathSecurity + "\n"
 	}
 	return []byte(body)
 }
 
-// Find returns the document of a path, exactly as spelled.
+// Find returns the document of a path, which must match exactly.
 func (d *Documents) Find(path string) (doc Document, ok bool) {
 	i := slices.IndexFunc(d.list, func(doc Document) bool { return doc.Path == path })
 	if i < 0 {
@@ -212,7 +212,7 @@ func (d *Documents) Find(path string) (doc Document, ok bool) {
 	return d.list[i], true
 }
 
-// Paths returns the paths of the documents, without that of the redirect to one of them.
+// Paths returns the paths of the documents, without redirects.
 func (d *Documents) Paths() (all []string) {
 	for _, doc := range d.list {
 		if doc.Location == "" {
@@ -222,14 +222,14 @@ func (d *Documents) Paths() (all []string) {
 	return all
 }
 
-// maxAccept bounds the headers that are looked at. Browsers send some 150 bytes; for a
-// longer one the answer is as without it.
+// maxAccept bounds the Accept headers that are parsed. Browsers send some 150 bytes. A longer
+// header is treated as absent.
 const maxAccept = 1024
 
-// preferences are the qualities in Accept or Accept-Encoding (RFC 9110, section 12.4.2), by
-// names in lower case; of equal names the most favourable counts. A name whose parameters
-// ask for a variant ends in a semicolon. Several headers are to be joined with commas
-// first. ok is false for one that is too long or cannot be read.
+// preferences returns the qualities in Accept or Accept-Encoding (RFC 9110, section 12.4.2) by
+// name in lower case. If a name occurs several times, the highest quality counts. A name with
+// parameters that ask for a variant ends in a semicolon. Several headers must be joined with
+// commas first. ok is false if the header is too long or malformed.
 func preferences(header string) (list map[string]float64, ok bool) {
 	if len(header) > maxAccept {
 		return nil, false
@@ -251,7 +251,7 @@ func preferences(header string) (list map[string]float64, ok bool) {
 				if !ok {
 					return nil, false
 				}
-			case "charset": // ours is always UTF-8
+			case "charset": // our responses are always UTF-8
 			default:
 				if !strings.HasSuffix(name, ";") {
 					name += ";"
@@ -263,7 +263,7 @@ func preferences(header string) (list map[string]float64, ok bool) {
 	return list, true
 }
 
-// splitList splits a header at its commas, but for those in quoted strings.
+// splitList splits a header at its commas, except commas in quoted strings.
 func splitList(header string) []string {
 	quoted := false
 	escaped := false
@@ -290,8 +290,8 @@ func parseQuality(text string) (q float64, ok bool) {
 	return q, isDecimal && len(text) <= len("0.000")
 }
 
-// quality returns the quality of the most specific of some names, which are given from the
-// least specific on. It is below 0 where none is there.
+// quality returns the quality of the most specific name that is in the list. names are in
+// order, the least specific first. It returns a negative number if none is in the list.
 func quality(list map[string]float64, names ...string) float64 {
 	q := -1.0
 	for _, name := range names {
@@ -302,14 +302,14 @@ func quality(list map[string]float64, names ...string) float64 {
 	return q
 }
 
-// WantsHTML reports whether an Accept header strictly prefers text/html over
-// application/json. Equal, absent, malformed or too long is false: programs get JSON
-// unless they clearly ask for a page. A range with parameters, such as
-// text/html;level=1, asks for a variant that does not exist here, so it does not make
-// HTML wanted; for JSON it does count, which is the safe side.
+// WantsHTML reports whether an Accept header strictly prefers text/html to application/json.
+// It returns false if both are equal, or if the header is absent, malformed or too long:
+// programs get JSON unless they clearly ask for a page. A range with parameters, such as
+// text/html;level=1, asks for a variant that does not exist here, so it does not count for
+// HTML. It does count for JSON, which is the safer choice.
 func WantsHTML(accept string) bool {
 	if accept == "" || strings.EqualFold(accept, "application/json") || accept == "*/*" {
-		return false // as programs ask
+		return false // typical headers of programs
 	}
 	list, ok := preferences(accept)
 	if !ok {
@@ -327,9 +327,9 @@ func WantsHTML(accept string) bool {
 	return html > max(0, quality(list, "*/*", "application/*", "application/json"))
 }
 
-// WantsGzip reports whether an Accept-Encoding header allows gzip, which can be called
-// x-gzip (RFC 9110, section 8.4.1.3), and does not prefer the plain text (section 12.5.3).
-// Absent, malformed or too long is false.
+// WantsGzip reports whether an Accept-Encoding header allows gzip, which can be called x-gzip
+// (RFC 9110, section 8.4.1.3), and does not prefer the plain text (section 12.5.3). It returns
+// false if the header is absent, malformed or too long.
 func WantsGzip(accept string) bool {
 	list, ok := preferences(accept)
 	if !ok {
@@ -344,8 +344,8 @@ func WantsGzip(accept string) bool {
 	return zipped > 0 && zipped >= quality(list, "*", "identity")
 }
 
-// zippers are kept because each takes a megabyte. They have the default level: the
-// best takes twice as long for one percent less.
+// zippers are reused, because each takes a megabyte of memory. They use the default level: the
+// best level takes twice as long for one percent less.
 var zippers sync.Pool
 
 // Gzip compresses a body, to the same bytes each time.
@@ -357,12 +357,12 @@ func Gzip(body []byte) []byte {
 	}
 	defer zippers.Put(z)
 	z.Reset(&b)
-	_, _ = z.Write(body) // a Buffer takes everything
+	_, _ = z.Write(body) // writing to a Buffer does not fail
 	_ = z.Close()
 	return b.Bytes()
 }
 
-// etagOf is a strong validator of a body.
+// etagOf returns a strong validator of a body.
 func etagOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return `"` + hex.EncodeToString(sum[:16]) + `"`

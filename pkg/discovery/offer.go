@@ -11,35 +11,35 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// The most bytes of JSON that an offer has with its retry token. The head of a 402 passes a
-// proxy as it is installed when it has at most 4,000 bytes, and an offer is a third longer in
-// it, in base64.
+// The maximum sizes of an offer with its retry token, in bytes of JSON. A proxy with default
+// settings passes the head of a 402 if it has at most 4,000 bytes. In the head, the offer is
+// in base64 and therefore a third longer.
 //
-// With maxSigned there is room for a signature of the terms, which has 760 bytes where the
-// host has 40 characters: each character more is once in its key and once in its URL, in
-// base64. With maxUnsigned there is none, but for the headers of a page and of a request from
-// another origin.
+// maxSigned leaves room for a signature of the terms. The signature has 760 bytes if the host
+// has 40 characters; each further character of the host appears once in its key and once in
+// its URL, in base64. maxUnsigned leaves no room for a signature, only for the headers of a
+// page and of a request from another origin.
 const (
 	maxSigned   = 1925
 	maxUnsigned = 2100
 	usualHost   = 40 // characters
 )
 
-// identifier lets a payer name the payment (x402 extension
-// payment-identifier). It is never required: the nonce already makes a payment
-// count once. The schema is short, as in every challenge and every payment.
+// identifier lets a payer name the payment (x402 extension payment-identifier). It is never
+// required, because the nonce already makes a payment count only once. The schema is short,
+// because it is in every challenge and every payment.
 const identifier = `{"info":{"required":false},"schema":{"type":"object","required":["required"]}}`
 
-// variant is how much the discovery extension of a path says.
+// variant is an amount of detail in the discovery extension of a path.
 type variant struct {
 	example bool   // with the example answer
 	fields  detail // of the answer
 	notes   bool   // with descriptions of the parameters
 }
 
-// variants returns all of them, from the one that says most to the shortest: example and
-// whole schema, then example and the top-level fields, then schemas alone, in the end with no
-// more than the names of the fields, or without them.
+// variants returns all variants, from the most to the least detailed: example and whole
+// schema; example and the top-level fields; schemas only; and in the end only the names of the
+// fields, or not even these.
 func variants() []variant {
 	return []variant{
 		{example: true, fields: deep, notes: true},
@@ -54,9 +54,9 @@ func variants() []variant {
 	}
 }
 
-// bazaarOf returns the discovery extensions of x402 for a path, the longest first: an example
-// call, and the schema that it validates against. Facilitators drop a listing whose info fails
-// its own schema.
+// bazaarOf returns the discovery extensions of x402 for a path, the longest first. Each has an
+// example call and the schema that the call validates against. Facilitators drop a listing
+// whose info does not validate against its schema.
 func bazaarOf(op catalog.Operation) []object {
 	var extensions []object
 	for _, v := range variants() {
@@ -81,9 +81,9 @@ func bazaarOf(op catalog.Operation) []object {
 	return extensions
 }
 
-// toolBazaar is the same for a tool, as short as it can be: a model reads it twice, and has
-// read the tool's schemas before. Facilitators list it by the resource's URL and the tool's
-// name.
+// toolBazaar returns the discovery extension for a tool. It is as short as possible, because a
+// model reads it twice and has already read the tool's schemas. Facilitators list a tool by
+// the resource's URL and the tool's name.
 func toolBazaar(op catalog.Operation) object {
 	anyString := schema{Type: "string"}
 	anyObject := schema{Type: "object"}
@@ -111,7 +111,7 @@ func toolBazaar(op catalog.Operation) object {
 	return bazaar(op, false, input, inputSchema, anyObject)
 }
 
-// bazaar is the extension: what is sent and answered, and the schemas of both.
+// bazaar returns a discovery extension with the input, the output, and the schemas of both.
 func bazaar(op catalog.Operation, example bool, input object, inputSchema, resultSchema schema) object {
 	output := object{{"type", "json"}}
 	if example {
@@ -135,9 +135,9 @@ func bazaar(op catalog.Operation, example bool, input object, inputSchema, resul
 	}
 }
 
-// fitting returns the offer with the first of some bazaar extensions that it has room for
-// beside a signature of its terms. Where there is room for none of them, there is no
-// signature in the header, and the offer has the first that fits then.
+// fitting returns the offer with the first of the bazaar extensions that fits beside a
+// signature of the terms. If none fits, the header will have no signature, and the offer gets
+// the first extension that fits without one.
 func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.PaymentRequired {
 	_, host, _ := strings.Cut(s.Origin, "://")
 	longer := len(host) - usualHost
@@ -152,10 +152,10 @@ func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.Pa
 	return required
 }
 
-// Offer returns the answer to a request for an operation without a payment. It is
-// fixed per operation and Site: the resource is the path without a query, and
-// nothing in it belongs to one request. Clients echo its extensions, and the echo is
-// compared.
+// Offer returns the payment requirements that answer a request for an operation without a
+// payment. They depend only on the operation and the Site: the resource is the path without a
+// query, and nothing in them depends on the request. Clients echo the extensions, and the echo
+// is compared.
 func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 	required := x402.PaymentRequired{
 		X402Version: x402.Version,
@@ -174,10 +174,9 @@ func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 	return fitting(required, s, bazaarOf(op))
 }
 
-// Challenge is the JSON body of a 402: what must be paid, whose error is a
-// string, with the code and the message beside it, and with how a client says
-// that a request repeats another. PAYMENT-REQUIRED carries the first part only,
-// because clients echo it.
+// Challenge is the JSON body of a 402: what must be paid, with an error that is a string; the
+// error's code and message; and how a client marks a request as a repetition. PAYMENT-REQUIRED
+// carries only the first part, because clients echo it.
 type Challenge struct {
 	x402.PaymentRequired
 	Code        fault.Code  `json:"code"`
@@ -185,15 +184,15 @@ type Challenge struct {
 	Idempotency Idempotency `json:"idempotency"`
 }
 
-// Idempotency says how a purchase is named and how long its answer is replayed: with
-// a key, and without one after an answer that was given over HTTP.
+// Idempotency describes how a purchase is named and how long its answer is replayed: with a
+// key, and without a key after an answer over HTTP.
 type Idempotency struct {
 	Header                 string `json:"header" const:"Idempotency-Key"`
 	ReplaySeconds          int    `json:"replay_seconds" minimum:"0" doc:"With a key."`
 	DuplicateWindowSeconds int    `json:"duplicate_window_seconds" minimum:"0" doc:"Without one, after an answer given over HTTP; twice as long after one given over MCP. 0: not at all."`
 }
 
-// ChallengeOf is the body of a 402 of an operation that says f.
+// ChallengeOf returns the body of a 402 for an operation, with the error f.
 func ChallengeOf(op catalog.Operation, s Site, required x402.PaymentRequired, f *fault.Error) Challenge {
 	return Challenge{
 		PaymentRequired: required,
@@ -203,7 +202,7 @@ func ChallengeOf(op catalog.Operation, s Site, required x402.PaymentRequired, f 
 	}
 }
 
-// windowOf is the duplicate window of an operation: the smoke test has none, because it
+// windowOf returns the duplicate window of an operation. The smoke test has none, because it
 // charges each payment without a key.
 func windowOf(op catalog.Operation, s Site) time.Duration {
 	if op.Kind == catalog.SmokeTest {

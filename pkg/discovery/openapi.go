@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// documentSchemas are the schemas of all results and of the documents, and of what
-// inside them has a name.
+// documentSchemas returns the schemas of all results and of the documents, and the named
+// schemas inside them.
 func documentSchemas() object {
 	var tops []catalog.Field
 	for _, op := range catalog.All() {
@@ -39,33 +39,33 @@ func documentSchemas() object {
 	))
 }
 
-// answerableCodes are all codes that an operation answers over HTTP: those that it lists,
-// and those of every priced path that the spec has no row for.
+// answerableCodes returns all codes that an operation can answer over HTTP: the codes that it
+// lists, and the codes of every priced path, for which the spec has no row.
 func answerableCodes(op catalog.Operation) []fault.Code {
 	return append(op.AllErrors(), fault.InternalError, fault.IdempotencyConflict, fault.InvalidIdempotencyKey)
 }
 
-// errorSet is the codes that one or more operations answer with a status: a response of
-// the OpenAPI description.
+// errorSet is a set of codes that one or more operations answer with the same status. It is
+// one response in the OpenAPI description.
 type errorSet struct {
 	Name    string
 	Status  int
 	Codes   []fault.Code
-	Headers object // that any of the codes can have
+	Headers object // headers that a response with any of the codes can have
 }
 
-// declaredErrors are the statuses above 200 that an operation's responses declare, with its
-// codes. For the two operations that spec §4.1 names it gives the exact set, and readers
-// compare it; the codes behind the undeclared statuses stand in x-error-codes. All others
-// declare every status that they can answer.
+// declaredErrors returns the statuses above 200 that an operation's responses declare, with
+// their codes. For two operations, spec §4.1 gives the exact set, and readers compare it; the
+// codes with undeclared statuses are in x-error-codes. All other operations declare every
+// status that they can answer.
 //
-// A response named default would be one more that is declared. It gives the errors behind
-// undeclared statuses a type in generated clients: ogen returns *ErrorBodyStatusCode as a
-// result, openapi-python-client parses an ErrorBody, openapi-typescript adds it to the type of
-// error. Without it none of them loses a body: ogen's validate.UnexpectedStatusCodeError has
-// the response in Payload, openapi-python-client has content (of the detailed response and of
-// UnexpectedStatus), and openapi-fetch parses error whatever is declared. TestGeneratedClients
-// in infra/clients holds them to that.
+// A response named default is not used, because it would count as one more declared response.
+// With it, generated clients would have a type for the errors with undeclared statuses: ogen
+// returns *ErrorBodyStatusCode as a result, openapi-python-client parses an ErrorBody,
+// openapi-typescript adds it to the type of error. Without it, none of them loses a body:
+// ogen's validate.UnexpectedStatusCodeError has the response in Payload, openapi-python-client
+// has content (of the detailed response and of UnexpectedStatus), and openapi-fetch always
+// parses error. TestGeneratedClients in infra/clients checks that.
 func declaredErrors(op catalog.Operation) (sets []errorSet) {
 	var only []int
 	switch op.Slug {
@@ -89,9 +89,9 @@ func declaredErrors(op catalog.Operation) (sets []errorSet) {
 	return sets
 }
 
-// errorSets names the responses that operations declare, each once, and that of the
-// documents first. The first of a status has its name; the next ones have a number behind it.
-// A 402 is the challenge, whatever its code.
+// errorSets names the responses that operations declare, and returns each of them once, the
+// response of the documents first. The first response with a status is named after it; further
+// ones have a number appended. A 402 is always the challenge, whatever its code.
 func errorSets(ops []opView) []errorSet {
 	name := strings.NewReplacer(" ", "", "Server ", "")
 	limited := errorSet{Status: http.StatusTooManyRequests, Codes: []fault.Code{fault.RateLimited}}
@@ -133,7 +133,7 @@ func headersOf(e errorSet) object {
 		if x402.ChargeOf(o.Info).Yes {
 			charged = true
 		}
-		if o.Class == fault.Answer { // it can come from the ledger
+		if o.Class == fault.Answer { // it can be replayed from the ledger
 			replayed = true
 		}
 	}
@@ -153,16 +153,16 @@ func headersOf(e errorSet) object {
 	return headers
 }
 
-// outcome is what an error code means for the payment that came with the
-// request, in the words of the documents.
+// outcome describes what an error code means for the payment that came with the request, in
+// the words of the documents.
 type outcome struct {
 	fault.Info
 	// Charged and Retryable are table cells.
 	Charged   string
 	Retryable string
-	Anchor    string // where the documentation explains the code
-	// Moved is the value of the body's charged: nil where the code alone does
-	// not tell.
+	Anchor    string // the anchor of the code in the documentation
+	// Moved is the value of charged in the error body; nil if the code alone does not
+	// determine it.
 	Moved *bool
 }
 
@@ -178,7 +178,7 @@ func outcomeOf(info fault.Info) outcome {
 		o.Moved = &charge.Yes
 	}
 	switch {
-	case info.Code == fault.PaymentRequired: // its body is the offer, and has no charged
+	case info.Code == fault.PaymentRequired: // its body is the offer, which has no member charged
 		o.Charged = "no"
 		o.Moved = new(bool)
 	case info.Code == fault.InternalError: // owed if it followed a settlement
@@ -191,7 +191,7 @@ func outcomeOf(info fault.Info) outcome {
 	return o
 }
 
-// outcomes explains a list of codes.
+// outcomes returns the outcomes of a list of codes.
 func outcomes(codes []fault.Code) []outcome {
 	var all []outcome
 	for _, c := range codes {
@@ -201,7 +201,7 @@ func outcomes(codes []fault.Code) []outcome {
 	return all
 }
 
-// outsideCodes are the codes that no operation lists.
+// outsideCodes returns the codes that no operation lists.
 func outsideCodes() []fault.Code {
 	return []fault.Code{
 		fault.InternalError,
@@ -213,7 +213,7 @@ func outsideCodes() []fault.Code {
 	}
 }
 
-// codesIn are the codes of one class in a list.
+// codesIn returns the codes of one class in a list.
 func codesIn(list []outcome, class fault.Class) (codes []string) {
 	for _, o := range list {
 		if o.Class == class {
@@ -223,7 +223,7 @@ func codesIn(list []outcome, class fault.Class) (codes []string) {
 	return codes
 }
 
-// quoted are names as code, "" without any.
+// quoted returns names as code in backticks, or "" if there are none.
 func quoted(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -231,13 +231,13 @@ func quoted(names []string) string {
 	return "`" + strings.Join(names, "`, `") + "`"
 }
 
-// moneyGroup is the codes that mean the same for a payment.
+// moneyGroup is a group of codes that mean the same for a payment.
 type moneyGroup struct {
 	Charged, Retryable string
 	Codes              []fault.Info
 }
 
-// moneyGroups sorts codes by what they mean for the payment.
+// moneyGroups groups codes by what they mean for the payment.
 func moneyGroups(list []outcome) []moneyGroup {
 	var groups []moneyGroup
 	for _, o := range list {

@@ -8,13 +8,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// piece is a piece of a heading: words of ours, or the value of a parameter.
+// piece is a piece of a heading: fixed text, or the value of a parameter.
 type piece struct {
 	Text  string
 	Value bool
 }
 
-// questionOf is the question of an operation with the values of one request in it. A
+// questionOf returns the question of an operation with the values of one request in it. A
 // parameter that was not sent has its default.
 func questionOf(op catalog.Operation, values url.Values) []piece {
 	var heading []piece

@@ -12,10 +12,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// schema is the part of JSON Schema that the documents use. What is empty is left out.
+// schema is the part of JSON Schema that the documents use. Empty members are omitted.
 type schema struct {
 	Ref         string   `json:"$ref,omitempty"`
-	Type        any      `json:"type,omitempty"` // a name, or names with "null"
+	Type        any      `json:"type,omitempty"` // a type, or several types including "null"
 	Description string   `json:"description,omitempty"`
 	Const       any      `json:"const,omitempty"`
 	Enum        []any    `json:"enum,omitempty"`
@@ -33,20 +33,20 @@ type schema struct {
 	OneOf       []schema `json:"oneOf,omitempty"`
 }
 
-// detail is how much of a field tree a schema says.
+// detail is how much of a field tree a schema contains.
 type detail int
 
 const (
-	untold  detail = iota // that it is an object
+	untold  detail = iota // only the type object
 	names                 // the names of the top-level fields
 	shallow               // the top-level fields and their types
 	deep                  // the whole tree, types only
 	exact                 // the whole tree, exactly, in the fewest words: no descriptions
-	named                 // the same with descriptions, where an object that has a name is a reference to it
+	named                 // exact with descriptions; a named object is a reference to its schema
 )
 
-// resultSchema is the schema of an object with these fields. An exact shape is that of
-// the spec: no field more.
+// resultSchema returns the schema of an object with these fields. With the details exact and
+// named it allows no other fields, as the spec requires.
 func resultSchema(fields []catalog.Field, d detail) schema {
 	s := schema{Type: "object"}
 	if d == untold {
@@ -70,8 +70,9 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 	return s
 }
 
-// alike is the schema of an object whose fields all have the same schema, which says that once
-// and no longer that there is no field more; any other stays as it is.
+// alike shortens the schema of an object whose fields all have the same schema: it contains
+// that schema only once, and no longer forbids other fields. alike returns any other schema
+// unchanged.
 func alike(s schema) schema {
 	if len(s.Properties) < 3 || len(s.Required) < len(s.Properties) {
 		return s
@@ -87,8 +88,8 @@ func alike(s schema) schema {
 	return s
 }
 
-// fieldSchema is the schema of one field. An object with several shapes, like
-// an array item with several, lists them in Items.
+// fieldSchema returns the schema of one field. If an object or the items of an array can have
+// several shapes, f.Items lists them.
 func fieldSchema(f catalog.Field, d detail) schema {
 	s := schema{
 		Type:    typed("string", f.Type),
@@ -130,8 +131,8 @@ func fieldSchema(f catalog.Field, d detail) schema {
 	return s
 }
 
-// oneOrAny is the one shape, or any of several. Named shapes exclude each other, which
-// generators of typed clients want to be told.
+// oneOrAny returns the schema of the only shape, or of any of several shapes. Named shapes
+// exclude each other; oneOf tells that to generators of typed clients.
 func oneOrAny(shapes []catalog.Field, d detail) schema {
 	if len(shapes) == 1 {
 		return fieldSchema(shapes[0], d)
@@ -146,8 +147,8 @@ func oneOrAny(shapes []catalog.Field, d detail) schema {
 	return schema{AnyOf: list}
 }
 
-// paramSchema is the schema of a query parameter, example included: crawlers
-// read examples only from here.
+// paramSchema returns the schema of a query parameter. It includes the example, because
+// crawlers read examples only from there.
 func paramSchema(p catalog.Param) schema {
 	return schema{
 		Type:     p.Type,
@@ -157,13 +158,13 @@ func paramSchema(p catalog.Param) schema {
 	}
 }
 
-// querySchema is the schema of an operation's parameters as one object, with or without
-// what they mean.
+// querySchema returns the schema of an operation's parameters as one object, with their
+// descriptions if notes is true.
 func querySchema(op catalog.Operation, notes bool) schema {
 	s := schema{Type: "object", Properties: object{}}
 	for _, p := range op.Params {
 		ps := paramSchema(p)
-		ps.Examples = nil // stands beside the schema
+		ps.Examples = nil // the example is next to the schema
 		if notes {
 			ps.Description = p.Description
 		}
@@ -175,14 +176,14 @@ func querySchema(op catalog.Operation, notes bool) schema {
 	return s
 }
 
-// row is a line of a field table: a field, or a part of one.
+// row is a line of a table of fields. It describes a field or a part of a field.
 type row struct {
 	Name        string `json:"name"`
 	Type        string `json:"type"`
 	Description string `json:"description"`
 }
 
-// rows is the field tree as lines, with names such as records[].address.
+// rows returns the lines of a field tree, with names such as records[].address.
 func rows(fields []catalog.Field) []row { return appendRows(nil, fields, "", "") }
 
 func appendRows(to []row, fields []catalog.Field, prefix, when string) []row {
@@ -205,7 +206,7 @@ func appendRows(to []row, fields []catalog.Field, prefix, when string) []row {
 	return to
 }
 
-// describe is a field's description with its allowed values.
+// describe returns a field's description with its allowed values.
 func describe(f catalog.Field) string {
 	if len(f.Enum) == 0 {
 		return f.Description
@@ -213,8 +214,8 @@ func describe(f catalog.Field) string {
 	return f.Description + ": one of " + strings.Join(f.Enum, ", ")
 }
 
-// namedSchemas returns these schemas and the named ones inside them, each once, in the order in
-// which they are met.
+// namedSchemas returns the schemas of tops and the named schemas inside them, each once, in
+// the order of their first occurrence.
 func namedSchemas(tops []catalog.Field) object {
 	var all object
 	var walk func(fields []catalog.Field)
@@ -240,8 +241,8 @@ func namedSchemas(tops []catalog.Field) object {
 	return all
 }
 
-// recordOf is the schema of an object with these fields. A description that all of them share
-// stands once.
+// recordOf returns the schema of an object with these fields. If all fields have the same
+// description, it is in the schema only once.
 func recordOf(description string, fields []catalog.Field) schema {
 	shared := fields[0].Description
 	differs := slices.ContainsFunc(fields, func(f catalog.Field) bool { return f.Description != shared })
@@ -258,8 +259,8 @@ func recordOf(description string, fields []catalog.Field) schema {
 	return s
 }
 
-// object is a JSON object that keeps the order in which it was written, so
-// that documents read in the catalog's order and not in the alphabet's.
+// object is a JSON object that keeps its order, so documents have the catalog's order and not
+// an alphabetical one.
 type object []member
 
 type member struct {
@@ -281,8 +282,8 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// encode is compact JSON that leaves & < > readable: nothing of it is put into HTML
-// without escaping.
+// encode returns compact JSON that leaves & < > readable. It must be escaped before it is put
+// into HTML.
 func encode(v any) []byte {
 	if o, ok := v.(object); ok {
 		b, _ := o.MarshalJSON()
@@ -291,14 +292,14 @@ func encode(v any) []byte {
 	return untrusted.Compact(v)
 }
 
-// laid is JSON for people: indented, with the arrays that fit on one line on one.
+// laid returns JSON that is easy to read: indented, with short arrays on one line.
 func laid(raw []byte) string {
 	pretty := layout.PrettyOptions(raw, &layout.Options{Width: 76, Indent: "  "})
 	return strings.TrimSuffix(string(pretty), "\n")
 }
 
-// typed is the text of a value as the JSON type that its parameter or field declares; nil
-// where there is none.
+// typed converts the text of a value to the JSON type that its parameter or field declares. It
+// returns nil for an empty text.
 func typed(kind, text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && kind == "integer" {
 		return n
@@ -309,7 +310,7 @@ func typed(kind, text string) any {
 	return text
 }
 
-// typedAll is typed for a list.
+// typedAll converts each text of a list as typed does.
 func typedAll(kind string, texts []string) (all []any) {
 	for _, t := range texts {
 		all = append(all, typed(kind, t))
@@ -317,7 +318,7 @@ func typedAll(kind string, texts []string) (all []any) {
 	return all
 }
 
-// exampleQuery is the operation's example query with typed values.
+// exampleQuery returns the operation's example query with typed values.
 func exampleQuery(op catalog.Operation) object {
 	query := object{}
 	for _, p := range op.Example() {
@@ -326,7 +327,8 @@ func exampleQuery(op catalog.Operation) object {
 	return query
 }
 
-// must is for what is embedded, and cannot fail unless that is wrong.
+// must returns v, and panics if err is not nil. It is for embedded files, where an error is a
+// bug.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -10,43 +10,43 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Site describes one deployment to its documents.
+// Site describes one deployment for its documents.
 type Site struct {
-	// Origin is scheme and host, such as https://api.example.com, without a
-	// slash at the end. OpenAPI readers look for /openapi.json at the root of
-	// the host, so it has no path.
+	// Origin consists of scheme and host, such as https://api.example.com, without a slash at
+	// the end. It has no path, because OpenAPI readers look for /openapi.json at the root of
+	// the host.
 	Origin string
 	// Terms are the payee, the network and the asset of every offer.
 	Terms x402.Terms
-	// MostKept is how large an answer may be to be kept, in bytes of its compressed body; 0
-	// is ledger.LeastKept.
+	// MostKept is the size up to which an answer is stored, in bytes of its compressed body; 0
+	// means ledger.LeastKept.
 	MostKept int
-	// DuplicateWindow is how long after an answer given over HTTP another payment
-	// for the same request, without a purchase key, counts as the same purchase; 0
-	// is off. After an answer given over MCP it is twice as long.
+	// DuplicateWindow is the time after an answer over HTTP during which another payment for
+	// the same request, without a purchase key, counts as the same purchase; 0 turns it off.
+	// After an answer over MCP the time is twice as long.
 	DuplicateWindow time.Duration
 	// OwnershipProofs are signatures of the bare origin by the payee's key.
 	OwnershipProofs []string
 	// ReceiptKeys are the public keys of offers and receipts. Without one there is no DID
 	// document.
 	ReceiptKeys []ed25519.PublicKey
-	// PlayMoney says that the facilitator moves no real money.
+	// PlayMoney means that the facilitator moves no real money.
 	PlayMoney bool
-	// PlayWallet is a script that announces a wallet to the page of an operation, which signs
-	// in the visitor's place. It is empty but where the local runner takes PlayMoney.
+	// PlayWallet is a script for the page of an operation. It announces a wallet that signs
+	// for the visitor. It is empty except when the local runner uses PlayMoney.
 	PlayWallet string
-	// Caps are the numbers of the limits.
+	// Caps are the limits of the deployment.
 	Caps Caps
-	// Contact is an https or mailto URL at which the operator can be reached. Without
-	// one there is no security.txt, whose end of validity is computed from Now.
+	// Contact is an https or mailto URL at which the operator can be reached. Without it there
+	// is no security.txt. The expiry date in security.txt is computed from Now.
 	Contact string
 	Now     func() time.Time
 	// Claims are the operator's files below /.well-known/, by name.
 	Claims map[string]string
 }
 
-// iconURL is the icon that an offer may name, or "". Facilitators drop icons
-// that are not https or sit on an IP address or a local name.
+// iconURL returns the URL of the icon for offers, or "". Facilitators drop icons whose URL is
+// not https, or whose host is an IP address or a local name.
 func (s Site) iconURL() string {
 	u, err := url.Parse(s.Origin)
 	if err != nil || u.Scheme != "https" {
@@ -59,7 +59,7 @@ func (s Site) iconURL() string {
 	return s.Origin + pathFavicon
 }
 
-// networkName is the network in words, with its CAIP-2 name.
+// networkName returns the name of the network, with its CAIP-2 id.
 func (s Site) networkName() string {
 	if short := s.shortNetworkName(); short != s.Terms.Network {
 		return short + " (" + s.Terms.Network + ")"
@@ -67,8 +67,7 @@ func (s Site) networkName() string {
 	return s.Terms.Network
 }
 
-// shortNetworkName is the network in words, or its CAIP-2 name when it has no
-// other.
+// shortNetworkName returns the name of the network, or its CAIP-2 id if it has no known name.
 func (s Site) shortNetworkName() string {
 	switch n := x402.Network(s.Terms.Network); {
 	case n.Test:
@@ -79,7 +78,7 @@ func (s Site) shortNetworkName() string {
 	return s.Terms.Network
 }
 
-// playNote says that the money is play money, or nothing where it is not.
+// playNote returns a note that the money is play money, or "" if it is real.
 func (s Site) playNote() string {
 	if !s.PlayMoney {
 		return ""
@@ -87,13 +86,14 @@ func (s Site) playNote() string {
 	return "This server takes play money: any account can pay, and no real money moves."
 }
 
-// Caps are the numbers of a deployment's limits. 0 turns a limit off.
+// Caps are the limits of a deployment. 0 turns a limit off.
 type Caps struct {
-	// PerMinute are the units that one client may use in a minute. A request without a
-	// payment is one unit for each started 16 KB of its answer; one with a payment is
-	// Undecided units until it is decided, one afterwards, and Refused units if its payer
-	// could cause the outcome.
+	// PerMinute is the number of units that one client may use in a minute. A request without
+	// a payment costs one unit for each started 16 KB of its answer. A request with a payment
+	// costs Undecided units until it is decided, and then one unit, or Refused units if its
+	// payer could have caused the outcome.
 	PerMinute, Undecided, Refused int
-	// Single and Bundle are the paid lookups at once of one tool and one bundle.
+	// Single and Bundle limit the paid lookups that run at the same time, for one tool and for
+	// one bundle.
 	Single, Bundle int
 }

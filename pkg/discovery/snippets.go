@@ -13,28 +13,29 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// snippet is a program that calls the first operation of the catalog. What is
-// shown is a file of assets/snippets with this deployment's values in place of
-// the documented ones, and infra/clients runs it as shown.
+// snippet is a program that calls the first operation of the catalog. Its text is a file of
+// assets/snippets in which the values of this deployment replace the documented ones.
+// infra/clients runs it as shown.
 type snippet struct {
 	ID      string // anchor on the page
 	Title   string
-	Name    string // what to save it as
+	Name    string // the file name to save it as
 	Install string // commands before it; empty: none
-	Run     string // the command that runs it; empty: it is one itself
-	Text    string // what to know about it, with `code`
+	Run     string // the command that runs it; empty: the snippet is itself a command
+	Text    string // an explanation, with `code` in backticks
 	Code    string
-	// Language is the tab of the page that it is in, the ID of its first
-	// program; the others are folded. Without one it stands elsewhere.
+	// Language is the tab of the page in which the snippet is: the ID of the first program in
+	// that tab. Only the first program is unfolded. A snippet without a Language is elsewhere
+	// on the page.
 	Language string
 	File     string // in assets/snippets
-	// markup is the program as HTML, coloured and escaped. It is made from the file
-	// ahead of time, by TestGenerated, so that no function carries a lexer.
+	// markup is the program as HTML, coloured and escaped. TestGenerated makes it from the
+	// file ahead of time, so no function contains a lexer.
 	markup string
 }
 
-// documentedOrigin is the origin in the files. A deployment's own replaces it, and so do its
-// network and its token, which are those of x402.USDC there.
+// documentedOrigin is the origin in the files. It is replaced by the deployment's origin. The
+// network and the token in the files are those of x402.USDC; they are replaced as well.
 const documentedOrigin = "https://api.example.com"
 
 // programs returns the programs of the list with the values of a site.
@@ -71,24 +72,25 @@ func programs(s Site) []snippet {
 // every challenge.
 const shownToken = "AAECAwQFBgcICQoLDA0ODw"
 
-// wireHeader is a payment header as it travels and as it reads.
+// wireHeader is a payment header, encoded and decoded.
 type wireHeader struct{ Name, Encoded, Decoded string }
 
-// wireExample is a whole handshake. The offer is this deployment's own; the rest is one
-// paid call for the first operation of a service at https://api.example.com: the signature
-// that the client sent and the receipt that the Gate returned. A signature is made with a
-// key, and the function that serves documents has neither key nor signing code, so
-// TestRecordedHandshakeIsReal records it, and holds it to the code, byte by byte.
+// wireExample is an example of a whole handshake. The offer is this deployment's. The rest was
+// recorded from one paid call of the first operation of a service at https://api.example.com:
+// the signature that the client sent and the receipt that the Gate returned. It is recorded
+// because a signature needs a key, and the function that serves documents has neither a key
+// nor code to sign with. TestRecordedHandshakeIsReal makes the recording and checks that the
+// code still produces the same bytes.
 type wireExample struct {
 	Required  wireHeader `json:"-"`
 	Body      string     `json:"-"` // of the 402, as sent
 	Signature wireHeader
 	Response  wireHeader
-	// What the recorded payment was made with, and when, in UTC.
+	// How and when (in UTC) the recorded payment was made.
 	Origin, Payer, Payee, Key, Signed string
 }
 
-// wireExampleOf composes the example for an operation of a site.
+// wireExampleOf returns the example for an operation of a site.
 func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	if err := json.Unmarshal(must(assets.ReadFile("assets/handshake.json")), &e); err != nil {
 		panic(err)
@@ -116,8 +118,8 @@ func usualForm(headers []string) string {
 	return headers[len(headers)-1]
 }
 
-// shownReceipts stand for the signer of a site, whose private key is not where documents are
-// made: zeros stand for its signature.
+// shownReceipts makes unsigned example offers, because the function of the documents does not
+// have the site's private key. The signature consists of zeros.
 type shownReceipts struct {
 	x402.Receipts
 	keys []ed25519.PublicKey

@@ -41,7 +41,7 @@ type tool struct {
 	ResponseFields  []row           `json:"response_fields" schema:"ToolField" item:"One field of a result."`
 	Errors          []toolError     `json:"errors" schema:"ToolError" item:"One error code."`
 	DocsURL         string          `json:"docs_url" format:"uri"`
-	// DuplicateWindow is there where the window of the whole catalog does not hold.
+	// DuplicateWindow is set if the window differs from the catalog's.
 	DuplicateWindow *int `json:"duplicate_window_seconds,omitempty" minimum:"0" doc:"Overrides that of idempotency."`
 }
 
@@ -56,9 +56,9 @@ type parameter struct {
 	Example     any    `json:"example"`
 }
 
-// toolError has the spec's three keys. Message says what the code means for the
-// payment, where that follows from the code; else the error body says it. A code
-// that a tool before it has explained is explained there.
+// toolError has the spec's three members. Message says what the code means for the payment, if
+// the code alone determines that; otherwise the error body says it. A code that an earlier
+// tool has explained is not explained again.
 type toolError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -81,9 +81,9 @@ type playbookStep struct {
 	ExampleURL string `json:"example_url" format:"uri"`
 }
 
-// toolCatalogOf is the tool catalog of a Site: the one that is embedded, with what the
-// environment decides, of which nothing needs an escape in JSON. To render it from package
-// catalog would take a tenth of the time from the function's start to its first answer.
+// toolCatalogOf returns the tool catalog of a Site: the embedded catalog with the values of
+// the deployment, none of which needs escaping in JSON. Rendering it from package catalog
+// would take a tenth of the time from the function's start to its first answer.
 func toolCatalogOf(s Site) []byte {
 	blank := blankSite()
 	values := strings.NewReplacer(
@@ -95,7 +95,7 @@ func toolCatalogOf(s Site) []byte {
 	return []byte(values.Replace(generated(assets, "catalog.json")))
 }
 
-// blankSite is the Site of the tool catalog that is embedded.
+// blankSite returns the Site with placeholders that the embedded tool catalog was made for.
 func blankSite() Site {
 	return Site{Origin: "{origin}", Terms: x402.Terms{Network: "{network}", Asset: "{asset}"}}
 }
@@ -149,8 +149,8 @@ type endpoint struct {
 	Example     string `json:"example" format:"uri"`
 }
 
-// manifestOf lists every operation as an endpoint, and all but the smoke test
-// as a resource: resources are what crawlers put on sale.
+// manifestOf returns the manifest. It lists every operation as an endpoint, and every
+// operation except the smoke test as a resource, because crawlers offer resources for sale.
 func manifestOf(v *view) manifest {
 	m := manifest{
 		Version:         catalog.ManifestVersion,
@@ -182,8 +182,8 @@ func manifestOf(v *view) manifest {
 	return m
 }
 
-// Tools are the operations as the Model Context Protocol lists them: a JSON
-// array in the catalog's order.
+// Tools returns the operations as the Model Context Protocol lists them: a JSON array in the
+// catalog's order.
 func Tools(s Site) json.RawMessage {
 	var all []object
 	for _, op := range catalog.All() {
@@ -192,10 +192,11 @@ func Tools(s Site) json.RawMessage {
 	return encode(all)
 }
 
-// mcpToolOf is an entry of tools/list. Its annotations are hints for the decision
-// whether a model may call it: a lookup changes nothing, and what it costs is for the
-// wallet to allow. The smoke test is called for its payment, and charges each one. The _meta
-// of an entry shows the price before the first call.
+// mcpToolOf returns an entry of tools/list. Its annotations are hints for deciding whether a
+// model may call the tool. A lookup counts as read-only, because it changes nothing; whether
+// to spend the money is the wallet's decision. The smoke test is not read-only, because its
+// purpose is the payment, and each payment is charged. The _meta of an entry shows the price
+// before the first call.
 func mcpToolOf(s Site, op catalog.Operation) object {
 	isLookup := op.Kind != catalog.SmokeTest
 	annotations := object{
@@ -223,26 +224,26 @@ func mcpToolOf(s Site, op catalog.Operation) object {
 	}
 }
 
-// toolText is what a model reads of a tool: what it does, what it costs, and, because many
-// hosts do not show ToolInstructions, the one rule that saves money.
+// toolText returns the description of a tool for a model: what it does, what it costs, and the
+// one rule that saves money, because many hosts do not show ToolInstructions.
 func toolText(s Site, op catalog.Operation) string {
 	return fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. To retry, send the same %s and key again, not a new one: it is never charged twice.",
 		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment)
 }
 
-// argumentsSchema is the schema of a tool's arguments: the operation's parameters
-// and no others.
+// argumentsSchema returns the schema of a tool's arguments, which are the operation's
+// parameters and no others.
 func argumentsSchema(op catalog.Operation, notes bool) schema {
 	s := querySchema(op, notes)
 	s.Additional = false
 	return s
 }
 
-// answerSchema is the schema of structuredContent: the result, or what must be
-// paid. Clients hold the structured content of an error to it as well, so that a
-// schema of the result alone would keep the price from them. Models read the schemas of all
-// tools before the first call, so that they are short: what each field means is in the
-// documentation, and the result of another tool has its schema there.
+// answerSchema returns the schema of structuredContent: the result, or what must be paid.
+// Clients also validate the structured content of an error against it, so a schema of the
+// result alone would hide the price from them. Models read the schemas of all tools before the
+// first call, so they are short: the documentation explains the fields, and the result of
+// another tool is not repeated.
 func answerSchema(op catalog.Operation) schema {
 	result := resultSchema(op.Fields, exact)
 	for i, f := range op.Fields {
@@ -266,7 +267,7 @@ func answerSchema(op catalog.Operation) schema {
 	return schema{Type: "object", AnyOf: []schema{result, challenge}}
 }
 
-// ToolInstructions tell a model how to use and pay for the tools.
+// ToolInstructions returns a text that tells a model how to use and pay for the tools.
 func ToolInstructions(s Site) string {
 	window := ""
 	if w := seconds(s.DuplicateWindow); w > 0 {
@@ -283,8 +284,8 @@ func ToolInstructions(s Site) string {
 		catalog.Tagline, s.networkName(), play, mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), window, caveat, s.Origin+catalog.PathDocs)
 }
 
-// ToolOffer returns the answer to a call of a tool without a payment: the
-// terms of Offer, for the tool.
+// ToolOffer returns the payment requirements that answer a call of a tool without a payment:
+// the terms of Offer, for the tool.
 func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 	required := Offer(op, s)
 	required.Resource.URL = s.Origin + catalog.PathMCP
@@ -292,17 +293,17 @@ func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 	return required
 }
 
-// release is what the version of the MCP server counts: one more for each change of what it
-// offers. Of is the SHA-256 of that.
+// release is the number in the version of the MCP server. It increases by one with each change
+// of what the server offers. Of is the SHA-256 of what it offers.
 type release struct {
 	Number int    `json:"number"`
 	Of     string `json:"of"`
 }
 
-// ServerVersion is the version of the MCP server. A registry takes a version once, and shows
-// the one that is the greatest by semantic versioning, of which a hash says nothing and
-// build metadata are not compared. So the last number is counted: make update adds one when
-// the tools or the entry are others than those that it was counted for.
+// ServerVersion returns the version of the MCP server. A registry accepts a version only once,
+// and shows the greatest one by semantic versioning. That does not order hashes and does not
+// compare build metadata, so the last number is a counter: make update adds one when the tools
+// or the entry have changed since it was counted.
 func ServerVersion() string {
 	var r release
 	if err := json.Unmarshal([]byte(generated(assets, "release.json")), &r); err != nil {
@@ -312,8 +313,8 @@ func ServerVersion() string {
 	return catalog.APIVersion[:end] + strconv.Itoa(r.Number)
 }
 
-// serverEntryOf is the entry of the MCP server for registries: server.json of the
-// official one, revision 2025-12-11.
+// serverEntryOf returns the entry of the MCP server for registries: server.json of the
+// official registry, revision 2025-12-11.
 func serverEntryOf(s Site) object {
 	return object{
 		{"$schema", "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"},
@@ -326,8 +327,8 @@ func serverEntryOf(s Site) object {
 	}
 }
 
-// serverName is the server's name in the registry: the host in reverse, which
-// its owner proves, and the service.
+// serverName returns the server's name in the registry: the host in reverse, which its owner
+// must prove to own, and the service.
 func (s Site) serverName() string {
 	_, host, _ := strings.Cut(s.Origin, "://")
 	host, _, _ = strings.Cut(host, ":")
@@ -336,7 +337,7 @@ func (s Site) serverName() string {
 	return strings.Join(labels, ".") + "/" + strings.ToLower(catalog.Service)
 }
 
-// listed is "a, b and c".
+// listed joins words, as in "a, b and c".
 func listed(words []string) string {
 	last := len(words) - 1
 	if last < 1 {

@@ -25,7 +25,8 @@ func ReadKey(path string) (*x402test.Wallet, error) {
 	return wallet, nil
 }
 
-// Client follows no redirect, because a signature is for the URL that was requested.
+// Client returns a client that pays with a wallet. It follows no redirect, because a signature
+// is for the URL that was requested.
 func Client(wallet *x402test.Wallet, over http.RoundTripper) *x402test.Client {
 	return &x402test.Client{Wallet: wallet, HTTP: &http.Client{
 		Timeout:       60 * time.Second,

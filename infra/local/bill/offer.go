@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxWays = 16 // of an offer that are looked at
+	maxWays = 16 // at most this many ways to pay of an offer are parsed
 	// MaxValidity limits the validity of a signature in seconds, whatever the offer says.
 	MaxValidity = 3600
 )
@@ -124,7 +124,7 @@ const (
 	Unit     = 1_000_000
 )
 
-// Price is the amount with its token and network, for a person.
+// Price returns the amount with its token and network, as text for a person.
 func (w Way) Price() string {
 	if !w.USDC {
 		return fmt.Sprintf("%s atomic units of the token %s on %s", w.Value, untrusted.Text(w.Asset), w.On())

@@ -27,18 +27,20 @@ const (
 // read.
 var ErrUnchecked = errors.New("the keys of the service cannot be read")
 
-// Delivery is what a signed receipt is checked against: the question and the answer.
+// Delivery is the request and the answer that a signed receipt is checked against.
 type Delivery struct {
 	// Asked is the URL of what was bought, with its query.
 	Asked *url.URL
-	// Resource is the offer's URL of what was bought, if that is not Asked without its query.
+	// Resource is the URL of the resource in the offer. It is empty if that is Asked without
+	// its query.
 	Resource string
-	// Unsaid means that the seller's form of the question is unknown, so the question is not
-	// compared.
+	// Unsaid means that it is unknown how the seller normalizes the request, so the request in
+	// the receipt is not compared.
 	Unsaid  bool
 	Settled x402.SettleResponse
 	Body    []byte
-	// Over reads the keys of the service; nil is http.DefaultTransport.
+	// Over is the transport for reading the keys of the service; nil means
+	// http.DefaultTransport.
 	Over http.RoundTripper
 }
 
@@ -69,7 +71,8 @@ func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, st
 	return s, kid, nil
 }
 
-// isFor reports whether a receipt can be for a resource. The query may be left out.
+// isFor reports whether a receipt with this resource can be for the request. The resource may
+// omit the query.
 func (d Delivery) isFor(asked url.URL, resource string) bool {
 	if d.Resource != "" {
 		return resource == d.Resource
@@ -88,7 +91,7 @@ func Question(asked *url.URL) string {
 			continue
 		}
 		for name := range sent {
-			sent.Set(name, strings.ToUpper(sent.Get(name))) // types, in either case
+			sent.Set(name, strings.ToUpper(sent.Get(name))) // record types may be sent in any letter case
 		}
 		if name, err := guard.Domain(asked.Query().Get("domain"), guard.DNSName); err == nil {
 			sent.Set("domain", name)
@@ -102,8 +105,8 @@ func Question(asked *url.URL) string {
 	return name + "?" + sent.Encode()
 }
 
-// namedHere returns an address of this machine under the name that a key has for it: make run
-// calls itself 127.0.0.1, and can be asked as localhost.
+// namedHere returns an address of this machine with the host name that the key id has. make
+// run calls itself 127.0.0.1, and can also be reached as localhost.
 func namedHere(asked url.URL, kid string) url.URL {
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
 		here := asked
@@ -115,9 +118,9 @@ func namedHere(asked url.URL, kid string) url.URL {
 	return asked
 }
 
-// keyOf reads a key from the DID document of the service that was asked. A
-// did:web document is read over https; over http only on this machine, where
-// the local runner has no certificate.
+// keyOf reads a key from the DID document of the service that got the request. A did:web
+// document is read over https. It may be read over http only on this machine, where the local
+// runner has no certificate.
 func (d Delivery) keyOf(ctx context.Context, asked *url.URL, kid string) (ed25519.PublicKey, error) {
 	if !strings.HasPrefix(kid, receipt.DID(strings.ToLower(asked.Host))+"#") {
 		return nil, fmt.Errorf("it is signed by %q, and %q was asked", kid, asked.Host)
@@ -135,7 +138,7 @@ func (d Delivery) keyOf(ctx context.Context, asked *url.URL, kid string) (ed2551
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnchecked, err)
-	case r.Status != http.StatusOK: // a redirect among them
+	case r.Status != http.StatusOK: // this includes redirects
 		return nil, fmt.Errorf("%w: %s answers %d", ErrUnchecked, receipt.Path, r.Status)
 	case len(r.Body) > MaxKeys:
 		return nil, fmt.Errorf("%w: %s has more than %d bytes", ErrUnchecked, receipt.Path, MaxKeys)

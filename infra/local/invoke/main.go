@@ -1,18 +1,18 @@
 // Command invoke runs one function of template.yaml on one event, without Docker and without
 // AWS. "make local-invoke FN=dns" runs it.
 //
-// The function is the built bootstrap behind a Lambda Runtime API, or with -sam run by
-// "sam local invoke", in Docker. Template parameters are those of
-// [default.local_invoke.parameters] in samconfig.toml; a variable of the function that is
-// set in the environment wins, and AWS_ENDPOINT_URL_DYNAMODB is passed on, but no
-// credentials are.
+// It runs the built bootstrap behind a Lambda Runtime API; with -sam, "sam local invoke" runs
+// it in Docker. The template's parameters are those in [default.local_invoke.parameters] of
+// samconfig.toml. The function's variables take precedence if they are set in the environment.
+// AWS_ENDPOINT_URL_DYNAMODB is passed on, but no credentials are.
 //
-// If the answer asks for a payment, the event is sent again with one, signed by a throwaway key.
-// This program can also be the bootstrap in a folder with a program "function", which "make
-// local-invoke" creates: then it runs that program with play money and a ledger in memory.
+// If the answer requires a payment, the event is sent again with one, signed by a throwaway
+// key. This program can also be the bootstrap in a folder with a program "function", which
+// "make local-invoke" creates: then it runs that program with play money and a ledger in
+// memory.
 //
-// The answer goes to standard output, measurements and what the function logs to standard
-// error. The exit status is 1 when the function fails, 2 when it could not be run.
+// The answer is printed to standard output; measurements and the function's log to standard
+// error. The exit status is 1 when the function fails, and 2 when it could not be run.
 package main
 
 import (
@@ -104,8 +104,8 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	return 0
 }
 
-// invoke starts the function and sends it the event, and again with a payment if its
-// answer asks for one.
+// invoke starts the function and sends it the event. If the answer requires a payment, it
+// sends the event again with one.
 func invoke(ctx context.Context, o options, lookup func(string) (string, bool), notes io.Writer) ([]byte, error) {
 	event, err := os.ReadFile(o.event)
 	if err != nil {
@@ -116,7 +116,7 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 		return nil, err
 	}
 	for _, name := range append(slices.Collect(maps.Keys(f.Env)), varEndpoint) {
-		if value, ok := lookup(name); ok { // the environment wins over the template
+		if value, ok := lookup(name); ok { // the environment takes precedence over the template
 			f.Env[name] = value
 		}
 	}
@@ -125,10 +125,10 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 		return nil, fmt.Errorf("%w (make build)", err)
 	}
 	said := ""
-	defer func() { fmt.Fprint(notes, said) }() // when the function prints no more
+	defer func() { fmt.Fprint(notes, said) }() // after the output of the function
 	call := func(event []byte) ([]byte, error) { return bySAM(ctx, f, dir, event, notes) }
 	if !o.sam {
-		p, err := runtimeapi.Start(f, dir, &syscall.SysProcAttr{Setpgid: true}, notes) // with what it starts
+		p, err := runtimeapi.Start(f, dir, &syscall.SysProcAttr{Setpgid: true}, notes) // a new process group, which also contains its children
 		if err != nil {
 			return nil, err
 		}
@@ -173,10 +173,11 @@ func described(slug string) (f sam.Function, err error) {
 	return all[i], nil
 }
 
-// parameters reads parameter_overrides, "Key=Value Key=Value", from the section of
-// samconfig.toml that sam local invoke itself reads. The template refuses what is not a pair.
+// parameters returns the parameter_overrides, "Key=Value Key=Value", from the section of
+// samconfig.toml that sam local invoke reads. The template later refuses an entry that is not
+// a pair.
 func parameters(samconfig string) map[string]string {
-	params := map[string]string{"Ledger": "Ledger"} // as sam local does: a resource is called by its logical id
+	params := map[string]string{"Ledger": "Ledger"} // as with sam local, the name of a resource is its logical id
 	_, section, _ := strings.Cut(samconfig, "\n[default.local_invoke.parameters]\n")
 	section, _, _ = strings.Cut("\n"+section, "\n[")
 	m := regexp.MustCompile(`(?m)^parameter_overrides\s*=\s*"(.*)"$`).FindStringSubmatch(section)
@@ -215,7 +216,7 @@ func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs i
 	if err != nil {
 		return nil, err
 	}
-	files := code + ".sam" // beside it, because SAM ships the folder
+	files := code + ".sam" // next to the folder, because SAM copies all of the folder
 	if err := errors.Join(os.MkdirAll(files, 0o750), os.WriteFile(filepath.Join(files, "template.json"), template, 0o600),
 		os.WriteFile(filepath.Join(files, "event.json"), event, 0o600)); err != nil {
 		return nil, err
@@ -230,10 +231,10 @@ func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs i
 	return bytes.TrimSpace(out), nil
 }
 
-// varEndpoint is the SDK's variable for a DynamoDB at another address.
+// varEndpoint is the SDK's variable for a DynamoDB endpoint other than AWS's.
 const varEndpoint = "AWS_ENDPOINT_URL_DYNAMODB"
 
-// show prints an answer for people.
+// show prints an answer in readable form.
 func show(w io.Writer, payload []byte) {
 	var resp events.APIGatewayV2HTTPResponse
 	if err := json.Unmarshal(payload, &resp); err != nil || resp.StatusCode == 0 {
@@ -264,7 +265,7 @@ func textOf(resp events.APIGatewayV2HTTPResponse) (text string, ok bool) {
 	if err != nil {
 		return "", false
 	}
-	const most = 6 << 20 // of an answer of a function
+	const most = 6 << 20 // the limit for an answer of a Lambda function
 	raw, err := io.ReadAll(io.LimitReader(z, most))
 	return string(raw), err == nil
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// signed returns the event with the payment that an answer asks for, signed with a throwaway
-// key. It returns nil if the answer asks for no payment.
+// signed returns the event with the payment that an answer requires, signed with a throwaway
+// key. It returns nil if the answer requires no payment.
 func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	var resp events.APIGatewayV2HTTPResponse
 	var offered struct {
-		x402.PaymentRequired // of a 402
+		x402.PaymentRequired // in the body of a 402
 		Result               struct {
-			StructuredContent x402.PaymentRequired // of a tool
+			StructuredContent x402.PaymentRequired // in the result of a tool
 		}
 	}
-	_ = json.Unmarshal(answer, &resp) // what is not an HTTP answer, or not JSON, asks for nothing
+	_ = json.Unmarshal(answer, &resp) // an answer that is not HTTP or not JSON requires no payment
 	text, _ := textOf(resp)
 	_ = json.Unmarshal([]byte(text), &offered)
 	required := offered.PaymentRequired
@@ -67,7 +67,7 @@ func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// toolCall is a call of a tool over MCP, with a payment in its _meta.
+// toolCall returns a call of a tool over MCP with a payment in its _meta.
 func toolCall(body, header string) (string, error) {
 	payment, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {

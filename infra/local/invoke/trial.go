@@ -17,10 +17,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// trial runs a function with everything it needs to sell. This program is then the bootstrap of
-// its folder, and the function is the program beside it. This process has a play-money
-// facilitator and a ledger in memory, unless the environment names others, so that it also works
-// in a container. There are no limits, and no chain is queried.
+// trial runs a function with everything that it needs to sell. This program is then the
+// bootstrap in its folder, and the function is the program "function" in the same folder. This
+// process serves a play-money facilitator and a ledger in memory, unless the environment names
+// others, so it also works in a container. There are no rate or concurrency limits, and no
+// chain is queried.
 func trial(ctx context.Context, getenv func(string) string) error {
 	c, err := boot.ParseLocal(getenv)
 	if err != nil {
@@ -60,15 +61,15 @@ func trial(ctx context.Context, getenv func(string) string) error {
 	return f.Run()
 }
 
-// table implements as much of DynamoDB as a ledger without limits needs: items by their key, and
-// the two conditions of a write (package dynamo). Its lists are empty, because no item is older
-// than the process.
+// table implements the part of DynamoDB that a ledger without limits needs: items by their
+// key, and the two conditions of a write (package dynamo). Queries return nothing, because no
+// item is older than the process.
 type table struct {
 	mu    sync.Mutex
 	items map[string]map[string]json.RawMessage // by pk
 }
 
-// maxCall is what DynamoDB takes, in bytes.
+// maxCall is DynamoDB's limit for a request, in bytes.
 const maxCall = 1 << 20
 
 func (t *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {

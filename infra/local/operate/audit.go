@@ -19,21 +19,22 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// audit makes books. First all transfers of the day are read, then all records. Each record is
-// matched with its transfer in memory; the rest, on either side, is looked up one by one.
+// audit makes the books of a day. First it reads all transfers of the day, then all records,
+// and matches each record with its transfer in memory. Unmatched records and transfers are
+// looked up one by one.
 type audit struct {
 	opened
 	*books
 	asset, payee x402.Address
 	moved        map[string]*movement // by the key of the authorization that made it
-	mismatched   []recorded           // not what their transfer says
+	mismatched   []recorded           // records that contradict their transfer
 	asked        int
 }
 
-// movement is a transfer that an authorization has made.
+// movement is a transfer made by an authorization.
 type movement struct {
 	reconcile.Transfer
-	matched bool // by a record
+	matched bool // a record of it was found
 }
 
 func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
@@ -41,7 +42,7 @@ func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
 		return nil, errors.New("RPC_URL names no node: the books need one, because they compare the ledger with the chain")
 	}
 	t := l.Terms
-	payee, _ := x402.ParseAddress(t.PayTo) // both are addresses, or there would be no configuration
+	payee, _ := x402.ParseAddress(t.PayTo) // the configuration contains only valid addresses
 	asset, _ := x402.ParseAddress(t.Asset)
 	a := &audit{
 		opened: l,
@@ -109,7 +110,7 @@ func (a *audit) readChain(ctx context.Context) error {
 	}
 }
 
-// transfers retries when the node fails.
+// transfers reads a batch of transfers. It retries when the node fails.
 func (a *audit) transfers(ctx context.Context, from uint64) (reconcile.Batch, error) {
 	for try := 1; ; try++ {
 		b, err := a.Chain.Transfers(ctx, a.payee, from)
@@ -125,7 +126,8 @@ func (a *audit) transfers(ctx context.Context, from uint64) (reconcile.Batch, er
 	}
 }
 
-// readLedger reads every record once, and compares the records that claim that money moved.
+// readLedger reads every record once. It compares the records of paid payments with the
+// transfers.
 func (a *audit) readLedger(ctx context.Context) error {
 	said := progress(a.notes)
 	for after := ""; ; {
@@ -152,12 +154,12 @@ func (a *audit) readLedger(ctx context.Context) error {
 	}
 }
 
-// keyOf is the key of the authorization that made a transfer.
+// keyOf returns the key of the authorization that made a transfer.
 func (a *audit) keyOf(t reconcile.Transfer) string {
 	return ledger.Key(strings.ToLower(a.Network), a.asset.String(), t.From.String(), fmt.Sprintf("0x%x", t.Nonce))
 }
 
-// recorded is a record, and what it says about its payment.
+// recorded is a record with the details of its payment.
 type recorded struct {
 	ledger.Payment
 	debtKey
@@ -165,7 +167,8 @@ type recorded struct {
 	payee  string
 }
 
-// recordedOf reads a record with the terms of these books; ok is false for other terms.
+// recordedOf parses a record. ok is false if it is not for the network and token of these
+// books.
 func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
 	key, ok := parseKey(r.Key)
 	var terms x402.Requirements
@@ -177,12 +180,12 @@ func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
 	return p, ok
 }
 
-// of reports whether a transfer belongs to a record.
+// of reports whether a transfer has the amount and the payee of a record.
 func (a *audit) of(p recorded, m *movement) bool {
 	return p.amount.Cmp(m.Value) == 0 && strings.EqualFold(p.payee, a.payee.String())
 }
 
-// record compares one record.
+// record compares one record with the chain.
 func (a *audit) record(ctx context.Context, r ledger.Payment) error {
 	p, ok := a.recordedOf(r)
 	switch {
@@ -218,14 +221,14 @@ func (a *audit) record(ctx context.Context, r ledger.Payment) error {
 
 // match counts a transfer with its record.
 func (a *audit) match(ctx context.Context, m *movement, r ledger.Payment) {
-	if !m.matched && a.within(m.Time) { // a record that is written meanwhile is read twice
+	if !m.matched && a.within(m.Time) { // a record that changes during the reading can be read twice
 		a.Received.add(m.Value)
 		a.count(a.standingOf(ctx, r), m.Value, r.Request)
 	}
 	m.matched = true
 }
 
-// question reports whether the chain may be asked another question.
+// question counts a query of the chain, and reports whether it is still within the limit.
 func (a *audit) question() bool {
 	a.asked++
 	if a.asked > maxQuestions {
@@ -234,18 +237,18 @@ func (a *audit) question() bool {
 	return a.asked <= maxQuestions
 }
 
-// unanswered counts a record about which the chain did not answer, and notes the first error.
+// unanswered counts a record for which the chain did not answer, and prints the first error.
 func (a *audit) unanswered(p recorded, why error) {
 	if a.Unchecked++; a.Unchecked == 1 {
 		fmt.Fprintf(a.notes, "%s: %v\n", p.key, why)
 	}
 }
 
-// unmoved handles a record that says paid although its transfer is not among those that were
-// read: the money moved at another time, or never.
+// unmoved handles a record of a paid payment whose transfer is not among the transfers that
+// were read: it happened at another time, or never.
 func (a *audit) unmoved(ctx context.Context, p recorded) {
 	switch {
-	case !a.within(p.SettledAt): // it is in the books of another day
+	case !a.within(p.SettledAt): // it belongs in the books of another day
 		return
 	case !strings.EqualFold(p.payee, a.payee.String()):
 		a.Foreign++
@@ -255,7 +258,7 @@ func (a *audit) unmoved(ctx context.Context, p recorded) {
 	}
 	asked := p.Payment
 	asked.Key = p.authorization
-	if p.AuthDigest == "" { // it came without a request: its record is younger than the transfer
+	if p.AuthDigest == "" { // the payment came without a request, so its record was made after the transfer
 		asked.ValidBefore = p.CreatedAt
 		asked.CreatedAt = p.CreatedAt.Add(-oldestDay)
 	}
@@ -272,7 +275,7 @@ func (a *audit) unmoved(ctx context.Context, p recorded) {
 	}
 }
 
-// claimed returns the difference for a record that says paid although no money came.
+// claimed adds a difference for a record that says paid although no money came.
 func (a *audit) claimed(ctx context.Context, p recorded, note string) {
 	d := a.differenceOf(ctx, noTransfer, p)
 	if p.State == ledger.Redeemed {

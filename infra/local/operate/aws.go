@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// awsAccount calls AWS services by the Query protocol: a form, answered with XML. Two clients of
-// the SDK would be larger than the few calls made here.
+// awsAccount calls AWS services with the Query protocol, which sends a form and answers with
+// XML. Two clients of the SDK would be more code than the few calls made here.
 type awsAccount struct {
 	region string
 	keys   aws.Credentials
@@ -28,7 +28,8 @@ type awsAccount struct {
 	now    func() time.Time
 }
 
-// awsAccount reads region and credentials from the environment, as the functions do on Lambda.
+// awsAccount reads the region and the credentials from the environment, as the functions do on
+// Lambda.
 func (o order) awsAccount() (awsAccount, error) {
 	a := awsAccount{
 		region: o.getenv("AWS_REGION"),
@@ -50,13 +51,13 @@ func (o order) awsAccount() (awsAccount, error) {
 	return a, nil
 }
 
-// awsService is an AWS service, with the version of its actions.
+// awsService is an AWS service, with its API version.
 type awsService struct {
 	name, version string
 	endpoint      string // variable that names another endpoint, such as a local one
 }
 
-// request has a service do an action, and reads its answer, as far as reply has fields for it.
+// request calls an action of a service, and decodes the answer into reply.
 func (a awsAccount) request(ctx context.Context, s awsService, action string, parameters map[string]string, reply any) error {
 	form := url.Values{"Action": {action}, "Version": {s.version}}
 	for name, value := range parameters {

@@ -12,11 +12,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// errBackupOfTable says that AWS keeps the backups of a table.
+// errBackupOfTable is returned for a ledger in a DynamoDB table, which AWS backs up.
 var errBackupOfTable = errors.New("the ledger is a DynamoDB table, which AWS backs up: make restore copies it. To back up LEDGER_FILE, unset LEDGER_TABLE")
 
-// backup writes a copy of the ledger file, even while a service has it open, and prints what it
-// wrote.
+// backup writes a copy of the ledger file, even while a service has it open, and prints the
+// name and the size of the copy.
 func backup(ctx context.Context, o order) error {
 	return o.within(false, func(l opened) error {
 		store, ok := l.rows.(*file.Store)
@@ -44,7 +44,7 @@ func backup(ctx context.Context, o order) error {
 	})
 }
 
-// copyName returns the name for a copy of a file, with the time.
+// copyName returns a name for a copy of a file: the file's name with the time in it.
 func copyName(path, at string) string {
 	ending := filepath.Ext(path)
 	return strings.TrimSuffix(path, ending) + "-" + at + ending

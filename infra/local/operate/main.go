@@ -6,12 +6,12 @@
 // does the same. Messages name the next step in the form in which the command was typed. With
 // -version instead of a command it prints its version.
 //
-// The configuration is that of "make run", from the environment. Without LEDGER_TABLE
-// the ledger is LEDGER_FILE, also while a service has it open; it can be that of any
-// shop that package x402http sells for. Without RPC_URL the chain is not asked.
+// The configuration is that of "make run", from the environment. Without LEDGER_TABLE the
+// ledger is LEDGER_FILE, which a service may have open at the same time; it can be the ledger
+// of any shop built with package x402http. Without RPC_URL the chain is not queried.
 //
-// The exit status is 1 when it could not be done, 2 for a wrong command line, and 3
-// when the ledger and the chain differ.
+// The exit status is 1 when the command failed, 2 for a wrong command line, and 3 when the
+// ledger and the chain differ.
 package main
 
 import (
@@ -57,9 +57,9 @@ func main() {
 type order struct {
 	args       []string
 	json       bool   // print JSON for a program
-	force      bool   // close a record without what the chain says
+	force      bool   // close a record without evidence from the chain
 	to, at     string // the name of a copy, and the time to restore
-	drill      bool   // delete the copy when it has been looked at
+	drill      bool   // delete the copy after comparing it
 	as         called.As
 	getenv     func(string) string
 	now        func() time.Time

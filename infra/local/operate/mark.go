@@ -11,10 +11,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// markLedger writes into LEDGER_TABLE that it is the ledger of STACK_NAME, whose payee is
-// PAY_TO. It first says whether anything was ever sold with it, because an empty table that has
-// replaced the ledger looks like the table of a new stack. For a stack without a BASE_URL, an
-// origin can be given, where reconcile checks the service as the public sees it.
+// markLedger marks LEDGER_TABLE as the ledger of STACK_NAME, whose payee is PAY_TO. It first
+// prints whether anything was ever sold with the table, because an empty table that has
+// replaced the ledger looks like the table of a new stack. For a stack without BASE_URL, the
+// origin can be given at which reconcile checks the service from the outside.
 func markLedger(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {
@@ -69,7 +69,7 @@ func markLedger(ctx context.Context, o order) error {
 	return nil
 }
 
-// typedOrigin returns the origin from the command line, or empty.
+// typedOrigin returns the origin from the command line, or "".
 func (o order) typedOrigin() (string, error) {
 	if len(o.args) == 0 {
 		return "", nil
@@ -78,10 +78,11 @@ func (o order) typedOrigin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "https://" + strings.ToLower(u.Host), nil // nobody is met over http
+	return "https://" + strings.ToLower(u.Host), nil // a public origin is always https
 }
 
-// soldSince returns since when something has been sold for the token with a table.
+// soldSince returns text that says since when payments in the token have been recorded in a
+// table.
 func (o order) soldSince(ctx context.Context, c boot.Local) (string, error) {
 	key := ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
 	r, err := c.Ledger.Open().Fetch(ctx, key)

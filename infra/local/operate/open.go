@@ -19,19 +19,19 @@ type opened struct {
 	order
 	boot.Reconciling
 	name string // of the ledger
-	node string // of the chain, for a person
+	node string // the node of the chain, as text for a person
 	rows ledger.Rows
 	// principal asks AWS who runs the command; it is nil if the ledger is not in AWS.
 	principal func(context.Context) (string, error)
 }
 
-// errNoPayee is returned for a deployment's ledger without PAY_TO. Otherwise transfers that
-// others made to the default payee, the published test address, would get into it.
+// errNoPayee is returned for a deployment's ledger without PAY_TO. Without this check,
+// transfers to the default payee, the published test address, would be recorded in the ledger.
 var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDGER_TABLE with what its payee received. " +
 	"Set PAY_TO to the address that the deployment has as PayTo")
 
 // within opens the ledger that the environment names, calls a function with it, and closes it.
-// byPayee means that the function looks for transfers to the payee.
+// byPayee means that the function searches for transfers to the payee.
 func (o order) within(byPayee bool, do func(opened) error) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {
@@ -76,6 +76,6 @@ func host(nodes []string) string {
 	if len(nodes) == 0 {
 		return "not asked (RPC_URL)"
 	}
-	u, _ := url.Parse(nodes[0]) // it is a URL, or there would be no configuration
+	u, _ := url.Parse(nodes[0]) // the configuration contains only valid URLs
 	return u.Host
 }

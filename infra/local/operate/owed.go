@@ -43,7 +43,7 @@ func listOwed(ctx context.Context, o order) error {
 			return err
 		case o.json:
 			return printJSON(o.out, append([]payment{}, all...))
-		case len(all) == 0: // the newest of what is unproven would be there
+		case len(all) == 0: // unproven refusals would be in the list
 			fmt.Fprintf(o.out, "nothing is owed and nothing is in doubt in %s\n", l.name)
 			return nil
 		}
@@ -63,11 +63,11 @@ func listOwed(ctx context.Context, o order) error {
 	})
 }
 
-// outstanding are the payments that somebody has to look at.
+// outstanding are the payments that need attention.
 type outstanding struct {
 	owed, doubt, unasked listing
-	long                 int // of what is owed, for more than an hour
-	refunds              int // of what is owed, to be sent back
+	long                 int // payments in owed for more than an hour
+	refunds              int // payments in owed for which a refund is due
 	missed               int // records that could not be read
 	unproven             unproven
 }
@@ -97,7 +97,7 @@ func (l opened) unproven(ctx context.Context, found *outstanding) error {
 	return err
 }
 
-// listing has the listed payments of a kind, and how many there are in all.
+// listing has the listed payments of a kind, and the number of all payments of that kind.
 type listing struct {
 	payments []payment
 	n        int
@@ -110,7 +110,8 @@ func (l *listing) add(p payment) {
 	}
 }
 
-// outstanding reads the ledger. If it fails, it also returns what it found until then.
+// outstanding reads all outstanding payments from the ledger. If it fails, it returns the
+// payments found so far as well.
 func (l opened) outstanding(ctx context.Context) (outstanding, error) {
 	var found outstanding
 	missed, err := l.Reconciler.Outstanding(ctx, func(r ledger.Payment) {

@@ -26,14 +26,14 @@ type account struct {
 	Network  string    `json:"network"`
 	Asset    string    `json:"asset"`
 	Ledger   string    `json:"ledger"`
-	Payments []payment `json:"payments"` // from the oldest on
+	Payments []payment `json:"payments"` // oldest first
 	Missed   int       `json:"missed"`   // records that could not be read
-	Cut      bool      `json:"cut"`      // there are more than are listed
+	Cut      bool      `json:"cut"`      // there are more payments than are listed
 	Verdict  string    `json:"verdict"`
 }
 
-// listPayer prints the payments of a payer, whose address may be in any letter case, and
-// sums them up.
+// listPayer prints the payments of a payer and a summary of them. The payer's address may be
+// in any letter case.
 func listPayer(ctx context.Context, o order) error {
 	wallet, err := x402.ParseAddress(strings.ToLower(strings.TrimSpace(o.args[0])))
 	if err != nil {
@@ -113,8 +113,8 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 	return a, nil
 }
 
-// keysOf lists the keys that begin with a prefix, including keys of unreadable records. It stops
-// when there are more than maxPayments.
+// keysOf returns the keys that begin with a prefix, including keys of unreadable records. It
+// stops when there are more than maxPayments.
 func (l opened) keysOf(ctx context.Context, prefix string) (keys []string, err error) {
 	said := progress(l.notes)
 	for after, pages := "", 1; len(keys) <= maxPayments; pages++ {
@@ -135,8 +135,8 @@ func (l opened) keysOf(ctx context.Context, prefix string) (keys []string, err e
 	return keys, nil
 }
 
-// ask asks the chain about a record, as the reconciler does. A payment in doubt may have been
-// sent.
+// ask queries the chain about a record, as the reconciler does. It assumes that the payment
+// was sent to the facilitator.
 func (l opened) ask(ctx context.Context, r ledger.Payment) x402.Finding {
 	r.Sent = true
 	q, err := x402.QuestionOf(r)

@@ -29,7 +29,7 @@ func table(out io.Writer, head string, rows [][]string) {
 	for _, cells := range rows {
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	_ = w.Flush() // as with every other print: there is nobody to tell
+	_ = w.Flush() // ignored, as are the errors of all other prints
 }
 
 // count is a number of things, in words.

@@ -19,29 +19,30 @@ import (
 )
 
 const (
-	// callTimeout is for calls that work on a whole table, or on a page of it.
+	// callTimeout bounds a call that works on a whole table, or on a page of it.
 	callTimeout = 30 * time.Second
 	// maxReply bounds a reply, in bytes: a page of a scan has at most 1 MB.
 	maxReply = 4 << 20
-	// A restore takes minutes to hours. These are the interval and the limit for checking the
-	// copy.
+	// A restore takes minutes to hours. These are the interval and the time limit for waiting
+	// until the copy is ready.
 	pollEvery = 10 * time.Second
 	longest   = 48 * time.Hour
 )
 
-// tableCopy is a table that is brought back under another name.
+// tableCopy is a restored copy of a table, under another name.
 type tableCopy struct {
 	api      *dynamodb.Client
 	from, to string
-	at       time.Time // zero is the latest time there is
+	at       time.Time // zero means the latest restorable time
 	drill    bool
 	out      io.Writer
 }
 
-// restore brings the ledger's table, LEDGER_TABLE, back from its point-in-time recovery as a
-// table of another name. It gives the copy what a restored table lacks (expiry of old items,
-// recovery and protection), and prints its contents beside those of the original, which it only
-// reads. It continues with a copy that exists already. A drill then deletes the copy.
+// restore restores the ledger's table, LEDGER_TABLE, from its point-in-time recovery as a
+// table with another name. It sets up what a restored table lacks (expiry of old items,
+// recovery and protection), and prints the number of items in the copy and in the original,
+// which it only reads. It continues with a copy that exists already. A drill deletes the copy
+// in the end.
 func restore(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
 	if err != nil {
@@ -68,8 +69,8 @@ func restore(ctx context.Context, o order) error {
 	return t.make(ctx)
 }
 
-// copyOf returns the default name for a table's copy. The role for restoring covers names that
-// begin with it.
+// copyOf returns the default name for a table's copy. The operators' role for restoring covers
+// names that begin with it.
 func copyOf(table string, drill bool) string {
 	if drill {
 		return table + "-drill"
@@ -77,7 +78,8 @@ func copyOf(table string, drill bool) string {
 	return table + "-copy"
 }
 
-// tableClient has time for calls that work on a whole table.
+// tableClient returns a client with a time-out long enough for calls that work on a whole
+// table.
 func tableClient(t boot.Table) *dynamodb.Client {
 	c := t.AWS
 	c.HTTPClient = dynamo.HTTPClient(callTimeout, maxReply, callTimeout)
@@ -150,7 +152,8 @@ func (o tableCopy) resume(ctx context.Context) error {
 	return nil
 }
 
-// finish waits for the copy, gives it what DynamoDB does not restore, and describes it.
+// finish waits for the copy, sets up what DynamoDB does not restore, and prints the contents
+// of both tables.
 func (o tableCopy) finish(ctx context.Context) error {
 	active := dynamodb.NewTableExistsWaiter(o.api, func(w *dynamodb.TableExistsWaiterOptions) {
 		w.MinDelay = pollEvery
@@ -167,7 +170,7 @@ func (o tableCopy) finish(ctx context.Context) error {
 	return errors.Join(o.describe(ctx, o.from), o.describe(ctx, o.to))
 }
 
-// countPlaces counts the entries of an index.
+// countPlaces counts the entries of a list in the ledger's index.
 func countPlaces(ctx context.Context, index ledger.Index, list string, before time.Time) (n int, err error) {
 	const atOnce = 10_000
 	var after ledger.Place
@@ -180,8 +183,8 @@ func countPlaces(ctx context.Context, index ledger.Index, list string, before ti
 	}
 }
 
-// describe prints how many items a table has, and how many payments in it are in doubt or owed,
-// which must not be lost.
+// describe prints how many items a table has, and how many payments in it are in doubt or
+// owed. These payments must not be lost.
 func (o tableCopy) describe(ctx context.Context, table string) error {
 	items := 0
 	pages := dynamodb.NewScanPaginator(o.api, &dynamodb.ScanInput{

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// smokeTimeout is longer than a cold function may take for its probes.
+	// smokeTimeout is longer than the probes may take in a new process.
 	smokeTimeout = 30 * time.Second
 	// maxReady is how much of the answer is read, in bytes.
 	maxReady  = 64 << 10
@@ -68,7 +68,7 @@ func smoke(ctx context.Context, o order) error {
 	return nil
 }
 
-// originOf parses an origin that was typed.
+// originOf parses an origin from the command line.
 func originOf(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || !isOrigin(u) {
@@ -77,7 +77,7 @@ func originOf(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// isOrigin says whether a URL has a scheme and a host, and nothing else.
+// isOrigin reports whether a URL consists of a scheme and a host only.
 func isOrigin(u *url.URL) bool {
 	if u.Scheme != "https" && u.Scheme != "http" {
 		return false

@@ -16,16 +16,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// protection is something that a ledger's table must have, and that DynamoDB does not
-// restore with it.
+// protection is a feature that a ledger's table must have, and that DynamoDB does not restore
+// with the table.
 type protection struct {
 	what    string
-	command string // of the AWS CLI, which turns it on
+	command string // the command of the AWS CLI that turns it on
 	on      func(ctx context.Context, api *dynamodb.Client, table *string) (bool, error)
 	turnOn  func(ctx context.Context, api *dynamodb.Client, table *string) error
 }
 
-// protections returns all of them, first the one that a local server does not know.
+// protections returns all protections. The first is the one that a local DynamoDB server does
+// not support.
 func protections() []protection {
 	return []protection{{
 		"point-in-time recovery", "update-continuous-backups --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",
@@ -71,7 +72,7 @@ func protections() []protection {
 	}}
 }
 
-// protectTable gives a restored table what it lacks of the protections.
+// protectTable turns on the protections that a restored table lacks.
 func protectTable(ctx context.Context, api *dynamodb.Client, table string) error {
 	var faults []error
 	for _, p := range protections() {
@@ -86,8 +87,8 @@ func protectTable(ctx context.Context, api *dynamodb.Client, table string) error
 	return errors.Join(faults...)
 }
 
-// checkTable returns an error when a ledger's table lacks one of the protections. A
-// local server, which does not know recovery, has nothing to protect.
+// checkTable returns an error when a ledger's table lacks one of the protections. It returns
+// nil for a local server, which does not support recovery and has nothing to protect.
 func (o order) checkTable(ctx context.Context, t boot.Table) error {
 	api := tableClient(t)
 	var missing, commands []string

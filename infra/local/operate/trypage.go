@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// The alarms that are tried: one page and one ticket. Both evaluate five minutes, so they soon
-// return to their real state. Neither rolls a release back.
+// The alarms that try-page sets off: one page and one ticket. Both evaluate five minutes, so
+// they soon return to their real state. Neither rolls a release back.
 const (
 	triedPage   = "errors"
 	triedTicket = "reconcile-failing"
 )
 
-// monitoring is CloudWatch, and notices is SNS.
+// monitoring returns CloudWatch, and notices returns SNS.
 func monitoring() awsService {
 	return awsService{
 		name:     "monitoring",
@@ -69,7 +69,7 @@ func tryPage(ctx context.Context, o order) error {
 	return nil
 }
 
-// drill is an alarm to set off.
+// drill is an alarm to set off on purpose.
 type drill struct {
 	alarm string
 	what  string // page or ticket
@@ -114,7 +114,7 @@ const pending = "PendingConfirmation"
 
 // listening prints the subscribers of a topic, and counts the confirmed ones.
 func (a awsAccount) listening(ctx context.Context, o order, topic, what string) (confirmed int, err error) {
-	const mostPages = 100 // of a hundred subscriptions
+	const mostPages = 100 // each has up to a hundred subscriptions
 	parameters := map[string]string{"TopicArn": topic}
 	for range mostPages {
 		var said struct {

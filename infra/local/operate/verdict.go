@@ -11,17 +11,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// tally is a number of payments and their total.
+// tally counts payments and adds up their amounts.
 type tally struct {
 	n       int
 	sum     big.Int
-	unknown int // without an amount that can be read
+	unknown int // payments without a readable amount
 	first   payment
-	due     time.Time      // when a refund of the last one becomes due
-	answers map[string]int // by what was answered
+	due     time.Time      // when the last refund becomes due
+	answers map[string]int // counts by the kind of answer
 }
 
-// by adds up the payments with one of several standings. Payments in doubt are distinguished by
+// by adds up the payments with one of several standings. It distinguishes payments in doubt by
 // the chain's evidence: see doubt.
 func (a account) by(standings ...standing) *tally {
 	t := &tally{answers: map[string]int{}}
@@ -53,7 +53,7 @@ func (a account) by(standings ...standing) *tally {
 	return t
 }
 
-// doubt is the standing of a payment in doubt of which the chain says something.
+// doubt returns the standing of a payment in doubt for which there is evidence from the chain.
 func doubt(v x402.Fate) standing { return inDoubt + standing(v.String()) }
 
 // dollars returns the sum as a price.
@@ -70,7 +70,7 @@ func (a account) verdict() string {
 	clauses := []string{a.Wallet + " " + a.summary()}
 	for _, c := range []struct {
 		of   *tally
-		says string // of their number, their sum, "is" and "was", and when a refund becomes due
+		says string // a format for their number, their sum, "is", "was", and when a refund becomes due
 	}{
 		{a.by(answerOwed), "the same request, sent again, can get the answer, and a refund is due after %[5]s"},
 		{a.by(refundDue), "a refund of %[2]s is due"},
@@ -103,7 +103,7 @@ func (a account) verdict() string {
 	return strings.Join(clauses, "; ") + "."
 }
 
-// summary returns what was paid, and the outcomes.
+// summary returns a text about what was paid and about the outcomes.
 func (a account) summary() string {
 	paid := a.by(answered, refunded, answerOwed, refundDue)
 	owed := a.by(answerOwed, refundDue)

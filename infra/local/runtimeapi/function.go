@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	initTimeout = 10 * time.Second       // Lambda's for an initialisation
-	maxAnswer   = 6 << 20                // bytes that Lambda takes of an answer
-	outputGrace = 500 * time.Millisecond // for the output of a process that has ended
+	initTimeout = 10 * time.Second       // Lambda's limit for an initialisation
+	maxAnswer   = 6 << 20                // Lambda's limit for an answer, in bytes
+	outputGrace = 500 * time.Millisecond // how long to wait for the last output of a process that has ended
 )
 
-// Function is one process of a function. It takes one event after the other.
+// Function is one process of a function. It handles one event after the other.
 type Function struct {
-	PID     int           // also that of its process group
+	PID     int           // also the id of its process group
 	Started time.Time     // when it was started
-	Init    time.Duration // from then to the first time that it asked for an event
+	Init    time.Duration // from Started to its first request for an event
 
 	timeout time.Duration
 	cmd     *exec.Cmd
-	idle    bool          // it has asked for an event, and got none since
-	asks    chan struct{} // it asks for an event
+	idle    bool          // it has requested an event and is waiting for one
+	asks    chan struct{} // signals a request for an event
 	events  chan []byte
 	answers chan answer
-	exited  chan struct{} // closed when it has ended
+	exited  chan struct{} // closed when the process has ended
 }
 
 type answer struct {
@@ -82,11 +82,11 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 	go func() {
 		defer close(p.exited)
 		defer api.Close()
-		runtime.LockOSThread() // what attr may say of the parent is about the thread
+		runtime.LockOSThread() // attr may contain Pdeathsig, which refers to the parent thread
 		p.Started = time.Now()
 		err := p.cmd.Start()
 		if started <- err; err == nil {
-			_ = p.cmd.Wait() // ProcessState says how it ended
+			_ = p.cmd.Wait() // ProcessState has the result
 			_ = p.Signal(syscall.SIGKILL)
 		}
 	}()
@@ -115,8 +115,9 @@ func environment(f sam.Function, dir, api string) (list []string) {
 	return list
 }
 
-// Call sends the function an event, when it asks for one, and returns its answer. It fails if
-// the function returns an error (Failed), ends, or takes too long; then it is killed.
+// Call sends the function an event and returns its answer. It waits until the function
+// requests an event. It fails if the function returns an error (Failed), ends, or takes too
+// long; in the last case it kills the function.
 func (p *Function) Call(event []byte) ([]byte, error) {
 	if err := p.Idle(); err != nil {
 		return nil, err
@@ -126,8 +127,8 @@ func (p *Function) Call(event []byte) ([]byte, error) {
 	return p.wait(nil, p.timeout)
 }
 
-// Idle waits until the function asks for an event. It fails if the function ends or does not ask
-// in time; then it is killed.
+// Idle waits until the function requests an event. It fails if the function ends or does not
+// request one in time; then it kills the function.
 func (p *Function) Idle() (err error) {
 	if !p.idle {
 		_, err = p.wait(p.asks, initTimeout)
@@ -152,16 +153,16 @@ func (p *Function) wait(asked <-chan struct{}, limit time.Duration) ([]byte, err
 	}
 }
 
-// Signal signals the whole process group. An error means that there is none.
+// Signal signals the whole process group. An error means that the group no longer exists.
 func (p *Function) Signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
 
 // Kill ends the process group, and returns when the process has ended.
 func (p *Function) Kill() {
-	_ = p.Signal(syscall.SIGKILL) // it may have ended by itself
+	_ = p.Signal(syscall.SIGKILL) // the process may already have ended
 	<-p.exited
 }
 
-// api implements as much of the Runtime API as a function's runtime uses.
+// api returns a handler for the part of the Runtime API that a function's runtime uses.
 func (p *Function) api() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", func(w http.ResponseWriter, r *http.Request) {
@@ -173,7 +174,7 @@ func (p *Function) api() http.Handler {
 		case event := <-p.events:
 			w.Header().Set("Lambda-Runtime-Aws-Request-Id", rand.Text())
 			w.Header().Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(p.timeout).UnixMilli(), 10))
-			_, _ = w.Write(event) // a process that is gone is waited for
+			_, _ = w.Write(event) // if the process has ended, wait reports it
 		case <-r.Context().Done():
 		}
 	})

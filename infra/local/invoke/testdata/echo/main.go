@@ -1,4 +1,4 @@
-// The function that invoke is tested with: its event says what it does.
+// Command echo is the function that invoke is tested with. Its event says what it does.
 package main
 
 import (
@@ -21,6 +21,6 @@ func main() {
 		case "exit":
 			os.Exit(4)
 		}
-		return json.RawMessage(event.Do), nil // anything else is answered as it is
+		return json.RawMessage(event.Do), nil // any other text is the answer
 	})
 }
