@@ -1,10 +1,10 @@
-// Command local is the whole service on this machine: the same handlers that the
-// functions are made of, real lookups, a ledger in one file and a play-money
-// facilitator.
+// Command local runs the whole service on this machine: the same handlers as in the functions,
+// real lookups, a ledger in one file and a play-money facilitator.
 //
-// The environment can set every variable of the deployment, and overrides these
-// defaults: with FACILITATOR_URL, or a test network as NETWORK, the play-money facilitator
-// does not start, with LEDGER_TABLE the ledger is DynamoDB. With -version it prints its version.
+// The environment can set every variable of the deployment, and overrides these defaults. With
+// FACILITATOR_URL, or with a test network as NETWORK, the play-money facilitator does not
+// start. With LEDGER_TABLE the ledger is in DynamoDB. With -version the program prints its
+// version.
 package main
 
 import (
@@ -42,9 +42,9 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	boot.RelaxCollector(40 << 20) // many requests at once hold more than a function's one
+	boot.RelaxCollector(40 << 20) // concurrent requests need more memory than the single request of a function
 	context.AfterFunc(ctx, func() {
-		stop() // the next one ends the process
+		stop() // the next signal ends the process
 		fmt.Fprintln(os.Stderr, "Finishing open requests. Press Ctrl-C again to stop now.")
 	})
 	if err := run(ctx, os.Getenv, os.Stdout); err != nil {
@@ -53,8 +53,8 @@ func main() {
 	}
 }
 
-// errPlayInAWS keeps play money out of a deployment's ledger, which would treat it like real
-// money.
+// errPlayInAWS prevents payments with play money from entering a deployment's ledger, which
+// would treat them like real money.
 var errPlayInAWS = errors.New("LEDGER_TABLE is a table in AWS, and without FACILITATOR_URL this service takes play money: " +
 	"set FACILITATOR_URL, unset LEDGER_TABLE to use a ledger file, or set AWS_ENDPOINT_URL_DYNAMODB to use a local DynamoDB")
 
@@ -124,7 +124,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 
 // serve runs an HTTP server until ctx ends, and lets open requests finish.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	const grace = 30 * time.Second // an invocation's deadline, and some
+	const grace = 30 * time.Second // somewhat longer than an invocation's deadline
 	server := newServer(h)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
@@ -138,9 +138,9 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return server.Shutdown(ctx)
 }
 
-// newServer returns a server with timeouts. A handler may take 27 s, as on Lambda. The limit on
-// headers is above API Gateway's, so that our code answers an oversized payment header, and not
-// net/http.
+// newServer returns a server with timeouts. A handler may take 27 s, as on Lambda. The limit
+// on headers is above API Gateway's, so this service answers an oversized payment header, and
+// not net/http.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -152,12 +152,12 @@ func newServer(h http.Handler) *http.Server {
 	}
 }
 
-// openLedger opens DynamoDB when a table is named, else the file.
+// openLedger opens the DynamoDB table if one is configured, else the ledger file.
 func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name string, done func(), err error) {
 	if c.Ledger.Name == "" {
 		s, err := file.Open(c.LedgerFile, file.Accept(c.LedgerAccept))
 		if errors.Is(err, file.ErrUnreadable) || errors.Is(err, file.ErrHalved) || errors.Is(err, file.ErrBeside) {
-			return stores, "", nil, err // it says what to do
+			return stores, "", nil, err // the error says what to do
 		}
 		if err == nil {
 			_, err = s.Sweep(ctx, time.Now())
@@ -168,7 +168,8 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 		return boot.Stores{Ledger: s, Limits: &limit.Memory{}}, c.LedgerFile, func() { logClose("ledger", s.Close()) }, nil
 	}
 	if at := c.Ledger.AWS.BaseEndpoint; at != nil {
-		// A local server starts empty; the deployed table is the template's.
+		// A local DynamoDB server starts empty. The template creates the table of a
+		// deployment.
 		if err := dynamo.Create(ctx, dynamo.NewClient(c.Ledger.AWS), c.Ledger.Name); err != nil {
 			return stores, "", nil, fmt.Errorf("create table %s at %s: %w", c.Ledger.Name, *at, err)
 		}
@@ -176,8 +177,9 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 	return c.Ledger.Stores(), "DynamoDB table " + c.Ledger.Name, func() {}, nil
 }
 
-// playMoney starts the play-money facilitator on the next port, with a wallet for those who have
-// none, unless a real one is configured: then both are left out, and wallet is nil.
+// playMoney starts the play-money facilitator on the next port, with a wallet for visitors who
+// have none. If another facilitator is configured, or the service is paused, it starts nothing
+// and wallet is nil.
 func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *playWallet, done func(), err error) {
 	if c.FacilitatorURL != "" || c.Paused {
 		return nil, func() {}, nil
@@ -219,8 +221,8 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *pl
 	return wallet, func() { server.Close(); logClose("play-money journal", f.Close()) }, nil
 }
 
-// newLog writes lines for people: without the level if it is the usual one, and without the
-// metrics for CloudWatch, which begin with a capital letter or an underscore.
+// newLog returns a logger for people: without the level if it is INFO, and without the metrics
+// for CloudWatch, whose names begin with a capital letter or an underscore.
 func newLog(out io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		switch {
@@ -239,8 +241,8 @@ func logClose(what string, err error) {
 	}
 }
 
-// reachable returns the address that clients on this machine use. The listener cannot tell
-// ":8402" from "[::]:8402", so the configured text decides.
+// reachable returns the address that clients on this machine use. It depends on the configured
+// text, because the listener cannot tell ":8402" from "[::]:8402".
 func reachable(listening net.Addr, configured string) string {
 	_, port, err := net.SplitHostPort(listening.String())
 	host, _, _ := net.SplitHostPort(configured)
@@ -250,7 +252,8 @@ func reachable(listening net.Addr, configured string) string {
 	return listening.String()
 }
 
-// nextPort returns the port after the service's, or any free port if the service uses any.
+// nextPort returns the address with the port after the service's, or with any free port if the
+// service uses any free port.
 func nextPort(service, configured string) (string, error) {
 	addr, err := netip.ParseAddrPort(service)
 	_, asked, _ := net.SplitHostPort(configured)
@@ -267,7 +270,8 @@ func nextPort(service, configured string) (string, error) {
 	}
 }
 
-// warnUnresolved warns at start that DNS does not work, before anybody pays for a lookup.
+// warnUnresolved prints a warning at start if DNS does not work, before anybody pays for a
+// lookup.
 func warnUnresolved(ctx context.Context, out io.Writer, probe func(context.Context) error) {
 	probing, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// playWalletPath is where the play wallet signs.
+// playWalletPath is the path at which the play wallet signs.
 const playWalletPath = "/play-wallet/sign"
 
 // maxAuthorization bounds a request for a signature, in bytes.
@@ -29,10 +29,10 @@ const maxAuthorization = 1 << 10
 //go:embed playwallet.js
 var playWalletScript string
 
-// playWallet pays for visitors whose browser has no wallet. Its key is made at start and written
-// nowhere, and its account is empty: only the play-money facilitator of this process takes what
-// it signs. It belongs to the runner's package main, which no other program can import, and
-// playMoney alone makes one, together with that facilitator.
+// playWallet pays for visitors whose browser has no wallet. Its key is created at start and
+// never written anywhere. Its account is empty: only the play-money facilitator of this
+// process accepts its signatures. It is part of the runner's package main, which no other
+// program can import. Only playMoney creates one, together with that facilitator.
 type playWallet struct {
 	wallet *x402test.Wallet
 	terms  x402.Terms
@@ -47,7 +47,7 @@ func newPlayWallet(terms x402.Terms, now func() time.Time) (*playWallet, error) 
 	return &playWallet{wallet: wallet, terms: terms, now: now}, nil
 }
 
-// script announces the wallet to a page.
+// script returns a script that announces the wallet to a page.
 func (p *playWallet) script() string {
 	_, chain, _ := strings.Cut(p.terms.Network, ":")
 	return strings.NewReplacer(
@@ -57,7 +57,8 @@ func (p *playWallet) script() string {
 	).Replace(playWalletScript)
 }
 
-// beside returns the service with the wallet, for pages of the service's origin alone.
+// beside returns a handler for the service and the wallet. The wallet signs only for pages of
+// the service's origin.
 func (p *playWallet) beside(service http.Handler, origin string) (http.Handler, error) {
 	ours := http.NewCrossOriginProtection()
 	if err := ours.AddTrustedOrigin(originOf(origin)); err != nil {
@@ -85,7 +86,7 @@ func (p *playWallet) beside(service http.Handler, origin string) (http.Handler, 
 	}), nil
 }
 
-// originOf is the origin of a base URL.
+// originOf returns the origin of a base URL.
 func originOf(baseURL string) string {
 	u, err := url.Parse(baseURL)
 	if err != nil {
@@ -94,7 +95,7 @@ func originOf(baseURL string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// answer signs what was requested.
+// answer signs the requested authorization.
 func (p *playWallet) answer(w http.ResponseWriter, r *http.Request) {
 	var requested x402.Authorization
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAuthorization))
@@ -112,8 +113,8 @@ func (p *playWallet) answer(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"signature": signature}) // the page may be gone
 }
 
-// sign signs a payment for one of this service's offers. Network and token are those of play
-// money, whatever the page believes.
+// sign signs a payment for one of this service's offers. It always uses the network and the
+// token of the play money, whatever the page sent.
 func (p *playWallet) sign(requested x402.Authorization) (string, error) {
 	priced := func(op catalog.Operation) bool { return op.Amount == requested.Value }
 	if !slices.ContainsFunc(catalog.All(), priced) {

@@ -10,12 +10,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// atHome keeps pages of other sites away from the tools and the play wallet of a service that
-// listens on this machine only: a page can have its own name resolve to a
-// loopback address, and a browser then takes the service for the page's own
-// (Model Context Protocol, transports, security). Host and Origin must be names
-// of this machine, or that of the configured origin. Where others can reach the
-// service anyway it stands open, as it does when it is deployed.
+// atHome protects the tools and the play wallet of a service that listens on this machine only
+// from pages of other sites. Such a page can make its host name resolve to a loopback address,
+// and a browser then treats the service as part of the page's site (Model Context Protocol,
+// transports, security). Host and Origin must be names of this machine, or the host of the
+// configured origin. If other machines can reach the service anyway, there is no such check,
+// as in a deployment.
 func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler {
 	if host, _, err := net.SplitHostPort(listening.String()); err != nil || !loopback(host) {
 		return next
@@ -30,7 +30,7 @@ func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler 
 			next.ServeHTTP(w, r)
 			return
 		}
-		host := url.URL{Host: r.Host} // its Hostname is without the port
+		host := url.URL{Host: r.Host} // Hostname removes the port
 		home := known(host.Hostname())
 		for _, origin := range r.Header.Values("Origin") {
 			u, err := url.Parse(origin)

@@ -14,12 +14,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// receiptFile is where the key for receipts is kept, beside the ledger's file.
+// receiptFile is the name of the file with the receipt key, in the folder of the ledger's
+// file.
 const receiptFile = "receipt.key"
 
-// receiptKey reads the key that signs receipts on this machine, or creates it, so that
-// signatures stay valid after a restart. It refuses a key that somebody else may know, because
-// others may be able to write to the folder.
+// receiptKey reads the key that signs receipts on this machine, or creates it. The key is kept
+// so signatures stay valid after a restart. It refuses a key file that somebody else could
+// have read or replaced, because others may be able to write to the folder.
 func receiptKey(dir string) (ed25519.PrivateKey, error) {
 	path := filepath.Join(dir, receiptFile)
 	text, err := keyfile.Read(path)
@@ -38,7 +39,8 @@ func receiptKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// newReceiptKey makes the file, unless another runner has made it meanwhile.
+// newReceiptKey creates the key file. It is not an error if another runner has just created
+// it.
 func newReceiptKey(path string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err == nil {

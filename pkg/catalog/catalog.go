@@ -29,7 +29,7 @@ const (
 	ManifestVersion = 1
 	Method          = "GET"
 	Homepage        = "https://github.com/hostfacts/hostfacts"
-	// Runbook is the operator's guide, to which alarms and dashboard link.
+	// Runbook is the operator's guide. Alarms and the dashboard link to it.
 	Runbook = Homepage + "/blob/main/infra/RUNBOOK.md"
 )
 
@@ -45,15 +45,15 @@ const (
 	PathDocs     = "/docs"
 )
 
-// Paths beyond the spec's.
+// Paths that are not in the spec.
 const (
-	// PathMCP is where the operations are tools of the Model Context Protocol.
+	// PathMCP serves the operations as tools of the Model Context Protocol.
 	PathMCP = "/mcp"
-	// PathServer is the entry of that server for registries.
+	// PathServer serves the entry of the MCP server for registries.
 	PathServer = "/server.json"
 )
 
-// Kind tells tools, bundles and the smoke test apart.
+// Kind distinguishes tools, bundles and the smoke test.
 type Kind string
 
 // The kinds of priced operation.
@@ -63,7 +63,7 @@ const (
 	SmokeTest Kind = "smoke-test"
 )
 
-// Operation is one priced path.
+// Operation is one priced operation, with its path.
 type Operation struct {
 	Slug  string // name of its function, event and docs anchor
 	Path  string
@@ -72,15 +72,15 @@ type Operation struct {
 	Tool string
 	// Result is the name of the result's schema.
 	Result string
-	// Use says when to call the operation, as the end of "Call it ...".
+	// Use says when to call the operation. It completes the sentence "Call it ...".
 	Use string
-	// Question is what a call asks, as a heading, such as "{type} records of {domain}". A
-	// word in braces stands for the value of that parameter.
+	// Question is the question that a call answers, as a heading, such as "{type} records of
+	// {domain}". A name in braces stands for the value of that parameter.
 	Question string
-	// Returns says to a person, in one line, what comes back.
+	// Returns describes the answer for a person, in one line.
 	Returns     string
 	Summary     string // one sentence, at most 120 characters
-	Description string // at most 400 characters: catalogues refuse longer ones
+	Description string // at most 400 characters, because catalogues refuse longer descriptions
 	Tags        []string
 	Kind        Kind
 	// Amount is the price in atomic units of USDC (six decimals).
@@ -90,7 +90,7 @@ type Operation struct {
 	// the payment errors of spec §7.1.
 	Errors []fault.Code
 	Fields []Field
-	// Verdicts are the rules for the line that says in words what the answer found.
+	// Verdicts are the rules for the line that describes the findings of an answer in words.
 	Verdicts []lookup.Verdict
 	// Response is the example answer, JSON.
 	Response string
@@ -106,9 +106,10 @@ type Param struct {
 	Required    bool
 	Default     string // empty: none
 	Enum        []string
-	// Example is in the query that the example answer belongs to, unless it is the default.
+	// Example is the value in the query of the example answer. The query omits it if it is the
+	// default.
 	Example string
-	// Code is the error of a wrong value; empty where every value is taken.
+	// Code is the error for a wrong value; empty if every value is accepted.
 	Code fault.Code
 }
 
@@ -141,7 +142,7 @@ func Playbooks() []Playbook {
 	}
 }
 
-// BySlug returns the operation with that slug.
+// BySlug returns the operation with a slug.
 func BySlug(slug string) (op Operation, ok bool) {
 	for _, op := range all() {
 		if op.Slug == slug {
@@ -151,8 +152,8 @@ func BySlug(slug string) (op Operation, ok bool) {
 	return Operation{}, false
 }
 
-// PaymentErrors returns the codes that every priced path can answer (spec §7.1), without
-// overloaded, which the smoke test never answers.
+// PaymentErrors returns the codes that every priced path can answer (spec §7.1). It does not
+// include overloaded, which the smoke test never answers.
 func PaymentErrors() []fault.Code {
 	return []fault.Code{
 		fault.PaymentRequired,
@@ -187,7 +188,7 @@ func Cheapest() *big.Int {
 	return cheapest
 }
 
-// atomic is the price as a number.
+// atomic returns the price as a number.
 func (o Operation) atomic() *big.Int {
 	n, ok := new(big.Int).SetString(o.Amount, 10)
 	if !ok {
@@ -196,7 +197,7 @@ func (o Operation) atomic() *big.Int {
 	return n
 }
 
-// PriceUSD is the amount as decimal dollars without a sign, such as "0.005".
+// PriceUSD returns the amount as decimal dollars without a sign, such as "0.005".
 func (o Operation) PriceUSD() string {
 	const decimals = 6 // USDC
 	digits := fmt.Sprintf("%0*d", decimals+1, o.atomic())
@@ -213,7 +214,7 @@ func (o Operation) Example() []Param {
 	return slices.DeleteFunc(slices.Clone(o.Params), func(p Param) bool { return p.Example == p.Default })
 }
 
-// ExampleURL is the example call below an origin such as https://host.
+// ExampleURL returns the URL of the example call below an origin such as https://host.
 func (o Operation) ExampleURL(origin string) string {
 	var query []string
 	for _, p := range o.Example() {
@@ -222,8 +223,8 @@ func (o Operation) ExampleURL(origin string) string {
 	return origin + o.Path + "?" + strings.Join(query, "&")
 }
 
-// StepURL is the example call of an operation as a step of a playbook. It is part of what the
-// bundle looks up, so it has only parameters of the bundle.
+// StepURL returns the URL of the operation's example call as a step of a playbook. The step is
+// part of what the bundle looks up, so the URL has only parameters that the bundle also has.
 func (o Operation) StepURL(origin string, bundle Operation) string {
 	var shared []Param
 	for _, p := range o.Params {
@@ -239,16 +240,16 @@ func (o Operation) hasParam(name string) bool {
 	return slices.ContainsFunc(o.Params, func(p Param) bool { return p.Name == name })
 }
 
-// ErrorURL is where the human documentation says what an error code means; every
-// error body names it.
+// ErrorURL returns the URL at which the documentation for people explains an error code. Every
+// error body contains it.
 func ErrorURL(origin string, c fault.Code) string { return origin + PathDocs + "#" + ErrorAnchor(c) }
 
-// ErrorAnchor is the anchor of an error code in the human documentation.
+// ErrorAnchor returns the anchor of an error code in the human documentation.
 func ErrorAnchor(c fault.Code) string { return "error-" + string(c) }
 
-// Request names a request in the ledger and in its receipt: method, path and the
-// parameters, which are normalised, in the order of their names. One that is not there
-// has its default. Nothing else that a request carries is in it.
+// Request returns the name of a request in the ledger and in its receipt: the method, the path
+// and the normalised parameters, sorted by name. A missing parameter has its default. Nothing
+// else of the request is part of the name.
 func (o Operation) Request(values url.Values) string {
 	understood := url.Values{}
 	for _, p := range o.Params {
@@ -260,13 +261,13 @@ func (o Operation) Request(values url.Values) string {
 	return Method + " " + o.Path + "?" + understood.Encode()
 }
 
-// DocsURL is the operation's anchor in the human documentation.
+// DocsURL returns the URL of the operation in the documentation for people.
 func (o Operation) DocsURL(origin string) string { return origin + PathDocs + "#" + o.Slug }
 
 // UnknownPath is the code of every path that is not in the catalog.
 const UnknownPath fault.Code = "unknown_path"
 
-// NoSuchPath describes UnknownPath.
+// NoSuchPath returns the description of UnknownPath.
 func NoSuchPath() fault.Info {
 	return fault.Info{
 		Code:    UnknownPath,
@@ -277,11 +278,11 @@ func NoSuchPath() fault.Info {
 	}
 }
 
-// Codes returns every code that the service answers with, in the order of spec §7 and
-// those of our own last: the payments', the lookups', and that of the paths.
+// Codes returns every code that the service answers with, in the order of spec §7. Codes that
+// are not in the spec come last: the codes of payments, of lookups and of unknown paths.
 func Codes() []fault.Info { return slices.Clone(codes()) }
 
-// codes is made once, as all is.
+// codes returns all codes. It makes the list only once.
 var codes = sync.OnceValue(func() []fault.Info {
 	var list []fault.Info
 	for _, info := range fault.All() {
@@ -295,8 +296,7 @@ var codes = sync.OnceValue(func() []fault.Info {
 	return list
 })
 
-// CodeOf returns what is known about a code; ok is false for one that the service does
-// not answer with.
+// CodeOf returns what is known about a code; ok is false if the service never answers with it.
 func CodeOf(c fault.Code) (info fault.Info, ok bool) {
 	for _, info := range codes() {
 		if info.Code == c {
@@ -306,9 +306,9 @@ func CodeOf(c fault.Code) (info fault.Info, ok bool) {
 	return fault.Info{}, false
 }
 
-// Slip returns the parameter that a name is a slip for, which the operation does not have:
-// within one edit of it, or the name that another operation has for the same
-// thing, whose wrong values have the same code.
+// Slip returns the parameter that a misspelt name probably means. The operation must not have
+// a parameter with that name. The name is within one edit of the parameter's name, or another
+// operation uses it for the same thing, with the same code for wrong values.
 func (o Operation) Slip(name string) (meant Param, ok bool) {
 	if o.hasParam(name) {
 		return Param{}, false
@@ -321,7 +321,8 @@ func (o Operation) Slip(name string) (meant Param, ok bool) {
 	return Param{}, false
 }
 
-// isParam reports whether an operation has a parameter of a name whose wrong values have a code.
+// isParam reports whether any operation has a parameter with this name and this code for wrong
+// values.
 func isParam(name string, code fault.Code) bool {
 	for _, op := range all() {
 		for _, p := range op.Params {
@@ -333,11 +334,11 @@ func isParam(name string, code fault.Code) bool {
 	return false
 }
 
-// OneEdit reports whether two texts are equal, or become so by one insertion, removal
-// or change of a character, or by exchanging two that are beside each other
-// (Damerau-Levenshtein distance of 1 at most).
+// OneEdit reports whether two texts are equal, or differ in one insertion, removal or change
+// of a character, or in the exchange of two neighbouring characters (Damerau-Levenshtein
+// distance of 1 at most).
 func OneEdit(a, b string) bool {
-	// What differs is between the beginning and the end that they share.
+	// Remove the common beginning and the common end; the difference remains.
 	x := []rune(a)
 	y := []rune(b)
 	for len(x) > 0 && len(y) > 0 && x[0] == y[0] {

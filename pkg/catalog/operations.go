@@ -201,7 +201,7 @@ func Headers() Operation {
 	})
 }
 
-// ResolveRedirect is the Redirect Tracer (spec §2.5, §3.2, §4.6).
+// ResolveRedirect returns the Redirect Tracer (spec §2.5, §3.2, §4.6).
 func ResolveRedirect() Operation {
 	return priced[redirect.Result](Operation{
 		Slug:    "resolve-redirect",
@@ -229,7 +229,7 @@ func ResolveRedirect() Operation {
 	})
 }
 
-// HostIntel is the host intelligence bundle (spec §2.6, §4.7).
+// HostIntel returns the host intelligence bundle (spec §2.6, §4.7).
 func HostIntel() Operation {
 	return priced[bundle.HostIntelResult](Operation{
 		Slug:    "host-intel",
@@ -251,7 +251,7 @@ func HostIntel() Operation {
 	})
 }
 
-// UptimeCheck is the uptime check bundle (spec §2.7, §3.1, §4.8).
+// UptimeCheck returns the uptime check bundle (spec §2.7, §3.1, §4.8).
 func UptimeCheck() Operation {
 	return priced[bundle.UptimeResult](Operation{
 		Slug:    "uptime-check",
@@ -278,7 +278,7 @@ type Pong struct {
 	Service string `json:"service" doc:"Product name"`
 }
 
-// Ping is the payment smoke test (spec §2.9, §4.9).
+// Ping returns the payment smoke test (spec §2.9, §4.9).
 func Ping() Operation {
 	return Operation{
 		Slug:    "ping",
@@ -306,7 +306,7 @@ func Ping() Operation {
 //go:embed examples
 var examples embed.FS
 
-// example is the example answer of an operation, without the white space of its file.
+// example returns the example answer of an operation, without the white space of its file.
 func example(slug string) string {
 	var b bytes.Buffer
 	text, err := examples.ReadFile("examples/" + slug + ".json")

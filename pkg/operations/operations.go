@@ -1,6 +1,6 @@
 // Package operations creates every priced operation with its client, for a program that serves
-// all of them. The main of each deployed function has only one of these lines, so that it links
-// only the clients of its operation.
+// all of them. The main package of a deployed function creates only one operation, so it links
+// only the clients of that operation.
 package operations
 
 import (

@@ -1,6 +1,6 @@
-// Package called knows how a person types the commands of this module: as make targets, or,
-// without a clone, in the way that the program was called. So the next step in a message can be
-// typed where it is read.
+// Package called knows how a person types the commands of this module: as make targets or,
+// without a clone, in the way in which the program was called. A message can therefore show
+// the next command as the person must type it.
 package called
 
 import (
@@ -13,7 +13,7 @@ import (
 // Variable is set to "make" by the recipes of the Makefile.
 const Variable = "CALLED_BY"
 
-// As tells how the running program was called. The zero value means by make.
+// As describes how the running program was called. The zero value means by make.
 type As struct{ program string }
 
 // Here returns how the running program was called, from its environment and its name.
@@ -25,8 +25,8 @@ func Here(getenv func(string) string, name string) As {
 	return As{programOf(name, build)}
 }
 
-// programOf returns what a person types to run the program again. A program that go run has
-// built at a version is below a temporary folder, by its whole path.
+// programOf returns what a person types to run the program again. name is an absolute path if
+// go run built the program at a version, in a temporary folder.
 func programOf(name string, build *debug.BuildInfo) string {
 	if build == nil || !filepath.IsAbs(name) {
 		return name
@@ -40,7 +40,8 @@ func programOf(name string, build *debug.BuildInfo) string {
 // ByMake reports whether commands are typed as make targets.
 func (a As) ByMake() bool { return a.program == "" }
 
-// Program returns what a person types before the name of a command, or fallback if that is make.
+// Program returns what a person types before the name of a command. If make runs the command,
+// it returns fallback.
 func (a As) Program(fallback string) string {
 	if a.ByMake() {
 		return fallback
@@ -48,15 +49,15 @@ func (a As) Program(fallback string) string {
 	return a.program
 }
 
-// Word is an argument. For make it has a name, as in KEY=...; for the program it stands
-// alone, or behind a flag.
+// Word is an argument of a command. For make it has a name, as in KEY=...; for the program it
+// is a positional argument or follows a flag.
 type Word struct {
 	Name  string
-	Flag  string // with its dash; empty: the word is an argument by its place
-	Value string // as a shell takes it; empty: a flag without a value, NAME=1 for make
+	Flag  string // with its dash; empty for a positional argument
+	Value string // quoted for a shell; empty for a flag without a value, which is NAME=1 for make
 }
 
-// Text is the word as it is typed.
+// Text returns the word as a person types it.
 func (a As) Text(w Word) string {
 	switch {
 	case a.ByMake() && w.Value == "":
@@ -67,12 +68,13 @@ func (a As) Text(w Word) string {
 	return strings.TrimSpace(w.Flag + " " + w.Value)
 }
 
-// Command is a command line of a program that has several commands, each a target of make.
+// Command returns a command line for a program with several commands, each of which is a
+// target of make.
 func (a As) Command(name string, words ...Word) string {
 	return a.line(a.Program("make")+" "+name, words)
 }
 
-// Of is a command line of a program that is one target of make.
+// Of returns a command line for a program that is one target of make.
 func (a As) Of(target string, words ...Word) string {
 	return a.line(a.Program("make "+target), words)
 }

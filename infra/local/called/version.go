@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// Version returns the line that a command prints when it is asked for its version, by -version
-// or --version as its only argument. args are those of the process, with its name in front.
+// Version returns the line that a command prints when -version or --version is its only
+// argument. args are the arguments of the process, beginning with its name.
 func Version(args []string) (line string, asked bool) {
 	if len(args) != 2 || args[1] != "-version" && args[1] != "--version" {
 		return "", false
@@ -16,8 +16,8 @@ func Version(args []string) (line string, asked bool) {
 	return versionOf(path.Base(args[0]), build), true
 }
 
-// versionOf returns the version of the module and the commit that a program was built from. make
-// builds without the commit; in a clone, git knows it.
+// versionOf returns the version of the module and the commit that a program was built from.
+// make builds without the commit, which git knows in a clone.
 func versionOf(name string, build *debug.BuildInfo) string {
 	if build == nil {
 		return name + " of an unknown version"
@@ -26,7 +26,7 @@ func versionOf(name string, build *debug.BuildInfo) string {
 	for _, s := range build.Settings {
 		settings[s.Key] = s.Value
 	}
-	const clone = "(devel)" // what go build says of a module that it was not given at a version
+	const clone = "(devel)" // the version that go build records in a clone
 	version := cmp.Or(build.Main.Version, clone)
 	line := path.Base(build.Path) + " of " + build.Main.Path + " " + version
 	switch commit := settings["vcs.revision"]; {

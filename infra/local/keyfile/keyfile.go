@@ -16,8 +16,9 @@ const maxText = 256
 // ReadUpTo.
 func Read(path string) ([]byte, error) { return ReadUpTo(path, maxText) }
 
-// ReadUpTo returns the text of a file and reads at most so many bytes. The file must be regular,
-// not a link, must belong to the current user, and nobody else may be able to read or write it.
+// ReadUpTo returns the text of a file and reads at most the given number of bytes. The file
+// must be regular and not a link, it must belong to the current user, and nobody else may be
+// able to read or write it.
 func ReadUpTo(path string, most int64) ([]byte, error) {
 	// Opening a pipe would wait for a writer, so the kind of file is checked first.
 	named, err := os.Lstat(path)
@@ -46,14 +47,15 @@ func ReadUpTo(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// Write creates a file that only its owner can read. It is written completely, to disk, or not
-// at all. If the file exists already, it stays as it is, and the error is fs.ErrExist.
+// Write creates a file that only its owner can read. The file is written to disk completely or
+// not at all. If a file with that name exists, Write leaves it unchanged and returns
+// fs.ErrExist.
 func Write(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // its other name stays
+	defer func() { _ = os.Remove(f.Name()) }() // the link under the final name stays
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err

@@ -38,12 +38,12 @@ func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.
 	}
 	defer clear(text)
 	wallet, err := x402test.WalletFromHex(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"), rand.Reader)
-	if err != nil { // which says nothing about what was read: it may be most of a key
+	if err != nil { // the message does not quote the text, which may be most of a key
 		return errors.New("the private key must be 32 bytes of hex in the range of the curve, with or without 0x, and nothing else")
 	}
 	account := wallet.Address()
 	proof := fmt.Sprintf("0x%x", wallet.Sign(x402.OriginDigest(normal)))
-	// The service reads it with the same function.
+	// The service checks the proof with the same function.
 	if err := x402.CheckOrigin(normal, proof, account.String()); err != nil {
 		return fmt.Errorf("the signature does not verify: %w", err)
 	}
@@ -56,11 +56,11 @@ func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.
 	return err
 }
 
-// keyText reads the key from a file that is private, from the terminal without echo, or
-// from standard input; never from an argument or the environment, where other processes
-// see it.
+// keyText reads the key from a private file, from the terminal without echo, or from standard
+// input. It never reads it from an argument or the environment, because other processes can
+// see those.
 func keyText(file string) ([]byte, error) {
-	const most = 256 // bytes, which is more than a key with its white space takes
+	const most = 256 // in bytes, more than a key with white space needs
 	if file != "" {
 		return keyfile.Read(file)
 	}
@@ -77,8 +77,8 @@ func keyText(file string) ([]byte, error) {
 }
 
 // normalise returns an origin as a crawler spells it (new URL(…).origin): scheme and host in
-// lower case, the port only when it is not 443, no slash. A URL with more than an origin is
-// refused and not cut off, because it may not be what was meant.
+// lower case, the port only if it is not 443, no slash. It refuses a URL that has more than an
+// origin, and does not shorten it, because the origin may not be what the operator meant.
 func normalise(s string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(s))
 	switch {

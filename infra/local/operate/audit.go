@@ -299,7 +299,7 @@ func (a *audit) differenceOf(ctx context.Context, k kind, p recorded) difference
 	}
 }
 
-// refunded counts a refund, and asks the chain for its transaction.
+// refunded counts a refund, and looks up its transaction on the chain.
 func (a *audit) refunded(ctx context.Context, p recorded) {
 	a.RefundsOut.add(p.amount)
 	if !a.question() {
@@ -318,13 +318,13 @@ func (a *audit) refunded(ctx context.Context, p recorded) {
 	}
 }
 
-// settle looks up the rest when everything was read: records whose transfer differs, and
-// transfers without a record.
+// settle handles what is unmatched after everything was read: records that contradict their
+// transfer, and transfers without a record.
 func (a *audit) settle(ctx context.Context) error {
 	for _, p := range a.mismatched {
 		m := a.moved[p.authorization]
 		switch {
-		case m.matched: // by another record, so that this one has no transfer
+		case m.matched: // the transfer belongs to another record, so this one has none
 			if a.within(p.SettledAt) {
 				a.claimed(ctx, p, "its nonce was used for another transfer")
 			}
@@ -346,7 +346,7 @@ func (a *audit) settle(ctx context.Context) error {
 	return nil
 }
 
-// differs notes a transfer that the ledger lacks or records differently.
+// differs adds a difference for a transfer that the ledger lacks or records differently.
 func (a *audit) differs(m *movement, d difference) {
 	m.matched = true
 	a.Received.add(m.Value)
@@ -357,12 +357,12 @@ func (a *audit) differs(m *movement, d difference) {
 	a.differ(d)
 }
 
-// unrecorded looks for the record of a transfer once more, because it may have been written
-// after the ledger was read.
+// unrecorded looks for the record of a transfer once more, because the record may have been
+// written after the ledger was read.
 func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 	key := a.keyOf(m.Transfer)
 	d := difference{Kind: noRecord, Key: key, Payer: m.From.Checksum()}
-	known := false // it is that of a payment on record
+	known := false // the transfer belongs to a payment on record
 	for _, k := range []string{key, key + "|" + m.Transaction} {
 		r, err := a.opened.Ledger.Fetch(ctx, k)
 		switch {
@@ -391,7 +391,7 @@ func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 		d.Note = r.Reason
 		d.Recorded = q.Amount
 	}
-	if !known && m.Value.Cmp(a.Cheapest) < 0 { // as for reconcile, which makes no debt of it
+	if !known && m.Value.Cmp(a.Cheapest) < 0 { // reconcile does not count it as a debt either
 		a.Deposits.add(m.Value)
 		return nil
 	}

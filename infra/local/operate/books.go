@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// oldestDay limits how long ago a day may have begun for its books to be made, because
-	// answered payments are deleted after 35 days.
+	// oldestDay limits the age of a day whose books can be made, because answered payments are
+	// deleted after 35 days.
 	oldestDay = 34 * 24 * time.Hour
 	// maxTransfers limits the transfers of a day that are held in memory, half a kilobyte each.
 	maxTransfers = 1_000_000
-	// maxDifferences limits how many differences are listed; all are counted.
+	// maxDifferences limits how many differences are listed. All of them are counted.
 	maxDifferences = 1000
 	// maxQuestions limits how many records are checked on the chain one by one.
 	maxQuestions = 1000
-	// maxTries limits how often the same blocks are requested. The pause grows from one second
-	// by one with each try, because nodes limit the rate.
+	// maxTries limits how often the same blocks are requested. The pause grows by one second
+	// with each try, because nodes limit the rate of requests.
 	maxTries = 4
 	// rowsAtOnce is the number of rows in one request.
 	rowsAtOnce = 500
@@ -36,8 +36,8 @@ var errDifferences = errors.New("the ledger and the chain differ")
 // errIncomplete means that not everything could be compared.
 var errIncomplete = errors.New("the books are incomplete")
 
-// books are the ledger and the chain of one day, next to each other. A payment is
-// in the books of the day on which its money moved, by the chain's clock.
+// books compare the ledger and the chain for one day. A payment belongs in the books of the
+// day on which its money moved, by the chain's clock.
 type books struct {
 	Day      string    `json:"day"`
 	From     time.Time `json:"from"`
@@ -52,20 +52,20 @@ type books struct {
 	AnswerOwed sum `json:"answer_owed"`
 	RefundDue  sum `json:"refund_due"`
 	Refunded   sum `json:"refunded"`
-	Differing  sum `json:"differing"` // not in the ledger as it should be: see Differences
+	Differing  sum `json:"differing"` // missing or wrong in the ledger: see Differences
 
-	Operations map[string]*sum `json:"operations"` // Answered, by the path that was asked
+	Operations map[string]*sum `json:"operations"` // Answered, by the path of the request
 	// Deposits are transfers without an authorization, and transfers below the lowest price
 	// without a record.
 	Deposits   sum `json:"deposits"`
-	RefundsOut sum `json:"refunds_made"` // closed on this day, whenever they were paid for
-	InDoubt    sum `json:"in_doubt"`     // first claimed on this day, and not known to be paid
+	RefundsOut sum `json:"refunds_made"` // refunds closed on this day, whenever the payments were made
+	InDoubt    sum `json:"in_doubt"`     // recorded on this day, and not known to be paid
 
 	Records     int          `json:"records_read"`
 	Unreadable  int          `json:"records_unreadable"`
-	Elsewhere   int          `json:"other_days"`  // recorded on this day, moved on another
+	Elsewhere   int          `json:"other_days"`  // recorded on this day, but the money moved on another
 	Foreign     int          `json:"other_terms"` // of another network, token or payee
-	Unchecked   int          `json:"unchecked"`   // could not be compared
+	Unchecked   int          `json:"unchecked"`   // records that could not be compared
 	Count       int          `json:"difference_count"`
 	Differences []difference `json:"differences"` // 1,000 at most
 }
@@ -93,19 +93,20 @@ func (s sum) MarshalJSON() ([]byte, error) {
 type kind string
 
 const (
-	// noRecord: money came, and the ledger has no record of it.
+	// noRecord means that money came and the ledger has no record of it.
 	noRecord kind = "transfer_without_record"
-	// unpaidRecord: money came, and the record does not say so.
+	// unpaidRecord means that money came and the record does not say so.
 	unpaidRecord kind = "transfer_not_recorded"
-	// unreadable: money came, and the record cannot be read.
+	// unreadable means that money came and the record cannot be read.
 	unreadable kind = "record_unreadable"
-	// noTransfer: the record says paid, and no money came. The answer was not given.
+	// noTransfer means that the record says paid, no money came, and no answer was given.
 	noTransfer kind = "settled_without_transfer"
-	// gift: the same, and the answer was given.
+	// gift means that the record says paid, no money came, and the answer was given.
 	gift kind = "answered_unpaid"
-	// otherAmount: money came, but not the amount, or not to the payee, that the record says.
+	// otherAmount means that money came, but the amount or the payee is not the record's.
 	otherAmount kind = "amounts_differ"
-	// noRefund: the record says refunded, and its transaction did not send the amount.
+	// noRefund means that the record says refunded, but its transaction did not send the
+	// amount.
 	noRefund kind = "refund_without_transfer"
 )
 
@@ -114,7 +115,7 @@ type difference struct {
 	Kind        kind      `json:"kind"`
 	Key         string    `json:"key"`
 	Payer       string    `json:"payer"`
-	Standing    standing  `json:"standing,omitempty"` // of the record
+	Standing    standing  `json:"standing,omitempty"` // the record's
 	Received    string    `json:"received,omitempty"` // atomic units, by the chain
 	Recorded    string    `json:"recorded,omitempty"` // atomic units, by the ledger
 	Transaction string    `json:"transaction,omitempty"`
@@ -130,8 +131,7 @@ func (b *books) differ(d difference) {
 	}
 }
 
-// parseDay parses DAY. Its books can be made from its beginning on, until the ledger
-// forgets what was answered.
+// parseDay parses DAY. The day must have begun, and must not be older than oldestDay.
 func parseDay(s string, now time.Time) (time.Time, error) {
 	day, err := time.Parse(time.DateOnly, strings.TrimSpace(s))
 	switch {
@@ -188,7 +188,7 @@ func (b *books) count(s standing, amount *big.Int, request string) {
 		refunded:   &b.Refunded,
 	}
 	if all[s] == nil {
-		return // it is not known to be paid
+		return // the payment is not known to be paid
 	}
 	all[s].add(amount)
 	if s == answered {

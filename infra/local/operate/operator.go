@@ -11,12 +11,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// endpointSTS is the variable that names another STS than AWS's.
+// endpointSTS is the variable for an STS endpoint other than AWS's.
 const endpointSTS = "AWS_ENDPOINT_URL_STS"
 
-// operator names the person who runs the command, for the record and for the next operator: the
-// AWS principal whose credentials write to the table, or, for a ledger on this machine, its
-// user. If the principal cannot be read, that is an error, and no other name is used.
+// operator returns the name of the person who runs the command, for the record and for the
+// next operator: the AWS principal whose credentials write to the table or, for a ledger on
+// this machine, the local user. If the principal cannot be determined, it returns an error
+// rather than another name.
 func (l opened) operator(ctx context.Context) (string, error) {
 	return nameOf(ctx, l.principal, "the record of a refund")
 }
@@ -33,7 +34,7 @@ func nameOf(ctx context.Context, principal func(context.Context) (string, error)
 	return untrusted.Text(who), nil
 }
 
-// localUser is the user of this machine.
+// localUser returns the name of the current user and of this machine.
 func localUser() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {
@@ -46,13 +47,13 @@ func localUser() string {
 	return plain(name + "@" + at)
 }
 
-// identities is STS, which tells to whom credentials belong.
+// identities returns STS, the service that tells to whom credentials belong.
 func identities() awsService {
 	return awsService{name: "sts", version: "2011-06-15", endpoint: endpointSTS}
 }
 
-// principalOf returns a function for the owner of a table's credentials. It is nil for a table
-// that is not in AWS, unless another STS is named.
+// principalOf returns a function that gets the AWS principal whose credentials are used for a
+// table. It returns nil for a table that is not in AWS, unless endpointSTS is set.
 func (o order) principalOf(t boot.Table) (func(context.Context) (string, error), error) {
 	if !t.InAWS() && o.getenv(endpointSTS) == "" {
 		return nil, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// standing is what a record means for its payer.
+// standing says what a record means for its payer.
 type standing = ledger.Case
 
 const (
@@ -33,8 +33,8 @@ const (
 	unknown    = ledger.CaseUnknown
 )
 
-// standingOf returns how operators' lists name a payment. If the attempt has died, its purchase
-// helps to tell whether the payment was sent.
+// standingOf returns the standing of a payment in the operators' lists. If the attempt to pay
+// has died, the record of its purchase helps to tell whether the payment was sent.
 func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
 	stands := ledger.Stand(&r, ledger.View{Now: l.Platform.Now(), Node: l.Chain != nil})
 	if stands != ledger.StandingAbandoned {
@@ -61,15 +61,15 @@ type payment struct {
 	Transaction string   `json:"transaction"`
 	Refund      string   `json:"refund,omitempty"` // transaction that sent the amount back
 	Request     string   `json:"request"`
-	// Since is when it was known to be paid or, if it is not, when it was first sent; Updated is
-	// when the record was last written.
+	// Since is when the payment was found to be paid or, if it is unpaid, when it was first
+	// sent. Updated is when the record was last written.
 	Since     time.Time       `json:"since"`
 	Updated   time.Time       `json:"updated"`
 	Lookups   int             `json:"lookups"`
 	LastError *ledger.Failure `json:"last_error"`
-	Reason    string          `json:"reason,omitempty"` // why it was refused, is in doubt, or was closed as answered
-	// RefundDue means that the amount must be sent back, and DueBack says why no lookup can
-	// answer the payment. Without DueBack, the payer can get the answer until a refund is begun.
+	Reason    string          `json:"reason,omitempty"` // why the payment was refused, is in doubt, or was closed as answered
+	// RefundDue means that the amount must be sent back. DueBack says why no lookup can answer
+	// the payment. Without DueBack, the payer can get the answer until a refund has begun.
 	// DueAt is when the refund of an owed answer becomes due.
 	RefundDue bool           `json:"refund_due"`
 	DueBack   ledger.DueBack `json:"due_back,omitempty"`
@@ -95,13 +95,13 @@ type evidence struct {
 	Reason      string `json:"reason,omitempty"`
 }
 
-// paymentOf reads a record.
+// paymentOf returns a record in the form for printing.
 func (l opened) paymentOf(ctx context.Context, r ledger.Payment) payment {
 	return l.paymentAs(r, l.standingOf(ctx, r))
 }
 
-// paymentAs reads a record whose standing is known. Terms that cannot be read leave
-// their fields empty.
+// paymentAs returns a record with a known standing in the form for printing. If its terms
+// cannot be read, their fields are empty.
 func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 	var terms x402.Requirements
 	_ = json.Unmarshal(r.Terms, &terms)
@@ -133,7 +133,7 @@ func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 	if r.Receipt != nil {
 		p.Transaction = r.Receipt.Transaction
 	}
-	if r.Answer != nil && r.Answer.Status != 0 { // or an operator says that it was answered
+	if r.Answer != nil && r.Answer.Status != 0 { // Status is 0 if an operator closed the record as answered
 		p.Answer = answerOf(*r.Answer)
 	}
 	if !r.SettledAt.IsZero() {
@@ -156,7 +156,8 @@ func answerOf(a ledger.Answer) string {
 	return text + " " + doc.Error.Code
 }
 
-// decidedAfter returns the time from which it is known whether an abandoned payment was sent.
+// decidedAfter returns the time after which it can be told whether an abandoned payment was
+// sent.
 func decidedAfter(r ledger.Payment) time.Time { return r.ValidBefore.Add(ledger.ClockSlack) }
 
 // payerOf returns the payer, who signed the payment, from a record's key.
@@ -168,7 +169,7 @@ func payerOf(r ledger.Payment) string {
 	return parts[2]
 }
 
-// note returns what to say about a payment besides its columns.
+// note returns the text for the last column of a payment.
 func (p payment) note() string {
 	about := map[standing]string{
 		answerOwed: "a refund is due after " + minute(p.DueAt),
@@ -189,12 +190,12 @@ func (p payment) note() string {
 	if p.Chain != nil {
 		about += ", the chain: " + words(p.Chain.Verdict) + ", " + cmp.Or(p.Chain.Transaction, p.Chain.Reason)
 	}
-	// A name of AWS is longer than other cells may be.
+	// Not plain, because the name of an AWS principal is longer than plain allows.
 	return untrusted.Text(cmp.Or(strings.TrimPrefix(about, ", "), "-"))
 }
 
-// closedBy returns the operator who closed a record, from the text on which it was closed;
-// records of earlier releases have none.
+// closedBy returns a text that names the operator who closed a record, or "" for records of
+// earlier releases, which have no name.
 func closedBy(who string) string {
 	if who == "" {
 		return ""
@@ -221,13 +222,14 @@ func printPayments(out io.Writer, list []payment) {
 	table(out, "SINCE\tUPDATED\tPAYER\tSTATE\tAMOUNT\tLOOKUPS\tREQUEST\tTRANSACTION\tNOTE", rows)
 }
 
-// keyWord returns the key of a payment as it is typed.
+// keyWord returns the key of a payment as an argument of a command.
 func keyWord(key string) called.Word { return called.Word{Name: "KEY", Value: "'" + key + "'"} }
 
-// transactionWord returns a transaction as it is typed.
+// transactionWord returns a transaction as an argument of a command.
 func transactionWord(hash string) called.Word { return called.Word{Name: "TRANSACTION", Value: hash} }
 
-// forceWord returns the argument that closes or opens a record whatever the chain says.
+// forceWord returns the argument with which a record is closed, or a refund withdrawn, without
+// further checks.
 func forceWord() called.Word { return called.Word{Name: "FORCE", Flag: "-force"} }
 
 // printRefunds prints the commands for the refunds that are due.

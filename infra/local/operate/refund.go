@@ -18,16 +18,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// debtKey is a record's key in its parts.
+// debtKey is a record's key, split into its parts.
 type debtKey struct {
 	// authorization is the key without moved: network|asset|payer|nonce.
 	key, authorization, network string
 	asset, payer                x402.Address
-	// moved is the transaction, which is part of the key if another record has the same nonce.
+	// moved is the transaction. It is part of the key only if another record has the same
+	// nonce.
 	moved string
 }
 
-// parseKey parses a key as the ledger has it.
+// parseKey parses a record's key.
 func parseKey(key string) (d debtKey, ok bool) {
 	parts := strings.Split(key, "|")
 	if len(parts) == 5 && x402.IsHash(parts[4]) {
@@ -47,19 +48,19 @@ func parseKey(key string) (d debtKey, ok bool) {
 	return d, errors.Join(errs[:]...) == nil
 }
 
-// due is a debt. It is a refund unless the payment was answered after all.
+// due is a debt to close with a refund, or, if answered is set, as answered.
 type due struct {
 	debtKey
-	transaction string // to close it on; empty: none was given
-	answered    bool   // the payment was answered, and transaction is the one that made it
-	force       bool   // close it without what the chain says, or although a refund is begun
+	transaction string // the transaction to close the debt with; empty if none was given
+	answered    bool   // the payment was answered; transaction is the payment's transaction
+	force       bool   // close it without evidence from the chain, or although a refund has begun
 	record      ledger.Payment
 	terms       x402.Requirements
 	amount      *big.Int
 }
 
-// refund prints what to transfer, or closes the record with the transaction that transferred it.
-// KEY and TRANSACTION may be in any letter case.
+// refund prints what to transfer. With a TRANSACTION, it closes the record with the
+// transaction that transferred the refund. KEY and TRANSACTION may be in any letter case.
 func refund(ctx context.Context, o order, answered bool) error {
 	key, ok := parseKey(strings.ToLower(strings.Trim(o.args[0], " \t\n'\"")))
 	if !ok {
@@ -76,7 +77,7 @@ func refund(ctx context.Context, o order, answered bool) error {
 
 func (l opened) repay(ctx context.Context, d due) error {
 	r, err := l.Ledger.Fetch(ctx, d.key)
-	made := r != nil && r.Receipt != nil && strings.EqualFold(r.Receipt.Transaction, d.transaction) // the payment, in that transaction
+	made := r != nil && r.Receipt != nil && strings.EqualFold(r.Receipt.Transaction, d.transaction) // the transaction is the payment itself
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the record: %w", err)
@@ -110,9 +111,9 @@ func (l opened) repay(ctx context.Context, d due) error {
 	return l.closeDebt(ctx, d)
 }
 
-// closeAnswered closes a record that was answered before the ledger was restored. It
-// relies on the operator to know the payment's transaction, which is in the log line of
-// the answer.
+// closeAnswered closes the record of a payment that was answered before the ledger was
+// restored. The operator must know the payment's transaction, which is in the log line of the
+// answer.
 func (l opened) closeAnswered(ctx context.Context, d due) error {
 	if b := d.record.SendingBack; b != nil && !d.force {
 		return fmt.Errorf("the record stays open: a refund of it was begun at %s, by %s. Ask whether it is on its way; if it is not, %s closes the record as answered",
@@ -131,11 +132,11 @@ func (l opened) closeAnswered(ctx context.Context, d due) error {
 	return nil
 }
 
-// mayBeClosed is the message for a failure after which the record may or may not be closed.
+// mayBeClosed is the error message when it is unknown whether the record was closed.
 const mayBeClosed = "the record may or may not be closed: run the same command again"
 
-// write applies an event to the record. Its error says why that failed; otherwise is the message
-// for a failure with an unknown result.
+// write applies an event to the record. otherwise is the error message for a failure with an
+// unknown result.
 func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Change, otherwise string) error {
 	switch _, err := l.Ledger.Apply(ctx, d.record, e, c); {
 	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
@@ -146,8 +147,8 @@ func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Chang
 	return nil
 }
 
-// begin records that the refund is begun, and prints what to transfer. The next operator who
-// asks learns who has begun it.
+// begin records that the refund has begun, and prints what to transfer. If it had begun
+// already, it prints when and by whom.
 func (l opened) begin(ctx context.Context, d due) error {
 	if b := d.record.SendingBack; b != nil {
 		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything.\n"+
@@ -167,7 +168,7 @@ Transfer exactly that, from any account of yours. Then close the record:
 	return nil
 }
 
-// sendBack writes on the record who begins the refund.
+// sendBack records the operator who begins the refund.
 func (l opened) sendBack(ctx context.Context, d due) error {
 	who, err := l.operator(ctx)
 	if err != nil {
@@ -189,7 +190,7 @@ func (l opened) withdraw(ctx context.Context, d due) error {
 	return nil
 }
 
-// why says why a payment is refunded.
+// why returns the reason for the refund of a payment.
 func why(r ledger.Payment) string {
 	switch f := r.LastFault; {
 	case r.DueBack == ledger.DueUnasked:
@@ -204,7 +205,7 @@ func why(r ledger.Payment) string {
 	return "no lookup gave an answer"
 }
 
-// refusal returns why no refund can be begun, and what to do next.
+// refusal returns an error that says why no refund can begin, and what to do next.
 func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 	switch l.standingOf(ctx, r) {
 	case refundDue:
@@ -219,7 +220,7 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 		return fmt.Errorf("nothing is due: this payment was answered at %s. The same signature gets the answer again for a day after that", minute(r.UpdatedAt))
 	case answerOwed:
 		if l.Ledger.Unclaimed(r) {
-			return nil // an operator may begin before it is due
+			return nil // a refund may begin before it is due
 		}
 		return fmt.Errorf("a lookup for this payment is running, until %s at the latest: look again then", minute(r.LeaseUntil))
 	case inDoubt:
@@ -242,8 +243,8 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 	return fmt.Errorf("this record is in state %q, in which no refund can be due", plain(string(r.State)))
 }
 
-// read takes the amount and the payer from the record. It refuses a record that contradicts
-// itself.
+// read sets the terms and the amount from the record. It returns an error if the record
+// contradicts itself.
 func (d *due) read() error {
 	r := d.record
 	if err := json.Unmarshal(r.Terms, &d.terms); err != nil {
@@ -267,7 +268,7 @@ func (d *due) read() error {
 // errUnchecked means that the chain could not be queried.
 var errUnchecked = errors.New("could not check that the transaction is the refund")
 
-// closeDebt closes a record, once the transaction is known to have paid it back.
+// closeDebt closes a record after checking that the transaction paid it back.
 func (l opened) closeDebt(ctx context.Context, d due) error {
 	transfers, how, err := l.verify(ctx, d)
 	switch unchecked := errors.Is(err, errUnchecked); {
@@ -294,8 +295,8 @@ func (l opened) closeDebt(ctx context.Context, d due) error {
 	return nil
 }
 
-// verify asks the chain how often the transaction has sent exactly the amount to the payer. The
-// transaction must be later than the payment.
+// verify looks up on the chain how often the transaction transferred exactly the amount to the
+// payer. The transaction must be later than the payment.
 func (l opened) verify(ctx context.Context, d due) (transfers int, how string, err error) {
 	switch {
 	case l.Chain == nil:
@@ -340,9 +341,9 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 	return transfers, fmt.Sprintf("checked on the chain, block %d", list[0].Block), nil
 }
 
-// reserve takes one of the transaction's transfers of the amount to the payer for this record,
-// because each of them closes one debt. Without the chain, the transaction counts as one
-// transfer.
+// reserve reserves one of the transaction's transfers of the amount to the payer for this
+// record, because each transfer closes only one debt. If the chain was not queried, the
+// transaction counts as one transfer.
 func (l opened) reserve(ctx context.Context, d due, transfers int) error {
 	for n := range transfers {
 		key := ledger.RepaymentKey(d.network, d.asset.String(), d.payer.String(), d.transaction, d.amount.String(), n)

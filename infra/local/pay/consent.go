@@ -28,7 +28,7 @@ type limit struct {
 	atomic bool
 }
 
-// parseLimit reads MAX.
+// parseLimit parses MAX.
 func parseLimit(s string) (limit, error) {
 	digits, atomic := strings.CutSuffix(s, "atomic")
 	form := `^[0-9]{1,60}(\.[0-9]{1,18})?$`
@@ -81,7 +81,7 @@ func (p *payer) agree(ctx context.Context, w bill.Way) error {
 	p.say("Sign this payment? [y/N] ")
 	reply := make(chan string, 1)
 	go func() { // a read from a terminal cannot be interrupted
-		line, _ := bufio.NewReader(io.LimitReader(p.in, maxReply)).ReadString('\n') // no reply is no
+		line, _ := bufio.NewReader(io.LimitReader(p.in, maxReply)).ReadString('\n') // no reply means no
 		reply <- line
 	}()
 	select {

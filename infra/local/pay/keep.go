@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// payment has all that is needed to send a signature again.
+// payment has everything that is needed to send a signature again.
 type payment struct {
 	URL       string `json:"url"`
 	Key       string `json:"idempotency_key,omitempty"`

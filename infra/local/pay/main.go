@@ -1,10 +1,10 @@
-// A paying client, which make pay runs. Without a clone:
+// Command pay is a paying client. "make pay" runs it. Without a clone:
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/pay@latest URL
 //
-// It pays with a throwaway key, or, after asking, with the key in KEY_FILE. It prints five lines
-// on stderr: the price, the payer, where the signature is saved, the status, and whether the
-// receipt is valid. Only the JSON answer goes to stdout. It exits with 0 only for a 200.
+// It pays with a throwaway key, or, after asking, with the key in KEY_FILE. It prints five
+// lines on stderr: the price, the payer, where the signature is saved, the status, and whether
+// the receipt is valid. Only the JSON answer goes to stdout. It exits with 0 only for a 200.
 package main
 
 import (
@@ -29,14 +29,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// options are what a person typed.
+// options are the parsed command line.
 type options struct {
 	url     string
 	key     string // Idempotency-Key
 	keyFile string // private key
 	max     string
 	again   string // a file, or "1" for the last payment
-	dir     string // where payments are kept
+	dir     string // the folder in which payments are saved
 	local   string // LOCAL_ADDR
 	verbose bool
 	yes     bool
@@ -53,7 +53,7 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the next one ends the process
+	context.AfterFunc(ctx, stop) // the next signal ends the process
 	as := called.Here(os.Getenv, os.Args[0])
 	p := &payer{
 		as:    as,
@@ -76,7 +76,7 @@ func main() {
 	}
 }
 
-// parse reads the command line, and ends the process when it cannot be read.
+// parse parses the command line, and ends the process when it is wrong.
 func parse(args []string, as called.As) (o options) {
 	flags := flag.NewFlagSet("pay", flag.ExitOnError)
 	flags.StringVar(&o.key, "key", "", "the Idempotency-Key to send; default: random")
@@ -142,8 +142,8 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 	return p.pay(ctx)
 }
 
-// again resends a saved payment. The key and the address of the service may differ, but not the
-// question, because the signature pays for one question.
+// again resends a saved payment. The Idempotency-Key and the address of the service may differ
+// from the saved ones, but not the question, because the signature pays for one question.
 func (p *payer) again(ctx context.Context, o options) (err error) {
 	if o.keyFile != "" {
 		return typed("AGAIN resends a payment that is signed already: leave out KEY_FILE")

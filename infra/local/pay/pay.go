@@ -17,15 +17,15 @@ import (
 // payer pays for one URL.
 type payer struct {
 	client  *x402test.Client
-	over    http.RoundTripper // what requests go over
+	over    http.RoundTripper // the transport of requests
 	after   func(time.Duration) <-chan time.Time
 	now     func() time.Time
 	url     *url.URL
 	key     string // Idempotency-Key; empty: none
-	whose   string // what the wallet's key is, for a person
+	whose   string // a description of the wallet's key, for a person
 	real    bool   // the key may have money
-	most    *limit // that may be signed; nil: anything
-	ask     bool   // somebody has to say yes
+	most    *limit // the most that may be signed; nil means no limit
+	ask     bool   // a person must confirm the payment
 	store   folder
 	verbose bool
 	as      called.As
@@ -33,18 +33,18 @@ type payer struct {
 	out     io.Writer
 	notes   io.Writer
 
-	hinted bool // what is said once
+	hinted bool // advice is printed only once
 }
 
 const (
 	// maxTries limits how often one signature is sent while the server allows it: 409 and 503
 	// are not answers yet.
 	maxTries = 8
-	// maxWait is how long a person is kept waiting for the next try.
+	// maxWait is the longest pause before the next try.
 	maxWait = time.Minute
-	// patience limits the time for retries, unless the money is on its way: a service without a
-	// network will not get one by waiting. It is shorter than the 15 seconds of firstAnswer,
-	// because each try may take longer than the one before.
+	// patience limits the time for retries, unless the money is on its way: if the service has
+	// no network, waiting does not help. It is shorter than firstAnswer, 15 seconds, because
+	// each try may take longer than the previous one.
 	patience = 13 * time.Second
 )
 
@@ -112,7 +112,7 @@ func (p *payer) send(ctx context.Context, signature string) error {
 		left := maxWait
 		if !moving(r) {
 			took := p.now().Sub(sent)
-			left = patience - p.now().Sub(begun) - took // the next one takes as long
+			left = patience - p.now().Sub(begun) - took // assume that the next try takes as long
 		}
 		switch {
 		case pause > left:
@@ -131,7 +131,7 @@ func (p *payer) send(ctx context.Context, signature string) error {
 	}
 }
 
-// moving reports whether the answer waits for the money, which may take a while.
+// moving reports whether the answer is waiting for the money, which may take a while.
 func moving(r x402test.Reply) bool {
 	code := failure(r.Body).Code
 	return code == "settlement_uncertain" || code == "payment_in_progress"
@@ -181,7 +181,7 @@ func (p *payer) hint(r x402test.Reply) {
 // RoundTrip adds the name of the purchase to a request and sends it. With V=1 it shows the
 // request and the answer.
 func (p *payer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context()) // whose it is stays as it was
+	r = r.Clone(r.Context()) // a RoundTripper must not change the caller's request
 	if p.key != "" {
 		r.Header.Set(x402.HeaderKey, p.key)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// receipt prints in one line whether the signed receipt of an answer is valid. An invalid one is
-// only a warning: the answer is still shown.
+// receipt prints in one line whether the signed receipt of an answer is valid. An invalid
+// receipt is only a warning: the answer is still shown.
 func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
 	settled, err := r.Receipt()
 	if err != nil && r.Header.Get(x402.HeaderResponse) != "" {

@@ -39,7 +39,7 @@ func explain(format string, args ...any) error { return errors.New(text(format, 
 
 func (p *payer) say(format string, args ...any) { fmt.Fprint(p.notes, text(format, args...)) }
 
-// status prints in one line the answer to a signature.
+// status prints one line about the answer to a signature.
 func (p *payer) status(r x402test.Reply) {
 	line := text("%d %s", r.Status, http.StatusText(r.Status))
 	more := func(format string, args ...any) { line += ", " + text(format, args...) }
@@ -90,7 +90,7 @@ func (p *payer) show(h http.Header, first string, args ...any) {
 	}
 }
 
-// failed returns the error of an answer, or empty text.
+// failed is the error in an answer; its fields are empty if there is none.
 type failed struct {
 	Code      string          `json:"code"`
 	Message   string          `json:"message"`

@@ -21,12 +21,12 @@ const (
 	// firstAnswer limits the first request, when nothing is signed yet, and the connection time
 	// of later ones.
 	firstAnswer = 15 * time.Second
-	// localAddr is where make run listens unless LOCAL_ADDR says otherwise.
+	// localAddr is the address that make run listens on, unless LOCAL_ADDR is set.
 	localAddr = "127.0.0.1:8402"
 	pingPath  = "/v1/tools/ping"
 )
 
-// localPing is the payment smoke test of the service that make run starts.
+// localPing returns the URL of the payment smoke test of the service that make run starts.
 func localPing(configured string) (string, error) {
 	host, port, err := net.SplitHostPort(cmp.Or(configured, localAddr))
 	if err != nil || port == "0" {
@@ -41,8 +41,8 @@ func localPing(configured string) (string, error) {
 	return "http://" + net.JoinHostPort(host, port) + pingPath, nil
 }
 
-// target checks an address before anything is sent there. A space would end the URL in the
-// request; a person who types one means %20.
+// target parses and checks the URL before anything is sent there. It replaces spaces by %20,
+// because a space would end the URL in the request.
 func target(s string) (*url.URL, error) {
 	s = strings.ReplaceAll(s, " ", "%20")
 	u, err := url.Parse(s)
@@ -62,14 +62,14 @@ func target(s string) (*url.URL, error) {
 	return nil, typed("URL=%q is not the address of a service. One looks like http://%s%s", s, localAddr, pingPath)
 }
 
-// quoted is a word for a shell.
+// quoted returns text as a quoted word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // dialer connects to an address.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// network is the transport for requests. It gives up an unreachable host sooner than a person
-// would.
+// network returns the transport for requests. It gives up on an unreachable host sooner than a
+// person would.
 func network(dial dialer) *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -116,8 +116,7 @@ func unreachable(u *url.URL, err error) error {
 	return explain("%s\nIs %s a service that speaks HTTP? make run starts one on http://%s", err, u.Host, localAddr)
 }
 
-// notForSale returns an error for an answer to the first request that names no price, with what
-// to do.
+// notForSale returns an error for a first answer that has no price. The error says what to do.
 func notForSale(u *url.URL, r x402test.Reply) error {
 	said := text("%s has no price: expected 402 Payment Required, got %d", u, r.Status)
 	f := failure(r.Body)

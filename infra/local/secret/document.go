@@ -15,19 +15,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// value is a member of the secret, in JSON.
+// value is the JSON value of a member of the secret.
 type value = json.RawMessage
 
-// member is a part of the secret that is changed as a whole.
+// member is a part of the secret that is changed as a whole. It may consist of several JSON
+// members.
 type member struct {
 	asks  string   // the question to a person
-	names []string // the members that it is made of
-	// instead are the members that it replaces.
+	names []string // the JSON members that it consists of
+	// instead are the JSON members that it replaces.
 	instead []string
 	read    func(text string) (map[string]value, error)
 }
 
-// members are the parts by their names in SET.
+// members returns the parts by their names for SET.
 func members() map[string]member {
 	key := []string{boot.SecretKeyID, boot.SecretKey}
 	token := []string{boot.SecretToken}
@@ -39,17 +40,17 @@ func members() map[string]member {
 	}
 }
 
-// memberNames are the names of members.
+// memberNames returns the names of the parts.
 func memberNames() string { return strings.Join(slices.Sorted(maps.Keys(members())), ", ") }
 
 var errNoValue = errors.New("the value is empty. To remove a part, use UNSET")
 
 func text(s string) value {
-	doc, _ := json.Marshal(s) // which never fails for a string
+	doc, _ := json.Marshal(s) // this never fails for a string
 	return doc
 }
 
-// one returns a member that is a text.
+// one returns a parser for a part that is a single text.
 func one(name string) func(string) (map[string]value, error) {
 	return func(s string) (map[string]value, error) {
 		if s == "" {
@@ -59,9 +60,9 @@ func one(name string) func(string) (map[string]value, error) {
 	}
 }
 
-// parseReceiptKey parses the key alone, or behind its name.
+// parseReceiptKey parses the key, alone or after "RECEIPT_KEY=".
 func parseReceiptKey(s string) (map[string]value, error) {
-	for line := range strings.Lines(s) { // make receipt-key prints a second line, which is public
+	for line := range strings.Lines(s) { // make receipt-key also prints a line with the public keys
 		if key, named := strings.CutPrefix(strings.TrimSpace(line), "RECEIPT_KEY="); named {
 			s = key
 		}
@@ -69,7 +70,7 @@ func parseReceiptKey(s string) (map[string]value, error) {
 	return one(boot.SecretReceiptKey)(s)
 }
 
-// parseNodes parses URLs between commas and white space.
+// parseNodes parses URLs separated by commas or white space.
 func parseNodes(s string) (map[string]value, error) {
 	urls := strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
 	if len(urls) == 0 {
@@ -79,8 +80,8 @@ func parseNodes(s string) (map[string]value, error) {
 	return map[string]value{boot.SecretNodes: doc}, err
 }
 
-// parseKey parses the id and the secret of a CDP key: as the file that CDP gives, or with
-// white space between them.
+// parseKey parses the id and the secret of a CDP key, either in the JSON file from CDP, or
+// separated by white space.
 func parseKey(s string) (map[string]value, error) {
 	id, secret, _ := strings.Cut(s, "\n")
 	if !strings.Contains(s, "\n") {
@@ -89,10 +90,10 @@ func parseKey(s string) (map[string]value, error) {
 	if strings.HasPrefix(s, "{") {
 		var file struct {
 			ID     string `json:"id"`
-			Name   string `json:"name"` // of an older key
+			Name   string `json:"name"` // instead of id, in an older key's file
 			Secret string `json:"privateKey"`
 		}
-		if json.Unmarshal([]byte(s), &file) != nil { // its text would quote the key
+		if json.Unmarshal([]byte(s), &file) != nil { // the error's text would quote the key
 			return nil, errors.New("the value begins with { but is not the JSON of a CDP key")
 		}
 		id = cmp.Or(file.ID, file.Name)
@@ -106,20 +107,21 @@ func parseKey(s string) (map[string]value, error) {
 	return map[string]value{boot.SecretKeyID: text(id), boot.SecretKey: text(secret)}, nil
 }
 
-// members are those of the document; there are none where there is no secret.
+// members returns the members of the document, or none if there is no secret.
 func (c current) members() (map[string]value, error) {
 	if !c.there {
 		return map[string]value{}, nil
 	}
 	const depth = 8
 	had, err := untrusted.Split(c.doc, depth)
-	if err != nil { // its text may quote the secret
+	if err != nil { // the error's text may quote the secret
 		return nil, errors.New("the secret does not hold a JSON object, so no part of it can be changed. Create another secret under another NAME")
 	}
 	return had, nil
 }
 
-// merged returns the document with new values for a part, or without the part if there are none.
+// merged returns the document with new values for a part, or without the part if values is
+// nil.
 func merged(had map[string]value, part string, values map[string]value) map[string]value {
 	then := maps.Clone(had)
 	m := members()[part]
@@ -136,7 +138,7 @@ func merged(had map[string]value, part string, values map[string]value) map[stri
 }
 
 func document(then map[string]value) []byte {
-	doc, _ := json.Marshal(then) // every value was read as JSON
+	doc, _ := json.Marshal(then) // every value is valid JSON
 	return doc
 }
 
@@ -175,8 +177,8 @@ func kept(then map[string]value, changes []change) (names []string) {
 // shown returns a name that is safe for a terminal.
 func shown(name string) string { return untrusted.Text(name) }
 
-// fingerprint tells two values apart and says nothing else about them: the first eight hex
-// digits of the SHA-256 of a text, or of JSON that is not one.
+// fingerprint returns a short hash with which two values can be compared without showing them:
+// the first eight hex digits of the SHA-256 of a text, or of the JSON of another value.
 func fingerprint(v value) string {
 	plain := []byte(v)
 	var s string

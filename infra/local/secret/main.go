@@ -1,12 +1,12 @@
-// Command secret makes, shows and changes the Secrets Manager secret that FacilitatorSecretArn
-// names: the facilitator's credentials, the nodes of the chain and the key of receipts. It
-// changes one part and keeps the others, checks the result as the functions read it, and never
-// shows a value.
+// Command secret creates, shows and changes the Secrets Manager secret that
+// FacilitatorSecretArn names: the facilitator's credentials, the nodes of the chain and the
+// receipt key. It changes one part and keeps the others, checks the result in the same way as
+// the functions, and never shows a value.
 //
 //	make secret NAME=hostfacts-production-facilitator
 //	make secret NAME=hostfacts-production-facilitator SET=token
 //
-// The exit status is 1 when it could not be done, and 2 for a wrong command line.
+// The exit status is 1 when the command failed, and 2 for a wrong command line.
 package main
 
 import (
@@ -50,10 +50,10 @@ func main() {
 
 // order is the command line, with the streams to read and write.
 type order struct {
-	name       string // of the secret, or its ARN
+	name       string // the name of the secret, or its ARN
 	set, unset string // the part to change
-	file       string // with the value; empty: the terminal, or standard input
-	yes        bool   // write without a question
+	file       string // the file with the value; if empty, it is read from the terminal or standard input
+	yes        bool   // write without asking
 
 	as         called.As
 	getenv     func(string) string
@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, o order) int {
 	case err != nil:
 		return exitUsage
 	case flags.NArg() > 0:
-		// It is not shown: it may be a value.
+		// The arguments are not shown, because they may contain a secret value.
 		fmt.Fprintln(o.notes, "too many arguments. Never type a value on the command line, where the shell and other processes can see it")
 		return exitUsage
 	case !o.complete():
@@ -98,7 +98,7 @@ func run(ctx context.Context, args []string, o order) int {
 	return 0
 }
 
-// complete says whether the order names a secret, and at most one part of it that there is.
+// complete reports whether the order names a secret, and at most one part, which must exist.
 func (o order) complete() bool {
 	if o.name == "" {
 		return false
@@ -159,7 +159,7 @@ func (o order) do(ctx context.Context) error {
 	return o.written(now, then, doc, arn)
 }
 
-// values asks for the values of the part to set; a part to remove has none.
+// values asks for the values of the part to set. It returns nil if a part is to be removed.
 func (o order) values(ctx context.Context) (map[string]value, error) {
 	if o.set == "" {
 		return nil, nil

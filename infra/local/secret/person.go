@@ -13,17 +13,18 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 )
 
-// maxValue limits how much of a value is read, in bytes; a PEM key or five URLs are shorter.
+// maxValue limits the length of a value, in bytes. A PEM key or five URLs are shorter.
 const maxValue = 12 << 10
 
-// person is the person at the keyboard. Hidden input is not shown while it is typed.
+// person is the person at the keyboard. hidden asks for input that is not shown while it is
+// typed.
 type person interface {
 	hidden(ctx context.Context, question string) ([]byte, error)
 	yes(ctx context.Context, question string) (bool, error)
 }
 
-// typed reads the value of a part from a file, a person or standard input, never from an
-// argument or a variable, which other processes can see.
+// typed reads the value of a part from a file, from a person or from standard input. It never
+// reads it from an argument or a variable, because other processes can see those.
 func (o order) typed(ctx context.Context, asks string) (text []byte, err error) {
 	if o.file != "" {
 		text, err = keyfile.ReadUpTo(o.file, maxValue+1)
@@ -36,8 +37,8 @@ func (o order) typed(ctx context.Context, asks string) (text []byte, err error) 
 	return text, err
 }
 
-// terminal is the person at a terminal. If in is not a terminal, a value is read from it to its
-// end, and nobody can be asked.
+// terminal is a person at a terminal. If in is not a terminal, hidden reads the value from it
+// to its end, and yes fails.
 type terminal struct {
 	in  *os.File
 	out io.Writer
@@ -57,7 +58,7 @@ func (t terminal) hidden(ctx context.Context, question string) ([]byte, error) {
 		return term.ReadPassword(int(t.in.Fd()))
 	})
 	if err != nil {
-		_ = term.Restore(int(t.in.Fd()), before) // a reading that was given up leaves the echo off
+		_ = term.Restore(int(t.in.Fd()), before) // an abandoned read leaves the echo off
 		return nil, fmt.Errorf("read the value from the terminal: %w", err)
 	}
 	return text, nil
@@ -70,11 +71,11 @@ func (t terminal) yes(ctx context.Context, question string) (bool, error) {
 	fmt.Fprint(t.out, question)
 	line, err := within(ctx, func() ([]byte, error) {
 		const most = 64
-		line := make([]byte, most) // a terminal gives a line at a time
+		line := make([]byte, most) // a terminal returns one line at a time
 		n, err := t.in.Read(line)
 		return line[:n], err
 	})
-	if err != nil && !errors.Is(err, io.EOF) { // no reply is no
+	if err != nil && !errors.Is(err, io.EOF) { // no reply means no
 		return false, fmt.Errorf("read the reply: %w", err)
 	}
 	reply := strings.ToLower(strings.TrimSpace(string(line)))

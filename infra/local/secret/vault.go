@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// attempt is for one request to Secrets Manager.
+	// attempt is the time-out of one request to Secrets Manager.
 	attempt = 10 * time.Second
 	// maxReply is more than the largest secret, 64 KiB, needs in JSON.
 	maxReply = 512 << 10
@@ -53,7 +53,7 @@ func newVault(c aws.Config, name string) vault {
 	return vault{secretsmanager.NewFromConfig(c), name, c.Region}
 }
 
-// load gets the secret. One that is not there is no error.
+// load reads the secret. A missing secret is not an error.
 func (v vault) load(ctx context.Context) (current, error) {
 	out, err := v.api.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{
 		SecretId:     &v.name,
@@ -109,13 +109,13 @@ func (v vault) create(ctx context.Context, doc []byte) (arn string, err error) {
 	return aws.ToString(out.ARN), nil
 }
 
-// replace writes a version that nobody reads yet, and then makes it current in place of the one
-// that was read. AWS refuses the second step if another version has become current meanwhile, so
-// that no change is lost when two people change the secret at once.
+// replace writes a new version that nobody reads yet, and then makes it current in place of
+// the version that was read. AWS refuses the second step if another version has become current
+// in the meantime, so no change is lost when two people change the secret at the same time.
 func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 	token := strings.ToLower(rand.Text())
 	stage := "pending-" + rand.Text()
-	const least = 32 // characters of a token
+	const least = 32 // the minimum length of a token
 	token += strings.Repeat("0", max(0, least-len(token)))
 	_, err := v.api.PutSecretValue(ctx, &secretsmanager.PutSecretValueInput{
 		SecretId:           &was.arn,
@@ -135,7 +135,7 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 	if err != nil {
 		err = v.refused(ctx, was.version, token, err)
 	}
-	// A version without a stage is deleted by AWS, if it is not current.
+	// Without this stage, AWS deletes the version if it is not current.
 	_, unmarked := v.api.UpdateSecretVersionStage(ctx, &secretsmanager.UpdateSecretVersionStageInput{
 		SecretId:            &was.arn,
 		VersionStage:        &stage,
@@ -147,8 +147,8 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 	return err
 }
 
-// refused returns why a version did not become current; it is nil if it did and only the reply
-// was lost.
+// refused returns an error that says why a version did not become current. It returns nil if
+// the version is current and only the reply was lost.
 func (v vault) refused(ctx context.Context, was, mine string, cause error) error {
 	now, err := v.load(ctx)
 	switch {
@@ -162,13 +162,13 @@ func (v vault) refused(ctx context.Context, was, mine string, cause error) error
 	return v.failed("change", cause)
 }
 
-// failed returns an error that says what could not be done with the secret. A refusal by AWS is
-// shown in full, because it says who may not do what, or that the secret is being deleted. Of
-// any other fault only the name is shown. The SDK's text for a reply that it cannot read quotes
-// the reply.
+// failed returns an error that says what could not be done with the secret. A refusal by AWS
+// is shown in full, because it says who may not do what, or that the secret is being deleted.
+// For any other error of AWS only its code is shown, because the SDK's error for a reply that
+// it cannot decode quotes the reply.
 func (v vault) failed(what string, err error) error {
 	said, named := errors.AsType[smithy.APIError](err)
-	status := 0 // of the reply, if there was one
+	status := 0 // of the reply; 0 if there was none
 	if reply, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		status = reply.HTTPStatusCode()
 	}
