@@ -41,7 +41,7 @@ const (
 // Values of the context key assets.
 const (
 	assetsBuild = "build" // build/<slug>, made by make build ARCH=arm64
-	assetsNone  = "none"  // the template's CodeUri is left alone
+	assetsNone  = "none"  // the template's CodeUri stays unchanged
 )
 
 const (

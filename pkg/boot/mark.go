@@ -42,7 +42,7 @@ type markItem struct {
 	By      string `dynamodbav:"written_by"`
 }
 
-// markKey is the key of a stack's mark. The keys of payments begin with a CAIP-2 network.
+// markKey returns the key of a stack's mark. The keys of payments begin with a CAIP-2 network.
 func markKey(stack string) string { return "stack|" + stack }
 
 // ErrMarked is the error for a table that is already marked for the stack with another payee.

@@ -59,7 +59,7 @@ const (
 	LocalPayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 )
 
-// ofNetwork describes for the runbook what an empty variable of the token means.
+// ofNetwork is the text in the runbook for the variables of the token when they are empty.
 const ofNetwork = "that of USDC on `NETWORK`, where that is known"
 
 // knownNetworks returns the names of the networks whose token and nodes are known, so NETWORK

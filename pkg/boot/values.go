@@ -64,8 +64,8 @@ func onThisMachine(u *url.URL) bool {
 	return u.Hostname() == "localhost" || ip.IsLoopback()
 }
 
-// parsePeer parses the URL of a service, such as a facilitator, whose answers about payments
-// are trusted.
+// parsePeer parses the URL of a facilitator. The service trusts its answers about payments, so
+// the URL must be https, or http on this machine.
 func parsePeer(v string) (string, error) {
 	if insecure(v) {
 		return "", errors.New("must be an https URL; http is for this machine only, because anybody on the way could read credentials and invent a settlement")
@@ -287,7 +287,7 @@ func parseStackName(v string) (string, error) {
 	return v, nil
 }
 
-// parseAccept parses the word that accepts a refused ledger file.
+// parseAccept parses the code with which the operator accepts a refused ledger file.
 func parseAccept(v string) (string, error) {
 	if !regexp.MustCompile(`^[A-Z2-7]{8}$`).MatchString(v) {
 		return "", errors.New("must be the word that the program has named when it refused the ledger file")

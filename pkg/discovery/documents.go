@@ -1,22 +1,21 @@
-// Package discovery renders everything that a machine or a person reads before
-// paying (spec §2.10, §4.1, §5): the tool catalog, the payment manifest, the
-// OpenAPI description, the llms texts, the documentation page, the offer of
-// each operation and the paywall page.
+// Package discovery renders everything that a machine or a person reads before paying (spec
+// §2.10, §4.1, §5): the tool catalog, the payment manifest, the OpenAPI description, the llms
+// texts, the documentation page, the offer of each operation and the paywall page.
 //
-// All facts come from package catalog, package fault and the deployment's Site, so that no
-// document promises what the code does not do. A document is rendered at the first request for
-// it. Rendering is deterministic: the same Site gives the same bytes, and so the same ETags, in
-// every execution environment.
+// All facts come from package catalog, package fault and the deployment's Site, so the
+// documents promise only what the code does. A document is rendered at the first request for
+// it. Rendering is deterministic: the same Site gives the same bytes, and so the same ETags,
+// in every execution environment.
 //
 // The texts are in assets: templates of the documents and pages, and the sentences that
 // several of them share (prose.txt.tmpl).
 //
-// The templates are executed by a copy of the standard library's packages that calls no methods.
-// If templates can call any method, the linker must keep all methods, and the function is a
-// third larger. So a template shows only fields and functions.
+// The templates are executed by a copy of the standard library's packages that calls no
+// methods. If templates can call any method, the linker must keep all methods, and the
+// function is a third larger. Templates therefore use only fields and functions.
 //
-// The package does not answer requests. Methods, CORS, 404 and 405 are the business of package
-// service, which calls Documents.Find.
+// The package does not answer requests. Package service handles methods, CORS, 404 and 405,
+// and calls Documents.Find.
 package discovery
 
 import (

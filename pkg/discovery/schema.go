@@ -41,7 +41,7 @@ const (
 	names                 // the names of the top-level fields
 	shallow               // the top-level fields and their types
 	deep                  // the whole tree, types only
-	exact                 // the whole tree, exactly, in the fewest words: no descriptions
+	exact                 // the whole tree with exact types, but no descriptions
 	named                 // exact with descriptions; a named object is a reference to its schema
 )
 

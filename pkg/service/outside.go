@@ -75,7 +75,7 @@ type health struct {
 }
 
 // Check requests /health at an https origin, and returns when its certificate ends. Its error
-// tells the operator why the response is not this deployment's.
+// explains to the operator why the origin did not answer as this deployment.
 func (o Outside) Check(ctx context.Context, origin, deployment string) (ends time.Time, err error) {
 	u, err := url.Parse(origin + catalog.PathHealth)
 	if err != nil || u.Scheme != "https" {

@@ -1,6 +1,7 @@
-// Command keys handles the keys of a deployment: receipt-key creates a key that signs receipts,
-// and sign-origin signs the deployment's origin with the key of its payee. It works offline, and
-// is a separate program so that no process with clients of AWS or the chain has the payee's key.
+// Command keys handles the keys of a deployment: receipt-key creates a key that signs
+// receipts, and sign-origin signs the deployment's origin with the key of its payee. It works
+// offline, and is a separate program, so no process with clients of AWS or the chain has the
+// payee's key.
 //
 //	go run ./infra/local/keys receipt-key
 //	go run ./infra/local/keys sign-origin -origin https://api.example.com [-pay-to 0x...] [-key-file FILE]
@@ -32,7 +33,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// run is the whole program; it returns the exit status.
+// run parses the command line, executes it, and returns the exit status.
 func run(args []string, getenv func(string) string, out, notes io.Writer) int {
 	flags := flag.NewFlagSet("keys", flag.ContinueOnError)
 	flags.SetOutput(notes)

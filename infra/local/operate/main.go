@@ -1,12 +1,12 @@
 // Command operate has the commands for the operator of a deployment. In a clone they are make
-// targets, which make help lists; anywhere else,
+// targets, which make help lists. Without a clone,
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/operate@latest owed
 //
-// does the same. Messages name the next step in the form in which the command was typed. With
+// does the same. Messages show the next command in the form in which this one was typed. With
 // -version instead of a command it prints its version.
 //
-// The configuration is that of "make run", from the environment. Without LEDGER_TABLE the
+// The configuration comes from the environment, as for "make run". Without LEDGER_TABLE the
 // ledger is LEDGER_FILE, which a service may have open at the same time; it can be the ledger
 // of any shop built with package x402http. Without RPC_URL the chain is not queried.
 //
@@ -89,7 +89,7 @@ func commands() []command {
 	}
 }
 
-// run is the whole program; it returns the exit status.
+// run runs the command that args name, and returns the exit status.
 func run(ctx context.Context, args []string, o order) int {
 	var names []string
 	for _, c := range commands() {

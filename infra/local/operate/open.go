@@ -21,7 +21,8 @@ type opened struct {
 	name string // of the ledger
 	node string // the node of the chain, as text for a person
 	rows ledger.Rows
-	// principal asks AWS who runs the command; it is nil if the ledger is not in AWS.
+	// principal gets the AWS principal that runs the command. It is nil if the ledger is not
+	// in AWS.
 	principal func(context.Context) (string, error)
 }
 

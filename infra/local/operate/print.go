@@ -32,7 +32,7 @@ func table(out io.Writer, head string, rows [][]string) {
 	_ = w.Flush() // ignored, as are the errors of all other prints
 }
 
-// count is a number of things, in words.
+// count is a number with a description of what is counted.
 type count struct {
 	n    int
 	what string
@@ -108,5 +108,5 @@ func plain(s string) string {
 	return untrusted.Clip(s, most)
 }
 
-// words returns a JSON name as words.
+// words returns a JSON name with spaces instead of underscores.
 func words[T ~string](s T) string { return strings.ReplaceAll(string(s), "_", " ") }

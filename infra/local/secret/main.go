@@ -61,7 +61,7 @@ type order struct {
 	out, notes io.Writer
 }
 
-// run is the whole program; it returns the exit status.
+// run parses the command line, executes it, and returns the exit status.
 func run(ctx context.Context, args []string, o order) int {
 	flags := flag.NewFlagSet("secret", flag.ContinueOnError)
 	flags.SetOutput(o.notes)
