@@ -61,7 +61,7 @@ type settings struct {
 	listeners
 	budget    float64
 	retention float64 // of logs, days
-	reserve   bool    // concurrency for the scheduled function
+	reserve   bool    // whether to reserve concurrency for the scheduled function
 
 	// assume has the principals that may assume each operators' role, by the role's name.
 	assume map[string][]string

@@ -91,7 +91,7 @@ func (e *environment) credentials(of string, v facilitatorValues) (facilitator.C
 	return facilitator.Credentials{}, nil
 }
 
-// secret returns the secret with a name. It is not read yet.
+// secret returns the named secret. It is read later, when a value is needed.
 func (e *environment) secret(name secretName) *secret {
 	keys := e.awsKeys()
 	endpoint := e.secretsEndpoint

@@ -220,7 +220,7 @@ type Reconciling struct {
 	Ledger     *ledger.Ledger
 	Chain      *chain.Nodes // nil without a view of the chain
 	Reconciler *reconcile.Reconciler
-	Cheapest   *big.Int // the lowest price of all operations, in atomic units
+	Cheapest   *big.Int // the lowest price in the ledger's shop, in atomic units
 }
 
 // Reconciling returns these components for a ledger and its index.
@@ -274,7 +274,7 @@ type receipts struct {
 func (r *receipts) Sign(ctx context.Context, statement receipt.Statement) (string, error) {
 	signer, err := r.key(ctx)
 	if errors.Is(err, errNoReceiptKey) {
-		return "", nil // no key is configured; /ready reports that, not a log line for each answer
+		return "", nil // no key is configured: /ready reports it, so there is no log line for each answer
 	}
 	if err != nil {
 		return "", err

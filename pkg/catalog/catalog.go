@@ -244,7 +244,7 @@ func (o Operation) hasParam(name string) bool {
 // error body contains it.
 func ErrorURL(origin string, c fault.Code) string { return origin + PathDocs + "#" + ErrorAnchor(c) }
 
-// ErrorAnchor returns the anchor of an error code in the human documentation.
+// ErrorAnchor returns the anchor of an error code in the documentation for people.
 func ErrorAnchor(c fault.Code) string { return "error-" + string(c) }
 
 // Request returns the name of a request in the ledger and in its receipt: the method, the path

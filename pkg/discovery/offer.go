@@ -33,7 +33,7 @@ const identifier = `{"info":{"required":false},"schema":{"type":"object","requir
 // variant is an amount of detail in the discovery extension of a path.
 type variant struct {
 	example bool   // with the example answer
-	fields  detail // of the answer
+	fields  detail // how much of the answer's fields
 	notes   bool   // with descriptions of the parameters
 }
 

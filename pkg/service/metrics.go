@@ -7,8 +7,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Names of the metrics of priced requests. Alarms and dashboard are defined on
-// them.
+// Names of the metrics of priced requests. The alarms and the dashboard use them.
 const (
 	MetricRequests    = "Requests"
 	MetricChallenges  = "Challenges"

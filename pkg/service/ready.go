@@ -70,9 +70,9 @@ type checkCache struct {
 	last map[string]check // nil before the first probe
 }
 
-// fresh reports whether at is less than within ago. It compares wall clock times, because the
-// monotonic clock may stand still while Lambda has the process frozen. If the clock was set
-// back, nothing is fresh.
+// fresh reports whether the time at is past by less than within. It compares wall clock times,
+// because the monotonic clock may stand still while Lambda has the process frozen. If the
+// clock was set back, nothing is fresh.
 func (k *checkCache) fresh(at time.Time, within time.Duration) bool {
 	age := k.now().Round(0).Sub(at)
 	return age >= 0 && age < within
@@ -145,8 +145,8 @@ func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]che
 	}
 }
 
-// usable returns the checks in a store that are younger than within, and sets k.at to their
-// time. It returns nil if they are older or cannot be decoded.
+// usable returns the checks in a store that are younger than within, and sets k.at to the time
+// at which they were stored. It returns nil if they are older or cannot be decoded.
 func (k *checkCache) usable(loaded KeptReady, within time.Duration) map[string]check {
 	var checks map[string]check
 	if err := json.Unmarshal(loaded.Checks, &checks); err != nil {

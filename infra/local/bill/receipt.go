@@ -81,9 +81,9 @@ func (d Delivery) isFor(asked url.URL, resource string) bool {
 	return resource == named || resource == named+"?"+asked.RawQuery
 }
 
-// Question returns the question that a receipt for an address must name. For an operation of
-// this product, the parameters are normalized; for another service they are as sent, sorted by
-// name.
+// Question returns the request in the form in which a receipt for the URL asked must name it.
+// For an operation of this product, the parameters are normalized; for another service they
+// are as sent, sorted by name.
 func Question(asked *url.URL) string {
 	sent := asked.Query()
 	for _, op := range catalog.All() {

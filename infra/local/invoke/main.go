@@ -63,7 +63,7 @@ func main() {
 	os.Exit(code)
 }
 
-// options are the command line.
+// options are the parsed command line.
 type options struct {
 	slug, event, build string
 	sam                bool

@@ -69,8 +69,8 @@ func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
 	return a.books, nil
 }
 
-// readChain reads the transfers to the payee on the day and some minutes before and after it, so
-// that records match even if clocks differ.
+// readChain reads the transfers to the payee on the day and some minutes before and after it.
+// With these minutes, records match even if clocks differ.
 func (a *audit) readChain(ctx context.Context) error {
 	from, errFrom := a.Chain.BlockAt(ctx, a.From.Add(-ledger.ClockSlack))
 	end, errEnd := a.Chain.BlockAt(ctx, a.Until.Add(ledger.ClockSlack))

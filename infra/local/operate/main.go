@@ -53,7 +53,7 @@ func main() {
 	os.Exit(code)
 }
 
-// order is a command with its arguments, configuration and streams.
+// order has a command's arguments, configuration and streams.
 type order struct {
 	args       []string
 	json       bool   // print JSON for a program
@@ -112,7 +112,7 @@ func run(ctx context.Context, args []string, o order) int {
 // self is the program's name when make runs it.
 const self = "operate"
 
-// run parses the command line and runs the command; it returns the exit status.
+// run parses the command's arguments, runs the command, and returns the exit status.
 func (c command) run(ctx context.Context, args []string, o order) int {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(o.notes)

@@ -179,7 +179,7 @@ func (l opened) sendBack(ctx context.Context, d due) error {
 		"could not record that you begin this refund: run the same command again before you transfer anything")
 }
 
-// withdraw withdraws a refund that has begun.
+// withdraw records that a refund that has begun will not be sent.
 func (l opened) withdraw(ctx context.Context, d due) error {
 	b := d.record.SendingBack
 	err := l.write(ctx, d, ledger.EventWithdraw, ledger.Change{}, "the refund may or may not be withdrawn: run the same command again")

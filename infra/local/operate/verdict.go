@@ -53,7 +53,7 @@ func (a account) by(standings ...standing) *tally {
 	return t
 }
 
-// doubt returns the standing of a payment in doubt for which there is evidence from the chain.
+// doubt returns the standing of a payment in doubt, extended by what the chain shows.
 func doubt(v x402.Fate) standing { return inDoubt + standing(v.String()) }
 
 // dollars returns the sum as a price.

@@ -48,7 +48,7 @@ func main() {
 	os.Exit(code)
 }
 
-// order is the command line, with the streams to read and write.
+// order is the parsed command line, with the streams to read and write.
 type order struct {
 	name       string // the name of the secret, or its ARN
 	set, unset string // the part to change
