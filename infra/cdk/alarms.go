@@ -299,7 +299,7 @@ type series struct {
 // alarm goes off when its only series, or its expression over several series, is above a
 // bound.
 type alarm struct {
-	name       string // in kebab case; unique; also its entry in the runbook
+	name       string // unique, in kebab case; the runbook has an entry with this name
 	means      string
 	of         []series
 	expression string

@@ -60,7 +60,7 @@ type settings struct {
 	certificate string
 	listeners
 	budget    float64
-	retention float64 // of logs, days
+	retention float64 // how many days logs are kept
 	reserve   bool    // whether to reserve concurrency for the scheduled function
 
 	// assume has the principals that may assume each operators' role, by the role's name.

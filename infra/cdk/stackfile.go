@@ -17,8 +17,8 @@ import (
 const (
 	ctxFile    = "stack"        // the file's name, without folder and extension
 	ctxUnknown = "unknown"      // ignoreUnknown accepts the file of a later release
-	ctxCommit  = "commit"       // of the code
-	ctxFormer  = "formerCommit" // of the code that was deployed before
+	ctxCommit  = "commit"       // the commit of the code
+	ctxFormer  = "formerCommit" // the commit of the code that was deployed before
 )
 
 // ignoreUnknown is the value of the context key unknown. With it, unknown settings are

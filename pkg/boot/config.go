@@ -75,7 +75,7 @@ func (t Table) InAWS() bool { return t.Name != "" && t.AWS.BaseEndpoint == nil }
 // Local is the configuration of the local runner.
 type Local struct {
 	Config
-	LedgerFile string // of the embedded ledger
+	LedgerFile string // the file of the embedded ledger
 	// LedgerAccept accepts a ledger file that was refused because a part of it is missing.
 	LedgerAccept string
 	Addr         string // listening address
@@ -141,7 +141,7 @@ func ParseLocal(get func(string) string) (Local, error) {
 	}
 	e.money(&l.Config, usualNode)
 	l.LowestPrice = e.lowestPrice
-	l.MostKept = ledger.LargestKept // in a file
+	l.MostKept = ledger.LargestKept // the limit of a ledger in a file
 	if e.text("LEDGER_TABLE") != "" {
 		l.Ledger = e.table()
 		l.MostKept = ledger.LeastKept

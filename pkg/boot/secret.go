@@ -69,7 +69,7 @@ func fetchSecret(ctx context.Context, name secretName, keys aws.CredentialsProvi
 // reply that it cannot decode quotes the reply.
 func explainSecret(err error) error {
 	api, named := errors.AsType[smithy.APIError](err)
-	status := 0 // of the reply; 0 if there was none
+	status := 0 // the reply's status; 0 if there was no reply
 	if reply, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		status = reply.HTTPStatusCode()
 	}
@@ -153,7 +153,7 @@ func (s *secret) loadObject(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	if json.Unmarshal(doc, new(map[string]json.RawMessage)) != nil {
-		return nil, errors.New("the secret is not a JSON object") // its text would quote the secret
+		return nil, errors.New("the secret is not a JSON object") // the decoder's error would quote the secret
 	}
 	return doc, nil
 }

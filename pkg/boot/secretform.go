@@ -15,11 +15,11 @@ import (
 
 // The members of a facilitator's secret, a JSON object.
 const (
-	SecretKeyID      = "key_id" // of a CDP key
+	SecretKeyID      = "key_id" // the id of a CDP key
 	SecretKey        = "key_secret"
-	SecretToken      = "token"       // instead of both
-	SecretNodes      = "rpc_urls"    // a list
-	SecretReceiptKey = "receipt_key" // as make receipt-key prints it
+	SecretToken      = "token"       // a bearer token, instead of a CDP key
+	SecretNodes      = "rpc_urls"    // a list of URLs
+	SecretReceiptKey = "receipt_key" // the receipt key, as make receipt-key prints it
 )
 
 // SecretMembers returns the names of the members that the functions read.
@@ -72,7 +72,7 @@ func secretReceiptKey(doc []byte) (ed25519.PrivateKey, error) {
 	var v struct {
 		Key string `json:"receipt_key"`
 	}
-	if json.Unmarshal(doc, &v) != nil { // the error's text would quote the secret
+	if json.Unmarshal(doc, &v) != nil { // the decoder's error would quote the secret
 		return nil, service.Public("the secret is not a JSON object with the text receipt_key")
 	}
 	if v.Key == "" {

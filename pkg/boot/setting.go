@@ -13,7 +13,7 @@ type Setting struct {
 	// Default is the value for an empty variable. If there is no such fixed value, Otherwise
 	// describes for the runbook what an empty variable means.
 	Default, Otherwise string
-	Meaning            string // for the operator
+	Meaning            string // an explanation for the operator
 	// Template means that the template sets the variable, to the same value for every
 	// function. Secret means that the value can contain a secret; the template then leaves it
 	// empty for a function that does not read it.

@@ -153,7 +153,7 @@ func parseReceiptKeys(v string) (keys []ed25519.PublicKey, err error) {
 type formerTerms struct {
 	until  time.Time
 	payTo  string
-	prices map[string]string // by operation
+	prices map[string]string // former prices by operation
 }
 
 // parseFormerTerms parses the time until which the former terms are accepted, followed by the

@@ -190,7 +190,7 @@ func requestID(r *http.Request) string {
 // Stores are the places where a deployment stores its payments and its limits.
 type Stores struct {
 	Ledger ledger.Store
-	Index  ledger.Index // of the ledger; only reconcile reads it
+	Index  ledger.Index // the ledger's index; only reconcile reads it
 	Limits limit.Store
 }
 

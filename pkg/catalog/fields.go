@@ -30,7 +30,7 @@ type Field struct {
 	// "expected", which marks the value when it is null, "wrong", which marks it when it is
 	// true, or "right", which marks it when it is false; otherwise as text.
 	Show   string
-	Fields []Field // of an object
+	Fields []Field // the fields of an object
 	Items  []Field // the shapes that an item of an array can have, one or more
 }
 

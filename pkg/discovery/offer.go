@@ -32,9 +32,9 @@ const identifier = `{"info":{"required":false},"schema":{"type":"object","requir
 
 // variant is an amount of detail in the discovery extension of a path.
 type variant struct {
-	example bool   // with the example answer
-	fields  detail // how much of the answer's fields
-	notes   bool   // with descriptions of the parameters
+	example bool   // includes the example answer
+	fields  detail // how much it says about the answer's fields
+	notes   bool   // includes descriptions of the parameters
 }
 
 // variants returns all variants, from the most to the least detailed: example and whole

@@ -28,7 +28,7 @@ type snippet struct {
 	// that tab. Only the first program is unfolded. A snippet without a Language is elsewhere
 	// on the page.
 	Language string
-	File     string // in assets/snippets
+	File     string // the file's name in assets/snippets
 	// markup is the program as HTML, coloured and escaped. TestGenerated makes it from the
 	// file ahead of time, so no function contains a lexer.
 	markup string
@@ -83,7 +83,7 @@ type wireHeader struct{ Name, Encoded, Decoded string }
 // code still produces the same bytes.
 type wireExample struct {
 	Required  wireHeader `json:"-"`
-	Body      string     `json:"-"` // of the 402, as sent
+	Body      string     `json:"-"` // the body of the 402, as sent
 	Signature wireHeader
 	Response  wireHeader
 	// How and when (in UTC) the recorded payment was made.

@@ -56,7 +56,7 @@ type view struct {
 	Money            []moneyGroup
 	Signature        []row
 	Response         []row
-	Wire             wireExample // of the first operation
+	Wire             wireExample // an example for the first operation
 	ErrorJSON        string      // an error body
 	Payment          []outcome   // the payment errors of every operation
 	Outside          []outcome   // the codes that no operation lists

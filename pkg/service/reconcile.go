@@ -15,15 +15,15 @@ import (
 
 // Names of the metrics of a reconcile run.
 const (
-	MetricOpen            = "Open"            // payments in doubt that no request is handling
+	MetricOpen            = "Open"            // payments in doubt that no request is handling now
 	MetricSettledLate     = "SettledLate"     // payments in doubt that were found to be paid
 	MetricRefusedLate     = "RefusedLate"     // payments in doubt that were found to be unpaid for good
 	MetricStillOpen       = "StillOpen"       // payments in doubt that can still execute
 	MetricCannotTell      = "CannotTell"      // payments without evidence; perhaps there is no view of the chain
 	MetricLeft            = "Left"            // payments not reached before the time was up
 	MetricOwedUnclaimed   = "OwedUnclaimed"   // paid, but the payer has not come back for the answer
-	MetricOwedLong        = "OwedOverAnHour"  // the same, for more than an hour
-	MetricRefundsDue      = "RefundsDue"      // of OwedUnclaimed, payments to send back
+	MetricOwedLong        = "OwedOverAnHour"  // payments of OwedUnclaimed, owed for more than an hour
+	MetricRefundsDue      = "RefundsDue"      // payments of OwedUnclaimed to send back
 	MetricReconcileFailed = "ReconcileFailed" // records that could not be processed
 )
 

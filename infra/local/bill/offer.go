@@ -34,9 +34,9 @@ type Offer struct {
 // Way is one of an offer's ways to pay.
 type Way struct {
 	x402.Requirements
-	Value *big.Int        // its Amount
+	Value *big.Int        // the Amount, parsed
 	USDC  bool            // the token is the USDC of its network
-	raw   json.RawMessage // as the server wrote it
+	raw   json.RawMessage // the JSON as the server wrote it
 }
 
 // ReadOffer parses an offer in JSON.

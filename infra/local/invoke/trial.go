@@ -66,7 +66,7 @@ func trial(ctx context.Context, getenv func(string) string) error {
 // item is older than the process.
 type table struct {
 	mu    sync.Mutex
-	items map[string]map[string]json.RawMessage // by pk
+	items map[string]map[string]json.RawMessage // items by their key, pk
 }
 
 // maxCall is DynamoDB's limit for a request, in bytes.

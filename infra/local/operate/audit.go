@@ -26,7 +26,7 @@ type audit struct {
 	opened
 	*books
 	asset, payee x402.Address
-	moved        map[string]*movement // by the key of the authorization that made it
+	moved        map[string]*movement // the transfers of the day, by the key of their authorization
 	mismatched   []recorded           // records that contradict their transfer
 	asked        int
 }

@@ -64,7 +64,7 @@ type books struct {
 	Records     int          `json:"records_read"`
 	Unreadable  int          `json:"records_unreadable"`
 	Elsewhere   int          `json:"other_days"`  // recorded on this day, but the money moved on another
-	Foreign     int          `json:"other_terms"` // of another network, token or payee
+	Foreign     int          `json:"other_terms"` // records for another network, token or payee
 	Unchecked   int          `json:"unchecked"`   // records that could not be compared
 	Count       int          `json:"difference_count"`
 	Differences []difference `json:"differences"` // 1,000 at most
@@ -116,8 +116,8 @@ type difference struct {
 	Key         string    `json:"key"`
 	Payer       string    `json:"payer"`
 	Standing    standing  `json:"standing,omitempty"` // the record's
-	Received    string    `json:"received,omitempty"` // atomic units, by the chain
-	Recorded    string    `json:"recorded,omitempty"` // atomic units, by the ledger
+	Received    string    `json:"received,omitempty"` // the amount on the chain, in atomic units
+	Recorded    string    `json:"recorded,omitempty"` // the amount in the ledger, in atomic units
 	Transaction string    `json:"transaction,omitempty"`
 	Request     string    `json:"request,omitempty"`
 	At          time.Time `json:"at"`

@@ -18,7 +18,7 @@ import (
 type opened struct {
 	order
 	boot.Reconciling
-	name string // of the ledger
+	name string // the name of the ledger
 	node string // the node of the chain, as text for a person
 	rows ledger.Rows
 	// principal gets the AWS principal that runs the command. It is nil if the ledger is not

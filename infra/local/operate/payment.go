@@ -55,7 +55,7 @@ type payment struct {
 	Key         string   `json:"key"`
 	Standing    standing `json:"standing"`
 	Payer       string   `json:"payer"`
-	Amount      string   `json:"amount"` // atomic units
+	Amount      string   `json:"amount"` // in atomic units
 	Asset       string   `json:"asset"`
 	Network     string   `json:"network"`
 	Transaction string   `json:"transaction"`

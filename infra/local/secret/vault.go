@@ -168,7 +168,7 @@ func (v vault) refused(ctx context.Context, was, mine string, cause error) error
 // it cannot decode quotes the reply.
 func (v vault) failed(what string, err error) error {
 	said, named := errors.AsType[smithy.APIError](err)
-	status := 0 // of the reply; 0 if there was none
+	status := 0 // the reply's status; 0 if there was no reply
 	if reply, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		status = reply.HTTPStatusCode()
 	}
