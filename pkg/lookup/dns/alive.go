@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	// proofTime is how much of its time a lookup keeps to find out whether its resolvers work,
-	// or an eighth of the rest.
+	// proofTime is the part of a lookup's time that is kept for finding out whether its
+	// resolvers work. If an eighth of the remaining time is shorter, that is kept instead.
 	proofTime = time.Second / 2
 
-	// proofLasts is how long a resolver counts as one that works after it has shown it.
+	// proofLasts is how long a resolver counts as working after it has answered for com.
 	proofLasts = time.Minute
 
-	// witnesses is how many resolvers must work before a name is to blame, or all where fewer
-	// are configured.
+	// witnesses is how many resolvers must work before a failure is blamed on the name. If
+	// fewer are configured, all of them must work.
 	witnesses = 2
 )
 
-// working remembers which resolvers have just answered what every resolver that works can
-// answer: the name servers of com. It remembers no failure, so that a network that comes
-// back is seen at once.
+// working remembers which resolvers have recently answered a question for the name servers of
+// com, which every working resolver can answer. It does not remember failures, and so it
+// notices at once when a network comes back.
 type working struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	proved map[netip.AddrPort]time.Time     // when a resolver has last answered
-	proofs map[netip.AddrPort]chan struct{} // closed when the question under way is over
+	proved map[netip.AddrPort]time.Time     // when each resolver last answered
+	proofs map[netip.AddrPort]chan struct{} // closed when the current question has ended
 }
 
 func newWorking(now func() time.Time) *working {
@@ -41,9 +41,9 @@ func newWorking(now func() time.Time) *working {
 	}
 }
 
-// has reports whether a resolver works. Callers that come together share one proof, which the
-// first of them makes. When that fails, each of the others may make its own, because it may
-// have more time than the first had.
+// has reports whether a resolver works. Concurrent callers share one proof, which the first of
+// them makes. If that proof fails, each of the others may make one itself, because it may have
+// more time than the first caller had.
 func (w *working) has(ctx context.Context, server netip.AddrPort, prove func() bool) (works bool) {
 	for {
 		known, wait := w.begin(server)
@@ -64,8 +64,9 @@ func (w *working) has(ctx context.Context, server netip.AddrPort, prove func() b
 	}
 }
 
-// begin says that a resolver is known to work, or returns what to wait for while another caller
-// makes the proof. When it does neither, this caller makes it, and calls end.
+// begin returns known if the resolver is known to work. If another caller is already proving
+// it, begin returns a channel that is closed when that caller has finished. Otherwise this
+// caller must make the proof and then call end.
 func (w *working) begin(server netip.AddrPort) (known bool, wait <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,8 +93,8 @@ func (w *working) end(server netip.AddrPort, works bool) {
 	delete(w.proofs, server)
 }
 
-// resolversWork reports whether enough of these resolvers have just answered for com. It
-// queries those of which that is not known. It ends with ctx at the latest.
+// resolversWork reports whether enough of the given resolvers have recently answered for com.
+// It queries the resolvers that are not known to work. It returns when ctx ends at the latest.
 func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bool {
 	missing := min(witnesses, len(c.resolvers))
 	if ctx.Err() != nil || len(servers) < missing {
@@ -104,7 +105,7 @@ func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bo
 	answers := make(chan bool, len(servers))
 	for _, server := range servers {
 		g.start(func() {
-			works := false // if it panics, which ends the others
+			works := false // stays false if works panics, which ends the other goroutines
 			defer func() { answers <- works }()
 			works = c.works(g, server)
 		})
@@ -120,8 +121,8 @@ func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bo
 	return false
 }
 
-// works reports whether a resolver has just answered for com, for which it queries the resolver
-// unless that is known.
+// works reports whether a resolver has recently answered for com. It queries the resolver
+// unless it is already known to work.
 func (c *Client) works(ctx context.Context, server netip.AddrPort) bool {
 	return c.working.has(ctx, server, func() bool {
 		r := c.queryName(ctx, server, "com", miekg.TypeNS)

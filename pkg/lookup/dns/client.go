@@ -1,42 +1,45 @@
 // Package dns looks up the A, AAAA, MX, TXT, CNAME, NS or SOA records of a public name, live,
-// from public recursive resolvers. It trusts neither the names nor the resolvers. A Client is
-// also the guard.Resolver of the other lookups. (It is the DNS Explorer of the service: spec
+// from public recursive resolvers. It trusts neither the names nor the resolvers. The other
+// lookups use a Client as their guard.Resolver. (It is the DNS Explorer of the service: spec
 // §2.1, §4.2.)
 //
-// It uses a reply only if its address, ID and letter case match the question, and returns only
-// records that can be reached from the name asked about. It does not validate DNSSEC, keeps no
-// cache, and returns private addresses as they are.
+// It uses a reply only if its address, ID and letter case match the question. It returns only
+// records that can be reached from the queried name. It does not validate DNSSEC, keeps no
+// cache, and returns private addresses unchanged.
 //
-// Several resolvers are queried in a staggered race; the first that says
-// something about the name wins:
+// The resolvers are queried in a staggered race. The first reply that says something about the
+// name wins:
 //
-//	NOERROR                      the records, none if there are none
-//	NXDOMAIN                     nxdomain; without proof, if a second one says the same
+//	NOERROR                      the records, or an empty list
+//	NXDOMAIN                     nxdomain; without proof only if a second resolver agrees
 //	YXDOMAIN                     the rcode of the result (RFC 6672 §2.2)
-//	SERVFAIL                     the next resolver; the rcode of the result if no other knows better
-//	REFUSED, NOTIMP, FORMERR …,  the next resolver: they speak of the resolver,
-//	a referral, any rcode in a   not of the name
-//	reply without the question,
+//	SERVFAIL                     the next resolver is queried; SERVFAIL is the rcode of
+//	                             the result if no other resolver knows more
+//	REFUSED, NOTIMP, FORMERR …,  the next resolver is queried, because these say
+//	a referral, any rcode in a   something about the resolver and nothing
+//	reply without the question,  about the name
 //	refused, no route
-//	silence                      the next resolver, while this one is waited for
+//	silence                      the next resolver is queried as well
 //
-// NXDOMAIN is proven by the SOA record of a zone above the name, but not of the root. Without
-// proof it counts only from resolvers that have answered for com within the last minute: a
+// NXDOMAIN is proven by the SOA record of a zone above the name other than the root. Without
+// proof it counts only from resolvers that have answered for com within the last minute. So a
 // network that denies every name is ignored, and the result is upstream_unavailable if no
-// resolver knows better. A network that answers for com, or forges a proof, and denies other
-// names to every resolver cannot be detected.
+// resolver knows more. A network cannot be detected if it answers for com, or forges a proof,
+// and denies other names to every resolver.
 //
-// If a resolver that was asked later answers first, the one that has not replied is asked last
-// for the next half minute, so that only one question waits for a dead resolver.
+// If a resolver that was queried later answers first, the resolver that has not replied is
+// queried last for the next half minute. This way only one question waits for a dead resolver.
 //
-// When no resolver answers: SERVFAIL if there was one, else dns_timeout if one did not reply,
-// else upstream_unavailable. The last two are marked as the silence of the target
-// (fault.Error.Silence) if two of the resolvers that were asked, or all if fewer are configured,
-// have answered for com within the last minute: then the resolvers work, and the payer may own
-// the name and make it fail on purpose. A panic anywhere is internal_error.
+// If no resolver answers, the result is SERVFAIL if any of them sent it. Otherwise the error
+// is dns_timeout if a resolver did not reply, and upstream_unavailable if all failed in
+// another way. These two errors are marked as the silence of the target (fault.Error.Silence)
+// if two of the resolvers that were queried, or all if fewer are configured, have answered for
+// com within the last minute. Then the resolvers work, and the payer may own the name and make
+// it fail on purpose. A panic anywhere is internal_error.
 //
-// The Client of github.com/miekg/dns is not used: it stops at the first malformed datagram,
-// outlives its context, and does not compare the question of a reply with its own.
+// The Client of github.com/miekg/dns is not used. It stops at the first malformed datagram,
+// outlives its context, and does not compare the question in a reply with the question it
+// sent.
 package dns
 
 import (
@@ -59,23 +62,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Config is what a Client needs.
+// Config configures a Client.
 type Config struct {
 	// Resolvers are recursive resolvers as ip:port, in the order in which they are queried.
-	// They must echo the letter case of a question, as all common ones do; for one that
-	// does not, every lookup and Probe is dns_timeout.
+	// They must repeat the letter case of a question in the reply, as all common resolvers do.
+	// With a resolver that does not, every lookup and Probe ends in dns_timeout.
 	Resolvers []string
-	// Dial opens "udp" and "tcp" connections to resolvers. It must heed its
-	// context. Default: a plain net.Dialer.
+	// Dial opens "udp" and "tcp" connections to resolvers. It must return when its context
+	// ends. Default: a plain net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Now is the clock by which a Client remembers which resolvers work, and which are late.
-	// Default time.Now.
+	// Now is the clock that tells how long ago a resolver answered for com or was late.
+	// Default: time.Now.
 	Now func() time.Time
 }
 
-// Client queries resolvers. It is safe for concurrent use, and runs nothing between calls. It
-// remembers for a minute which resolvers have answered for com, and for half a minute which
-// had not replied when another answered.
+// Client queries resolvers. It is safe for concurrent use and leaves nothing running between
+// calls. It remembers for a minute which resolvers have answered for com, and for half a
+// minute which resolvers had not replied when another answered.
 type Client struct {
 	resolvers []netip.AddrPort
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
@@ -83,7 +86,8 @@ type Client struct {
 	late      *late
 }
 
-// New returns a Client. It panics unless ParseResolvers could have made the resolvers.
+// New returns a Client. It panics if cfg.Resolvers is empty or not in the form that
+// ParseResolvers returns.
 func New(cfg Config) *Client {
 	if len(cfg.Resolvers) == 0 {
 		panic("dns: no resolvers")
@@ -105,14 +109,14 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Lookup answers a query. Its errors are nxdomain, dns_timeout and upstream_unavailable, which
-// may be marked as silence, and, after a panic or for a type that it does not read, internal_error.
-// It ends before the deadline of ctx, at once when ctx is cancelled, and leaves no goroutine or
-// socket behind.
+// Lookup answers a query. Its errors are nxdomain, dns_timeout and upstream_unavailable, and
+// the last two may be marked as silence. It returns internal_error after a panic and for a
+// record type that it cannot read. It returns before the deadline of ctx, or at once when ctx
+// is cancelled, and leaves no goroutine or socket behind.
 func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error) {
 	defer catch(&err)
 	qtype := miekg.StringToType[q.Type]
-	if _, ok := readers()[qtype]; !ok { // its records would all be left out
+	if _, ok := readers()[qtype]; !ok { // without a reader, all records would be left out
 		return Result{}, fault.New(fault.InternalError, fmt.Errorf("readers in pkg/lookup/dns/record.go has no row for the type %q", q.Type))
 	}
 	r, err := c.resolve(ctx, q.Domain, qtype)
@@ -122,9 +126,9 @@ func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error)
 	return r.result(q)
 }
 
-// Probe reports whether lookups work, by a lookup of the name servers of com. A resolver that
-// denies com, or its name servers, denies other names as well. Its errors are those of Lookup
-// but nxdomain.
+// Probe reports whether lookups work, by looking up the name servers of com. A resolver that
+// denies com or its name servers denies other names as well. Its errors are those of Lookup
+// without nxdomain.
 func (c *Client) Probe(ctx context.Context) error {
 	r, err := c.Lookup(ctx, Query{Domain: "com", Type: "NS"})
 	unknown := err == nil && len(r.Records) == 0
@@ -135,17 +139,18 @@ func (c *Client) Probe(ctx context.Context) error {
 	return err
 }
 
-// grace is how long the IPv6 addresses have when the IPv4 addresses are there
-// (RFC 8305 §3 gives the other family the same).
+// grace is how long the lookup of IPv6 addresses may go on after the IPv4 addresses have
+// arrived. RFC 8305 §3 uses the same delay.
 const grace = 50 * time.Millisecond
 
 var _ guard.Resolver = (*Client)(nil)
 
-// Addresses implements guard.Resolver: IPv4 first, private addresses as well, and IPv4-mapped
-// ones as IPv6. Both families are always looked up, side by side. IPv6 that fails, or that
-// is not there 50 ms after IPv4, does not hold up a name with IPv4. A name that the
-// resolvers answer SERVFAIL or YXDOMAIN for is connect_failed, a panic internal_error. It
-// keeps the promises of Lookup about deadlines and goroutines.
+// Addresses implements guard.Resolver. It returns IPv4 addresses first, includes private
+// addresses, and returns IPv4-mapped addresses as IPv6. It looks both families up at the same
+// time. If the name has IPv4 addresses, Addresses does not wait for IPv6 longer than 50 ms,
+// and ignores a failure of the IPv6 lookup. If the resolvers answer SERVFAIL or YXDOMAIN, the
+// error is connect_failed. A panic is internal_error. For deadlines and goroutines it keeps
+// the promises of Lookup.
 func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr, err error) {
 	defer catch(&err)
 	g := newCrew(ctx)
@@ -172,15 +177,16 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 	return nil, unresolved(v4, v6)
 }
 
-// family is what the resolvers say about one family of addresses of a name. The error is a
-// fault if it is about the name itself; without one, the name exists.
+// family is the result of looking up the addresses of one family of a name. The error is a
+// fault if it is about the name itself. If err is nil, the name exists.
 type family struct {
 	addrs  []netip.Addr
 	err    error
-	denied bool // the name, not only its addresses, does not exist
+	denied bool // the name itself does not exist
 }
 
-// family looks up the addresses of one family, without a bound: each must be checked.
+// family looks up the addresses of one family. It does not limit their number, because every
+// address must be checked.
 func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
 	r, err := c.resolve(ctx, name, qtype)
 	if err != nil {
@@ -210,10 +216,11 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
 	return f
 }
 
-// unresolved weighs two families without an address. What a resolver said about the name
-// counts more than silence, except that a family that nobody spoke of may have addresses
-// when the other has none. NXDOMAIN for one family of a name that has the other is an old
-// server's mistake (RFC 4074 §4.2).
+// unresolved returns the error for a name without an address in either family. A reply about
+// the name counts more than a missing reply. There is one exception: if one family has no
+// addresses and nothing is known about the other, the name may still have addresses in the
+// other. If a server answers NXDOMAIN for one family and the name exists for the other, that
+// is a mistake of old servers (RFC 4074 §4.2).
 func unresolved(v4, v6 family) error {
 	none := guard.NoAddress("it exists without A and AAAA records")
 	isFault := func(err error) bool {
@@ -257,7 +264,8 @@ func ParseResolvers(csv string) ([]string, error) {
 	return resolvers, nil
 }
 
-// parseResolver parses one ip or ip:port, which is not ok where it cannot be that of a host.
+// parseResolver parses one ip or ip:port. It returns false if the entry cannot be the address
+// of a host.
 func parseResolver(entry string) (resolver netip.AddrPort, ok bool) {
 	const port = 53
 	resolver, err := netip.ParseAddrPort(entry)
@@ -276,8 +284,8 @@ func parseResolver(entry string) (resolver netip.AddrPort, ok bool) {
 	return netip.AddrPortFrom(addr, resolver.Port()), isHost && resolver.Port() != 0
 }
 
-// crew is a context and the goroutines that work under it. A panic in one of them ends
-// the context and comes out of end, in the goroutine that waits for them.
+// crew is a context with the goroutines that work under it. A panic in one of them cancels the
+// context. The method end raises it again in the goroutine that waits for them.
 type crew struct {
 	context.Context
 
@@ -303,7 +311,7 @@ func (c *crew) start(work func()) {
 	})
 }
 
-// end ends the context, waits for the goroutines under it, and panics if one of them did.
+// end cancels the context, waits for the goroutines under it, and panics if one of them did.
 func (c *crew) end() {
 	c.cancel()
 	c.running.Wait()
@@ -312,11 +320,11 @@ func (c *crew) end() {
 	}
 }
 
-// bug is a panic that was recovered, and where it was. The stack is logged whole.
+// bug is a recovered panic with its stack, which is logged in full.
 type bug struct{ value, stack string }
 
-// newBug is for deferred functions, where the stack is still that of the panic.
-// A bug that was thrown on stays itself.
+// newBug must be called in a deferred function, where the stack is still that of the panic. If
+// p is a bug that was raised again, newBug returns it unchanged.
 func newBug(p any) *bug {
 	if b, ok := p.(*bug); ok {
 		return b
@@ -328,16 +336,16 @@ func (b *bug) Error() string { return "DNS lookup panicked: " + b.value }
 
 func (b *bug) Stack() string { return b.stack }
 
-// catch is deferred by the exported methods: it turns a panic into internal_error.
+// catch turns a panic into internal_error. The exported methods defer it.
 func catch(err *error) {
 	if p := recover(); p != nil {
 		*err = fault.New(fault.InternalError, newBug(p))
 	}
 }
 
-// unanswered weighs attempts none of which answered. A SERVFAIL counts whatever
-// the others did, because their outcome says nothing about the name. When the caller
-// gave up, no failure counts.
+// unanswered returns the result of attempts that all failed. A SERVFAIL is returned as the
+// reply, whatever the other attempts did, because they say nothing about the name. If the
+// caller has given up, no reply is returned and the error is dns_timeout.
 func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...error) (*reply, error) {
 	gaveUp := errors.Is(ctx.Err(), context.Canceled)
 	if servfail != nil && !gaveUp {
@@ -350,7 +358,7 @@ func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...e
 	return nil, lookup.Faultf(code, errors.Join(append(causes, ctx.Err())...), guard.Unresolved)
 }
 
-// budget ends before ctx does, so that a result can still be returned in time.
+// budget returns a context that ends before ctx does, which leaves time to return a result.
 func budget(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -360,8 +368,8 @@ func budget(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, remaining-min(margin, remaining/10))
 }
 
-// nameBudget is the share of a budget for the question about the name. The rest is for the
-// question whether the resolvers work.
+// nameBudget returns a context with the part of a budget that is for the question about the
+// name. The rest is kept to find out whether the resolvers work.
 func nameBudget(budget context.Context) (context.Context, context.CancelFunc) {
 	end, _ := budget.Deadline()
 	remaining := time.Until(end)

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// ednsSize is the UDP payload we offer: the largest that crosses the internet
-	// without fragments (DNS flag day 2020). udpBuffer takes replies of resolvers that
-	// pay no attention to it; one that fills it may have been cut by the kernel.
+	// ednsSize is the UDP payload size that is offered: the largest that crosses the internet
+	// without fragments (DNS flag day 2020). udpBuffer is larger, because some resolvers
+	// ignore that size. A reply that fills the buffer may have been cut by the kernel.
 	ednsSize  = 1232
 	udpBuffer = 4096
 
-	// headerSize is that of every message: ID, flags and four counts.
+	// headerSize is the size of the header of every message: ID, flags and four counts.
 	headerSize = 12
 
-	// resendAfter is when a question over UDP is sent again, and over TCP as well: datagrams
-	// get lost.
+	// resendAfter is the time after which a question is sent again over UDP, and over TCP as
+	// well, because datagrams get lost.
 	resendAfter = 2 * time.Second
 )
 
@@ -35,10 +35,10 @@ var (
 	errCut   = errors.New("truncated or damaged reply")
 )
 
-// query sends one question over UDP and, if need be, over TCP, and returns the reply that comes
-// first. It is sent over TCP at once when the reply over UDP was cut; hedgeDelay after a
-// datagram that is not the reply; and when UDP has been silent for resendAfter, or for half
-// of the time that is left. In the latter two cases UDP is still waited for.
+// query sends one question over UDP and, if necessary, over TCP, and returns the first reply.
+// TCP is tried at once if the reply over UDP was truncated. It is tried hedgeDelay after a
+// datagram that is not the reply, and when UDP has been silent for resendAfter or for half of
+// the remaining time. In these last two cases a reply over UDP is still accepted.
 func (c *Client) query(ctx context.Context, server string, q question) (*miekg.Msg, error) {
 	g := newCrew(ctx)
 	defer g.end()
@@ -47,7 +47,7 @@ func (c *Client) query(ctx context.Context, server string, q question) (*miekg.M
 		after = min(after, time.Until(end)/2)
 	}
 	due := time.Now().Add(after)
-	tcp := time.NewTimer(after) // when TCP is tried
+	tcp := time.NewTimer(after) // fires when TCP is due
 	defer tcp.Stop()
 	foreign := sync.OnceFunc(func() { tcp.Reset(min(time.Until(due), hedgeDelay)) })
 	type received struct {
@@ -79,7 +79,7 @@ func (c *Client) query(ctx context.Context, server string, q question) (*miekg.M
 			switch {
 			case errors.Is(r.err, errCut):
 				tcp.Reset(0)
-			case tcp.Stop(): // before it was due
+			case tcp.Stop(): // UDP failed before TCP was due
 				return nil, r.err
 			}
 		case <-g.Done():
@@ -89,7 +89,8 @@ func (c *Client) query(ctx context.Context, server string, q question) (*miekg.M
 	return nil, errors.Join(failed...)
 }
 
-// connected dials a resolver and talks to it, until the context ends.
+// connected dials a resolver and calls talk with the connection. The end of the context ends
+// both.
 func (c *Client) connected(ctx context.Context, network, server string, talk func(net.Conn) (*miekg.Msg, error)) (*miekg.Msg, error) {
 	conn, err := c.dial(ctx, network, server)
 	if err != nil {
@@ -107,13 +108,14 @@ func (c *Client) connected(ctx context.Context, network, server string, talk fun
 // question is one message to one resolver.
 type question struct {
 	id    uint16
-	name  string // as sent, letter case drawn anew for every message
+	name  string // as sent, in the random letter case of this message
 	qtype uint16
 	wire  []byte
 }
 
-// newQuestion draws an ID and the letter case of the name, which a forger has to guess beside
-// the port (draft-vixie-dnsext-dns0x20). It panics unless name is a domain name.
+// newQuestion returns a question with a random ID and a random letter case of the name. A
+// forger has to guess both in addition to the port (draft-vixie-dnsext-dns0x20). It panics
+// unless name is a domain name.
 func newQuestion(name string, qtype uint16, edns bool) question {
 	q := question{
 		id:    miekg.Id(),
@@ -139,9 +141,9 @@ func (q question) section() []miekg.Question {
 	return []miekg.Question{{Name: q.name, Qtype: q.qtype, Qclass: miekg.ClassINET}}
 }
 
-// drawCase sets the case of each letter at random. It draws again when all come
-// out small: a resolver that lowers names never gives the right reply then,
-// instead of giving it now and then to a question about a short name.
+// drawCase sets the case of each letter at random. It tries again if all letters come out
+// lower case. Otherwise a resolver that lowers names would now and then return the right reply
+// for a short name; this way it never does.
 func drawCase(name string) string {
 	small := lower(name)
 	out := []byte(small)
@@ -157,9 +159,9 @@ func drawCase(name string) string {
 	return string(out)
 }
 
-// overUDP sends the question from a socket that nothing else uses, and so from a
-// port drawn for it, and waits for the reply until ctx ends. It calls foreign for
-// each datagram that is not the reply, and waits on.
+// overUDP sends the question and waits for the reply until ctx ends. Nothing else uses the
+// socket, so its port was chosen for this question. For each datagram that is not the reply,
+// overUDP calls foreign and continues to wait.
 func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*miekg.Msg, error) {
 	buf := make([]byte, udpBuffer)
 	var resend time.Time
@@ -169,8 +171,8 @@ func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*
 				return nil, err
 			}
 			resend = now.Add(resendAfter)
-			_ = conn.SetReadDeadline(resend) // where it fails, Read does
-			continue                         // unless the context has ended, and its deadline was just replaced
+			_ = conn.SetReadDeadline(resend) // if this fails, Read fails as well
+			continue                         // the context may have ended, and its deadline was just overwritten
 		}
 		n, err := conn.Read(buf)
 		if err == nil {
@@ -189,8 +191,8 @@ func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*
 	return nil, ctx.Err()
 }
 
-// overTCP sends the question over a connection that carries nothing else. The reply is framed
-// by a length of two bytes, so it has at most 64 KiB.
+// overTCP sends the question over a connection that carries nothing else. The length of the
+// reply is a prefix of two bytes, so the reply has at most 64 KiB.
 func (q question) overTCP(conn net.Conn) (*miekg.Msg, error) {
 	framed := miekg.Conn{Conn: conn}
 	if _, err := framed.Write(q.wire); err != nil {
@@ -203,17 +205,18 @@ func (q question) overTCP(conn net.Conn) (*miekg.Msg, error) {
 	return q.parseReply(raw)
 }
 
-// parseReply parses bytes that came back. It returns the reply, or an error that is errStray or
-// errCut. TC is looked at before the parser's error, because a truncated reply need not parse.
+// parseReply parses received bytes. It returns the reply, errStray or errCut. It checks the TC
+// bit before the error of the parser, because a truncated reply may not parse.
 //
-// A reply without a question is the short form in which some resolvers refuse. It may end the
-// attempt at this resolver, or send us to TCP or away from EDNS. Nobody refuses with NOERROR or
-// NXDOMAIN, so these do not even end the wait: without the name a forger guesses less.
+// Some resolvers refuse with a short reply that has no question. Such a reply may end the
+// attempt at this resolver, or cause another attempt over TCP or without EDNS. No resolver
+// refuses with NOERROR or NXDOMAIN, so a reply without a question and with one of these codes
+// is ignored. A forger would not have to guess the letter case of the name for it.
 func (q question) parseReply(raw []byte) (*miekg.Msg, error) {
 	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != q.id {
 		return nil, errStray
 	}
-	const flags = 0xf8 // QR and the opcode, of which a reply to a query has just QR
+	const flags = 0xf8 // QR and the opcode; in a reply to a query only QR is set
 	if raw[2]&flags != 0x80 {
 		return nil, errStray
 	}
@@ -232,16 +235,18 @@ func (q question) parseReply(raw []byte) (*miekg.Msg, error) {
 	case !complete:
 		return nil, errCut
 	}
-	// The header may count too few, and then the parser does not look at the rest.
-	// Resolvers pad within the OPT (RFC 7830).
+	// The counts in the header may be too low, and then the parser ignores the rest of the
+	// message. Resolvers put padding within the OPT record (RFC 7830), so a proper reply ends
+	// with its last record.
 	if _, complete := parse(raw[:len(raw)-1]); complete {
 		return nil, errCut
 	}
 	return m, nil
 }
 
-// parse parses a message. It is complete when it has all the records that its header counts, or
-// is just a header: the parser takes a cut between two records for the end.
+// parse parses a message. The message is complete if it has as many records as its header
+// counts, or if it is only a header. The counts must be compared, because the parser takes a
+// cut between two records for the end of the message.
 func parse(raw []byte) (m *miekg.Msg, complete bool) {
 	m = new(miekg.Msg)
 	if err := m.Unpack(raw); err != nil {

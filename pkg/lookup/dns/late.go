@@ -8,17 +8,18 @@ import (
 )
 
 const (
-	// lateLasts is how long a resolver that was late is queried after the others.
+	// lateLasts is how long a late resolver is queried after the others.
 	lateLasts = time.Minute / 2
 
-	// trialDelay is how long such a resolver has, when it is queried in its turn again, before
-	// the next is queried as well. If it is still dead, that time is lost.
+	// trialDelay is how long to wait before the next resolver is queried as well, when a
+	// resolver that was late is queried at its usual place again. If it is still dead, only
+	// this time is lost.
 	trialDelay = 15 * time.Millisecond
 )
 
-// late remembers which resolvers had not replied when one that was queried after them had
-// answered: they are dead or slow, or a datagram was lost. They are queried last for a while,
-// and then with little patience, until they reply.
+// late remembers which resolvers had not replied when another that was queried after them
+// answered. Such a resolver is dead or slow, or a datagram was lost. It is queried last for
+// lateLasts. After that it is on trial, with a short wait, until it replies.
 type late struct {
 	now func() time.Time
 
@@ -30,21 +31,21 @@ func newLate(now func() time.Time) *late {
 	return &late{now: now, since: map[netip.AddrPort]time.Time{}}
 }
 
-// note says that a resolver was late.
+// note records that a resolver was late.
 func (l *late) note(server netip.AddrPort) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.since[server] = l.now()
 }
 
-// forget says that it replied.
+// forget records that a resolver replied.
 func (l *late) forget(server netip.AddrPort) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.since, server)
 }
 
-// last returns a list of resolvers in its order, but with the late ones at its end.
+// last returns the resolvers in their order, with the late ones moved to the end.
 func (l *late) last(servers []netip.AddrPort) []netip.AddrPort {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,8 +60,8 @@ func (l *late) last(servers []netip.AddrPort) []netip.AddrPort {
 	return slices.Concat(order, behind)
 }
 
-// onTrial reports whether a resolver was late so long ago that it is queried in its turn again,
-// and has not replied since.
+// onTrial reports whether a resolver that was late may be queried at its usual place again,
+// because lateLasts is over, but has not replied since.
 func (l *late) onTrial(server netip.AddrPort) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +69,8 @@ func (l *late) onTrial(server netip.AddrPort) bool {
 	return noted && !l.lately(server)
 }
 
-// lately reports whether a resolver was late a short while ago, by a clock that may be set back.
+// lately reports whether a resolver was late within lateLasts. A negative age, from a clock
+// that was set back, does not count.
 func (l *late) lately(server netip.AddrPort) bool {
 	at, noted := l.since[server]
 	age := l.now().Sub(at)

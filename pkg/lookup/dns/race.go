@@ -12,19 +12,20 @@ import (
 )
 
 const (
-	// hedgeDelay is how long the first resolver has before the second is queried
-	// as well; the third has twice that after it, and so on. It is also how long
-	// a reply may come behind a datagram that is not one before TCP is tried.
+	// hedgeDelay is how long to wait for the first resolver before the second is queried as
+	// well. The wait doubles for each further resolver. hedgeDelay is also how long to wait
+	// for a reply over UDP after a datagram that is not the reply, before TCP is tried.
 	hedgeDelay = 200 * time.Millisecond
 
 	// timeout bounds a lookup whose context has no deadline.
 	timeout = 8 * time.Second
 
-	// margin is how long before the deadline a lookup ends, or a tenth of the time that remains.
+	// margin is how long before its deadline a lookup ends. If a tenth of the remaining time
+	// is shorter, that is used instead.
 	margin = 50 * time.Millisecond
 )
 
-// race is a question to the resolvers, those that were late a short while ago last.
+// race sends a question to the resolvers. The resolvers that were recently late come last.
 type race struct {
 	*crew
 
@@ -32,24 +33,25 @@ type race struct {
 	query   func(server netip.AddrPort) *reply
 	answer  *answer
 	order   []netip.AddrPort
-	started int    // how many were queried
-	replied []bool // by order
+	started int    // how many resolvers were queried
+	replied []bool // by index in order
 	hedge   *time.Timer
-	delay   time.Duration // until the next is queried
+	delay   time.Duration // before the next resolver is queried
 	replies chan placed
 }
 
-// placed is the reply of the resolver at a place of the order.
+// placed is a reply with the index of its resolver in the order.
 type placed struct {
 	*reply
 
 	at int
 }
 
-// exchange queries the resolvers until one answers: each next one at once when another has
-// failed, else after a delay that doubles. If none answers it returns what follows from that,
-// when ctx ends at the latest. It panics if an attempt did. Every attempt has ended then. While
-// it goes on, it notes in a which resolvers were queried, and the first SERVFAIL.
+// exchange queries the resolvers until one answers. It queries the next resolver at once when
+// another has failed, and otherwise after a delay that doubles. If none answers, or ctx ends,
+// it returns the result of unanswered. It panics if an attempt did. All attempts have ended
+// when it returns. During the exchange it records in a which resolvers were queried, and the
+// first SERVFAIL.
 func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *answer) (*reply, error) {
 	g := newCrew(ctx)
 	defer g.end()
@@ -69,7 +71,7 @@ func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *ans
 	return r.winner(ctx)
 }
 
-// winner returns the first reply that answers, or what follows when none does.
+// winner returns the first reply that answers the question, or the result of unanswered.
 func (r *race) winner(ctx context.Context) (*reply, error) {
 	r.next()
 	var causes []error
@@ -82,7 +84,7 @@ func (r *race) winner(ctx context.Context) (*reply, error) {
 		case p := <-r.replies:
 			r.noteReply(p)
 			switch {
-			case p.outcome == answering, p.outcome == unproven && denied: // two agree
+			case p.outcome == answering, p.outcome == unproven && denied: // two resolvers agree
 				r.noteLate(p.at)
 				return p.reply, nil
 			case p.outcome == failing:
@@ -107,11 +109,11 @@ func (r *race) next() {
 	at := r.started
 	server := r.order[r.started]
 	r.started++
-	if r.Err() == nil { // else nobody waits for its reply any more
+	if r.Err() == nil { // otherwise the race is over
 		r.answer.noteQuery(server)
 	}
 	r.start(func() {
-		got := &reply{outcome: silent} // if it panics, which ends the others
+		got := &reply{outcome: silent} // stays if the query panics, which ends the other attempts
 		defer func() { r.replies <- placed{reply: got, at: at} }()
 		got = r.query(server)
 	})
@@ -123,7 +125,7 @@ func (r *race) next() {
 	r.delay *= 2
 }
 
-// noteReply notes that a resolver replied, whatever the reply is.
+// noteReply records that a resolver replied, whatever the reply is.
 func (r *race) noteReply(p placed) {
 	if p.outcome != silent {
 		r.replied[p.at] = true
@@ -131,7 +133,8 @@ func (r *race) noteReply(p placed) {
 	}
 }
 
-// noteLate notes which resolvers had not replied when one that was queried later won.
+// noteLate records the resolvers that had not replied when a resolver that was queried later
+// won.
 func (r *race) noteLate(winner int) {
 	for at, server := range r.order[:winner] {
 		if !r.replied[at] {
@@ -140,8 +143,8 @@ func (r *race) noteLate(winner int) {
 	}
 }
 
-// attempt queries one resolver about a name. That a name does not exist counts without a proof
-// only from a resolver that knows one that does: a portal or a filter denies every name.
+// attempt queries one resolver about a name. An NXDOMAIN without proof counts only if the
+// resolver has answered for com, because a portal or a filter denies every name.
 func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
 	r := c.queryName(ctx, server, name, qtype)
 	if r.outcome == unproven && !c.works(ctx, server) {
@@ -151,8 +154,9 @@ func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string
 	return r
 }
 
-// queryName queries one resolver about a name, and once more without EDNS if the resolver may
-// know nothing of that, or not this version (RFC 6891 §7; old ones answer NOTIMP).
+// queryName queries one resolver about a name. It asks again without EDNS if the rcode says
+// that the resolver may not know EDNS or its version (RFC 6891 §7; old resolvers answer
+// NOTIMP).
 func (c *Client) queryName(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
 	refusals := []int{miekg.RcodeFormatError, miekg.RcodeNotImplemented, miekg.RcodeBadVers}
 	msg, err := c.query(ctx, server.String(), newQuestion(name, qtype, true))

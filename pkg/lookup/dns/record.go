@@ -11,9 +11,9 @@ import (
 	miekg "github.com/miekg/dns"
 )
 
-// Record is one of Address, MX, TXT, Target and SOA. Names in records are in
-// lower case without the trailing dot, in the escapes of RFC 1035 §5.1; the
-// root is ".". Its size is that of its text, once.
+// Record is an Address, MX, TXT, Target or SOA. Names in records are in lower case, without
+// the trailing dot, and with the escapes of RFC 1035 §5.1. The root is ".". The method size
+// returns the length of the record's text. It counts the text of a TXT once.
 type Record interface{ size() int }
 
 // Address is a record of type A or AAAA, the latter as RFC 5952 writes it.
@@ -27,9 +27,10 @@ type MX struct {
 	Exchange   string `json:"exchange" doc:"Mail host; . is a null MX (RFC 7505)"`
 }
 
-// TXT is a text record. A byte that is not part of UTF-8 is written \DDD in decimal, and so is
-// a backslash that three digits follow in the record: reading each \DDD as a byte gives back
-// the record. Text is escaped after joining, so a character that two strings share is whole.
+// TXT is a text record. A byte that is not part of valid UTF-8 is written as \DDD in decimal.
+// A backslash that is followed by three digits in the record is written the same way. So the
+// original bytes can be restored by replacing each \DDD by its byte. Text is escaped after the
+// strings are joined, so a character that is split over two strings is whole.
 type TXT struct {
 	Text    string   `json:"text" doc:"The strings joined without a separator; bytes that are not UTF-8 as \\DDD, a backslash before three digits as \\092"`
 	Strings []string `json:"strings" doc:"The strings as published" item:"One character-string, written like text"`
@@ -57,9 +58,9 @@ func (r Target) size() int  { return len(r.Target) }
 func (r SOA) size() int     { return len(r.MName) + len(r.RName) }
 func (r TXT) size() int     { return len(r.Text) }
 
-// reader makes a Record of a resource record of one type.
+// reader converts resource records of one type to Records.
 type reader struct {
-	shortest uint16 // the fewest bytes of proper data
+	shortest uint16 // the least number of bytes of valid data
 	read     func(miekg.RR) Record
 }
 
@@ -72,8 +73,9 @@ func reads[R miekg.RR](shortest uint16, read func(R) Record) reader {
 	}}
 }
 
-// readers has a row for each type that a Lookup may ask for; which of them the parameter takes
-// is in TypeParam. The shortest MX and SOA are numbers, and one or two roots.
+// readers has a row for each type that Lookup supports. TypeParam decides which of them the
+// parameter accepts. The shortest MX and SOA records consist of their numbers and one or two
+// root names.
 var readers = sync.OnceValue(func() map[uint16]reader {
 	return map[uint16]reader{
 		miekg.TypeA:     reads(1, func(r *miekg.A) Record { return Address{Address: r.A.String()} }),

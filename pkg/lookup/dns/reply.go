@@ -12,39 +12,40 @@ import (
 )
 
 const (
-	// A reply over TCP has room for 4,000 addresses, and compression lets it repeat a
-	// long name in every record. 512 KiB hold any TXT answer, each byte escaped.
+	// A reply over TCP has room for 4,000 addresses, and compression lets it repeat a long
+	// name in every record. 512 KiB are enough for any TXT answer, even if each byte is
+	// escaped.
 	maxRecords = 1000
 	maxText    = 512 << 10
 )
 
-// outcome is how far a resolver got.
+// outcome is the kind of result that querying one resolver had.
 type outcome int
 
 const (
 	silent    outcome = iota // no reply in time
-	useless                  // nobody there, or a reply that says nothing about the name
+	useless                  // no connection, or a reply that says nothing about the name
 	failing                  // SERVFAIL
-	unproven                 // NXDOMAIN without its proof
-	answering                // NOERROR, NXDOMAIN with its proof, or YXDOMAIN
+	unproven                 // NXDOMAIN without proof
+	answering                // NOERROR, NXDOMAIN with proof, or YXDOMAIN
 )
 
 // reply is the reply of one resolver to the question about a name.
 type reply struct {
 	outcome  outcome
-	err      error // why it does not answer
+	err      error // why it is not an answer
 	resolver netip.Addr
 	msg      *miekg.Msg
 
-	chain []string   // the name and those that its aliases lead to
-	found []miekg.RR // records of the queried type at one of these
-	ttl   uint32     // the lowest of the aliases that were followed
+	chain []string   // the name and the targets of its aliases
+	found []miekg.RR // records of the queried type at a name of the chain
+	ttl   uint32     // the lowest TTL of the aliases that were followed
 }
 
-// newReply takes from a message what it says about a name. A question for CNAME follows none.
-// Of several aliases of one name, which none may have, the first counts; a chain ends where it
-// would come back to itself. DNAMEs need no care: the CNAMEs that resolvers make from them are
-// there as well.
+// newReply extracts from a message the facts about a name. For a CNAME question it follows no
+// alias. A name must not have several aliases; if it does, the first counts. A chain ends
+// before it would repeat a name. DNAME records are ignored, because resolvers add the CNAME
+// records that follow from them.
 func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
 	r := &reply{
 		msg:      m,
@@ -72,8 +73,8 @@ func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *rep
 	return r
 }
 
-// follow makes the chain as long as the aliases of the message lead. Their number is bounded by
-// the size of a message, and none is looked at twice.
+// follow extends the chain along the aliases of the message. It ends, because it uses each
+// alias at most once and the size of a message limits their number.
 func (r *reply) follow() {
 	aliases := map[string]*miekg.CNAME{}
 	for _, rr := range r.msg.Answer {
@@ -94,21 +95,24 @@ func (r *reply) follow() {
 	}
 }
 
-// aliased reports whether an NXDOMAIN has the alias that was queried. It is about the target of
-// the alias, which some servers look up all the same (RFC 6604 §3).
+// aliased reports whether an NXDOMAIN reply contains the alias that was queried. Some servers
+// look up the target of the alias as well, and then NXDOMAIN is about the target (RFC 6604
+// §3).
 func (r *reply) aliased() bool {
 	return r.msg.Rcode == miekg.RcodeNameError && len(r.found) > 0 && r.found[0].Header().Rrtype == miekg.TypeCNAME
 }
 
-// classify tells a reply about the name from one that a resolver gives about itself. A reply
-// without a question is the latter whatever its code.
+// classify separates replies about the name from replies that only say something about the
+// resolver. A reply without a question is of the second kind, whatever its code.
 //
-// NXDOMAIN is proven by the SOA record of a zone that the name, or one that its aliases lead
-// to, is in (RFC 2308 §2.1). A filter or a network's portal often sends none, or that of a
-// zone that it made up. A name with an SOA record exists, so that its own record proves
-// nothing. Nor does that of the root: sent for a name of com, it would deny com itself.
+// NXDOMAIN is proven by the SOA record of a zone that contains the name or the target of one
+// of its aliases (RFC 2308 §2.1). Filters and the portals of networks often send no SOA
+// record, or one of an invented zone. A name with an SOA record exists, so its own record
+// proves nothing. The SOA record of the root proves nothing either: for a name under com, it
+// would deny com itself.
 //
-// A NOERROR without an answer and with servers, but no SOA, is a referral (RFC 2308 §2.2).
+// A NOERROR reply without an answer and with NS records, but without an SOA record, is a
+// referral (RFC 2308 §2.2).
 func (r *reply) classify() outcome {
 	if len(r.msg.Question) == 0 {
 		return useless
@@ -122,7 +126,7 @@ func (r *reply) classify() outcome {
 		case *miekg.NS:
 			servers = true
 		case *miekg.SOA:
-			if !soa { // an honest reply has one
+			if !soa { // only the first counts; an honest reply has one
 				proven = zone != "." && r.leadsInto(zone)
 			}
 			soa = true
@@ -149,13 +153,13 @@ func (r *reply) classify() outcome {
 	}
 }
 
-// leadsInto reports whether the name, or one that its aliases lead to, is below a zone.
+// leadsInto reports whether the name, or the target of one of its aliases, is below a zone.
 func (r *reply) leadsInto(zone string) bool {
 	return slices.ContainsFunc(r.chain, func(name string) bool { return name != zone && miekg.IsSubDomain(zone, name) })
 }
 
-// result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when it is about the
-// target of an alias (RFC 6604 §3), unless the alias was queried.
+// result returns a reply in the form of spec §2.1. NXDOMAIN is an error, even if it is about
+// the target of an alias (RFC 6604 §3), unless the alias itself was queried.
 func (r *reply) result(q Query) (Result, error) {
 	switch {
 	case r.msg.Rcode != miekg.RcodeNameError || r.aliased():
@@ -192,7 +196,7 @@ func (r *reply) result(q Query) (Result, error) {
 	return out, nil
 }
 
-// ttl is a record's TTL in seconds, 0 with the top bit set (RFC 2181 §8).
+// ttl returns a record's TTL in seconds. A TTL with the top bit set is 0 (RFC 2181 §8).
 func ttl(rr miekg.RR) uint32 {
 	if t := rr.Header().Ttl; t < 1<<31 {
 		return t
@@ -200,6 +204,6 @@ func ttl(rr miekg.RR) uint32 {
 	return 0
 }
 
-// lower lowers a name in presentation form, which is ASCII whatever bytes it
-// stands for; so no escape changes. Two names are equal if this is equal.
+// lower returns a name in presentation form in lower case. That form is ASCII whatever bytes
+// the name has, so escapes do not change. Two names are equal if their lower forms are equal.
 func lower(name string) string { return strings.ToLower(name) }

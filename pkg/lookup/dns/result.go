@@ -10,16 +10,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// DefaultType is the record type of a query that names none (spec §4.2).
+// DefaultType is the record type of a query without a type (spec §4.2).
 const DefaultType = "A"
 
-// Query is a normalised question, as ParseQuery returns it.
+// Query is a normalised question, as returned by ParseQuery.
 type Query struct {
 	Domain string // as guard.Domain returns it
 	Type   string // A, AAAA, MX, TXT, CNAME, NS or SOA
 }
 
-// Codes returns the codes that a query and its lookup can answer.
+// Codes returns the error codes that parsing a query and looking it up can return.
 func Codes() []fault.Code {
 	return []fault.Code{
 		lookup.InvalidDomain,
@@ -30,8 +30,8 @@ func Codes() []fault.Code {
 	}
 }
 
-// ParseQuery parses domain and type of spec §4.2, and ignores other parameters. It
-// returns invalid_domain or invalid_type.
+// ParseQuery parses the parameters domain and type of spec §4.2 and ignores others. Its errors
+// are invalid_domain and invalid_type.
 func ParseQuery(q url.Values) (Query, error) {
 	domain, err := guard.DomainParam(q, guard.DNSName)
 	if err != nil {
@@ -41,8 +41,8 @@ func ParseQuery(q url.Values) (Query, error) {
 	return Query{Domain: domain, Type: typ}, err
 }
 
-// TypeParam parses a record type in either letter case from the parameter with
-// the given name, DefaultType if it is absent.
+// TypeParam parses a record type, in upper or lower case, from the parameter with the given
+// name. It returns DefaultType if the parameter is absent.
 func TypeParam(q url.Values, name string) (string, error) {
 	values, ok := q[name]
 	switch {
@@ -53,13 +53,13 @@ func TypeParam(q url.Values, name string) (string, error) {
 	}
 	t := strings.ToUpper(values[0])
 	known := slices.Contains([]string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"}, t)
-	if !known || len(t) != len(values[0]) { // U+017F, two bytes, becomes an S
+	if !known || len(t) != len(values[0]) { // the length changes if ToUpper turns U+017F (two bytes) into S
 		return "", lookup.Fault(lookup.InvalidType, nil)
 	}
 	return t, nil
 }
 
-// Values returns the parameters as they were understood. Requests with equal ones are the same.
+// Values returns the normalised parameters. Requests with equal values are the same request.
 func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "type": {q.Type}}
 }
@@ -68,17 +68,17 @@ func (q Query) Values() url.Values {
 type Result struct {
 	Domain string `json:"domain" doc:"Normalized FQDN queried"`
 	Type   string `json:"type" doc:"Record type queried" enum:"A,AAAA,MX,TXT,CNAME,NS,SOA" schema:"RecordType"`
-	// Rcode is NOERROR, YXDOMAIN, SERVFAIL when that is all the resolvers say, or
-	// NXDOMAIN beside the alias that was queried.
+	// Rcode is NOERROR or YXDOMAIN; SERVFAIL if no resolver knows more; or NXDOMAIN together
+	// with the alias that was queried.
 	Rcode    string `json:"rcode" doc:"Such as NOERROR; SERVFAIL and YXDOMAIN have no records"`
 	Resolver string `json:"resolver" doc:"Resolver that answered"`
-	// TTL is the lowest of the records and of the aliases that lead to them.
+	// TTL is the lowest TTL of the records and of the aliases that lead to them.
 	TTL *uint32 `json:"ttl" doc:"Lowest TTL, in seconds; null without records" show:"seconds"`
-	// Records are of the queried type only, in the order received; never nil.
+	// Records has records of the queried type only, in the order received. It is never nil.
 	Records []Record `json:"records" doc:"At most 1,000; their shape depends on type"`
 }
 
-// Verdicts returns the rules for the line that says in words what a Result found.
+// Verdicts returns the rules for the line that summarises a Result.
 func Verdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{If: "rcode = SERVFAIL", Says: "No resolver could answer for {domain} (SERVFAIL)", Tone: lookup.Bad},

@@ -12,12 +12,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Share returns a context for the lookups of one bundle: under it a Client sends each question
-// once, for Lookup and Addresses alike, so that what one reports is what another has connected
-// to. Each caller keeps its deadline, and gets what is known then.
+// Share returns a context for the lookups of one bundle. Under this context a Client sends
+// each question only once, for Lookup and Addresses alike. So the addresses that one lookup
+// reports are the addresses that another connected to. Each caller keeps its deadline, and at
+// that time gets what is known so far.
 //
-// end must be called when all lookups have returned. It stops the questions that are still
-// under way, and returns when all have ended.
+// The caller must call end when all lookups have returned. It stops the questions that are
+// still in progress and waits for them to end.
 func Share(ctx context.Context) (shared context.Context, end func()) {
 	s := &questions{crew: newCrew(ctx)}
 	return context.WithValue(s.crew, sharedKey{}, s), s.crew.end
@@ -25,13 +26,15 @@ func Share(ctx context.Context) (shared context.Context, end func()) {
 
 type sharedKey struct{}
 
-// questions are those of one Share. Their context outlasts that of each caller.
+// questions holds the questions of one Share. Their context outlives the contexts of the
+// callers.
 type questions struct {
 	crew    *crew
 	answers sync.Map // *answer by question
 }
 
-// answer is what exchange returns, when over is closed, and what is known until then.
+// answer holds the result of exchange once over is closed, and the facts known so far until
+// then.
 type answer struct {
 	over     chan struct{}
 	servfail atomic.Pointer[reply]
@@ -42,22 +45,22 @@ type answer struct {
 	queried []netip.AddrPort
 }
 
-// noteQuery notes that a resolver is queried.
+// noteQuery records that a resolver is queried.
 func (a *answer) noteQuery(server netip.AddrPort) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.queried = append(a.queried, server)
 }
 
-// servers returns the resolvers that were queried so far.
+// servers returns the resolvers that have been queried so far.
 func (a *answer) servers() []netip.AddrPort {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.queried)
 }
 
-// resolve puts a question to the resolvers, or waits for the answer of one that is under
-// way. Its errors are those of exchange, marked as silence where the resolvers work.
+// resolve sends a question to the resolvers, or waits for the answer if the question is
+// shared. Its errors are those of exchange. They are marked as silence if the resolvers work.
 func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*reply, error) {
 	whole, cancel := budget(parent)
 	defer cancel()
@@ -80,8 +83,8 @@ func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*re
 	return r, err
 }
 
-// start returns the answer of a question that was put before, or starts the question, whose
-// answer is the given one then.
+// start returns the earlier answer if the question was asked before. Otherwise it starts the
+// question and returns a, which will hold its answer.
 func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answer {
 	type question struct {
 		client *Client
@@ -103,7 +106,8 @@ func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answ
 	return a
 }
 
-// wait waits until the answer is there. When ctx ends before, it goes by what is known.
+// wait waits until the answer is complete. If ctx ends before that, it returns what follows
+// from the facts known so far.
 func (a *answer) wait(ctx context.Context) (*reply, error) {
 	select {
 	case <-a.over:
