@@ -1,5 +1,5 @@
-// Package lookup has the error codes of the lookups (spec §7.2 and §7.3). The packages below it
-// make their errors from these.
+// Package lookup defines the error codes of the lookups (spec §7.2 and §7.3). The packages
+// below it use these codes in their errors.
 package lookup
 
 import (
@@ -40,11 +40,11 @@ const (
 	UptimeCheckTimeout   fault.Code = "uptime_check_timeout"
 )
 
-// Codes returns every code of a lookup in the order of the spec.
+// Codes returns all codes of the lookups in the order of the spec.
 func Codes() []fault.Info { return slices.Clone(table()) }
 
-// Info is what is known about a code of this package; of any other code, what is known
-// about internal_error.
+// Info returns the description of a code of this package. For any other code it returns that
+// of internal_error.
 func Info(c fault.Code) fault.Info {
 	if i := slices.IndexFunc(table(), func(i fault.Info) bool { return i.Code == c }); i >= 0 {
 		return table()[i]
@@ -52,21 +52,21 @@ func Info(c fault.Code) fault.Info {
 	return fault.New(fault.InternalError, nil).Info()
 }
 
-// Fault returns the error of a lookup with its default message. cause is logged, never
-// shown, and may be nil.
+// Fault returns an error with the default message of a code. cause is logged and never shown;
+// it may be nil.
 func Fault(c fault.Code, cause error) *fault.Error { return Info(c).New(cause) }
 
-// Faultf is like Fault, with another public message.
+// Faultf is like Fault, but with another public message.
 func Faultf(c fault.Code, cause error, format string, args ...any) *fault.Error {
 	return Info(c).Newf(cause, format, args...)
 }
 
-// Looker looks one fact up. Its errors are faults of this package, or internal_error.
+// Looker looks up one kind of fact. Its errors are faults of this package or internal_error.
 type Looker[Q, R any] interface {
 	Lookup(ctx context.Context, q Q) (R, error)
 }
 
-// table is spec §7.2 and §7.3 with the class of each code. It is made once.
+// table holds the codes of spec §7.2 and §7.3 with the class of each. It is built once.
 var table = sync.OnceValue(func() []fault.Info {
 	row := func(c fault.Code, status int, message string, class fault.Class, remedy string) fault.Info {
 		return fault.Info{
@@ -134,32 +134,33 @@ var table = sync.OnceValue(func() []fault.Info {
 	}
 })
 
-// Verdict is a rule for the line that says in words what an answer found, above its
-// table on the page for people. The first rule of an operation that holds is shown. The
-// page's script applies the rules to the JSON of the answer.
+// Verdict is a rule for the line that summarises an answer, above the table of the answer on
+// the page for people. The page shows the first rule of the operation whose condition holds.
+// Its script applies the rules to the JSON of the answer.
 type Verdict struct {
-	// If are comparisons joined by " and "; empty always holds. Each is a path into
-	// the answer, an operator (=, !=, <, >=) and a word, such as "records.length = 0"
-	// or "ssl.expired = true". A value is compared as JSON prints it, a text without
-	// its quotes, and what is not there as null; < and >= compare numbers. In a path, last
-	// is the last item of an array. The path headers.missing is the number of the headers
-	// that are expected and were not sent.
+	// If is a list of comparisons joined by " and "; an empty If always holds. Each comparison
+	// is a path into the answer, an operator (=, !=, <, >=) and a value, such as
+	// "records.length = 0" or "ssl.expired = true". A value is compared as JSON prints it: a
+	// text without its quotes, an absent value as null. The operators < and >= compare
+	// numbers. In a path, last is the last item of an array. The path headers.missing is the
+	// number of expected headers that were not sent.
 	If string `json:"if,omitempty"`
-	// Says is the line. In it {path} is a value, {path date} a time as "31 December
-	// 2020", {path distance} the same as "in 12 days" or "3 days ago", {path list} the
-	// items of an array with commas, and {path count mail server} how many they are:
-	// "1 mail server", "2 mail servers". Text of strangers is in quotes, and only what it
-	// claims to be: {path host} is the host of a URL, and {path host url} that of a
-	// reference on the URL at the path url; {path name} is a domain name.
+	// Says is the text of the line. In it {path} is a value, {path date} a time as "31
+	// December 2020", {path distance} the same time as "in 12 days" or "3 days ago", and {path
+	// list} the items of an array with commas. {path count mail server} is the number of items
+	// with the noun: "1 mail server", "2 mail servers". Text from strangers is put in quotes.
+	// To show only the kind of text that is expected, {path host} shows the host of a URL,
+	// {path host url} the host of a reference that is relative to the URL at the path url, and
+	// {path name} a domain name.
 	Says string `json:"says"`
-	// Tone is how good that is.
+	// Tone tells whether the news is good or bad.
 	Tone Tone `json:"tone,omitempty"`
 }
 
-// Tone is how good the news of a verdict is; the page colours its line by it.
+// Tone tells whether the news of a verdict is good or bad. The page colours the line by it.
 type Tone string
 
-// The tones. The zero value is a fact without a judgement.
+// The tones. The zero value is a neutral fact.
 const (
 	Good Tone = "good"
 	Warn Tone = "warn"

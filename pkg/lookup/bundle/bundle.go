@@ -1,6 +1,6 @@
-// Package bundle has the lookups that combine three others and are paid for once: HostIntel
-// and Uptime. The three run side by side. One that fails becomes an error object in its
-// field, and the bundle answers all the same (spec §2.8).
+// Package bundle has the lookups that combine three others for one payment: HostIntel and
+// Uptime. The three lookups run at the same time. If one fails, its field holds an error
+// object, and the bundle is still answered (spec §2.8).
 package bundle
 
 import (
@@ -16,22 +16,21 @@ import (
 )
 
 const (
-	// childTimeout is how long a child may take. It is shorter than the deadline of a
-	// bundle, so that one slow child times out and the others still answer.
+	// childTimeout is how long a child may take. It is shorter than the deadline of a bundle.
+	// So a slow child times out, and the others still answer.
 	childTimeout = 8 * time.Second
 
-	// margin is the time before a bundle's deadline that is kept for putting its answer
-	// together.
+	// margin is the time before a bundle's deadline that is kept for building its answer.
 	margin = time.Second / 2
 )
 
-// Child is a field of a bundle: a result, or why there is none.
+// Child is a field of a bundle: a result, or the reason why there is none.
 type Child[T any] struct {
 	Result T
-	Fault  *fault.Error // nil when Result counts
+	Fault  *fault.Error // nil if Result is valid
 }
 
-// Failure is a field of a bundle in which there is no result (spec §2.8).
+// Failure is the JSON of a field without a result (spec §2.8).
 type Failure struct {
 	Error struct {
 		Code    fault.Code `json:"code" doc:"Error code"`
@@ -39,7 +38,7 @@ type Failure struct {
 	} `json:"error" doc:"Why this child failed" schema:"ChildError"`
 }
 
-// MarshalJSON returns the result as JSON, or a Failure.
+// MarshalJSON returns the result as JSON, or a Failure if there is none.
 func (c Child[T]) MarshalJSON() ([]byte, error) {
 	if c.Fault == nil {
 		return json.Marshal(c.Result)
@@ -50,23 +49,23 @@ func (c Child[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// Owed lists the parts of a bundle that its buyer has paid for and not received: the
-// children that failed with a code of the class fault.Owed.
+// Owed lists the fields of a bundle that its buyer has paid for and not received: the children
+// that failed with a code of the class fault.Owed.
 type Owed struct {
-	// Parts are the names of their fields, in the order of the bundle.
+	// Parts are the names of these fields, in the order of the bundle.
 	Parts []string
-	// Silent says that one of them is owed because the target was silent
+	// Silent tells whether a child failed because the target was silent
 	// (fault.Error.IsSilence).
 	Silent bool
 
-	tried bool // one of them at least
+	tried bool // at least one of the children in Parts was tried
 }
 
-// Prevented reports whether parts are owed and not one of them was tried
+// Prevented reports whether fields are owed and none of their lookups was tried
 // (fault.Error.IsPrevented).
 func (o Owed) Prevented() bool { return len(o.Parts) > 0 && !o.tried }
 
-// add adds a child, if its failure is one that is owed.
+// add adds a field if its failure has the class fault.Owed.
 func (o *Owed) add(field string, failure *fault.Error) {
 	if failure == nil || failure.Info().Class != fault.Owed {
 		return
@@ -81,13 +80,13 @@ func (o *Owed) add(field string, failure *fault.Error) {
 }
 
 // sideBySide runs the lookups of a bundle at the same time, and returns when all have ended.
-// They share what they ask the DNS, so that each question is put once. Their context ends a
-// margin before that of the bundle, which has a deadline: the slowest child is then a time-out
-// in its field and not one of the bundle.
+// They share their DNS questions, so each question is sent only once. ctx must have a
+// deadline. The context of the lookups ends earlier by margin, so the slowest child becomes a
+// time-out in its field and does not make the whole bundle time out.
 //
-// When the bundle's own time is up, the error is timeout, whatever the children found. The
-// clock is checked beside the context. In a process that was frozen, children run out of time
-// through no fault of the host, and they may end before the context's own timer fires.
+// If the time of the bundle itself is over, the error is timeout, whatever the children found.
+// The clock is checked in addition to the context. In a process that was frozen, children run
+// out of time through no fault of the host, and they may end before the timer of ctx fires.
 func sideBySide(ctx context.Context, timeout fault.Code, lookups ...func(context.Context)) error {
 	deadline, _ := ctx.Deadline()
 	early, cancel := context.WithDeadline(ctx, deadline.Add(-margin))
@@ -110,8 +109,8 @@ func sideBySide(ctx context.Context, timeout fault.Code, lookups ...func(context
 	return nil
 }
 
-// lookUpChild looks one child up within childTimeout. A panic and an error that is no fault
-// become an internal_error of this child alone.
+// lookUpChild runs the lookup of one child with a time limit of childTimeout. A panic, or an
+// error that is not a fault, becomes an internal_error of this child alone.
 func lookUpChild[Q, T any](ctx context.Context, lookUp func(context.Context, Q) (T, error), query Q) (child Child[T]) {
 	ctx, cancel := context.WithTimeout(ctx, childTimeout)
 	defer cancel()

@@ -15,18 +15,17 @@ import (
 // HostIntelQuery is a normalised question to HostIntel.
 type HostIntelQuery struct {
 	Domain  string // as guard.Domain returns it
-	DNSType string // of the DNS lookup only
+	DNSType string // the record type of the DNS lookup
 }
 
-// HostIntelCodes returns the codes that a query and its lookup can answer, beside those that
-// its children answer in their fields.
+// HostIntelCodes returns the codes that parsing a query and looking it up can return as
+// errors. The codes in the fields of the children are not included.
 func HostIntelCodes() []fault.Code {
 	return []fault.Code{lookup.InvalidDomain, lookup.InvalidType, lookup.HostIntelTimeout}
 }
 
-// ParseHostIntel parses domain and dns_type. It returns invalid_domain or
-// invalid_type. Underscore labels are refused: two of the three lookups want a
-// host name.
+// ParseHostIntel parses domain and dns_type. Its errors are invalid_domain and invalid_type.
+// It refuses labels with underscores, because two of the three lookups need a host name.
 func ParseHostIntel(q url.Values) (HostIntelQuery, error) {
 	domain, err := guard.DomainParam(q, guard.Hostname)
 	if err != nil {
@@ -39,12 +38,12 @@ func ParseHostIntel(q url.Values) (HostIntelQuery, error) {
 	return HostIntelQuery{Domain: domain, DNSType: kind}, nil
 }
 
-// Values returns the parameters as they were understood, defaults filled in.
+// Values returns the normalised parameters, with defaults filled in.
 func (q HostIntelQuery) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "dns_type": {q.DNSType}}
 }
 
-// HostIntelResult is spec §2.6.
+// HostIntelResult is the result of spec §2.6.
 type HostIntelResult struct {
 	Domain string              `json:"domain" doc:"Normalized FQDN queried"`
 	DNS    Child[dns.Result]   `json:"dns" doc:"DNS result, or an error object" schema:"DnsResult"`
@@ -52,7 +51,7 @@ type HostIntelResult struct {
 	Whois  Child[whois.Result] `json:"whois" doc:"WHOIS result, or an error object" schema:"WhoisResult"`
 }
 
-// Owed returns the parts of the bundle that are owed.
+// Owed returns the fields of the bundle that are owed.
 func (r HostIntelResult) Owed() Owed {
 	var owed Owed
 	owed.add("dns", r.DNS.Fault)
@@ -61,17 +60,17 @@ func (r HostIntelResult) Owed() Owed {
 	return owed
 }
 
-// HostIntel is the host intelligence bundle: DNS, certificate and registry data of
-// a name, looked up side by side for one payment (spec §2.6, §4.7). Where they want
-// the same records, one resolution serves them.
+// HostIntel is the host intelligence bundle. It looks up the DNS records, the certificate and
+// the registry data of a name at the same time, for one payment (spec §2.6, §4.7). If the
+// lookups need the same records, these are resolved only once.
 type HostIntel struct {
 	DNS   lookup.Looker[dns.Query, dns.Result]
 	SSL   lookup.Looker[ssl.Query, ssl.Result]
 	Whois lookup.Looker[whois.Query, whois.Result]
 }
 
-// Lookup answers a query. A child that fails is in its field; the only error
-// is host_intel_timeout, when ctx ends first.
+// Lookup answers a query. The failure of a child is reported in its field. The only error is
+// host_intel_timeout, if ctx ends first.
 func (h HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResult, error) {
 	r := HostIntelResult{Domain: q.Domain}
 	lookUpDNS := func(ctx context.Context) {
@@ -87,8 +86,8 @@ func (h HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResul
 	return r, err
 }
 
-// HostIntelVerdicts returns the rules for the line that says in words what a
-// HostIntelResult found. Its children have rules for themselves.
+// HostIntelVerdicts returns the rules for the line that summarises a HostIntelResult. Its
+// children have their own rules.
 func HostIntelVerdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{

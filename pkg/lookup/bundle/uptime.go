@@ -15,18 +15,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Verdict says in one word how a host is (spec §3.1).
+// Verdict tells in one word how a host is doing (spec §3.1).
 type Verdict string
 
-// The verdicts: everything answers and is well, the origin answers with a bad certificate or
-// a status from 500 on, or something does not answer.
+// The verdicts. Up means that all three lookups succeeded and found nothing wrong. Degraded
+// means that the certificate is bad or the status is 500 or higher. Down means that at least
+// one lookup failed.
 const (
 	Up       Verdict = "up"
 	Degraded Verdict = "degraded"
 	Down     Verdict = "down"
 )
 
-// UptimeResult is spec §2.7.
+// UptimeResult is the result of spec §2.7.
 type UptimeResult struct {
 	Domain  string                `json:"domain" doc:"Normalized FQDN queried"`
 	Verdict Verdict               `json:"verdict" doc:"Verdict on the host" enum:"up,degraded,down" schema:"Verdict"`
@@ -35,7 +36,7 @@ type UptimeResult struct {
 	Headers Child[headers.Result] `json:"headers" doc:"Headers result, or an error object" schema:"HeadersResult"`
 }
 
-// Owed returns the parts of the bundle that are owed.
+// Owed returns the fields of the bundle that are owed.
 func (r UptimeResult) Owed() Owed {
 	var owed Owed
 	owed.add("dns", r.DNS.Fault)
@@ -44,7 +45,7 @@ func (r UptimeResult) Owed() Owed {
 	return owed
 }
 
-// verdict sums the children up.
+// verdict returns the verdict that follows from the children.
 func (r UptimeResult) verdict() Verdict {
 	if r.DNS.Fault != nil || r.SSL.Fault != nil || r.Headers.Fault != nil {
 		return Down
@@ -59,18 +60,17 @@ func (r UptimeResult) verdict() Verdict {
 	return Up
 }
 
-// UptimeCodes returns the codes that a query and its lookup can answer, beside those that its
-// children answer in their fields.
+// UptimeCodes returns the codes that parsing a query and looking it up can return as errors.
+// The codes in the fields of the children are not included.
 func UptimeCodes() []fault.Code {
 	return []fault.Code{lookup.InvalidDomain, lookup.UptimeCheckTimeout}
 }
 
-// Uptime is the uptime check bundle: DNS, certificate and HTTPS answer of
-// https://{domain}/ with one verdict, for one payment (spec §2.7, §3.1, §4.8). One
-// resolution serves all three, and the certificate and the answer come over one
-// connection.
+// Uptime is the uptime check bundle: the DNS records, the certificate and the response headers
+// of https://{domain}/ with one verdict, for one payment (spec §2.7, §3.1, §4.8). The name is
+// resolved once for all three. The certificate and the headers come over one connection.
 type Uptime struct {
-	// Connector resolves the host once, for its certificate and for its answer.
+	// Connector resolves the host once, for the certificate and the headers.
 	Connector guard.Connector
 	DNS       lookup.Looker[dns.Query, dns.Result]
 	SSL       interface {
@@ -81,8 +81,8 @@ type Uptime struct {
 	}
 }
 
-// Lookup answers a query. A child that fails is in its field; the only error
-// is uptime_check_timeout, when ctx ends first.
+// Lookup answers a query. The failure of a child is reported in its field. The only error is
+// uptime_check_timeout, if ctx ends first.
 func (u Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error) {
 	r := UptimeResult{Domain: q.Domain}
 	lookUpDNS := func(ctx context.Context) {
@@ -102,8 +102,8 @@ func (u Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error)
 	return r, err
 }
 
-// visit is one connection to the web server of a host. First the certificate is taken from
-// it, then the headers are fetched over it.
+// visit is one connection to the web server of a host. The certificate is read from it first,
+// and then the headers are fetched over it.
 type visit struct {
 	uptime Uptime
 	target guard.Target
@@ -111,7 +111,7 @@ type visit struct {
 	peer   netip.Addr
 }
 
-// inspect resolves the host, connects to it and returns its certificate.
+// inspect resolves the host, connects to it and returns the certificate.
 func (v *visit) inspect(ctx context.Context, q ssl.Query) (ssl.Result, error) {
 	target, err := v.uptime.Connector.Resolve(ctx, q.Domain)
 	if err != nil {
@@ -120,18 +120,18 @@ func (v *visit) inspect(ctx context.Context, q ssl.Query) (ssl.Result, error) {
 	result, conn, err := v.uptime.SSL.Inspect(ctx, q, target)
 	v.target = target
 	v.conn = conn
-	v.peer, _ = netip.ParseAddr(result.PeerIP) // which is empty after an error
+	v.peer, _ = netip.ParseAddr(result.PeerIP) // PeerIP is empty after an error
 	return result, err
 }
 
-// fetchHeaders fetches the headers over the connection that inspect has made.
+// fetchHeaders fetches the headers over the connection that inspect made.
 func (v *visit) fetchHeaders(ctx context.Context, q headers.Query) (headers.Result, error) {
 	return v.uptime.Headers.LookupOn(ctx, q, v.target, v.conn, v.peer)
 }
 
-// headersFault returns the failure of the headers lookup where the certificate could not be
-// fetched. What prevents the one prevents the other, so that it has the same message and the
-// same marks. Only a time-out has a code for each lookup.
+// headersFault returns the failure of the headers lookup when the certificate could not be
+// fetched. The same problem prevents both, so the fault keeps its message and marks. Only a
+// time-out has a different code for each lookup.
 func headersFault(certificate *fault.Error) *fault.Error {
 	if certificate.Code == lookup.SSLTimeout {
 		return certificate.WithCode(lookup.Info(lookup.HeadersTimeout))
@@ -139,8 +139,8 @@ func headersFault(certificate *fault.Error) *fault.Error {
 	return certificate
 }
 
-// UptimeVerdicts returns the rules for the line that says in words what an UptimeResult
-// found. Its children have rules for themselves.
+// UptimeVerdicts returns the rules for the line that summarises an UptimeResult. Its children
+// have their own rules.
 func UptimeVerdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{

@@ -88,8 +88,8 @@ var readers = sync.OnceValue(func() map[uint16]reader {
 	}
 })
 
-// record is a resource record in the result's shape, nil for one without proper data: the
-// parser takes empty or short data for absent fields.
+// record converts a resource record to the form of the result. It returns nil if the record
+// has no valid data, because the parser accepts empty or short data as absent fields.
 func record(rr miekg.RR) Record {
 	h := rr.Header()
 	r, ok := readers()[h.Rrtype]
@@ -99,7 +99,7 @@ func record(rr miekg.RR) Record {
 	return r.read(rr)
 }
 
-// mapped is an address of IPv6, also one that is IPv4-mapped.
+// mapped converts an AAAA record and keeps an IPv4-mapped address as IPv6.
 func mapped(r *miekg.AAAA) Record {
 	return Address{Address: netip.AddrFrom16([16]byte(r.AAAA)).String()}
 }
@@ -119,7 +119,7 @@ func authority(r *miekg.SOA) Record {
 	}
 }
 
-// host is a name from the wire as results show it.
+// host returns a name from a message in the form that results have.
 func host(name string) string {
 	if name == "." {
 		return name
@@ -127,8 +127,8 @@ func host(name string) string {
 	return strings.TrimSuffix(lower(name), ".")
 }
 
-// text reads the character-strings of a record off its wire form (RFC 1035 §3.3.14),
-// because the parser has them with escapes.
+// text reads the character-strings of a record from its wire form (RFC 1035 §3.3.14), because
+// the parser returns them with escapes.
 func text(r *miekg.TXT) Record {
 	var wire miekg.RFC3597
 	if err := wire.ToRFC3597(r); err != nil {
@@ -147,7 +147,7 @@ func text(r *miekg.TXT) Record {
 	return out
 }
 
-// readable writes bytes as valid UTF-8 by the rule that TXT documents.
+// readable returns bytes as valid UTF-8, with the escapes that the type TXT documents.
 func readable(b []byte) string {
 	var out strings.Builder
 	for len(b) > 0 {

@@ -17,77 +17,77 @@ import (
 )
 
 const (
-	// maxAddrs bounds the addresses of one target that are tried. All are checked.
+	// maxAddrs is how many addresses of one target are tried. All addresses are checked.
 	maxAddrs = 16
 
-	// defaultTimeout bounds a call whose context has no deadline.
+	// defaultTimeout limits a call whose context has no deadline.
 	defaultTimeout = 8 * time.Second
 
-	// Shares of the time that is left. So neither ends because the caller's time does, and
-	// a time-out of the dial is told from one of the whole call.
+	// Shares of the remaining time. Because of them, resolving and dialling end before the
+	// caller's deadline. So a time-out of the dial can be told from a time-out of the whole
+	// call.
 	resolveShare = 0.5
 	dialShare    = 0.75
 )
 
-// Resolver finds addresses.
+// Resolver looks up addresses.
 type Resolver interface {
-	// Addresses returns every A and AAAA address of a name, unchecked. Its errors are
-	// nxdomain, that of NoAddress for a name that has none, or wrap ErrResolvers.
+	// Addresses returns every A and AAAA address of a name, unchecked. Its error is nxdomain,
+	// or a NoAddress error if the name has no address, or it wraps ErrResolvers.
 	Addresses(ctx context.Context, name string) ([]netip.Addr, error)
 }
 
-// NoAddress is the error about a domain without an address to connect to.
+// NoAddress returns the error for a domain that has no address to connect to.
 func NoAddress(why string) error {
 	return lookup.Faultf(lookup.ConnectFailed, nil, "The domain has no address to connect to: %s.", why)
 }
 
-// Target is a name whose addresses, at least one, were resolved once and were all found
-// to be public. Nothing is connected to but a Target's addresses.
+// Target is a name with its addresses, at least one. They were resolved once and are all
+// public. A Connector connects only to the addresses of a Target.
 type Target struct {
 	Name  string // as Domain returns it
 	Addrs []netip.Addr
 }
 
-// Connector finds and reaches public hosts, and no others.
+// Connector resolves and connects to public hosts only.
 type Connector interface {
-	// Resolve looks up every A and AAAA address of a name and checks all of
-	// them. Its errors are those of a Resolver and blocked_address.
+	// Resolve looks up every A and AAAA address of a name and checks all of them. Its errors
+	// are those of a Resolver and blocked_address.
 	Resolve(ctx context.Context, name string) (Target, error)
 
-	// Dial connects to one of the target's addresses, the first that takes a connection,
-	// and returns the connection with that address. Its errors are connect_failed, which
-	// wraps ErrNoRoute where this machine has no route to any of the addresses, and
-	// blocked_address.
+	// Dial connects to the target's addresses and returns the first connection that succeeds,
+	// with its address. Its errors are connect_failed and blocked_address. connect_failed
+	// wraps ErrNoRoute if this machine has no route to any of the addresses.
 	Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error)
 }
 
-// Messages of every tool, under its own code: for ErrResolvers, and for ErrUnresolvable.
+// Messages for ErrResolvers and ErrUnresolvable. All tools use them, each with its own code.
 const (
 	Unresolved   = "The domain name could not be resolved: no DNS resolver gave a usable answer."
 	Unresolvable = "The domain name could not be resolved: the resolvers answer for other names, so its name servers may be silent."
 )
 
-// Errors of a Connector without a code of their own.
+// Errors of a Connector that have no code.
 var (
-	// ErrResolvers: our resolvers are down or silent, or say nothing usable. It says
-	// nothing about the target: a tool answers its own time-out code for it, and the
+	// ErrResolvers means that our resolvers are down or silent, or give no usable answer. It
+	// says nothing about the target. A tool returns its own time-out code for it, and the
 	// answer stays owed.
 	ErrResolvers = errors.New("guard: no resolver gave a usable answer")
-	// ErrUnresolvable is an ErrResolvers about a name, by resolvers that work for others.
-	// For a tool whose target that name is, it is the silence of the target.
+	// ErrUnresolvable is an ErrResolvers for one name, when the resolvers work for other
+	// names. A tool whose target has this name treats the error as the silence of the target.
 	ErrUnresolvable = fmt.Errorf("%w about this name", ErrResolvers)
-	// ErrNoRoute: this machine has no route to any address family of the target.
+	// ErrNoRoute means that this machine has no route to any address family of the target.
 	ErrNoRoute = errors.New("guard: no route to the target's address family")
 )
 
-// Dialer is the Connector of production: it resolves a name once, refuses it
-// when any of its addresses is not public, and connects to the literal
-// addresses that it checked. It is safe for concurrent use.
+// Dialer is the Connector used in production. It resolves a name once, refuses it if any of
+// its addresses is not public, and connects to the very addresses that it checked. It is safe
+// for concurrent use.
 type Dialer struct {
 	Resolver Resolver
-	// Connect opens a "tcp" connection to a literal ip:port. It is for tests whose
-	// peers are on loopback, and must make the last check, that of the socket's address,
-	// itself. Default: a net.Dialer with that check.
+	// Connect opens a "tcp" connection to a literal ip:port. Tests set it if their peers are
+	// on loopback. It must make the last check, that of the socket's address, itself. Default:
+	// a net.Dialer with that check.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 	// HasRoute reports whether this machine has a route to an address.
 	// Default: the kernel looks the route up, and nothing is sent.
@@ -96,7 +96,7 @@ type Dialer struct {
 
 var _ Connector = (*Dialer)(nil)
 
-// Resolve implements Connector. It takes at most half of the time that ctx leaves.
+// Resolve implements Connector. It takes at most half of the remaining time of ctx.
 func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 	ctx, cancel := withShare(ctx, resolveShare)
 	defer cancel()
@@ -110,10 +110,10 @@ func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 	return Target{Name: name, Addrs: addrs}, nil
 }
 
-// Dial implements Connector. IPv4 comes first and then the families take turns, a family
-// without a route is left out, and at most sixteen addresses are tried, as race does it. All
-// together take at most three quarters of the time that ctx leaves. When ctx itself ends, the
-// error wraps its error and is not a fault.
+// Dial implements Connector. It tries at most sixteen addresses in the way of race. IPv4 and
+// IPv6 addresses alternate, and IPv4 comes first. A family without a route is left out. Dial
+// takes at most three quarters of the remaining time of ctx. If ctx itself ends, the error
+// wraps the error of ctx and is not a fault.
 func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
 	none := netip.Addr{}
 	if err := checkAddrs(t.Addrs...); err != nil {
@@ -142,7 +142,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 	return nil, none, connectFailed(failed, unrouted)
 }
 
-// connectFailed is the fault of a host none of whose addresses took a connection.
+// connectFailed returns the fault of a host when no connection to its addresses succeeded.
 func connectFailed(failed []failure, unrouted []string) error {
 	var causes []error
 	var ways []string
@@ -160,8 +160,8 @@ func connectFailed(failed []failure, unrouted []string) error {
 		"The TCP connection to the host failed: %s (addresses tried: %d).%s", strings.Join(ways, ", "), len(failed), leftOut)
 }
 
-// reachable returns the addresses to try, each once, in the order in which they are tried, and
-// the names of the families that are left out because there is no route to them.
+// reachable returns the addresses to try, each once and in this order. It also returns the
+// names of the families that are left out because this machine has no route to them.
 func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) (try []netip.Addr, unrouted []string) {
 	routed := d.HasRoute
 	if routed == nil {
@@ -177,7 +177,8 @@ func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) (try []netip
 		}
 		switch {
 		case len(family) == 0:
-		// One look answers for the family: what is public has one route or none.
+		// One address is enough to check a family, because all public addresses have the same
+		// route or none.
 		case routed(ctx, family[0]):
 			families[name] = family
 		default:
@@ -188,7 +189,7 @@ func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) (try []netip
 	return try[:min(len(try), maxAddrs)], unrouted
 }
 
-// Address families, as messages have them.
+// Names of the address families in messages.
 const (
 	ipv4 = "IPv4"
 	ipv6 = "IPv6"
@@ -201,7 +202,7 @@ func familyOf(a netip.Addr) string {
 	return ipv6
 }
 
-// withShare returns ctx with a share of the time that it leaves.
+// withShare returns a context that ends after a share of the remaining time of ctx.
 func withShare(ctx context.Context, share float64) (context.Context, context.CancelFunc) {
 	remaining := defaultTimeout
 	if end, ok := ctx.Deadline(); ok {
@@ -210,7 +211,7 @@ func withShare(ctx context.Context, share float64) (context.Context, context.Can
 	return context.WithTimeout(ctx, time.Duration(float64(remaining)*share))
 }
 
-// wayOf says in words how an address failed.
+// wayOf returns in words how connecting to an address failed.
 func wayOf(err error, a netip.Addr) string {
 	timed, ok := errors.AsType[net.Error](err)
 	switch {
@@ -226,17 +227,19 @@ func wayOf(err error, a netip.Addr) string {
 	return "no connection"
 }
 
-// connectChecked is Connect by default. Connections live for seconds, so keep-alive probes
-// are never sent.
+// connectChecked is the default of Dialer.Connect. It turns keep-alive probes off, because
+// connections live only for seconds.
 func connectChecked(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Control: checkSocket, KeepAlive: -1}).DialContext(ctx, network, address)
 }
 
-// hasRoute connects a UDP socket: the kernel looks the route up and picks an address of this
-// machine, and sends nothing. Any failure but a missing route, address or family (of a machine
-// without a free file descriptor, for instance) says nothing about routes.
+// hasRoute reports whether the kernel has a route to an address. It connects a UDP socket: the
+// kernel looks up the route and picks an address of this machine, and sends nothing. Only a
+// missing route, address or family counts. Other failures, for instance of a machine without a
+// free file descriptor, say nothing about routes.
 func hasRoute(ctx context.Context, a netip.Addr) bool {
-	// It does not wait for anybody, and the end of a lookup is not a missing route.
+	// The call waits for nobody, and the end of a lookup must not look like a missing route.
+	// So ctx cannot cancel it.
 	conn, err := new(net.Dialer).DialContext(context.WithoutCancel(ctx), "udp", netip.AddrPortFrom(a, 443).String())
 	if err != nil {
 		return !isNoRoute(err)
@@ -245,7 +248,8 @@ func hasRoute(ctx context.Context, a netip.Addr) bool {
 	return true
 }
 
-// isNoRoute recognises the errors of the kernel for an address that nothing can be sent to.
+// isNoRoute reports whether an error of the kernel means that nothing can be sent to an
+// address.
 func isNoRoute(err error) bool {
 	for _, known := range []error{
 		syscall.ENETUNREACH,
@@ -260,24 +264,24 @@ func isNoRoute(err error) bool {
 	return false
 }
 
-// public knows every special-purpose range of the IANA registries, multicast
-// and, for IPv6, everything outside 2000::/3. The Dialer decides about ports and
-// networks. It is never changed.
+// public knows every special-purpose range of the IANA registries, multicast and, for IPv6,
+// everything outside 2000::/3. It accepts any port and network, because the Dialer decides
+// about these. It is never changed.
 var public = ssrf.New(
 	ssrf.WithAnyPort(), ssrf.WithAnyNetwork(),
-	// Azure's WireServer answers metadata at an address that is in no registry.
+	// Azure's WireServer serves metadata at an address that is in no registry.
 	ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")),
 )
 
-// checkAddrs returns nil for addresses that are public unicast and blocked_address where
-// one is not, which all forms of IPv6 that carry an IPv4 address (mapped, compatible,
-// translated, 6to4, Teredo) are not, nor any with a zone.
+// checkAddrs returns nil if all addresses are public unicast, and otherwise blocked_address.
+// IPv6 addresses that carry an IPv4 address (mapped, compatible, translated, 6to4, Teredo) and
+// addresses with a zone are not public.
 //
-// The message names the address: it is in the public DNS, and without it nobody
+// The message contains the address. The address is in the public DNS, and without it nobody
 // could tell a sinkhole from a mistake in the zone.
 func checkAddrs(addrs ...netip.Addr) error {
 	for _, a := range addrs {
-		if !a.IsValid() { // which the library takes for public
+		if !a.IsValid() { // the library would accept it as public
 			return lookup.Fault(lookup.BlockedAddress, nil)
 		}
 		if err := public.SafeAddr(a); err != nil {
@@ -287,8 +291,8 @@ func checkAddrs(addrs ...netip.Addr) error {
 	return nil
 }
 
-// checkSocket is the last look, at the address that the socket is about to
-// connect to (net.Dialer.Control).
+// checkSocket checks the address that a socket is about to connect to (net.Dialer.Control). It
+// is the last check.
 func checkSocket(network, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {

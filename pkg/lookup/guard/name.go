@@ -1,9 +1,10 @@
 // Package guard decides which names and addresses the service may look up (spec §1, domain
-// guard). It refuses a name with invalid_domain and a message that says what is wrong and
-// repeats at most one escaped character of the input.
+// guard). It refuses a name with invalid_domain. The message says what is wrong, and repeats
+// at most one character of the input, escaped.
 //
-// A name that passes is spelled like a public fully-qualified domain name. It may still resolve
-// to a private address: the operations that connect check that when they resolve it.
+// A name that passes is spelled like a public fully-qualified domain name. It may still
+// resolve to a private address. The operations that connect check its addresses after
+// resolving it.
 package guard
 
 import (
@@ -19,47 +20,47 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Grammar says which labels a name may have.
+// Grammar selects the labels that a name may have.
 type Grammar int
 
 const (
-	// Hostname takes letters, digits and inner hyphens only (RFC 1123).
+	// Hostname allows only letters, digits and inner hyphens (RFC 1123).
 	Hostname Grammar = iota
-	// DNSName takes underscores as well, as in _dmarc.example.com, but not in the last label.
+	// DNSName also allows underscores, as in _dmarc.example.com, except in the last label.
 	DNSName
 )
 
 const (
-	// Limits of a name in its A-label form, without the dot of the root (RFC 1035 §2.3.4).
+	// Limits of a name in its A-label form, without the trailing dot (RFC 1035 §2.3.4).
 	maxName  = 253
 	maxLabel = 63
 
-	// maxInput bounds the bytes of a raw value before any work is done on it. A name in
-	// Unicode can need up to about four times the bytes of its A-label form.
+	// maxInput is the largest size of a raw value in bytes, checked before any other work. A
+	// name in Unicode can need up to about four times the bytes of its A-label form.
 	maxInput = 1024
 )
 
-// Codes returns the codes of a name, and those of a Connector about it.
+// Codes returns the error codes for a name, including those of a Connector.
 func Codes() []fault.Code {
 	return []fault.Code{lookup.InvalidDomain, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed}
 }
 
-// Query is the query of a tool that takes the name of a host and nothing else.
+// Query is the query of a tool whose only parameter is a host name.
 type Query struct {
-	Domain string // as Domain returns it for a Hostname
+	Domain string // as Domain returns it for the grammar Hostname
 }
 
-// ParseQuery parses domain, and ignores other parameters. Its error is invalid_domain.
+// ParseQuery parses the parameter domain and ignores others. Its error is invalid_domain.
 func ParseQuery(q url.Values) (Query, error) {
 	domain, err := DomainParam(q, Hostname)
 	return Query{Domain: domain}, err
 }
 
-// Values returns the parameters as they were understood. Requests with equal ones are the same.
+// Values returns the normalised parameters. Requests with equal values are the same request.
 func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
 
-// DomainParam returns the domain parameter of a query, normalised like
-// Domain. No value, an empty one or several are invalid_domain.
+// DomainParam returns the domain parameter of a query, normalised by Domain. A missing, empty
+// or repeated parameter is invalid_domain.
 func DomainParam(q url.Values, g Grammar) (string, error) {
 	switch v := q["domain"]; len(v) {
 	case 0:
@@ -70,12 +71,12 @@ func DomainParam(q url.Values, g Grammar) (string, error) {
 	return "", refuse("is repeated: pass it once.")
 }
 
-// Domain returns raw as a normalised name: A-labels, lower case, no trailing
-// dot. Everything that is not a public fully-qualified name under the grammar
-// is invalid_domain. A name that Domain returned is returned as it is.
+// Domain returns raw as a normalised name: A-labels, lower case, no trailing dot. The error is
+// invalid_domain if raw is not a public fully-qualified name under the grammar. A name that
+// Domain has returned is returned unchanged.
 //
-// Internationalised names are mapped by UTS #46 first and checked afterwards, because the
-// mapping turns other characters into digits, dots and slashes and drops invisible ones.
+// Internationalised names are first mapped by UTS #46 and then checked, because the mapping
+// turns other characters into digits, dots and slashes, and drops invisible characters.
 func Domain(raw string, g Grammar) (string, error) {
 	switch {
 	case raw == "":
@@ -85,14 +86,15 @@ func Domain(raw string, g Grammar) (string, error) {
 	case !utf8.ValidString(raw):
 		return "", refuse("is not valid UTF-8.")
 	}
-	// The dots of UTS #46 §2.3: ideographic, fullwidth and halfwidth ideographic. The capital
-	// sharp s is a small one since Unicode 15.1, and "ss" to the library, which has 15.0.
+	// UTS #46 §2.3 has three more dots: ideographic, fullwidth and halfwidth ideographic. The
+	// capital sharp s is mapped to the small one since Unicode 15.1. The library has Unicode
+	// 15.0 and would map it to "ss".
 	raw = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".", "\u1e9e", "\u00df").Replace(raw)
 	if isAddress(raw) {
 		return "", refuse(isAnAddress)
 	}
 	pieces := []string{raw}
-	if g == DNSName && strings.Contains(raw, "_") { // which IDNA does not know: label by label
+	if g == DNSName && strings.Contains(raw, "_") { // IDNA does not allow underscores, so map each label alone
 		pieces = strings.Split(raw, ".")
 	}
 	for i, piece := range pieces {
@@ -109,7 +111,8 @@ func Domain(raw string, g Grammar) (string, error) {
 	return name, nil
 }
 
-// isAddress recognises forms of IP addresses that check would refuse for a colon or a bracket.
+// isAddress reports whether raw is an IP address that check would refuse only because of a
+// colon or a bracket.
 func isAddress(raw string) bool {
 	if _, err := netip.ParseAddrPort(raw); err == nil {
 		return true
@@ -119,7 +122,8 @@ func isAddress(raw string) bool {
 	return err == nil
 }
 
-// check holds a mapped name without its trailing dot to the grammar and to the public DNS.
+// check returns an error unless a mapped name, without its trailing dot, follows the grammar
+// and belongs to the public DNS.
 func check(name string, g Grammar) error {
 	switch {
 	case name == "":
@@ -159,8 +163,8 @@ func check(name string, g Grammar) error {
 }
 
 // mapIDNA maps a name to lower-case A-labels by UTS #46 with strict ASCII rules and the bidi
-// rule. It would refuse real hosts in plain ASCII with "--" in the third and fourth place.
-// Lengths and empty labels are left to check.
+// rule. These rules would refuse real ASCII hosts that have "--" in the third and fourth
+// place, so plain ASCII names are only lowered. Lengths and empty labels are checked by check.
 func mapIDNA(name string) (string, error) {
 	lower := strings.ToLower(name)
 	plain := !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf })
@@ -170,8 +174,8 @@ func mapIDNA(name string) (string, error) {
 	p := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
 	a, err := p.ToASCII(name)
 	if err == nil {
-		// The library looks for right-to-left characters before it maps, and a symbol can
-		// map to a letter of such a script. So its output is checked as well.
+		// The library looks for right-to-left characters before it maps the name, but a symbol
+		// can map to a letter of such a script. So its output is checked as well.
 		a, err = p.ToASCII(a)
 	}
 	if err == nil {
@@ -182,13 +186,14 @@ func mapIDNA(name string) (string, error) {
 			return "", refuseRune(r)
 		}
 	}
-	// The library's error quotes the label; names that are looked up are not logged.
+	// The error of the library quotes the label, and names that are looked up must not be
+	// logged. So the error is dropped.
 	return "", refuse("is not a valid internationalised name.")
 }
 
-// isNumber reports whether a last label makes the name an IPv4 address to
-// URL parsers and inet_aton: all digits, or 0x and hexadecimal digits, if any
-// (WHATWG URL, "ends in a number"). No top-level domain looks like that.
+// isNumber reports whether URL parsers and inet_aton would take a name with this last label
+// for an IPv4 address. That is the case if the label is all digits, or 0x and any hexadecimal
+// digits (WHATWG URL, "ends in a number"). No top-level domain looks like that.
 func isNumber(label string) bool {
 	if rest, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(rest, "0123456789abcdef") == ""
@@ -196,20 +201,20 @@ func isNumber(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-// isSpecial reports whether a normalised name is, or lies under, a name that
-// is not part of the public DNS or that must not be looked up.
+// isSpecial reports whether a normalised name is, or is below, a name that is not part of the
+// public DNS or must not be looked up.
 func isSpecial(name string) bool {
 	for {
 		switch name {
 		case
-			// Special-use domain names (IANA registry of RFC 6761 and its
-			// successors: RFC 6762, 7686, 9476 and the whole of arpa).
+			// Special-use domain names (the IANA registry of RFC 6761 and its successors: RFC
+			// 6762, 7686, 9476 and the whole of arpa).
 			"localhost", "local", "test", "example", "invalid", "onion", "alt", "arpa",
-			// Kept for private use, or refused delegation, by ICANN.
+			// Reserved for private use, or refused delegation, by ICANN.
 			"internal", "corp", "home", "mail",
-			// Private by practice (RFC 6762 appendix G).
+			// Private in practice (RFC 6762 appendix G).
 			"lan", "intranet", "private", "localdomain", "domain", "workgroup",
-			// A cloud's metadata service under a public top-level domain.
+			// The metadata service of a cloud, under a public top-level domain.
 			"metadata.goog":
 			return true
 		}
@@ -225,7 +230,7 @@ func isHostRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-'
 }
 
-// Texts of more than one refusal.
+// Messages that more than one refusal uses.
 const (
 	tooLong     = "is too long: a name has at most 253 characters."
 	isAnAddress = "is an IP address: pass a domain name."

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// attemptDelay is how long an attempt to connect is waited for before another begins
-// beside it: the Connection Attempt Delay of RFC 8305 §5.
+// attemptDelay is how long race waits for an attempt to connect before it starts another in
+// parallel: the Connection Attempt Delay of RFC 8305 §5.
 const attemptDelay = 250 * time.Millisecond
 
-// failure is an address that took no connection, and why.
+// failure is an address that could not be connected to, and the reason.
 type failure struct {
 	addr netip.Addr
 	err  error
 }
 
-// attempt is how the attempt at the address with this index ended.
+// attempt is the result of connecting to the address with this index.
 type attempt struct {
 	index    int
 	conn     net.Conn
@@ -25,11 +25,11 @@ type attempt struct {
 	panicked any // nil unless it panicked
 }
 
-// race connects to addresses as RFC 8305 does: to one after the other, the next when
-// attemptDelay is over or at once when the one before has failed, without giving those up
-// that are still on their way. The first to connect wins. The others have ended, and their
-// connections are closed, when race returns. Without a winner it returns why each address
-// failed, in the order of the addresses that were tried. It panics if an attempt did.
+// race connects to addresses as RFC 8305 does, one after the other. It starts the next attempt
+// after attemptDelay, or at once when an attempt has failed. Earlier attempts continue
+// meanwhile. The first to connect wins. When race returns, the other attempts have ended and
+// their connections are closed. If no attempt succeeds, race returns the failure of each
+// address that was tried, in the order of the addresses. It panics if an attempt did.
 func race(
 	ctx context.Context, addrs []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error),
 ) (net.Conn, netip.Addr, []failure) {
@@ -46,7 +46,7 @@ func race(
 		running++
 		go func() {
 			a := attempt{index: index}
-			defer func() { // a panic belongs to the caller, who may recover from it
+			defer func() { // race raises the panic again in the goroutine of the caller
 				a.panicked = recover()
 				ended <- a
 			}()
@@ -92,8 +92,8 @@ func race(
 	return nil, netip.Addr{}, failed
 }
 
-// inTurn takes from the first list and from the second in turn, and then the rest of the longer
-// one.
+// inTurn returns the elements of the two lists alternately, beginning with the first list, and
+// then the rest of the longer list.
 func inTurn(first, second []netip.Addr) []netip.Addr {
 	var all []netip.Addr
 	for i := range max(len(first), len(second)) {

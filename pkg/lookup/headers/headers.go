@@ -2,9 +2,9 @@
 // headers that tell how a site is secured, cached and served. (It is HTTP Headers of the
 // service: spec §2.4, §4.5.)
 //
-// It connects to a host only if all its addresses are public. A result holds the sixteen headers
-// of the spec and no others, so it has no cookies. No connection outlives a call. The package
-// verifies no certificate, follows no redirect and reads no body.
+// It connects to a host only if all its addresses are public. A result holds the sixteen
+// headers of the spec and no others, so it contains no cookies. No connection outlives a call.
+// The package verifies no certificate, follows no redirect and reads no body.
 package headers
 
 import (
@@ -26,7 +26,7 @@ import (
 // Query is the question of spec §4.5.
 type Query = guard.Query
 
-// Codes returns the codes that a query and its lookup can answer.
+// Codes returns the error codes that parsing a query and looking it up can return.
 func Codes() []fault.Code { return append(origin.Codes(), lookup.HeadersTimeout) }
 
 // Result is the headers result of spec §2.4.
@@ -39,10 +39,10 @@ type Result struct {
 	Headers Headers `json:"headers" doc:"Sixteen headers, null where absent" schema:"ResponseHeaders"`
 }
 
-// Headers are the allowlisted response headers of spec §2.4: nil for one that
-// the origin did not send, "" for one that it sent empty. Fields of a header
-// that is a list are joined with ", "; of any other the first counts. Values
-// are what origin.Text makes of them.
+// Headers are the response headers that spec §2.4 allows. A header is nil if the origin did
+// not send it, and "" if it was sent empty. If a header is a list, its fields are joined with
+// ", ". Of any other header only the first field is used. Values are converted with
+// origin.Text.
 type Headers struct {
 	AccessControlAllowOrigin        *string `json:"access-control-allow-origin" doc:"As the origin sent it; null when it did not"`
 	CacheControl                    *string `json:"cache-control" doc:"As the origin sent it; null when it did not"`
@@ -62,7 +62,7 @@ type Headers struct {
 	XPoweredBy                      *string `json:"x-powered-by" doc:"As the origin sent it; null when it did not"`
 }
 
-// Expected returns the names of the security headers that an answer is expected to have.
+// Expected returns the names of the security headers that an answer should have.
 func Expected() (all []string) {
 	for f := range reflect.TypeFor[Headers]().Fields() {
 		if f.Tag.Get("show") == "expected" {
@@ -72,12 +72,12 @@ func Expected() (all []string) {
 	return all
 }
 
-// Verdicts returns the rules for the line that says in words what a Result found.
+// Verdicts returns the rules for the line that summarises a Result.
 func Verdicts() []lookup.Verdict {
 	expected := len(Expected())
 	return []lookup.Verdict{
 		{If: "status >= 500 and status < 600", Says: "The server reports an error: HTTP {status}", Tone: lookup.Bad},
-		{If: "status >= 400", Says: "HTTP {status}: the page was not served", Tone: lookup.Warn}, // 999 is what robots get
+		{If: "status >= 400", Says: "HTTP {status}: the page was not served", Tone: lookup.Warn}, // some sites answer robots with 999
 		{If: "status >= 300 and headers.location != null", Says: "HTTP {status}: redirects to {headers.location host url}"},
 		{If: "headers.missing = 0", Says: fmt.Sprintf("HTTP {status}. All %d security headers are set", expected), Tone: lookup.Good},
 		{If: "headers.missing = 1", Says: fmt.Sprintf("HTTP {status}. 1 of %d security headers is missing", expected), Tone: lookup.Warn},
@@ -91,8 +91,8 @@ type Client struct{ origins *origin.Client }
 // New returns a Client.
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
-// Lookup answers a query within the time of ctx. Its errors are those of package origin,
-// with headers_timeout for what says nothing about the target.
+// Lookup answers a query within the time of ctx. Its errors are those of package origin. An
+// error that says nothing about the target becomes headers_timeout.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	target, err := c.origins.Connector.Resolve(ctx, q.Domain)
 	if err != nil {
@@ -101,9 +101,9 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	return c.LookupOn(ctx, q, target, nil, netip.Addr{})
 }
 
-// LookupOn is Lookup at a target that was resolved already and, when conn is
-// not nil, over a connection to its peer that is past the TLS handshake. The
-// connection is used up. If it turns out to be dead, another is made.
+// LookupOn is like Lookup, for a target that is already resolved. If conn is not nil, it is a
+// connection to peer after the TLS handshake, and LookupOn uses and closes it. If that
+// connection turns out to be dead, LookupOn makes another.
 func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, conn *tls.Conn, peer netip.Addr) (Result, error) {
 	host := c.origins.Host(target, conn, peer)
 	defer host.Close()
@@ -124,7 +124,7 @@ func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, con
 	}, nil
 }
 
-// names returns the names of the headers that are reported, in the order of Headers.
+// names returns the names of the reported headers, in the order of Headers.
 func names() (all []string) {
 	for f := range reflect.TypeFor[Headers]().Fields() {
 		all = append(all, f.Tag.Get("json"))
@@ -132,11 +132,11 @@ func names() (all []string) {
 	return all
 }
 
-// allowlisted picks the headers of the spec. Which of them are lists follows
-// their own standards: RFC 9110 and 9111, CSP 3, Referrer Policy, Permissions
-// Policy, and Fetch and HTML, which split both X- options at commas. Of
-// Strict-Transport-Security only the first counts (RFC 6797 §8.1). The order of
-// X-Powered-By is that of the layers that added to it.
+// allowlisted returns the headers of the spec. The standards of the headers define which of
+// them are lists: RFC 9110 and 9111, CSP 3, Referrer Policy, Permissions Policy, and Fetch and
+// HTML, which split both X- options at commas. Of Strict-Transport-Security only the first
+// field counts (RFC 6797 §8.1). The fields of X-Powered-By stay in the order in which the
+// layers of the server added them.
 func allowlisted(h http.Header) (out Headers) {
 	lists := []string{
 		"cache-control", "content-security-policy", "content-security-policy-report-only", "permissions-policy",
@@ -145,7 +145,7 @@ func allowlisted(h http.Header) (out Headers) {
 	fields := reflect.ValueOf(&out).Elem()
 	for i, name := range names() {
 		var texts []string
-		for _, v := range h.Values(name) { // one by one: a field in ISO 8859-1 must not spoil its neighbour in UTF-8
+		for _, v := range h.Values(name) { // one by one, because one field may be ISO 8859-1 and the next UTF-8
 			texts = append(texts, origin.Text(v))
 		}
 		if len(texts) > 1 && !slices.Contains(lists, name) {

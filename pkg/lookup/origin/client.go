@@ -1,11 +1,12 @@
-// Package origin requests the head of a response, which is its status and headers, from public
-// HTTPS origins, on port 443, over HTTP/1.1 (spec §4.5, §4.6). The headers and redirect lookups
-// share it, and the certificate lookup uses its TLS handshake.
+// Package origin requests the status and headers of a response from public HTTPS origins, on
+// port 443, over HTTP/1.1 (spec §4.5, §4.6). Status and headers together are called the head.
+// The headers and redirect lookups use this package, and the certificate lookup uses its TLS
+// handshake.
 //
-// It speaks HTTP itself, because net/http refuses heads that browsers accept, turns a Pragma
-// into a Cache-Control, and does not say whether a dial, a handshake or a request failed. Errors
-// are logged, and never contain what the server sent. Certificates are not verified, because the
-// answer of an origin with an expired one is a result.
+// It implements HTTP itself. net/http refuses heads that browsers accept, turns a Pragma into
+// a Cache-Control, and does not tell whether a dial, a handshake or a request failed. Errors
+// are logged, and so they never contain text from the server. Certificates are not verified,
+// because the answer of an origin with an expired certificate is still a result.
 package origin
 
 import (
@@ -22,26 +23,27 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Port is the only one that is connected to (spec §8).
+// Port is the only port that the package connects to (spec §8).
 const Port = 443
 
-// Codes returns the codes of a request to a host, beside the time-out that Fault is given.
+// Codes returns the error codes of a request to a host, without the time-out code that is
+// passed to Fault.
 func Codes() []fault.Code {
 	return append(guard.Codes(), lookup.HandshakeFailed, lookup.HTTPFailed)
 }
 
-// Client makes Hosts. It is safe for concurrent use, and holds no connection.
+// Client makes Hosts. It is safe for concurrent use and holds no connection.
 type Client struct {
 	Connector guard.Connector
 	UserAgent string // names the service and its URL, in printable ASCII
 }
 
-// ErrSilence says that a host had accepted a connection and had all of the caller's
-// time for its handshake and its answer.
+// ErrSilence means that a host accepted a connection, but did not complete its handshake and
+// its answer in all the time that the caller had.
 var ErrSilence = errors.New("origin: the host is silent")
 
-// Late is the error of a connected host whose answer is not complete when ctx ends:
-// ErrSilence, unless the caller left.
+// Late returns the error for a connected host whose answer is incomplete when ctx ends. It is
+// ErrSilence if the deadline has passed, and the error of ctx if the caller cancelled it.
 func Late(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ErrSilence
@@ -49,9 +51,10 @@ func Late(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Fault gives an error of this package or of a guard.Connector a code. An error that has a
-// code keeps it. One that says nothing about the target gets the tool's time-out, and so do
-// ErrSilence and guard.ErrUnresolvable, marked as the target's silence (fault.Error.Silence).
+// Fault gives a code to an error of this package or of a guard.Connector. An error that has a
+// code keeps it. ErrSilence and guard.ErrUnresolvable get the given time-out code and are
+// marked as the target's silence (fault.Error.Silence). An error that says nothing about the
+// target gets the time-out code without that mark.
 func Fault(ctx context.Context, err error, timeout fault.Code) error {
 	switch {
 	case errors.As(err, new(*fault.Error)):
@@ -68,20 +71,20 @@ func Fault(ctx context.Context, err error, timeout fault.Code) error {
 	return err
 }
 
-// Host is one origin. It keeps its connection from one request to the next
-// where the origin lets it. It is not safe for concurrent use; Close ends it.
+// Host is one origin. It keeps its connection for the next request if the origin allows it. It
+// is not safe for concurrent use. Close must be called at the end.
 type Host struct {
 	client *Client
 	target guard.Target
-	conn   *tls.Conn // past its handshake; nil while there is none
-	used   bool      // conn may be dead: it was made elsewhere, or carried a request
+	conn   *tls.Conn // after its handshake; nil if there is no connection
+	used   bool      // conn may be dead, because it was made elsewhere or has carried a request
 	peer   netip.Addr
-	limit  *io.LimitedReader // what may still be read from conn
+	limit  *io.LimitedReader // limits what is read from conn
 	in     *bufio.Reader     // reads from limit
 }
 
-// Host returns the origin at a target. conn is nil, or a connection to a peer of it that is
-// past the TLS handshake, and is the Host's from here on.
+// Host returns the origin at a target. conn is nil or a connection to peer after the TLS
+// handshake. The Host takes over the connection.
 func (c *Client) Host(t guard.Target, conn *tls.Conn, peer netip.Addr) *Host {
 	limit := &io.LimitedReader{R: conn}
 	return &Host{
@@ -95,7 +98,8 @@ func (c *Client) Host(t guard.Target, conn *tls.Conn, peer netip.Addr) *Host {
 	}
 }
 
-// Close drops the connection without TLS's close_notify, which could block on a peer.
+// Close drops the connection without the close_notify of TLS, because sending that could
+// block.
 func (h *Host) Close() {
 	if h.conn != nil {
 		h.conn.NetConn().Close()
@@ -103,16 +107,16 @@ func (h *Host) Close() {
 	}
 }
 
-// exchange sends a request and reads the head of its answer. When ctx ends, the
-// connection is closed, which ends any read or write at once. It drops a connection
-// that cannot take another request.
+// exchange sends a request and reads the head of the answer. When ctx ends, it closes the
+// connection, which ends any read or write at once. It also closes a connection that cannot
+// take another request.
 func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error) {
 	conn := h.conn
 	h.used = true
 	stop := context.AfterFunc(ctx, func() { conn.NetConn().Close() })
 	h.limit.N = maxHead
-	// A peer that refuses may have said why before it closed, so a failed write does
-	// not end the attempt.
+	// A server that refuses the request may have sent an answer before it closed the
+	// connection. So a failed write does not end the attempt.
 	_, sendErr := io.WriteString(conn, method+" "+path+" HTTP/1.1\r\n"+
 		"Host: "+h.target.Name+"\r\n"+
 		"User-Agent: "+h.client.UserAgent+"\r\n"+
@@ -133,18 +137,18 @@ func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error
 	return a, h.failed(fmt.Errorf("%s to %s: %w", method, h.peer, errors.Join(err, sendErr)))
 }
 
-// failed returns the fault of a request, with how it failed in words.
+// failed returns the fault of a failed request, with a message that tells how it failed.
 func (h *Host) failed(err error) error {
 	nothing := h.limit.N == maxHead
 	why := "the response headers are incomplete"
 	switch {
-	case h.limit.N == 0: // the cut may look like a malformed line
+	case h.limit.N == 0: // checked first, because the cut may look like a malformed line
 		why = "the response headers are longer than 300 KiB"
 	case errors.Is(err, errStatus):
 		why = "the response status is below 100"
 	case isAlert(err) && nothing:
-		// TLS 1.3 servers refuse a client, for want of its certificate for
-		// instance, when the client has finished.
+		// A TLS 1.3 server may refuse the client, for example because it has no certificate,
+		// after the client has completed its handshake.
 		return handshakeFailed(err)
 	case errors.Is(err, errStatusLine):
 		why = "the response is not HTTP/1.1"

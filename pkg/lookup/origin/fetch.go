@@ -11,19 +11,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// headPatience is how long a request with HEAD is waited for alone. Some servers never
-// answer one.
+// headPatience is how long Fetch waits for the answer to HEAD before it starts a GET as well.
+// Some servers never answer HEAD.
 const headPatience = 2 * time.Second
 
-// outcome is how a request ended.
+// outcome is the result of a request.
 type outcome struct {
 	answer   Answer
 	err      error
 	panicked any // nil unless it panicked
 }
 
-// checked panics where the request did, in the goroutine of the caller, who may recover from
-// it.
+// checked panics if the request panicked. This raises the panic again in the goroutine of the
+// caller, who can recover from it.
 func (o outcome) checked() outcome {
 	if o.panicked != nil {
 		panic(o.panicked)
@@ -31,8 +31,9 @@ func (o outcome) checked() outcome {
 	return o
 }
 
-// stands reports whether this outcome of HEAD is the final one. GET is needed where HEAD is
-// refused (spec §3.2), and where the server hangs up on it or answers something that is not HTTP.
+// stands reports whether this outcome of HEAD is final. If it is not, GET is needed: the
+// server refuses HEAD (spec §3.2), closes the connection, or answers something that is not
+// HTTP.
 func (o outcome) stands() bool {
 	if o.err != nil {
 		return fault.From(o.err).Code != lookup.HTTPFailed
@@ -40,7 +41,7 @@ func (o outcome) stands() bool {
 	return !o.answer.refusesHead()
 }
 
-// refusesHead reports whether the server does not take HEAD.
+// refusesHead reports whether the server refuses HEAD.
 func (a Answer) refusesHead() bool {
 	if a.Method != http.MethodHead {
 		return false
@@ -48,10 +49,10 @@ func (a Answer) refusesHead() bool {
 	return a.Status == http.StatusMethodNotAllowed || a.Status == http.StatusNotImplemented
 }
 
-// Fetch requests an absolute path and query, printable ASCII without spaces, with HEAD, and
-// with GET where HEAD does not stand. GET begins beside a HEAD that is not answered within
-// headPatience, and the first of them that is answered counts. Its errors are those that Fault
-// knows.
+// Fetch requests a path with HEAD, and with GET if the outcome of HEAD is not final. The path
+// is absolute, may have a query, and is printable ASCII without spaces. If HEAD is not
+// answered within headPatience, GET begins in parallel, and the first answer counts. Its
+// errors are those that Fault converts.
 func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	if h.conn == nil {
 		if err := h.connect(ctx); err != nil {
@@ -97,8 +98,9 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	return afterHead(head, get)
 }
 
-// afterHead returns the result of GET after a HEAD that does not stand or was cancelled for it.
-// Where GET could not be sent and HEAD was, the error says that.
+// afterHead returns the result of GET after a HEAD that was not final or was cancelled because
+// GET had succeeded. If HEAD was sent but no connection could be made for GET, the error says
+// that.
 func afterHead(head, get outcome) (Answer, error) {
 	if head.err == nil || get.err == nil {
 		return get.answer, get.err
@@ -112,14 +114,14 @@ func afterHead(head, get outcome) (Answer, error) {
 	return get.answer, get.err
 }
 
-// replace drops the connection of a Host for that of another to the same target.
+// replace closes the connection of h and takes over that of another Host for the same target.
 func (h *Host) replace(by *Host) {
 	h.Close()
 	*h = *by
 }
 
-// begin makes one request beside the caller, who takes its outcome before anything else is
-// done with the Host, and checks it for a panic.
+// begin makes one request in a goroutine. The caller must receive the outcome before it does
+// anything else with the Host, and must check it for a panic.
 func (h *Host) begin(ctx context.Context, method, path string) <-chan outcome {
 	ended := make(chan outcome, 1)
 	go func() {
@@ -133,8 +135,9 @@ func (h *Host) begin(ctx context.Context, method, path string) <-chan outcome {
 	return ended
 }
 
-// request makes one request. A connection that was used before may be dead or out of step (some
-// servers send a body after HEAD), so where it fails the request is made on a new one.
+// request makes one request. A connection that was used before may be dead or out of step,
+// because some servers send a body after HEAD. If such a connection fails, the request is made
+// again on a new one.
 func (h *Host) request(ctx context.Context, method, path string) (Answer, error) {
 	if h.conn != nil && h.used {
 		if a, err := h.exchange(ctx, method, path); err == nil || ctx.Err() != nil {

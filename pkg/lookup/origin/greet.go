@@ -14,25 +14,26 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Offer is what a ClientHello offers.
+// Offer selects what a ClientHello offers.
 type Offer int
 
 const (
-	// Modern is what current browsers offer but HTTP/2, which is not spoken here: hybrid
-	// post-quantum key exchange, and http/1.1 by ALPN. There are servers that want either.
+	// Modern offers the same as current browsers, except HTTP/2, which this package does not
+	// speak: hybrid post-quantum key exchange, and http/1.1 by ALPN. Some servers require one
+	// of them.
 	Modern Offer = iota
-	// Plain is TLS 1.3 in one packet and without ALPN: some old servers never answer two
-	// packets, and some refuse a hello for its ALPN.
+	// Plain is TLS 1.3 in a single packet and without ALPN. Some old servers never answer a
+	// hello of two packets, and some refuse a hello because of its ALPN.
 	Plain
-	// Old is Plain without TLS 1.3, which some servers choke on.
+	// Old is Plain without TLS 1.3, because some servers fail on TLS 1.3.
 	Old
-	// Browser is Modern with HTTP/2, for servers that speak nothing else. What it connects
-	// is good for the certificate alone.
+	// Browser is Modern with HTTP/2, for servers that speak nothing else. Its connection can
+	// only be used to read the certificate.
 	Browser
 )
 
-// Offers returns the offers for a host that requests are sent to, in the order in which they are
-// made until it takes one.
+// Offers returns the offers for a host that will receive requests. They are tried in this
+// order until the host accepts one.
 func Offers() []Offer { return []Offer{Modern, Plain, Old} }
 
 // Protocols of ALPN.
@@ -41,8 +42,9 @@ const (
 	http2  = "h2"
 )
 
-// TLSConfig is how origins are greeted: any certificate, TLS 1.0 and later, every cipher
-// suite that the library has, no resumption, and the rest as the offer says.
+// TLSConfig returns the configuration for connecting to an origin. It accepts any certificate,
+// TLS 1.0 and later, and every cipher suite of the library. It never resumes a session. The
+// rest depends on the offer.
 func TLSConfig(name string, o Offer) *tls.Config {
 	var suites []uint16
 	for _, s := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
@@ -69,13 +71,13 @@ func TLSConfig(name string, o Offer) *tls.Config {
 	return cfg
 }
 
-// Hello is an attempt at a handshake over a connection, which it closes unless it
-// succeeds. again says after a failure that another kind of hello may help.
+// Hello attempts a handshake over a connection, and closes the connection unless the handshake
+// succeeds. After a failure, again tells whether another kind of hello may help.
 type Hello func(conn net.Conn) (again bool, err error)
 
-// Greet connects to a target for each hello in turn, until one succeeds, and returns
-// the peer that took it. All go to the address that took the first connection. When all of
-// them fail, the failure of the first stands.
+// Greet tries the hellos in turn, each over a new connection, until one succeeds. It returns
+// the peer of that connection. All connections go to the address that accepted the first one.
+// If all hellos fail, Greet returns the error of the first.
 func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hello) (netip.Addr, error) {
 	var first error
 	for i, hello := range hellos {
@@ -113,8 +115,8 @@ func (h *Host) connect(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return false, fmt.Errorf("%w in the TLS handshake: %w", Late(ctx), err)
 			}
-			// Another hello may help where the host did not get to its certificate, and
-			// would not in plain text.
+			// Another hello may help if the host had not sent its certificate yet and did not
+			// answer in plain text.
 			early := len(conn.ConnectionState().PeerCertificates) == 0
 			return early && !errors.As(err, new(tls.RecordHeaderError)), handshakeFailed(err)
 		})
@@ -137,7 +139,8 @@ func handshakeFailed(err error) error {
 	return lookup.Fault(lookup.HandshakeFailed, err)
 }
 
-// isAlert recognises the alert of a peer, which has no exported type.
+// isAlert reports whether an error is a TLS alert from the peer. Such an error has no exported
+// type.
 func isAlert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"

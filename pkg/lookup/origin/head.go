@@ -17,7 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
-// maxHead bounds what is read for one head, in bytes, interim answers included. It is curl's.
+// maxHead is the largest number of bytes that are read for one head, including interim
+// answers. curl has the same limit.
 const maxHead = 300 << 10
 
 var (
@@ -30,19 +31,17 @@ type Answer struct {
 	Method string // HEAD, or GET if the origin takes no HEAD
 	Status int    // 101, or 200 to 999
 	Peer   netip.Addr
-	// Header has the fields in their order under each name. Lines that are not a field
-	// are left out, and values have no control bytes but tabs; their bytes need not be
-	// UTF-8.
+	// Header has the fields of each name in the order received. Lines that are not a field are
+	// left out. Values have no control bytes except tabs, and need not be UTF-8.
 	Header http.Header
 
 	minor int // 0 for HTTP/1.0 and 1 for everything later
 }
 
-// maxReported bounds the values of an answer that go into a result, in bytes.
+// maxReported is the largest total size, in bytes, of the header values that go into a result.
 const maxReported = 64 << 10
 
-// Reports returns http_failed for an answer whose fields of these names are too long to be
-// reported.
+// Reports returns http_failed if the fields with the given names are too long to be reported.
 func (a Answer) Reports(names ...string) error {
 	size := 0
 	for _, name := range names {
@@ -56,8 +55,8 @@ func (a Answer) Reports(names ...string) error {
 	return lookup.Faultf(lookup.HTTPFailed, nil, "The HTTPS request was answered, but the response headers that are reported here are longer than 64 KiB.")
 }
 
-// readHead reads the head of the final answer and passes over interim ones. 101 is
-// final, though nobody asked for it.
+// readHead reads the head of the final answer and skips interim answers. An answer with status
+// 101 is final, although no upgrade was requested.
 func readHead(from *bufio.Reader) (a Answer, err error) {
 	text := textproto.NewReader(from)
 	for a.Status < 200 && a.Status != http.StatusSwitchingProtocols {
@@ -77,9 +76,9 @@ func readHead(from *bufio.Reader) (a Answer, err error) {
 	return a, nil
 }
 
-// readFields reads the lines up to the empty one. As browsers do, it passes over those
-// that are not a field, together with those that continue them, and takes a first line
-// that begins with white space.
+// readFields reads header lines up to the empty line. As browsers do, it skips lines that are
+// not a field, together with their continuation lines, and accepts a first line that begins
+// with white space.
 func readFields(text *textproto.Reader) (http.Header, error) {
 	fields := http.Header{}
 	for {
@@ -95,8 +94,8 @@ func readFields(text *textproto.Reader) (http.Header, error) {
 	}
 }
 
-// parseField parses a line of a header. White space before the colon does not belong to the
-// name (RFC 9112 §5.1), nor control bytes to the value.
+// parseField parses one header line. It removes white space before the colon from the name
+// (RFC 9112 §5.1), and control bytes from the value.
 func parseField(line string) (name, value string, ok bool) {
 	name, value, ok = strings.Cut(line, ":")
 	name = strings.TrimRight(name, " \t")
@@ -108,9 +107,9 @@ func parseField(line string) (name, value string, ok bool) {
 	return textproto.CanonicalMIMEHeaderKey(name), strings.Trim(string(kept), " \t"), true
 }
 
-// parseStatusLine parses "HTTP/1.1 200 OK" (RFC 9112 §4). As with curl, the reason may be
-// missing or stick to the status, and the version may be in lower case or that of
-// another protocol than is spoken.
+// parseStatusLine parses a line such as "HTTP/1.1 200 OK" (RFC 9112 §4). As curl does, it
+// accepts a reason that is missing or follows the status without a space, and a version that
+// is in lower case or is not the version of HTTP in use.
 func parseStatusLine(s string) (status, minor int, err error) {
 	version, rest, _ := strings.Cut(strings.ToUpper(s), " ")
 	if version == "HTTP/2" {
@@ -132,9 +131,9 @@ func parseStatusLine(s string) (status, minor int, err error) {
 	return status, min(minor, 1), nil
 }
 
-// persists reports whether the server keeps the connection open (RFC 9112 §9.3) after an
-// answer that ends with its head (§6.3). An answer that refuses HEAD and announces a body may
-// be followed by it, which must not be taken for the next answer.
+// persists reports whether the server keeps the connection open (RFC 9112 §9.3) and the answer
+// has no body (§6.3). If an answer refuses HEAD and announces a body, the body may really
+// follow, and it must not be read as the next answer.
 func (a Answer) persists() bool {
 	connection := strings.ToLower(strings.Join(a.Header["Connection"], ","))
 	if a.minor == 0 || a.Status == http.StatusSwitchingProtocols || strings.Contains(connection, "close") {
@@ -154,8 +153,8 @@ func (a Answer) persists() bool {
 	return !coded && slices.Equal(length, empty)
 }
 
-// Text is a header value as JSON can hold it. One that is not UTF-8 is read as
-// ISO 8859-1, which header values were once meant to be, so that no byte is lost.
+// Text returns a header value as valid UTF-8 for JSON. A value that is not UTF-8 is read as
+// ISO 8859-1, which was once the encoding of header values. So no byte is lost.
 func Text(value string) string {
 	if utf8.ValidString(value) {
 		return value

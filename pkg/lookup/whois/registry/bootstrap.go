@@ -19,39 +19,40 @@ import (
 )
 
 const (
-	// fresh is how long a file is used before a lookup looks for a newer one.
+	// fresh is how long a file is used before a lookup checks for a newer one.
 	fresh = 24 * time.Hour
 
 	// The pause after a failed download doubles from firstPause up to longestPause.
 	firstPause   = 2 * time.Second
 	longestPause = 10 * time.Minute
 
-	// Of eight seconds, the rest is the lookup's.
+	// A lookup has eight seconds. These limits leave the rest for querying the registry.
 	fetchTimeout = 3 * time.Second
 	cacheTimeout = 1500 * time.Millisecond
 )
 
-// bootstrap holds the file that is in use.
+// bootstrap holds the bootstrap file in use.
 type bootstrap struct {
 	cfg   whois.Config
 	http  *http.Client
-	turn  chan struct{} // has one place, which is taken while a file is looked for
+	turn  chan struct{} // a lock of capacity one, held while a newer file is looked for
 	state atomic.Pointer[state]
 }
 
-// state is what is known; it is never changed, but replaced by the call that has the turn.
+// state holds the current file and the history of downloads. A state is never changed. The
+// call that holds the turn replaces it.
 type state struct {
-	registry // nil until one was loaded
+	registry // nil until a file has been loaded
 	fetched  time.Time
-	notUntil time.Time // no download before it
-	failures int       // in a row
+	notUntil time.Time // no download before this time
+	failures int       // consecutive failed downloads
 }
 
 func newBootstrap(cfg whois.Config) *bootstrap {
 	file := transport{
 		dial:  trusted(cfg.Connector, cfg.Direct),
 		roots: cfg.RootCAs,
-		// The file of 2026 has 49 KB, 600 services and 1,200 top-level domains.
+		// In 2026 the file has 49 KB, 600 services and 1,200 top-level domains.
 		maxBody: 512 << 10,
 		limits:  untrusted.Limits{Depth: 8, Values: 50_000},
 	}
@@ -71,14 +72,14 @@ func (b *bootstrap) due(s *state) bool {
 	}
 	now := b.cfg.Now()
 	age := now.Sub(s.fetched)
-	isFresh := age >= 0 && age < fresh // below 0 by a clock that is not ours
+	isFresh := age >= 0 && age < fresh // negative if another machine's clock is ahead
 	return !isFresh && !now.Before(s.notUntil)
 }
 
-// load returns the file in use, after it has looked for a newer one if that is due. Of
-// concurrent calls one does, and the others wait for it. Its errors are whois_timeout when
-// ctx ends first, and bootstrap_unavailable, marked as prevented (fault.Error.IsPrevented)
-// in the pause after a failed download.
+// load returns the file in use. If a newer file is due, it looks for one first. Of concurrent
+// calls one does that, and the others wait for it. Its errors are whois_timeout if ctx ends
+// first, and bootstrap_unavailable. In the pause after a failed download, the latter is marked
+// as prevented (fault.Error.IsPrevented).
 func (b *bootstrap) load(ctx context.Context) (registry, error) {
 	if s := b.state.Load(); !b.due(s) {
 		return s.registry, nil
@@ -90,7 +91,7 @@ func (b *bootstrap) load(ctx context.Context) (registry, error) {
 		return nil, lookup.Fault(lookup.WhoisTimeout, ctx.Err())
 	}
 	s := *b.state.Load()
-	if !b.due(&s) { // since the turn was waited for
+	if !b.due(&s) { // another call has updated it meanwhile
 		return s.registry, nil
 	}
 	err := b.update(ctx, &s)
@@ -108,8 +109,8 @@ func (b *bootstrap) warn(ctx context.Context, err error, what string) {
 	}
 }
 
-// update takes a newer file: that of the Cache, where another process may have put it,
-// else that of the URL, which it puts into the Cache.
+// update takes a newer file from the Cache, where another process may have put it. If there is
+// none, it downloads the file and puts it into the Cache.
 func (b *bootstrap) update(ctx context.Context, s *state) error {
 	cached, fetched := b.restore(ctx)
 	if cached != nil && (s.registry == nil || fetched.After(s.fetched)) {
@@ -131,7 +132,7 @@ func (b *bootstrap) update(ctx context.Context, s *state) error {
 		b.save(ctx, doc, s.fetched)
 		return nil
 	}
-	if s.registry == nil && ctx.Err() != nil { // the next caller has more time
+	if s.registry == nil && ctx.Err() != nil { // the next caller may have more time, so there is no pause
 		return lookup.Fault(lookup.WhoisTimeout, err)
 	}
 	s.notUntil = b.cfg.Now().Add(min(longestPause, firstPause<<min(s.failures, 16)))
@@ -139,7 +140,7 @@ func (b *bootstrap) update(ctx context.Context, s *state) error {
 	return lookup.Fault(lookup.BootstrapUnavailable, err)
 }
 
-// restore returns the Cache's file; nil if it has none that can be used.
+// restore returns the file of the Cache, or nil if there is none or it is unusable.
 func (b *bootstrap) restore(ctx context.Context) (r registry, fetched time.Time) {
 	if b.cfg.Cache == nil {
 		return nil, fetched
@@ -188,11 +189,12 @@ func (b *bootstrap) download(ctx context.Context) (doc []byte, r registry, err e
 	return doc, r, err
 }
 
-// registry is a parsed bootstrap file: base URLs by domain suffix. It is never changed.
+// registry is a parsed bootstrap file: a map from domain suffixes to base URLs. It is never
+// changed.
 type registry map[string]string
 
-// parseRegistry parses a bootstrap file for domains (RFC 9224 §3, §4). One that names no usable
-// server is an error, so that it never replaces a good one.
+// parseRegistry parses a bootstrap file for domains (RFC 9224 §3, §4). A file without a usable
+// server is an error, and so it never replaces a good file.
 func parseRegistry(doc []byte) (registry, error) {
 	file, err := rdapbootstrap.NewFile(doc)
 	if err != nil {
@@ -214,7 +216,8 @@ func parseRegistry(doc []byte) (registry, error) {
 	return r, nil
 }
 
-// find returns the base URL of the longest suffix of a name, by whole labels (RFC 9224 §4).
+// find returns the base URL for the longest suffix of a name, compared by whole labels (RFC
+// 9224 §4).
 func (r registry) find(name string) (base string, ok bool) {
 	for {
 		if base, ok := r[name]; ok {
@@ -228,8 +231,8 @@ func (r registry) find(name string) (base string, ok bool) {
 	}
 }
 
-// chooseBase prefers the first https URL over the first http one (RFC 9224
-// §5.1), and makes it end in a slash; empty when none can be used.
+// chooseBase returns the first https URL, or else the first http URL (RFC 9224 §5.1), with a
+// slash at its end. It returns "" if no URL is usable.
 func chooseBase(urls []*url.URL) string {
 	for _, scheme := range []string{"https", "http"} {
 		for _, u := range urls {

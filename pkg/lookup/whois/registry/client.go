@@ -1,23 +1,26 @@
-// Package registry asks the registry of a domain, over RDAP, for its registration data. Package
-// whois defines the question and the answer. (It is WHOIS Intelligence of the service: spec
-// §2.3, §4.4.)
+// Package registry queries the registry of a domain, over RDAP, for its registration data.
+// Package whois defines the query and the result. (It is WHOIS Intelligence of the service:
+// spec §2.3, §4.4.)
 //
-// It asks the one server that the IANA bootstrap file names for the top-level domain about the
-// registrable domain of the name it is given, because registries do not answer for host names.
-// It follows no link in an answer, and checks redirects with the same guard. Certificates of
-// RDAP servers are verified.
+// The IANA bootstrap file names one server for each top-level domain. The package queries this
+// server about the registrable domain of the given name, because registries do not answer for
+// host names. It follows no link in an answer. A redirect may lead only to hosts that pass the
+// same guard. Certificates of RDAP servers are verified.
 //
-// Nothing that a call started outlives it. The bootstrap file (RFC 9224) is kept in memory and
-// in a Cache, a newer one is looked for once a day, and the old one serves until then.
+// Nothing that a call started outlives the call. The bootstrap file (RFC 9224) is kept in
+// memory and in a Cache. Once a day the package looks for a newer file. If it finds none, it
+// continues to use the old one.
 //
 //	a domain object of that name            the result
-//	404, or an error object that says 404   not_found; of the web host of a suffix, such as
-//	                                        www.gov.uk, the registration of the suffix, if it is one
+//	404, or an error object that says 404   not_found; for the web host of a suffix, such as
+//	                                        www.gov.uk, the registration of the suffix if
+//	                                        there is one
 //	no server for the top-level domain      rdap_unavailable
 //	any other answer; a server that is not
 //	public or does not connect              rdap_upstream
 //	silence                                 whois_timeout
-//	resolvers down, no route to the server  whois_timeout: ours, not the registry's
+//	resolvers down, no route to the server  whois_timeout, because the fault is ours and
+//	                                        not the registry's
 //	no bootstrap file was ever loaded       bootstrap_unavailable
 package registry
 
@@ -42,13 +45,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// maxAnswer bounds an answer in bytes, and answers bounds its depth and its values. Honest
-// answers have some kilobytes and hundreds of values.
+// maxAnswer is the largest size of an answer in bytes. The function answers returns the limits
+// of its depth and its number of values. Normal answers have some kilobytes and hundreds of
+// values.
 const maxAnswer = 1 << 20
 
 func answers() untrusted.Limits { return untrusted.Limits{Depth: 64, Values: 20_000} }
 
-// Client fetches from registries. It is safe for concurrent use.
+// Client queries registries. It is safe for concurrent use.
 type Client struct {
 	rdap      *rdap.Client
 	bootstrap *bootstrap
@@ -68,8 +72,8 @@ func New(cfg whois.Config) *Client {
 	}
 	return &Client{
 		bootstrap: newBootstrap(cfg),
-		// With every field preset, and the server given with each request, the library
-		// writes to nothing of its client, and it can be shared.
+		// Every field is preset, and the server is passed with each request. So the library
+		// writes to no field of its client, and the client can be shared.
 		rdap: &rdap.Client{
 			HTTP:      &http.Client{CheckRedirect: follow, Transport: servers},
 			Bootstrap: &rdapbootstrap.Client{}, // never used
@@ -79,9 +83,9 @@ func New(cfg whois.Config) *Client {
 	}
 }
 
-// NoServer reports whether the bootstrap file in memory names no RDAP server for a
-// domain, so that a lookup would answer rdap_unavailable unless a newer file has one.
-// It is false while no file was loaded. It sends nothing.
+// NoServer reports whether the bootstrap file in memory has no RDAP server for a domain. Then
+// a lookup returns rdap_unavailable, unless a newer file has a server. NoServer returns false
+// if no file has been loaded. It sends nothing.
 func (c *Client) NoServer(domain string) bool {
 	s := c.bootstrap.state.Load()
 	_, ok := s.find(registrable(domain))
@@ -114,19 +118,20 @@ func isNotFound(err error) bool {
 	return err != nil && fault.From(err).Code == lookup.NotFound
 }
 
-// fetchSuffix returns the registration that counts for a name which the registry has none of,
-// and its error where there is none.
+// fetchSuffix returns the registration to report for a name that is not registered itself. If
+// there is none, it returns the error to report.
 //
-// A name below a suffix of several labels is of one of two kinds. Below some, such as co.uk,
-// the registry registers names itself, so that the name is free. Others, such as ac.uk and
-// gov.uk, were registered by somebody, and another registry keeps the names below them. It need
-// not speak RDAP, and is not in IANA's file. No registry tells in its answer which kind it is,
-// and the registration of the suffix is not that of the name. So the answer stays not_found,
-// and its message leaves the question open.
+// There are two kinds of suffixes with several labels. Below some, such as co.uk, the registry
+// of the top-level domain registers names itself, so a name that it does not know is free.
+// Others, such as ac.uk and gov.uk, are registered domains, and another registry keeps the
+// names below them. That registry may not speak RDAP, and is not in IANA's file. No answer
+// tells which kind a suffix is, and the registration of the suffix is not that of the name. So
+// the answer stays not_found, with a message that says that another registry may keep the
+// name.
 //
-// The web host of a suffix is the exception: nobody registers www, and what answers there is
-// the suffix. Its registration counts where the registry shows one, and not an object that only
-// keeps the suffix from being registered.
+// The web host of a suffix is an exception. Nobody registers www, and the suffix itself
+// answers there. So the registration of the suffix is reported if the registry shows one. An
+// object that only keeps the suffix from being registered does not count.
 func (c *Client) fetchSuffix(ctx context.Context, base, name string, notFound error) (*rdap.Domain, error) {
 	host, suffix, _ := strings.Cut(name, ".")
 	if !strings.Contains(suffix, ".") {
@@ -152,7 +157,7 @@ func (c *Client) fetchSuffix(ctx context.Context, base, name string, notFound er
 
 // fetch fetches the domain object of a registrable name.
 func (c *Client) fetch(ctx context.Context, base, name string) (*rdap.Domain, error) {
-	server, err := url.Parse(base) // for this request alone: the library writes to it
+	server, err := url.Parse(base) // a new URL for each request, because the library writes to it
 	if err != nil {
 		return nil, fmt.Errorf("whois: base URL: %w", err)
 	}
@@ -175,8 +180,8 @@ func (c *Client) fetch(ctx context.Context, base, name string) (*rdap.Domain, er
 	return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered with something other than a domain.")
 }
 
-// fetchFault returns the fault of an exchange without an object. The library's error tells
-// little; the exchange that it reports tells more.
+// fetchFault returns the fault of an exchange that produced no object. The error of the
+// library tells little, so fetchFault uses the exchange that the library reports.
 func fetchFault(ctx context.Context, exchange *rdap.HTTPResponse, err error) error {
 	if exchange.Error != nil {
 		return exchangeFault(ctx, exchange.Error)
@@ -184,15 +189,16 @@ func fetchFault(ctx context.Context, exchange *rdap.HTTPResponse, err error) err
 	switch status := exchange.Response.StatusCode; status {
 	case http.StatusNotFound:
 		return lookup.Fault(lookup.NotFound, err)
-	case http.StatusOK: // and an empty body
+	case http.StatusOK: // with an empty body
 		return lookup.Fault(lookup.RDAPUpstream, err)
 	default:
 		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server answered with HTTP status %d.", status)
 	}
 }
 
-// exchangeFault returns the fault of an exchange that failed. http.Client puts the address
-// into its error, and with it the name of the lookup, which is not to be logged.
+// exchangeFault returns the fault of an exchange that failed. The error of http.Client
+// contains the URL, and with it the queried name, which must not be logged. So exchangeFault
+// uses only the inner error.
 func exchangeFault(ctx context.Context, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -213,9 +219,10 @@ func exchangeFault(ctx context.Context, err error) error {
 	return lookup.Fault(lookup.RDAPUpstream, err)
 }
 
-// registrable cuts a name to what a registry registers: one label below its suffix in the
-// ICANN section of the public suffix list. A name that is such a suffix stays as it is.
-// Suffixes of the private section (github.io) are domains that somebody registered.
+// registrable cuts a name to the domain that a registry registers: its suffix in the ICANN
+// section of the public suffix list, plus one label. A name that is such a suffix itself is
+// returned unchanged. Suffixes of the private section, such as github.io, are registered
+// domains.
 func registrable(name string) string {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	for !icann {

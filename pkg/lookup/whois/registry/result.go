@@ -14,15 +14,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
-// Limits of a result. What exceeds them is left out.
+// Limits of a result. Values that exceed them are left out.
 const (
 	maxListed = 64  // elements of a list
 	maxText   = 512 // bytes of a string
 	maxNested = 8   // how deep a registrar may be nested in other entities
-	maxCard   = 4   // how deep the properties of a jCard may be nested; 3 is right
+	maxCard   = 4   // how deep the properties of a jCard may be nested; the standard depth is 3
 )
 
-// result takes the facts of spec §2.3 out of a domain object.
+// result extracts the facts of spec §2.3 from a domain object.
 func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 	r := whois.Result{
 		Domain:      q.Domain,
@@ -35,18 +35,19 @@ func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 	events := objects(raw(d.DecodeData, "events"))
 	r.CreatedAt = event(events, "registration")
 	r.UpdatedAt = event(events, "last changed")
-	r.ExpiresAt = event(events, "expiration", "record expires") // the latter is that of .kg
+	r.ExpiresAt = event(events, "expiration", "record expires") // .kg uses "record expires"
 	if handle := text(raw(d.DecodeData, "handle")); handle != "" {
 		r.Handle = &handle
 	}
-	if secure := objects(raw(d.DecodeData, "secureDNS")); len(secure) > 0 { // the decoder would take "true" and 1 for true
+	if secure := objects(raw(d.DecodeData, "secureDNS")); len(secure) > 0 { // the decoder would accept "true" and 1 as true
 		r.DNSSEC = secure[0]["delegationSigned"] == true
 	}
 	return r
 }
 
-// registered reports whether an object shows a registration: with whom, since or until when,
-// and no status of RFC 9083 §10.2.2 that says that it is the registry's own.
+// registered reports whether an object shows a registration. It does if it has a registrar, a
+// date of registration or a date of expiry, and no status of RFC 9083 §10.2.2 that reserves it
+// for the registry.
 func registered(d *rdap.Domain) bool {
 	for _, status := range list(raw(d.DecodeData, "status")) {
 		if is(status, "reserved") || is(status, "administrative") {
@@ -60,8 +61,8 @@ func registered(d *rdap.Domain) bool {
 	return event(events, "registration", "expiration") != nil
 }
 
-// about reports whether an object is about a name. Some registries write the
-// Unicode form into ldhName, or fill only unicodeName, and some put blanks around it.
+// about reports whether an object is about a name. Some registries write the Unicode form into
+// ldhName, fill only unicodeName, or put blanks around the name.
 func about(d *rdap.Domain, name string) bool {
 	published := strings.TrimSpace(cmp.Or(d.LDHName, d.UnicodeName))
 	if strings.EqualFold(strings.TrimSuffix(published, "."), name) {
@@ -71,8 +72,8 @@ func about(d *rdap.Domain, name string) bool {
 	return err == nil && mapped == name
 }
 
-// raw is a member as it was sent: the decoder turns numbers, booleans and null
-// into what a field wants, and drops what it cannot turn.
+// raw returns a member as it was sent. The decoder converts numbers, booleans and null to the
+// type of a field, and drops values that it cannot convert.
 func raw(d *rdap.DecodeData, member string) any {
 	if d == nil {
 		return nil
@@ -80,7 +81,8 @@ func raw(d *rdap.DecodeData, member string) any {
 	return d.Value(member)
 }
 
-// list is a member that should be an array; some registries send the only element alone.
+// list returns the elements of a member that should be an array. Some registries send a single
+// element without the array.
 func list(v any) []any {
 	if all, ok := v.([]any); ok || v == nil {
 		return all
@@ -88,11 +90,11 @@ func list(v any) []any {
 	return []any{v}
 }
 
-// object is one within a domain object, as it was sent. The decoder makes nothing of one that
-// stands alone where a list belongs.
+// object is a JSON object within a domain object, as it was sent. The decoder does not decode
+// an object that stands alone where a list is expected.
 type object = map[string]any
 
-// objects are those among the elements of a member.
+// objects returns the objects among the elements of a member.
 func objects(v any) (all []object) {
 	for _, e := range list(v) {
 		if o, ok := e.(object); ok {
@@ -102,10 +104,10 @@ func objects(v any) (all []object) {
 	return all
 }
 
-// text is a string of the result: trimmed, not longer than maxText, empty for
-// anything else. Identifiers are sometimes sent as JSON numbers.
+// text returns a trimmed string of at most maxText bytes, and "" for anything else.
+// Identifiers are sometimes sent as JSON numbers, so text accepts whole numbers.
 func text(v any) string {
-	const exact = 1 << 53 // above it a float64 is no longer the number sent
+	const exact = 1 << 53 // above this, a float64 may differ from the number that was sent
 	switch v := v.(type) {
 	case string:
 		if trimmed := strings.TrimSpace(v); len(trimmed) <= maxText {
@@ -120,7 +122,7 @@ func text(v any) string {
 	return ""
 }
 
-// words are the strings among the elements of a member, as published.
+// words returns the strings among the elements of a member, as published.
 func words(v any) []string {
 	out := []string{}
 	for _, e := range list(v) {
@@ -136,15 +138,15 @@ func words(v any) []string {
 	return out
 }
 
-// is reports whether a value is a word, in any letter case.
+// is reports whether a value is the given string, in any letter case.
 func is(v any, word string) bool {
 	s, ok := v.(string)
 	return ok && strings.EqualFold(strings.TrimSpace(s), word)
 }
 
-// registrar is the first entity in the role registrar that has a name, nested
-// ones included, in document order. The registrar of .cx has no name, and is named on
-// an entity within, for reports of abuse, whose handle is the registrar's.
+// registrar returns the first entity, in document order, that has the role registrar and a
+// name. It also searches nested entities. The registrar entity of .cx has no name. Its name is
+// on a nested entity for abuse reports, which has the same handle.
 func registrar(entities []object, depth int) *whois.Registrar {
 	if depth == maxNested {
 		return nil
@@ -170,8 +172,8 @@ func registrar(entities []object, depth int) *whois.Registrar {
 	return nil
 }
 
-// ianaID is the identifier with the type of RFC 9083 §4.8. No other is taken for IANA's: not
-// those of registries, and not the handle, which is the same number at some registries only.
+// ianaID returns the identifier with the type of RFC 9083 §4.8. It uses no other identifier:
+// registries add theirs, and the handle is the same number at some registries only.
 func ianaID(e object) string {
 	for _, id := range objects(e["publicIds"]) {
 		if s := text(id["identifier"]); s != "" && is(id["type"], "IANA Registrar ID") {
@@ -181,17 +183,17 @@ func ianaID(e object) string {
 	return ""
 }
 
-// entityName is the formatted name of an entity's vCard, else its organisation. The
-// decoder drops a whole jCard for one malformed property, and knows property names in
-// lower case only, so the card is read as it was sent.
+// entityName returns the formatted name of an entity's vCard, or else its organisation. The
+// decoder drops a whole jCard for one malformed property, and knows property names in lower
+// case only. So the card is read as it was sent.
 func entityName(e object) string {
 	card := e["vcardArray"]
 	return cmp.Or(property(card, "fn", maxCard), property(card, "org", maxCard))
 }
 
-// property finds a text property in a jCard (RFC 7095) that need not be
-// well formed: the arrays may be nested one more time than they should be, and of
-// a property only the name at its start and the value at its end count.
+// property returns a text property of a jCard (RFC 7095). The card may be malformed: its
+// arrays may be nested one level deeper than the standard says. Of a property, only the name
+// at its start and the value at its end are used.
 func property(card any, name string, depth int) string {
 	fields, ok := card.([]any)
 	if !ok || depth == 0 {
@@ -210,8 +212,8 @@ func property(card any, name string, depth int) string {
 	return ""
 }
 
-// propertyValue is the text of a property's value. That of org may be a list, in which units
-// follow the name.
+// propertyValue returns the text of a property's value. The value of org may be a list of the
+// name and then its units.
 func propertyValue(v any) string {
 	values := list(v)
 	if len(values) == 0 {
@@ -221,7 +223,7 @@ func propertyValue(v any) string {
 	return text(s)
 }
 
-// event is the time of the first event with one of the actions and a date that can be read.
+// event returns the time of the first event that has one of the actions and a readable date.
 func event(events []object, actions ...string) *string {
 	for _, e := range events {
 		published, _ := e["eventDate"].(string)
@@ -233,17 +235,17 @@ func event(events []object, actions ...string) *string {
 	return nil
 }
 
-// date writes an eventDate as RFC 3339 in UTC; empty when it cannot be read. RFC 9083
-// §4.5 wants RFC 3339; in the other forms that registries use, a time without a zone is
-// UTC, and a date without a time is midnight. Seconds, which may have a fraction, and the
-// minutes of an offset may be missing where they are zero.
+// date returns an eventDate as RFC 3339 in UTC, or "" if it cannot be read. RFC 9083 §4.5
+// requires RFC 3339, but registries use other forms as well. A time without a zone is taken as
+// UTC, and a date without a time as midnight. Seconds may have a fraction. If the seconds, or
+// the minutes of an offset, are missing, they are zero.
 func date(published string) string {
 	if len(published) > 64 {
 		return ""
 	}
-	// RFC 3339 §5.6 allows t and z in lower case; Go's layouts do not.
+	// RFC 3339 §5.6 allows a lower-case t and z. The layouts of Go do not.
 	published = strings.ToUpper(strings.TrimSpace(published))
-	published = strings.Replace(published, " ", "T", 1) // some write a space
+	published = strings.Replace(published, " ", "T", 1) // some registries write a space for the T
 	for _, layout := range []string{
 		time.RFC3339,
 		"2006-01-02T15:04:05Z0700",
@@ -257,14 +259,14 @@ func date(published string) string {
 			continue
 		}
 		t = t.UTC()
-		if 1 <= t.Year() && t.Year() <= 9999 { // an offset can leave the years of RFC 3339
+		if 1 <= t.Year() && t.Year() <= 9999 { // the offset can move the year out of the range of RFC 3339
 			return t.Format(time.RFC3339)
 		}
 	}
 	return ""
 }
 
-// nameservers are the host names among those published, in lower-case A-labels
+// nameservers returns the host names among the published name servers, in lower-case A-labels
 // without the trailing dot, each once.
 func nameservers(published []object) []string {
 	out := []string{}
@@ -277,8 +279,9 @@ func nameservers(published []object) []string {
 	return out
 }
 
-// hostname is empty for what is not a host name. A registry may list hosts that this
-// service would not be asked about, so only Unicode goes through the guard.
+// hostname returns a normalised host name, or "" if the value is not one. A registry may list
+// hosts that the guard refuses. These names are kept as published, and only a name that the
+// guard accepts is mapped from Unicode.
 func hostname(v any) string {
 	sent, _ := v.(string)
 	published := strings.TrimSpace(sent)

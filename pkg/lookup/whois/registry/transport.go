@@ -24,10 +24,10 @@ import (
 // dial connects to a port of a host.
 type dial func(ctx context.Context, host string, port uint16) (net.Conn, error)
 
-// guarded reaches public hosts only.
+// guarded returns a dial that connects to public hosts only.
 func guarded(c guard.Connector) dial {
 	return func(ctx context.Context, host string, port uint16) (net.Conn, error) {
-		name, err := guard.Domain(host, guard.Hostname) // an address, localhost, ...
+		name, err := guard.Domain(host, guard.Hostname) // refuses IP addresses, localhost and the like
 		if err != nil {
 			return nil, err
 		}
@@ -40,9 +40,9 @@ func guarded(c guard.Connector) dial {
 	}
 }
 
-// trusted reaches what the operator configured: as every other host is reached, and where that
-// cannot be, because it is an address, or a name or a host of the operator's own network, as
-// this machine would.
+// trusted returns a dial for the host that the operator configured. It tries the guarded way
+// first. If that fails, it connects directly, as this machine would. That is necessary if the
+// host is an IP address, or a name or host in the operator's own network.
 func trusted(c guard.Connector, direct func(ctx context.Context, network, address string) (net.Conn, error)) dial {
 	public := guarded(c)
 	return func(ctx context.Context, host string, port uint16) (net.Conn, error) {
@@ -58,9 +58,9 @@ func trusted(c guard.Connector, direct func(ctx context.Context, network, addres
 	}
 }
 
-// transport makes HTTP/1.1 exchanges for JSON, each over its own connection and in the calling
-// goroutine. An http.Transport would leave goroutines behind when a call is given up, which
-// Lambda then freezes. It reads the body of a success, and no other.
+// transport makes HTTP/1.1 exchanges for JSON. Each exchange has a new connection and runs in
+// the calling goroutine. An http.Transport would leave goroutines behind when a call is given
+// up, and Lambda would then freeze them. It reads the body only if the status is a success.
 type transport struct {
 	dial    dial
 	roots   *x509.CertPool // nil means the system's
@@ -123,10 +123,9 @@ func (t transport) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
 	return t.dial(ctx, u.Hostname(), uint16(port))
 }
 
-// receive reads the response to a request. Interim responses before it (RFC 9110 §15.2) do not
-// count.
+// receive reads the response to a request. It skips interim responses (RFC 9110 §15.2).
 func (t transport) receive(stream io.Reader, req *http.Request) (*http.Response, error) {
-	r := bufio.NewReader(io.LimitReader(stream, maxHeader+2*t.maxBody)) // chunks have a frame
+	r := bufio.NewReader(io.LimitReader(stream, maxHeader+2*t.maxBody)) // twice maxBody, because chunks need framing
 	resp, err := http.ReadResponse(r, req)
 	for err == nil && isInterim(resp.StatusCode) {
 		resp, err = http.ReadResponse(r, req)
@@ -140,7 +139,7 @@ func (t transport) receive(stream io.Reader, req *http.Request) (*http.Response,
 		body, err = t.readBody(resp)
 	case 3:
 		if _, bad := resp.Location(); bad != nil && !errors.Is(bad, http.ErrNoLocation) {
-			err = errors.New("a malformed location") // http.Client would quote it
+			err = errors.New("a malformed location") // http.Client would quote the location in its error
 		}
 	}
 	if err != nil {
@@ -154,8 +153,9 @@ func isInterim(status int) bool {
 	return status/100 == 1 && status != http.StatusSwitchingProtocols
 }
 
-// readBody takes gzip from a server that sends it although it was not accepted, and drops a
-// byte order mark, which RFC 8259 §8.1 lets a reader ignore.
+// readBody returns the body of a response. It accepts gzip, which some servers send although
+// the request did not accept it. It drops a byte order mark, which RFC 8259 §8.1 lets a reader
+// ignore.
 func (t transport) readBody(resp *http.Response) ([]byte, error) {
 	body := io.LimitReader(resp.Body, t.maxBody+1)
 	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
@@ -176,9 +176,9 @@ func (t transport) readBody(resp *http.Response) ([]byte, error) {
 	return b, t.limits.Check(b)
 }
 
-// escaped is JSON with the control characters in its strings as RFC 8259 §7 wants them: some
-// registries send tabs and line breaks in remarks as they are. What is correct comes back as it
-// is.
+// escaped returns JSON with the control characters in its strings escaped, as RFC 8259 §7
+// requires. Some registries send tabs and line breaks in remarks unescaped. Correct JSON is
+// returned unchanged.
 func escaped(doc []byte) []byte {
 	var out []byte
 	quoted := false
@@ -200,8 +200,9 @@ func escaped(doc []byte) []byte {
 	return append(out, doc[copied:]...)
 }
 
-// follow is the redirect policy for RDAP servers, which are all guarded: never from https to
-// http, no user, and no port but those of the web and the one it came from.
+// follow is the redirect policy for RDAP servers, whose hosts all pass the guard. It refuses a
+// redirect from https to http, a URL with a user, and ports other than the web's and that of
+// the redirecting URL.
 func follow(next *http.Request, via []*http.Request) error {
 	to := next.URL
 	last := via[len(via)-1].URL
@@ -220,8 +221,8 @@ func follow(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// stay is the redirect policy for the bootstrap URL, whose host the operator chose and which is
-// not guarded: to https on that host, and nowhere else.
+// stay is the redirect policy for the bootstrap URL. The operator chose its host, which may be
+// private, so a redirect may lead only to https on the same host.
 func stay(next *http.Request, via []*http.Request) error {
 	if next.URL.Scheme != "https" || !strings.EqualFold(next.URL.Hostname(), via[0].URL.Hostname()) {
 		return errRedirect
