@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 )
 
-// httpsURL is a URL of a chain in normal form: equal ones are the same resource.
+// httpsURL is a URL of a chain in normal form. Equal values are the same resource.
 type httpsURL struct {
 	host string // as guard.Domain returns it
 	path string // absolute path and query, printable ASCII
@@ -19,11 +19,11 @@ type httpsURL struct {
 
 func (p httpsURL) url() string { return "https://" + p.host + p.path }
 
-// follow parses the Location fields of an answer that came from a URL. It returns the next URL
-// or why there is none, without any call. It parses a reference as browsers do, by the URL
-// standard of the WHATWG: a backslash is a slash, a slash too many or too few does not matter,
-// and a stray percent sign stays as it is. Unlike browsers it follows no URL with a user name
-// or a password.
+// follow parses the Location fields of an answer from a URL. It returns the next URL, or the
+// reason why there is none. It sends nothing. It parses a reference as browsers do, by the URL
+// standard of the WHATWG: a backslash counts as a slash, extra or missing slashes after the
+// scheme do not matter, and a stray percent sign is kept. Unlike browsers, it refuses a URL
+// with a user name or a password.
 func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
 	if len(location) == 0 || location[0] == "" {
 		return next, MissingLocation
@@ -32,7 +32,8 @@ func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
 	if len(raw) > maxURL {
 		return next, InvalidLocation
 	}
-	// Blanks and control characters at the ends do not count, tabs and line ends nowhere.
+	// Blanks and control characters at the ends are ignored; tabs and line ends are ignored
+	// everywhere.
 	raw = strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' })
 	raw = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(raw)
 	scheme, rest := cutScheme(raw)
@@ -71,8 +72,8 @@ func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
 	return next, ""
 }
 
-// cutScheme takes the scheme off a reference, in lower case, and its colon; without one it is
-// empty.
+// cutScheme cuts the scheme, in lower case, and its colon off a reference. If the reference
+// has no scheme, scheme is "".
 func cutScheme(raw string) (scheme, rest string) {
 	name, rest, ok := strings.Cut(raw, ":")
 	for i, c := range []byte(strings.ToLower(name)) {
@@ -87,7 +88,7 @@ func cutScheme(raw string) (scheme, rest string) {
 	return strings.ToLower(name), rest
 }
 
-// hostOf returns the host of an authority, if the guard takes it and the port is 443.
+// hostOf returns the host of an authority if the guard accepts it and the port is 443.
 func hostOf(authority string) (host string, stop StopReason) {
 	if at := strings.LastIndex(authority, "@"); at >= 0 {
 		if strings.Trim(authority[:at], ":") != "" {
@@ -112,8 +113,8 @@ func hostOf(authority string) (host string, stop StopReason) {
 	return host, ""
 }
 
-// decodeHost decodes the percent signs of a host. wrong says that no URL has such a host,
-// whatever the guard would say of it.
+// decodeHost decodes the percent escapes of a host. wrong tells that no URL can have such a
+// host, whatever the guard says about it.
 func decodeHost(host string) (decoded string, wrong bool) {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, closed := strings.CutSuffix(inner, "]")
@@ -138,7 +139,7 @@ func decodeHost(host string) (decoded string, wrong bool) {
 	return decoded, decoded == "" || !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, forbidden)
 }
 
-// join appends a path without its first slash to the segments of another.
+// join appends a path, without its first slash, to the segments of another path.
 func join(segments []string, path string) []string {
 	parts := strings.Split(strings.ReplaceAll(path, `\`, "/"), "/")
 	for i, part := range parts {
@@ -157,8 +158,8 @@ func join(segments []string, path string) []string {
 	return segments
 }
 
-// escape percent-encodes the bytes that a request line cannot have, and those in more. What is
-// encoded already stays as it is.
+// escape percent-encodes the bytes that must not appear in a request line, and the bytes in
+// more. Escapes that are already there stay unchanged.
 func escape(text, more string) string {
 	var out strings.Builder
 	for _, c := range []byte(text) {

@@ -1,22 +1,22 @@
-// Package redirect follows the HTTPS redirects that start at https://{domain}/, and returns each
-// hop and why the chain ended. It expects chains that lead to private addresses or nowhere. (It
-// is the Redirect Tracer of the service: spec §2.5, §3.2, §4.6.)
+// Package redirect follows the HTTPS redirects that start at https://{domain}/, and returns
+// each hop and the reason why the chain ended. It expects chains that lead to private
+// addresses or nowhere. (It is the Redirect Tracer of the service: spec §2.5, §3.2, §4.6.)
 //
-// Every host of a chain passes the domain guard and the address guard before the package
+// Every host of a chain must pass the domain guard and the address guard before the package
 // connects to it. A chain has at most five hops. No connection outlives a call. The package
 // verifies no certificate, keeps no cookie and reads no body.
 //
-// How a trace ends:
+// A trace ends in one of these ways:
 //
 //	a status that does not redirect  stop_reason null
 //	a Location that is not followed  missing_location, invalid_location,
 //	                                 insecure_redirect, blocked_port,
-//	                                 blocked_host, loop, max_hops: looked for
+//	                                 blocked_host, loop, max_hops; checked
 //	                                 in this order
 //	the next hop fails               nxdomain, blocked_address, connect_failed,
 //	                                 handshake_failed, http_failed
-//	the first hop fails              an error of the call with that code
-//	time is up, on any hop           redirect_timeout, an error of the call
+//	the first hop fails              the call returns an error with that code
+//	time is up, on any hop           the call returns the error redirect_timeout
 package redirect
 
 import (
@@ -34,18 +34,18 @@ import (
 const (
 	maxHops = 5 // spec §8
 
-	// maxURL bounds a URL that is followed. Sign-in redirects reach 8 KiB.
+	// maxURL is the longest URL that is followed, in bytes. Sign-in redirects reach 8 KiB.
 	maxURL = 16 << 10
 
-	// enough is how much time a hop must have before its failure is not due to the hops that
-	// came before it.
+	// enough is the least time that a hop must have when it starts. If it has less, its
+	// time-out is blamed on the earlier hops.
 	enough = time.Second
 )
 
 // Query is the question of spec §4.6.
 type Query = guard.Query
 
-// Codes returns the codes that a query and its lookup can answer.
+// Codes returns the error codes that parsing a query and looking it up can return.
 func Codes() []fault.Code { return append(origin.Codes(), lookup.RedirectTimeout) }
 
 // Result is the redirect trace of spec §2.5.
@@ -59,18 +59,18 @@ type Result struct {
 	Hops       []Hop       `json:"hops" doc:"Per-hop facts" schema:"Hop" show:"hops"` // never empty
 }
 
-// Hop is one URL that was answered. A HEAD that fell back to GET is one hop.
+// Hop is one URL that was answered. A HEAD request with the GET that replaced it is one hop.
 type Hop struct {
 	Index  int    `json:"index" doc:"From 0"`
-	URL    string `json:"url" doc:"URL requested"` // as requested: normalised, without fragment
+	URL    string `json:"url" doc:"URL requested"` // normalised, without fragment
 	Method string `json:"method" doc:"Method that was answered" enum:"HEAD,GET" schema:"ProbeMethod"`
 	Status int    `json:"status" doc:"HTTP status"`
 	PeerIP string `json:"peer_ip" doc:"Peer IP address"`
-	// Location is the header as received, whatever the status; nil without one.
+	// Location is the header as received, whatever the status. It is nil if there was none.
 	Location *string `json:"location" doc:"Location as received"`
 }
 
-// StopReason says why a trace ended other than by a status that does not redirect.
+// StopReason is the reason why a trace ended before a status that does not redirect.
 type StopReason string
 
 // The stop reasons of spec §2.5. The last five are error codes of the next hop.
@@ -97,7 +97,7 @@ func StopReasons() []StopReason {
 	}
 }
 
-// Verdicts returns the rules for the line that says in words what a Result found.
+// Verdicts returns the rules for the line that summarises a Result.
 func Verdicts() []lookup.Verdict {
 	rules := []lookup.Verdict{
 		{If: "stop_reason = max_hops", Says: "Still redirects after {hops count request}, at {final_url host}", Tone: lookup.Warn},
@@ -139,11 +139,11 @@ type Client struct{ origins *origin.Client }
 // New returns a Client.
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
-// Lookup answers a query within the time of ctx. Its errors are redirect_timeout, which
-// also stands for our resolvers being silent, and those of the first hop. A time-out is marked
-// as the target's silence also where the hosts before had used nearly all of the time up.
+// Lookup answers a query within the time of ctx. Its errors are redirect_timeout and those of
+// the first hop. redirect_timeout is also returned if our resolvers are silent. A time-out is
+// marked as the target's silence, also if the earlier hosts used up nearly all of the time.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
-	hosts := map[string]*origin.Host{} // resolved once, and connected where they allow it
+	hosts := map[string]*origin.Host{} // resolved once; the connection is kept if the host allows it
 	defer func() {
 		for _, h := range hosts {
 			h.Close()
@@ -196,8 +196,8 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	}
 }
 
-// end returns the result of a trace whose next hop failed. late says that the hosts before
-// had left that hop hardly any time, so that they are to blame for its time-out.
+// end returns the result of a trace whose next hop failed. late tells that the earlier hosts
+// left this hop hardly any time. Then a time-out is their fault.
 func (r Result) end(err error, late bool) (Result, error) {
 	f := fault.From(err)
 	stop := StopReason(f.Code)
@@ -211,8 +211,9 @@ func (r Result) end(err error, late bool) (Result, error) {
 	return Result{}, err
 }
 
-// nearlyOver reports whether ctx leaves less than enough time. A deadline that is past tells
-// nothing about hosts: the process may have been frozen.
+// nearlyOver reports whether ctx has less time left than enough. If the deadline has passed,
+// it returns false, because the process may have been frozen, and then the hosts are not to
+// blame.
 func nearlyOver(ctx context.Context) bool {
 	end, ok := ctx.Deadline()
 	if !ok {

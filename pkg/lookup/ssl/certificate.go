@@ -19,16 +19,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 )
 
-// errNotACertificate says that bytes do not have the structure of RFC 5280 §4.1 in DER.
+// errNotACertificate means that bytes do not have the structure of RFC 5280 §4.1 in DER.
 var errNotACertificate = errors.New("ssl: not an X.509 certificate")
 
-// maxOID bounds the bytes of an object identifier; the longest in use have some twenty.
+// maxOID is the largest size of an object identifier in bytes. The longest identifiers in use
+// have about twenty.
 const maxOID = 256
 
-// certificate has the fields of an X.509 certificate that a result shows.
+// certificate has the fields of an X.509 certificate that a result reports.
 type certificate struct {
 	der       []byte
-	algorithm string // of the signature: its OID, dotted
+	algorithm string // the OID of the signature algorithm, dotted
 	serial    []byte // the content of a DER INTEGER
 	issuer    string
 	subject   string
@@ -37,8 +38,9 @@ type certificate struct {
 	dnsNames  []string
 }
 
-// parseCertificate parses a certificate as far as a result needs it, and agrees with
-// crypto/x509 on those that it parses. Its only error is errNotACertificate.
+// parseCertificate parses the fields of a certificate that a result needs. For every
+// certificate that crypto/x509 can parse, it returns the same values. Its only error is
+// errNotACertificate.
 func parseCertificate(leaf []byte) (certificate, error) {
 	var der, body, tbs, algorithm cryptobyte.String
 	in := cryptobyte.String(leaf)
@@ -89,7 +91,8 @@ func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 	return true
 }
 
-// result joins what the server sent with the query. Its only error is errNotACertificate.
+// result returns the result of a query from what the server sent. Its only error is
+// errNotACertificate.
 func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
 	c, err := parseCertificate(f.leaf)
 	if err != nil {
@@ -113,8 +116,8 @@ func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) 
 	}
 	r.Expired = now.After(c.notAfter)
 	r.NotYetValid = now.Before(c.notBefore)
-	// RFC 9525: dNSName entries only; the wildcard is the whole left-most label and
-	// stands for exactly one.
+	// By RFC 9525 only dNSName entries count. A wildcard must be the whole left-most label,
+	// and matches exactly one label.
 	r.HostnameMatch = (&x509.Certificate{DNSNames: c.dnsNames}).VerifyHostname(q.Domain) == nil
 	versions := map[uint16]string{
 		tls.VersionTLS10: "tlsv1",
@@ -131,7 +134,7 @@ func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) 
 	return r, nil
 }
 
-// serialText writes the content of a DER INTEGER.
+// serialText returns the content of a DER INTEGER in hex.
 func serialText(twos []byte) string {
 	n := new(big.Int).SetBytes(twos)
 	sign := ""
@@ -156,8 +159,9 @@ func namesText(names []string) []string {
 	return out
 }
 
-// alternativeNames collects the dNSName entries of every subjectAltName
-// extension (RFC 5280 §4.2.1.6) in what follows the key. What is malformed is passed over.
+// alternativeNames returns the dNSName entries of every subjectAltName extension (RFC 5280
+// §4.2.1.6). rest is the part of the certificate after the public key. Malformed parts are
+// skipped.
 func alternativeNames(rest cryptobyte.String) []string {
 	var names []string
 	var tag asn1.Tag
@@ -173,7 +177,7 @@ func alternativeNames(rest cryptobyte.String) []string {
 	return names
 }
 
-// extensionNames returns the dNSName entries of an extension; none where it is not a
+// extensionNames returns the dNSName entries of an extension, or none if it is not a
 // subjectAltName.
 func extensionNames(extension cryptobyte.String) []string {
 	const subjectAltName = "2.5.29.17"
@@ -197,9 +201,9 @@ func extensionNames(extension cryptobyte.String) []string {
 	return names
 }
 
-// parseTime parses a Time (RFC 5280 §4.1.2.5), in the other forms that X.680
-// allows as well: without seconds, with a fraction, with an offset. A
-// GeneralizedTime without a zone is taken as UTC.
+// parseTime parses a Time (RFC 5280 §4.1.2.5). It also accepts the other forms of X.680:
+// without seconds, with a fraction, with an offset. A GeneralizedTime without a zone is taken
+// as UTC.
 func parseTime(s *cryptobyte.String, out *time.Time) bool {
 	var tag asn1.Tag
 	var text cryptobyte.String
@@ -222,7 +226,8 @@ func parseTime(s *cryptobyte.String, out *time.Time) bool {
 		if err != nil {
 			continue
 		}
-		// Two digits from 50 on are of the last century, for time.Parse from 69 on.
+		// In a UTCTime, the years 50 to 99 are of the last century. For time.Parse only 69 to
+		// 99 are.
 		if tag == asn1.UTCTime && t.Year() >= 2050 {
 			t = t.AddDate(-100, 0, 0)
 		}
@@ -243,8 +248,8 @@ func parseOID(s *cryptobyte.String, out *string) bool {
 	return true
 }
 
-// algorithmNames are the names of signature algorithms by OID in RFC 8017 and 5754 (RSA,
-// DSA), 5758 (ECDSA), 8410 (Edwards curves) and 9881 (ML-DSA), without the prefix
+// algorithmNames returns the names of signature algorithms by OID. They come from RFC 8017 and
+// 5754 (RSA, DSA), 5758 (ECDSA), 8410 (Edwards curves) and 9881 (ML-DSA), without the prefix
 // "id-".
 func algorithmNames() map[string]string {
 	return numbered(map[string]string{
@@ -259,7 +264,8 @@ func algorithmNames() map[string]string {
 	})
 }
 
-// numbered are names by OID: in each line a number and a name in turn, below an OID.
+// numbered returns names by OID. The key of each line is the common prefix of its OIDs. The
+// line lists pairs of a last number and a name.
 func numbered(lines map[string]string) map[string]string {
 	names := map[string]string{}
 	for below, line := range lines {

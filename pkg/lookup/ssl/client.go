@@ -1,27 +1,27 @@
 // Package ssl reads the certificate that a public host presents on port 443: its names, its
-// issuer, its validity, and the protocol and cipher of the connection. (It is the SSL Inspector
-// of the service: spec §2.2, §4.3.)
+// issuer and its validity, with the protocol and cipher of the connection. (It is the SSL
+// Inspector of the service: spec §2.2, §4.3.)
 //
-// A result describes the leaf certificate. The package checks only that the leaf can be parsed.
-// So expired, self-signed and wrong certificates are results, and so is a leaf that came before
-// the handshake failed:
+// A result describes the leaf certificate. The package checks only that the leaf can be
+// parsed. So expired, self-signed and wrong certificates give a result, and so does a leaf
+// that came before the handshake failed:
 //
 //	handshake completed                        the result, with the connection
-//	failed, hung or timed out, leaf was seen   the result
-//	peer answered, but sent no leaf            once more without post-quantum key exchange
-//	                                           and ALPN, with at most TLS 1.2, with
-//	                                           HTTP/2, and with a hello that offers all
-//	                                           that there is, if that can help; then
-//	                                           handshake_failed
+//	failed, hung or timed out after the leaf   the result
+//	peer answered, but sent no leaf            other hellos, if they can help: without
+//	                                           post-quantum key exchange and ALPN, with at
+//	                                           most TLS 1.2, with HTTP/2, and with a hello
+//	                                           that offers everything there is; if none
+//	                                           succeeds, handshake_failed
 //	no TLS, or no certificate that parses      handshake_failed
 //	silence, or bytes too slow                 ssl_timeout, marked as the host's silence
 //
-// crypto/x509 refuses many certificates that are in use, and then crypto/tls refuses the
-// handshake. So the package records what the server sends and takes the leaf from the recording:
-// in plain text up to TLS 1.2, decrypted with the handshake's secret in TLS 1.3. The hello that
-// offers everything is written by hand. It gets the leaf of a TLS 1.2 server but no connection.
-// If a Certificate message in TLS 1.3 is longer than 256 KiB, the leaf is found only in its
-// first record, so it has at most 16 KiB.
+// crypto/x509 refuses many certificates that are in use, and then crypto/tls fails the
+// handshake. So the package records the bytes from the server and takes the leaf from the
+// recording: in plain text up to TLS 1.2, and decrypted with the handshake's secret in TLS
+// 1.3. The hello that offers everything is built without crypto/tls. It gets the leaf of a TLS
+// 1.2 server but no connection. If a Certificate message in TLS 1.3 is longer than 256 KiB,
+// only its first record is searched for the leaf, so the leaf can have at most 16 KiB.
 package ssl
 
 import (
@@ -44,11 +44,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Config is what a Client needs.
+// Config configures a Client.
 type Config struct {
-	// Connector resolves and reaches hosts.
+	// Connector resolves hosts and connects to them.
 	Connector guard.Connector
-	// Now is the clock that tells whether a certificate is in date. Default time.Now.
+	// Now is the clock for checking whether a certificate is valid. Default: time.Now.
 	Now func() time.Time
 }
 
@@ -63,9 +63,9 @@ func New(cfg Config) *Client {
 	return &Client{cfg: cfg}
 }
 
-// Lookup answers a query within the time of ctx. Its errors are blocked_address,
-// nxdomain, connect_failed, handshake_failed and ssl_timeout; anything else is a bug.
-// It leaves no connection behind.
+// Lookup answers a query within the time of ctx. Its errors are blocked_address, nxdomain,
+// connect_failed, handshake_failed and ssl_timeout. Any other error is a bug. It leaves no
+// connection open.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	target, err := c.cfg.Connector.Resolve(ctx, q.Domain)
 	if err != nil {
@@ -78,9 +78,9 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	return r, err
 }
 
-// Inspect is Lookup for a target that was resolved before. It also hands on the connection of a
-// completed handshake, which the caller closes; it is nil beside an error, and beside a result
-// whose handshake failed after the certificate came.
+// Inspect is like Lookup, for a target that is already resolved. If the handshake was
+// completed, it also returns the connection, which the caller must close. The connection is
+// nil if there is an error, or if the handshake failed after the certificate had come.
 func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Result, *tls.Conn, error) {
 	var f flight
 	var done *tls.Conn
@@ -109,8 +109,8 @@ func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Res
 	return r, done, nil
 }
 
-// recorder keeps what is read from a connection, which its user bounds, and the lines
-// that crypto/tls writes for a KeyLogWriter.
+// recorder records the bytes that are read from a connection, and the lines that crypto/tls
+// writes to a KeyLogWriter. Its user limits how much is read.
 type recorder struct {
 	net.Conn
 	read bytes.Buffer
@@ -123,8 +123,8 @@ func (r *recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// secret is the secret that a TLS 1.3 server's certificate is encrypted with; nil if there is
-// none.
+// secret returns the secret that encrypts the certificate of a TLS 1.3 server, or nil if there
+// is none.
 func (r *recorder) secret() []byte {
 	_, keys, _ := strings.Cut(r.keys.String(), "SERVER_HANDSHAKE_TRAFFIC_SECRET ")
 	line, _, _ := strings.Cut(keys, "\n")
@@ -133,13 +133,13 @@ func (r *recorder) secret() []byte {
 	return secret
 }
 
-// alertUnrecognizedName is an alert after which no other hello helps.
+// alertUnrecognizedName is an alert about the name, so another hello cannot help.
 const alertUnrecognizedName = 112
 
-// handshake makes one handshake with an offer. It closes conn unless it returns it as a
-// tls.Conn, over which HTTP/1.1 can be spoken. Without an error there is a leaf. A leaf without
-// a tls.Conn is that of a handshake that failed later. again says that another hello may show
-// more.
+// handshake makes one handshake with an offer. If it returns a tls.Conn, HTTP/1.1 can be
+// spoken over it; otherwise conn is closed. If the error is nil, the flight has a leaf. A leaf
+// without a tls.Conn means that the handshake failed after the leaf, or that the offer was
+// Browser. After an error, again tells whether another hello may help.
 func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, done *tls.Conn, again bool, err error) {
 	rec := &recorder{Conn: conn}
 	cfg := origin.TLSConfig(domain, o)
@@ -180,18 +180,18 @@ func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer
 	return f, nil, again, err
 }
 
-// Query is a normalised question; the port is always origin.Port.
+// Query is a normalised question. The port is always origin.Port.
 type Query struct {
 	Domain string // as guard.Domain returns it
 }
 
-// Codes returns the codes that a query and its lookup can answer.
+// Codes returns the error codes that parsing a query and looking it up can return.
 func Codes() []fault.Code {
 	return append(guard.Codes(), lookup.InvalidPort, lookup.HandshakeFailed, lookup.SSLTimeout)
 }
 
-// ParseQuery parses domain and port of spec §4.3. It returns invalid_domain or
-// invalid_port. Other parameters are ignored.
+// ParseQuery parses the parameters domain and port of spec §4.3 and ignores others. Its errors
+// are invalid_domain and invalid_port.
 func ParseQuery(q url.Values) (Query, error) {
 	domain, err := guard.DomainParam(q, guard.Hostname)
 	if err != nil {
@@ -201,56 +201,59 @@ func ParseQuery(q url.Values) (Query, error) {
 	if len(ports) > 1 {
 		return Query{}, lookup.Faultf(lookup.InvalidPort, nil, "port is repeated: leave it out or pass 443 once.")
 	}
-	taken := []string{strconv.Itoa(origin.Port)} // a port that needs interpretation is not 443
+	taken := []string{strconv.Itoa(origin.Port)} // only this spelling, so 0443 is refused
 	if given && !slices.Equal(ports, taken) {
 		return Query{}, lookup.Fault(lookup.InvalidPort, nil)
 	}
 	return Query{Domain: domain}, nil
 }
 
-// Values returns the parameters as they were understood. Requests with equal ones are the same.
+// Values returns the normalised parameters. Requests with equal values are the same request.
 func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "port": {strconv.Itoa(origin.Port)}}
 }
 
-// Bounds of sans. They limit the names that are shown, not those that hostname_match looks at.
+// Limits of the field sans. They limit only the names that are shown. For hostname_match all
+// names count.
 const (
 	maxNames     = 5000
 	maxNamesText = 256 << 10 // bytes
 )
 
-// Result is the SSL result of spec §2.2. Its text comes from the server and
-// is untrusted; it is valid UTF-8.
+// Result is the SSL result of spec §2.2. Its text comes from the server and is untrusted. It
+// is valid UTF-8.
 type Result struct {
 	Domain string `json:"domain" doc:"Normalized FQDN inspected"`
 	Port   int    `json:"port" doc:"TLS port; always 443"`
 	SNI    string `json:"sni" doc:"Name sent in the handshake"`
 	PeerIP string `json:"peer_ip" doc:"Peer IP address"`
-	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3; nil when the server chose another.
+	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3, and nil if the server chose another
+	// version.
 	TLSVersion *string `json:"tls_version" doc:"Such as tlsv1.3"`
-	// Cipher is the IANA name of what the server chose, in lower case; nil without one.
+	// Cipher is the IANA name of the cipher suite that the server chose, in lower case. It is
+	// nil if that has no name.
 	Cipher *string `json:"cipher" doc:"Cipher suite, lower case"`
-	// Subject and Issuer are in the form of RFC 4514; "" for an empty name.
+	// Subject and Issuer are in the form of RFC 4514. They are "" if the name is empty.
 	Subject string `json:"subject" doc:"DN of the subject"`
 	Issuer  string `json:"issuer" doc:"DN of the issuer"`
-	// Serial is the integer in whole bytes without sign padding, "00" for
-	// zero; a negative one has a "-" before its absolute value.
+	// Serial is the integer in hex, in whole bytes without sign padding; "00" is zero. A
+	// negative serial is "-" and its absolute value.
 	Serial string `json:"serial" doc:"Lowercase hex"`
-	// NotBefore and NotAfter are in whole seconds; both are inclusive.
+	// NotBefore and NotAfter are in whole seconds. The certificate is valid at both times.
 	NotBefore     string `json:"not_before" doc:"Validity start, ISO 8601 UTC" show:"time"`
 	NotAfter      string `json:"not_after" doc:"Validity end, ISO 8601 UTC" show:"end"`
 	Expired       bool   `json:"expired" doc:"Whether now is after not_after" show:"wrong"`
 	NotYetValid   bool   `json:"not_yet_valid" doc:"Whether now is before not_before" show:"wrong"`
 	HostnameMatch bool   `json:"hostname_match" doc:"Whether the leaf is for this hostname" show:"right"`
-	// SANs are the dNSName entries as in the certificate, at most 5,000 of them and
-	// 256 KiB of text; never nil. Bytes that are not UTF-8 are U+FFFD.
+	// SANs are the dNSName entries as in the certificate, at most 5,000 entries and 256 KiB of
+	// text. It is never nil. Bytes that are not UTF-8 are replaced by U+FFFD.
 	SANs              []string `json:"sans" doc:"DNS names of the subjectAltName"`
 	FingerprintSHA256 string   `json:"fingerprint_sha256" doc:"SHA-256 of the DER, hex"`
-	// SignatureAlgorithm is the name that its RFC gives it, else the dotted OID.
+	// SignatureAlgorithm is the name from the RFC of the algorithm, or else the dotted OID.
 	SignatureAlgorithm string `json:"signature_algorithm" doc:"Name of the algorithm"`
 }
 
-// Verdicts returns the rules for the line that says in words what a Result found.
+// Verdicts returns the rules for the line that summarises a Result.
 func Verdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{If: "expired = true", Says: "The certificate expired {not_after date}, {not_after distance}", Tone: lookup.Bad},

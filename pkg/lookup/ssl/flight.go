@@ -23,7 +23,7 @@ import (
 	"golang.org/x/crypto/cryptobyte"
 )
 
-// Numbers of RFC 8446 §4, §5 and §B.
+// Numbers from RFC 8446 §4, §5 and §B.
 const (
 	recordAlert     = 21
 	recordHandshake = 22
@@ -38,21 +38,21 @@ const (
 
 	extensionVersions = 43
 
-	maxRecord = 16384 + 2048 // payload of a protected record, TLS 1.2's larger one
+	maxRecord = 16384 + 2048 // largest payload of a protected record, in TLS 1.2 (TLS 1.3 allows less)
 )
 
-// flight is what a server sent in its first flight, as far as it was read.
+// flight holds the parts of a server's first flight that were read.
 type flight struct {
-	hello          bool // a ServerHello came; version and suite are its choice
+	hello          bool // a ServerHello came; it chose version and suite
 	version, suite uint16
 	leaf           []byte // the first certificate, DER or not; nil if none came
-	alert          int    // the fatal alert in it; -1 if none
-	done           bool   // a ServerHelloDone came: it is our turn
+	alert          int    // the fatal alert; -1 if none came
+	done           bool   // a ServerHelloDone came: the server waits for us
 }
 
-// readFlight reads what a server sends in a handshake, up to the first certificate, a fatal
-// alert, the server's turn to wait, or the first thing that is not TLS. secret is the
-// server_handshake_traffic_secret of RFC 8446 §7.1, which TLS 1.3 needs.
+// readFlight reads the server's messages of a handshake. It stops after the first certificate,
+// a fatal alert or a ServerHelloDone, or at the first data that is not TLS. secret is the
+// server_handshake_traffic_secret of RFC 8446 §7.1, which is needed for TLS 1.3.
 func readFlight(in io.Reader, secret []byte) flight {
 	f := flight{alert: -1}
 	var stream []byte
@@ -79,14 +79,15 @@ func readFlight(in io.Reader, secret []byte) flight {
 			f.alert = int(payload[1])
 		case kind == recordHandshake:
 			stream = f.takeMessages(append(stream, payload...))
-		case kind == recordData: // that cannot be opened
+		case kind == recordData: // a record that could not be decrypted
 			return f
 		}
 	}
 	return f
 }
 
-// takeMessages takes whole messages off the stream and returns the rest of it.
+// takeMessages reads the complete messages of the stream and returns the rest of the stream.
+// It takes the first certificate even from an incomplete Certificate message.
 func (f *flight) takeMessages(stream []byte) []byte {
 	for len(stream) >= 4 && f.leaf == nil {
 		kind := stream[0]
@@ -109,9 +110,8 @@ func (f *flight) takeMessages(stream []byte) []byte {
 	return stream
 }
 
-// parseHello parses a ServerHello (RFC 8446 §4.1.3, RFC 5246 §7.4.1.3). A
-// HelloRetryRequest looks like one and makes the same choice; the ServerHello
-// after it counts.
+// parseHello parses a ServerHello (RFC 8446 §4.1.3, RFC 5246 §7.4.1.3). A HelloRetryRequest
+// has the same form and makes the same choice. The ServerHello after it overwrites the values.
 func (f *flight) parseHello(s cryptobyte.String) {
 	var session, extensions cryptobyte.String
 	var version, suite uint16
@@ -136,8 +136,8 @@ func (f *flight) parseHello(s cryptobyte.String) {
 	}
 }
 
-// firstCertificate returns the first entry of a Certificate message, nil while it is not there
-// in full. The length of the list only has to leave room for it.
+// firstCertificate returns the first entry of a Certificate message, or nil if the entry is
+// incomplete. The announced length of the list must only be large enough for the entry.
 func firstCertificate(body cryptobyte.String, version uint16) []byte {
 	if version == tls.VersionTLS13 {
 		var context cryptobyte.String
@@ -160,14 +160,15 @@ func firstCertificate(body cryptobyte.String, version uint16) []byte {
 	return der
 }
 
-// opener decrypts the records of a TLS 1.3 server's handshake (RFC 8446 §5).
+// opener decrypts the handshake records of a TLS 1.3 server (RFC 8446 §5).
 type opener struct {
 	aead cipher.AEAD
 	iv   []byte
 	next uint64 // sequence number
 }
 
-// newOpener returns nil unless version and suite are of TLS 1.3 and the secret fits them.
+// newOpener returns nil if the version and suite are not of TLS 1.3, or if the secret has the
+// wrong size for the suite.
 func newOpener(f flight, secret []byte) *opener {
 	newHash := sha256.New
 	size := 16
@@ -193,8 +194,8 @@ func newOpener(f flight, secret []byte) *opener {
 	return &opener{aead: aead, iv: expandLabel(newHash, secret, "iv", 12)}
 }
 
-// open decrypts one record's payload and returns the type and the content inside
-// (RFC 8446 §5.2); recordData for one that it cannot decrypt.
+// open decrypts the payload of one record and returns the content with its real type (RFC 8446
+// §5.2). If it cannot decrypt the record, the type is recordData.
 func (o *opener) open(payload []byte) (kind uint8, content []byte) {
 	if o == nil {
 		return recordData, nil
@@ -225,18 +226,18 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 func expandLabel(h func() hash.Hash, secret []byte, label string, size int) []byte {
 	label = "tls13 " + label
 	info := string([]byte{0, byte(size), byte(len(label))}) + label + "\x00"
-	out, _ := hkdf.Expand(h, secret, info, size) // fails for sizes above those here
+	out, _ := hkdf.Expand(h, secret, info, size) // fails only for sizes larger than those used here
 	return out
 }
 
-// suite is a cipher suite by its number and name of IANA.
+// suite is a cipher suite with its IANA number and name.
 type suite struct {
 	id   uint16
 	name string
 }
 
-// suites returns the suites of TLS 1.2 and earlier with which a server shows a certificate,
-// strong ones first. Those that need a shared key as well are left out.
+// suites returns the cipher suites of TLS 1.2 and earlier in which the server sends a
+// certificate, strong suites first. Suites that also need a shared key are left out.
 func suites() (all []suite) {
 	const (
 		curves = "ECDHE_ECDSA ECDH_ECDSA ECDHE_RSA ECDH_RSA"
@@ -245,7 +246,7 @@ func suites() (all []suite) {
 	)
 	for _, block := range []struct {
 		first        uint16
-		keys, bodies string // numbered in this order: all bodies of the first key, and so on
+		keys, bodies string // numbers count up through all bodies of the first key, then of the second, …
 	}{
 		{0xc02b, curves, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
 		{0x009c, fields, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
@@ -295,9 +296,10 @@ func suites() (all []suite) {
 	return all
 }
 
-// suiteName is the IANA name of a cipher suite, "" for one without a certificate.
+// suiteName returns the IANA name of a cipher suite, or "" if it is unknown or the server
+// sends no certificate in it.
 func suiteName(id uint16) string {
-	name := tls.CipherSuiteName(id) // the only ones here of TLS 1.3
+	name := tls.CipherSuiteName(id) // suites has no TLS 1.3 suite, so those come from here
 	if strings.HasPrefix(name, "TLS_") {
 		return name
 	}
@@ -320,8 +322,9 @@ const (
 	extensionRenegotiation  = 0xff01
 )
 
-// widest is a TLS 1.2 ClientHello, in its record, with every suite, curve and signature scheme
-// that IANA has numbers for, and SNI. A handshake that begins with it cannot be completed.
+// widest returns a TLS 1.2 ClientHello, in its record, with SNI and with every cipher suite,
+// curve and signature scheme that IANA has numbers for. The handshake cannot be completed
+// after it.
 func widest(domain string) []byte {
 	var ids []uint16
 	for _, s := range suites() {
@@ -333,7 +336,7 @@ func widest(domain string) []byte {
 			curves = append(curves, id)
 		}
 	}
-	curves = append(curves, 0xff01, 0xff02) // curves that a server writes out
+	curves = append(curves, 0xff01, 0xff02) // arbitrary curves, which the server describes in full
 	schemes := []uint16{
 		// In use.
 		0x0403, 0x0503, 0x0603, 0x0807, 0x0808, 0x0804, 0x0805, 0x0806, 0x0809, 0x080a, 0x080b, 0x0401, 0x0501, 0x0601,
@@ -371,16 +374,16 @@ func widest(domain string) []byte {
 	return append([]byte{recordHandshake, 3, 1}, sized(2, []byte{messageClientHello}, sized(3, hello))...)
 }
 
-// maxFlight bounds what is read of an answer to the widest hello: twice the largest
-// Certificate message that crypto/tls takes.
+// maxFlight is how much of the answer to the widest hello is read, in bytes. It is twice the
+// largest Certificate message that crypto/tls accepts.
 const maxFlight = 512 << 10
 
-// greet sends the widest hello, reads what the server answers up to its certificate,
-// and closes conn. It fails when no certificate came, in time or at all.
+// greet sends the widest hello, reads the answer up to the certificate, and closes conn. It
+// returns an error if no certificate came in time.
 func greet(ctx context.Context, conn net.Conn, domain string) (flight, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_, err := conn.Write(widest(domain)) // where it fails, the server may have sent the reason
+	_, err := conn.Write(widest(domain)) // after a failed write, the server may still have sent the reason
 	f := readFlight(io.LimitReader(conn, maxFlight), nil)
 	if f.leaf == nil {
 		return f, fmt.Errorf("ssl: no certificate after alert %d: %w", f.alert, errors.Join(err, errNotACertificate))
