@@ -16,24 +16,26 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// unstated are the codes that a package names, or that one that it imports states, and that
-// do not reach its answers.
+// unstated returns, for each package, the codes that it or a package it imports names, but
+// that never reach its answers.
 func unstated() map[string]string {
 	return map[string]string{
-		// It sends no request.
+		// It sends no HTTP request.
 		"lookup/ssl": "HTTPFailed",
-		// They are about the registry's server, and what is said of that is another code.
+		// These codes are about the registry's server. The answer reports them under another
+		// code.
 		"lookup/whois": "BlockedAddress NXDomain ConnectFailed",
-		// They stand in the fields of children.
+		// These codes appear in the fields of the children.
 		"lookup/bundle": "BlockedAddress NXDomain ConnectFailed HandshakeFailed HTTPFailed " +
 			"UpstreamUnavailable DNSTimeout SSLTimeout HeadersTimeout",
 	}
 }
 
-// TestCodesAreStated: the functions of a package whose names end in Codes state every code
-// that its other code names otherwise than to compare with it, and those that the packages
-// of ours state that it imports. The service compares what lookups state with the catalog
-// when it starts. And it has tests.
+// TestCodesAreStated checks that the Codes functions of each lookup package list every code
+// that the package can return. These are the codes that the package names outside of
+// comparisons, and the codes listed by the packages of this repository that it imports. It
+// also checks that the package has tests. At its start the service compares the listed codes
+// with the catalog.
 func TestCodesAreStated(t *testing.T) {
 	var packages []string
 	entries, err := os.ReadDir(".")
@@ -64,10 +66,11 @@ func TestCodesAreStated(t *testing.T) {
 	}
 }
 
-// codesOf are the constants of package lookup that a package states, and that it names
-// elsewhere or has from packages that it imports: of guard a wrong name alone, unless it names
-// what connects, and of dns a wrong type only if it reads one. A code that is not such a
-// constant is an error.
+// codesOf returns two sets of constants of package lookup: the codes that the Codes functions
+// of a package state, and the codes that it names elsewhere or gets from imported packages.
+// From guard a package gets only InvalidDomain, unless it uses a Connector or a Target. From
+// dns it gets InvalidType only if it parses a record type. A code that is not such a constant
+// fails the test.
 func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	t.Helper()
 	u := uses{
@@ -98,7 +101,8 @@ func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	return u.stated, u.named
 }
 
-// lookupConstants are the codes that package lookup declares.
+// lookupConstants returns the names of the codes that package lookup declares. The value is
+// false for its other constants.
 func lookupConstants(t *testing.T) map[string]bool {
 	t.Helper()
 	constants := map[string]bool{}
@@ -109,15 +113,15 @@ func lookupConstants(t *testing.T) map[string]bool {
 		}
 		for _, s := range g.Specs {
 			v := s.(*ast.ValueSpec)
-			typ, _ := v.Type.(*ast.SelectorExpr) // of fault.Code
+			typ, _ := v.Type.(*ast.SelectorExpr) // fault.Code, for a code
 			constants[v.Names[0].Name] = typ != nil && typ.Sel.Name == "Code"
 		}
 	}
 	return constants
 }
 
-// sourcesOf are the files of a package and of those below it, as whois/registry asks for
-// whois, without tests.
+// sourcesOf returns the files, without tests, of a package and of the packages directly below
+// it, such as whois/registry for whois.
 func sourcesOf(t *testing.T, pkg string) []string {
 	t.Helper()
 	files, err := filepath.Glob("../" + pkg + "/*.go")
@@ -130,12 +134,12 @@ func sourcesOf(t *testing.T, pkg string) []string {
 	})
 }
 
-// uses are what a package uses of others.
+// uses collects the names that a package uses from other packages.
 type uses struct {
 	constants     map[string]bool // the codes of package lookup
 	stated, named map[string]bool // codes
-	selected      map[string]bool // what it names of other packages, guard.Target
-	answering     []string        // packages that it imports, and that state codes
+	selected      map[string]bool // names from other packages, such as guard.Target
+	answering     []string        // imported packages that have a function Codes
 }
 
 func (u *uses) addImport(t *testing.T, file string, i *ast.ImportSpec) {
@@ -173,14 +177,14 @@ func (u *uses) addDeclaration(t *testing.T, file string, d ast.Decl) {
 	})
 }
 
-// addSelector adds to a set of codes what pkg.name says of them.
+// addSelector adds to a set the codes that the expression pkg.name stands for.
 func (u *uses) addSelector(t *testing.T, file, pkg, name string, into map[string]bool) {
 	t.Helper()
 	u.selected[pkg+"."+name] = true
 	switch {
 	case pkg == "lookup" && u.constants[name]:
 		into[name] = true
-	case name == "Codes": // of a package that states them on its behalf
+	case name == "Codes": // the Codes function of another package
 		codes, _ := codesOf(t, "lookup/"+pkg)
 		maps.Copy(into, codes)
 	case pkg == "fault" && !slices.Contains([]string{"Code", "Error", "From", "New", "InternalError", "Owed"}, name):

@@ -18,13 +18,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestFaults: what a tool that connects says of a host that it does not reach, or that is
-// silent. Which failures there are is tested in the packages guard, origin and ssl.
+// TestFaults checks the errors of the tools that connect to a host, when the host cannot be
+// reached or is silent. The tests of the packages guard, origin and ssl cover the kinds of
+// failures.
 func TestFaults(t *testing.T) {
 	const name, addr = "a.test.com", "93.184.216.34"
 	type row struct {
 		set      func(w *testbed.Origins, leave func())
-		want     fault.Code // empty for the tool's time-out
+		want     fault.Code // empty means the tool's time-out
 		silence  bool
 		unrouted bool // there is no route to IPv6
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 )
 
-// verdict applies rules to an answer, which is anything that encodes to JSON, as the page
-// for people does. It returns the tone and the line of the first rule that holds. It panics
-// on a rule or an answer that cannot be read.
+// verdict applies rules to an answer in the way of the page for people, and returns the tone
+// and the line of the first rule that holds. The answer can be any value that encodes to JSON.
+// verdict panics if a rule or the answer is invalid.
 func verdict(rules []lookup.Verdict, answer any) string {
 	raw, err := json.Marshal(answer)
 	if err != nil {
@@ -52,7 +52,7 @@ func holds(conditions string, answer any) bool {
 	return true
 }
 
-// at is the value at a path, or nil.
+// at returns the value at a path, or nil.
 func at(v any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		switch inner := v.(type) {
@@ -123,7 +123,7 @@ func says(line string, answer any) string {
 	})
 }
 
-// missing is how many of the headers that are expected are null.
+// missing returns how many of the expected headers are null.
 func missing(fields map[string]any) float64 {
 	n := 0
 	for _, name := range headers.Expected() {
@@ -159,7 +159,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// distance is how far a date is from another, in days, or years from two years on.
+// distance returns in words how far a date is from another: in days, and from two years on in
+// years.
 func distance(to, from time.Time) string {
 	const day = 24 * time.Hour
 	ahead := int(to.Truncate(day).Sub(from.Truncate(day)) / day)

@@ -16,8 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestTypesAreRead: package dns reads every record type that a lookup names in a question to
-// it. The tests of the lookup may play the resolver with a stub, which does not tell.
+// TestTypesAreRead checks that package dns can read every record type that a lookup uses in a
+// dns.Query. The tests of the lookups cannot check this, because they may use a stub in place
+// of package dns.
 func TestTypesAreRead(t *testing.T) {
 	refuses := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }
 	client := dns.New(dns.Config{Resolvers: []string{"192.0.2.1:53"}, Dial: refuses})
@@ -38,7 +39,7 @@ func TestTypesAreRead(t *testing.T) {
 	}
 }
 
-// typesAsked are the record types that the questions to package dns in a file name.
+// typesAsked returns the record types in the dns.Query literals of a file.
 func typesAsked(tree *ast.File) (types []string) {
 	ast.Inspect(tree, func(n ast.Node) bool {
 		question, ok := n.(*ast.CompositeLit)
@@ -55,7 +56,8 @@ func typesAsked(tree *ast.File) (types []string) {
 	return types
 }
 
-// isQuestion reports whether a type is dns.Query, as a package names it.
+// isQuestion reports whether an expression is the type dns.Query, as it is written in the
+// given package.
 func isQuestion(e ast.Expr, pkg string) bool {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		from, ok := s.X.(*ast.Ident)
@@ -65,7 +67,7 @@ func isQuestion(e ast.Expr, pkg string) bool {
 	return ok && pkg == "dns" && name.Name == "Query"
 }
 
-// typeIn is the text that a part of a literal gives to the field Type.
+// typeIn returns the value of an element of a literal if it sets the field Type to a string.
 func typeIn(e ast.Expr) (typ string, ok bool) {
 	pair, ok := e.(*ast.KeyValueExpr)
 	if !ok {

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the examples' verdicts are")
 
-// hold compares the tone and the line that rules have for results with those they stand for.
+// hold checks that the rules give each result the tone and line that is its key in the map.
 func hold[R any](t *testing.T, rules []lookup.Verdict, results map[string]R) {
 	t.Helper()
 	for want, r := range results {
@@ -140,7 +140,8 @@ func TestRedirectVerdicts(t *testing.T) {
 	hold(t, redirect.Verdicts(), results)
 }
 
-// host is a host in order with one change, and what both bundles say of it.
+// host returns a HostIntelResult without problems, except for one change. The tests of both
+// bundles use it.
 func host(change func(*bundle.HostIntelResult)) bundle.HostIntelResult {
 	h := bundle.HostIntelResult{Domain: "example.com"}
 	h.SSL.Result = ssl.Result{HostnameMatch: true, NotBefore: "2026-11-27T00:00:00Z", NotAfter: "2027-08-13T00:00:00Z"}
@@ -193,7 +194,7 @@ func TestBundleVerdicts(t *testing.T) {
 	})
 }
 
-// Every operation says of its example what it found.
+// TestVerdictsOfExamples checks the line that each operation shows for its example.
 func TestVerdictsOfExamples(t *testing.T) {
 	const golden = "testdata/examples.txt"
 	var lines strings.Builder

@@ -30,8 +30,8 @@ type fact struct {
 	N int `json:"n"`
 }
 
-// A result or an error as JSON. What is owed shows in the header of the answer; its
-// body is that of spec §2.8.
+// TestChild checks the JSON of a result and of an error. The JSON of an error is that of spec
+// §2.8. Whether it is owed appears only in a header of the answer.
 func TestChild(t *testing.T) {
 	gone := lookup.Faultf(lookup.NXDomain, nil, "gone")
 	for name, c := range map[string]struct {
@@ -60,13 +60,13 @@ func TestChild(t *testing.T) {
 
 var errPanic = errors.New("panics")
 
-// TestOwed: those children are owed, under the names of their fields, whose code is
-// owed by itself; they were prevented when none of them was tried, and the target was
-// silent when it was in one of them.
+// TestOwed checks which children are owed, listed by the names of their fields: those whose
+// code is owed when a lookup alone returns it. They are prevented if none of them was tried.
+// The target was silent if it was silent in one of them.
 func TestOwed(t *testing.T) {
 	late := lookup.Fault(lookup.SSLTimeout, nil)
 	prevented, gone := lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented(), lookup.Fault(lookup.NXDomain, nil)
-	for want, faults := range map[string][3]*fault.Error{ // of dns, ssl and the last
+	for want, faults := range map[string][3]*fault.Error{ // the faults of dns, ssl and the third child
 		"[] false false":             {},
 		"[] false false, answers":    {0: gone, 2: gone.Silence()},
 		"[dns ssl last] false false": {late, late, late},
@@ -91,7 +91,7 @@ func TestOwed(t *testing.T) {
 	}
 }
 
-// within is a context that ends after a while.
+// within returns a context that ends after d.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -102,7 +102,7 @@ type look[Q, R any] func(context.Context, Q) (R, error)
 
 func (l look[Q, R]) Lookup(ctx context.Context, q Q) (R, error) { return l(ctx, q) }
 
-// takes is a lookup that takes a while, and stops when it is told to.
+// takes returns a lookup that takes d, or returns earlier if its context ends.
 func takes[Q, R any](d time.Duration) look[Q, R] {
 	return func(ctx context.Context, _ Q) (r R, err error) {
 		select {
@@ -114,8 +114,9 @@ func takes[Q, R any](d time.Duration) look[Q, R] {
 	}
 }
 
-// The children run side by side. A slow one is a time-out in its field, before the
-// bundle's own time is up; the others stand.
+// TestSlowChild checks that the children run at the same time. A slow child becomes a time-out
+// in its field before the time of the bundle is over, and the other children keep their
+// results.
 func TestSlowChild(t *testing.T) {
 	for name, c := range map[string]struct{ slow, deadline, at time.Duration }{
 		"side by side":      {slow: 3 * time.Second, deadline: time.Hour, at: 3 * time.Second},
@@ -136,15 +137,15 @@ func TestSlowChild(t *testing.T) {
 	}
 }
 
-// late is a context whose deadline is past and whose timer has not fired: a
+// late is a context whose deadline has passed and whose timer has not fired yet, as in a
 // process that was just thawed.
 type late struct{ context.Context }
 
 func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
 
-// A bundle whose time is up says so, whatever its children say: where one of them
-// does not heed its context, and where the process was frozen past the deadline and
-// the context does not know it yet.
+// TestBundlesOutOfTime checks that a bundle reports its time-out, whatever its children
+// report. In one case a child ignores its context. In another the process was frozen past the
+// deadline and the context does not know it yet. In the third the caller has left.
 func TestBundlesOutOfTime(t *testing.T) {
 	stubborn := look[dns.Query, dns.Result](func(context.Context, dns.Query) (dns.Result, error) {
 		time.Sleep(2 * time.Second)
@@ -176,7 +177,7 @@ func TestBundlesOutOfTime(t *testing.T) {
 	}
 }
 
-// host is a host as the lookups see it.
+// host is a host in the form that the lookups report it.
 type host struct {
 	resolve, dns, ssl, headers error
 	certificate                ssl.Result
@@ -216,9 +217,9 @@ func good() *host {
 	return &host{certificate: ssl.Result{HostnameMatch: true, PeerIP: "93.184.216.34"}, status: 200, conn: &tls.Conn{}}
 }
 
-// TestUptime has every row of spec §3.1: the verdict, and what became of children that
-// failed. One resolution and one connection serve certificate and headers, and what
-// keeps the one away keeps the other away.
+// TestUptime has every row of spec §3.1: the verdict, and the codes of the children that
+// failed. The certificate and the headers share one resolution and one connection. A problem
+// that prevents the certificate prevents the headers as well.
 func TestUptime(t *testing.T) {
 	failing := func(code fault.Code) error { return lookup.Fault(code, nil) }
 	for name, c := range map[string]struct {
@@ -231,8 +232,8 @@ func TestUptime(t *testing.T) {
 		"expired":       {change: func(h *host) { h.certificate.Expired = true }, want: "degraded"},
 		"not yet valid": {change: func(h *host) { h.certificate.NotYetValid = true }, want: "degraded"},
 		"mismatch":      {change: func(h *host) { h.certificate.HostnameMatch = false }, want: "degraded"},
-		// A host that answers over IPv6, whose A records are another matter: an error is down, and
-		// a result is not an error, whatever its rcode.
+		// The host answers over IPv6, but the lookup of its A records fails. An error of the
+		// child means down. A result does not, whatever its rcode.
 		"A is silent, AAAA is good":   {change: func(h *host) { h.dns = failing(lookup.DNSTimeout) }, want: "down dns_timeout"},
 		"A is SERVFAIL, AAAA is good": {change: func(h *host) { h.rcode = "SERVFAIL" }, want: "up"},
 		"A is denied, AAAA is good":   {change: func(h *host) { h.dns = failing(lookup.NXDomain) }, want: "down nxdomain"},
@@ -243,7 +244,7 @@ func TestUptime(t *testing.T) {
 		"ssl is silent":   {change: func(h *host) { h.ssl = lookup.Fault(lookup.SSLTimeout, nil).Silence() }, want: "down ssl_timeout! headers_timeout!"},
 		"blocked":         {change: func(h *host) { h.resolve = failing(lookup.BlockedAddress) }, want: "down blocked_address blocked_address"},
 		"resolvers":       {change: func(h *host) { h.resolve = fmt.Errorf("x: %w", guard.ErrResolvers) }, want: "down ssl_timeout headers_timeout"},
-		// A handshake that failed after the certificate: the headers make their own.
+		// The handshake failed after the certificate. The headers lookup makes its own.
 		"no connection": {change: func(h *host) { h.conn = nil }, want: "up"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -268,7 +269,7 @@ func TestUptime(t *testing.T) {
 	}
 }
 
-// spelled is the code of a fault, with a mark where a host was silent.
+// spelled returns the code of a fault, with a mark if the host was silent.
 func spelled(f *fault.Error) string {
 	if f == nil {
 		return ""
@@ -279,11 +280,12 @@ func spelled(f *fault.Error) string {
 	return " " + string(f.Code)
 }
 
-// One resolution serves all children: each question is put once, to a resolver that is
-// silent, and so over one datagram socket, beside the question whether it works. What is
-// answered when questions are shared, and that they end with the call, is tested in package dns.
+// TestResolvesOnce checks that one resolution serves all children. The resolver is silent.
+// Each question is sent once, over one datagram socket. One more question checks whether the
+// resolver works. The tests of package dns cover the answers to shared questions and that
+// these end with the call.
 func TestResolvesOnce(t *testing.T) {
-	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // both families for each bundle, and for the registry
+	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // A and AAAA for each bundle and for the registry
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64

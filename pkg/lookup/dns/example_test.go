@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// zone answers every question for MX records with two of them, as a resolver does.
+// zone answers every question for MX records with two records, as a resolver does.
 func zone(w miekg.ResponseWriter, question *miekg.Msg) {
 	reply := new(miekg.Msg).SetReply(question)
 	name := question.Question[0].Name
@@ -19,11 +19,11 @@ func zone(w miekg.ResponseWriter, question *miekg.Msg) {
 		mx.Hdr = miekg.RR_Header{Name: name, Rrtype: miekg.TypeMX, Class: miekg.ClassINET, Ttl: 300}
 		reply.Answer = append(reply.Answer, &mx)
 	}
-	_ = w.WriteMsg(reply) // the client is gone
+	_ = w.WriteMsg(reply) // fails only if the client is gone
 }
 
-// The mail servers of a domain, asked of a resolver on this machine. A program asks public
-// resolvers, such as 1.1.1.1:53 and 8.8.8.8:53.
+// This example looks up the mail servers of a domain with a resolver on this machine. A
+// program uses public resolvers, such as 1.1.1.1:53 and 8.8.8.8:53.
 func Example() {
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 )
 
-// atHome connects to a server on this machine, whatever the host is. A program leaves Connect and
-// HasRoute out, and its Resolver is a dns.Client.
+// atHome returns a Dialer that connects to a server on this machine for every host. A program
+// leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
 func atHome(server *httptest.Server) *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: resolver{},
@@ -25,7 +25,7 @@ func atHome(server *httptest.Server) *guard.Dialer {
 	}
 }
 
-// resolver says that every name has one public address.
+// resolver returns one public address for every name.
 type resolver struct{}
 
 // Addresses implements guard.Resolver.
@@ -33,11 +33,11 @@ func (resolver) Addresses(context.Context, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 }
 
-// The security headers of a host.
+// This example prints two security headers of a host.
 func Example() {
 	host := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
-		w.Header().Set("Set-Cookie", "session=1") // which is never in a result
+		w.Header().Set("Set-Cookie", "session=1") // never in a result
 	}))
 	defer host.Close()
 

@@ -30,8 +30,8 @@ func client(c guard.Connector) *headers.Client {
 	return headers.New(&origin.Client{Connector: c, UserAgent: "hostfacts (test)"})
 }
 
-// TestResult holds results to spec §2.4: of some headers that come twice all values
-// count, of others the first.
+// TestResult checks results against spec §2.4. If a header comes twice, a list header keeps
+// all values and any other header keeps the first.
 func TestResult(t *testing.T) {
 	type row struct {
 		wire   string
@@ -85,8 +85,8 @@ func TestResult(t *testing.T) {
 	})
 }
 
-// Headers that nobody asked for may be as long as curl takes them, and those of a result as
-// long as a result may be.
+// TestLong checks the size limits. Headers that are not reported may be as long as curl
+// accepts. Reported headers may be as long as the limit of a result.
 func TestLong(t *testing.T) {
 	cookies := strings.Repeat("Set-Cookie: a="+strings.Repeat("b", 990)+"\r\n", 290)
 	policy := func(n int) string { return "Content-Security-Policy: " + strings.Repeat("c", n) + "\r\n" }
@@ -112,8 +112,8 @@ func TestLong(t *testing.T) {
 	})
 }
 
-// TestLookupOn is what uptime-check does: one resolution and one handshake, and
-// another where the connection turns out to be dead.
+// TestLookupOn makes the lookup in the way of the uptime check: with one resolution and one
+// handshake, and with a second handshake if the connection turns out to be dead.
 func TestLookupOn(t *testing.T) {
 	testbed.Each(t, map[string]int{"it serves": 1, "it is dead": 2}, func(t *testing.T, dials int) {
 		w := testbed.NewOrigins(t)

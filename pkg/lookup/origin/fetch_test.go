@@ -22,16 +22,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// answered is when a server answers to a request, and what: nothing for one that hangs up.
+// answered is the answer of a server and the time it takes. If the answer is empty, the server
+// closes the connection.
 type answered struct {
 	after time.Duration
 	with  string
 }
 
-// never is an answer that does not come while anybody waits.
+// never is an answer that comes after everybody has stopped waiting.
 var never = answered{after: time.Hour}
 
-// slowly is a host that takes its time.
+// slowly is a host that is slow.
 type slowly struct {
 	handshake time.Duration
 	head, get answered
@@ -39,9 +40,9 @@ type slowly struct {
 	took      time.Duration
 }
 
-// A HEAD that is not answered is not all: GET is tried beside it, and the first of them that is
-// answered counts. A host that is slow in its handshake and in its answer has all the time of
-// the call for both.
+// TestSlowHEAD checks that a GET is tried in parallel when HEAD is not answered, and that the
+// first answer counts. The handshake and the answer of a slow host may together take all the
+// time of the call.
 func TestSlowHEAD(t *testing.T) {
 	ok, no := "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 405 No\r\n\r\n"
 	testbed.Each(t, map[string]slowly{
@@ -125,13 +126,13 @@ func (c slowly) serve(conn net.Conn, cfg *tls.Config, over <-chan struct{}) {
 	io.WriteString(secure, answer.with)
 }
 
-// Where HEAD alone was sent, HEAD is what failed.
+// TestOnlyHEADFailed checks that the error is about HEAD if only HEAD could be sent.
 func TestOnlyHEADFailed(t *testing.T) {
 	t.Parallel()
 	w := testbed.NewOrigins(t)
 	var n atomic.Int32
 	w.Accept(name, addr, func(conn net.Conn) {
-		if n.Add(1) > 1 { // nobody is there for GET
+		if n.Add(1) > 1 { // no answer to GET
 			conn.Read(make([]byte, 1))
 			return
 		}
@@ -144,8 +145,8 @@ func TestOnlyHEADFailed(t *testing.T) {
 	}
 }
 
-// A bug that a host meets beside the caller is thrown to the caller, who recovers from it, and
-// does not end the process.
+// TestPanicBeside checks that a panic in the goroutine of a request is raised again in the
+// caller, who can recover from it, and does not end the process.
 func TestPanicBeside(t *testing.T) {
 	t.Parallel()
 	cfg := testbed.NewOrigins(t).TLS()
@@ -157,7 +158,7 @@ func TestPanicBeside(t *testing.T) {
 			HasRoute: func(context.Context, netip.Addr) bool { return true },
 			Connect: func(context.Context, string, string) (net.Conn, error) {
 				dials++
-				if dials > 1 { // which is that of GET
+				if dials > 1 { // the dial of GET
 					panic("a bug")
 				}
 				near, far := net.Pipe()

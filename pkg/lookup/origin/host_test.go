@@ -22,9 +22,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestConnections puts requests on one Host, until the last status is seen, to an
-// origin with answers for each connection. Some take no HEAD, and bytes that belong
-// to a body are never taken for the next answer, even if they look like one.
+// TestConnections sends requests on one Host until the last status is seen. The origin has a
+// list of answers for each connection. Some origins refuse HEAD. Bytes of a body must never be
+// read as the next answer, even if they look like one.
 func TestConnections(t *testing.T) {
 	const (
 		ok    = "HTTP/1.1 200 OK\r\nServer: b\r\nContent-Length: 1000000\r\n\r\n<html>"
@@ -34,8 +34,8 @@ func TestConnections(t *testing.T) {
 		decoy = "HTTP/1.1 299 Decoy\r\n\r\n"
 	)
 	type row struct {
-		conns [][]string // the last is that of all further ones
-		want  string     // of each request
+		conns [][]string // answers by connection; the last is used for all further connections
+		want  string     // the outcome of each request
 		dials int
 	}
 	testbed.Each(t, map[string]row{
@@ -86,8 +86,8 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// TestFault: which errors are the tool's time-out, and what is said of them. A verdict
-// about the target is not one, even when the time ends with it.
+// TestFault checks which errors become the tool's time-out, and their messages. An error about
+// the target keeps its code, even if the time ends together with it.
 func TestFault(t *testing.T) {
 	other := errors.New("a bug")
 	over, cancel := context.WithCancel(t.Context())
@@ -121,7 +121,7 @@ const (
 	addr = "93.184.216.34"
 )
 
-// host is the origin of a name, on loopback.
+// host returns the origin of a name, served on loopback.
 func host(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
 	t.Helper()
 	c := &origin.Client{Connector: w.Dialer(), UserAgent: "hostfacts (test)"}
@@ -130,7 +130,7 @@ func host(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
 	return h
 }
 
-// fetch asks the host for / on a new Host.
+// fetch requests / on a new Host.
 func fetch(ctx context.Context, t *testing.T, w *testbed.Origins) (origin.Answer, error) {
 	t.Helper()
 	h := host(ctx, t, w)
@@ -149,8 +149,8 @@ func forever(head, piece string) func(*tls.Conn) {
 	}
 }
 
-// TestAnswers: the status and the headers, or how the request failed. How a head is
-// read is tested in the package that reads it, too.
+// TestAnswers checks the status and headers, or the error of the request. Other tests of
+// package origin cover how a head is read.
 func TestAnswers(t *testing.T) {
 	const (
 		ok      = "HTTP/1.1 200 OK\r\n"
@@ -210,7 +210,8 @@ func TestAnswers(t *testing.T) {
 		}
 		if err != nil {
 			got = string(fault.From(err).Code) + ": " + fault.From(err).Public()
-			// An error is logged: it has neither a cookie nor a page of the peer's text.
+			// Errors are logged, so they must be short and contain no cookie and no text from
+			// the peer.
 			if text := err.Error(); len(text) > 1024 || strings.Contains(text, "SECRET") || strings.Contains(text, name) {
 				t.Errorf("%d bytes of error, %.200q", len(text), text)
 			}
@@ -220,7 +221,7 @@ func TestAnswers(t *testing.T) {
 		}
 		dials := 1
 		if err != nil {
-			dials = 2 // GET may be answered where HEAD is not; once more each would be too much
+			dials = 2 // one for HEAD and one for GET, and no further attempts
 		}
 		if d := w.Dials(); len(d) != dials {
 			t.Errorf("dialled %v, want %d", d, dials)
@@ -228,7 +229,7 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// refuses has a server refuse hellos that offer more than a version of TLS.
+// refuses makes a server refuse hellos that offer a higher version of TLS.
 func refuses(highest uint16) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -240,12 +241,13 @@ func refuses(highest uint16) func(*tls.Config) {
 	}
 }
 
-// curve has a server take one kind of key exchange alone.
+// curve makes a server accept only one kind of key exchange.
 func curve(id tls.CurveID) func(*tls.Config) {
 	return func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{id} }
 }
 
-// wantsALPN has a server refuse hellos without http/1.1 alone by ALPN, or those with it.
+// wantsALPN makes a server refuse every hello whose ALPN is not exactly http/1.1, or every
+// hello with that ALPN.
 func wantsALPN(wanted bool) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -257,9 +259,9 @@ func wantsALPN(wanted bool) func(*tls.Config) {
 	}
 }
 
-// TestHandshakes: old and new versions, expired certificate and wrong name are all
-// answered, and so is a host that chokes on a hello with TLS 1.3; what is not a handshake
-// is not. The request has nothing that tells clients apart.
+// TestHandshakes checks that old and new versions, an expired certificate, a wrong name, and a
+// host that fails on a TLS 1.3 hello all lead to an answer. Bytes that are not a handshake
+// lead to an error. The request must contain nothing that tells clients apart.
 func TestHandshakes(t *testing.T) {
 	version := func(v uint16) func(*tls.Config) {
 		return func(c *tls.Config) { c.MinVersion, c.MaxVersion = v, v }
@@ -269,9 +271,9 @@ func TestHandshakes(t *testing.T) {
 	}
 	const narrow = " What was offered to the host may have been too narrow."
 	type row struct {
-		change func(*tls.Config) // nil for a server that only sends something
+		change func(*tls.Config) // nil for a server that only sends some bytes
 		sends  string
-		want   string // end of a message; empty for an answer
+		want   string // the end of the error message; empty if there is an answer
 		dials  int
 	}
 	testbed.Each(t, map[string]row{
@@ -312,7 +314,7 @@ func TestHandshakes(t *testing.T) {
 	})
 }
 
-// answers shakes hands as the host that is meant, and answers the request that is sent to it.
+// answers completes the handshake as the right host, and answers the request.
 func answers(t *testing.T, secure *tls.Conn) {
 	t.Helper()
 	const request = "HEAD / HTTP/1.1\r\nHost: a.test.com\r\nUser-Agent: hostfacts (test)\r\nAccept: */*\r\n\r\n"
@@ -326,9 +328,9 @@ func answers(t *testing.T, secure *tls.Conn) {
 	io.WriteString(secure, "HTTP/1.1 200 OK\r\n\r\n")
 }
 
-// Peers that stop at some point, the handshake or a part of the head, are waited for
-// until the time is up, or the caller leaves, which these end themselves once they have
-// got that far. The former is their silence.
+// TestTimeouts checks peers that stop during the handshake or within the head. The lookup
+// waits for them until its time expires or the caller leaves. Each peer starts that end itself
+// once it has stopped. Only expired time counts as the silence of the peer.
 func TestTimeouts(t *testing.T) {
 	heads := map[string]string{
 		"handshake": "-", "request": "", "status": "H", "header": "HTTP/1.1 200 OK\r\nServer: a",
@@ -341,8 +343,9 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// timesOut asks an origin that stops after this much of its answer, or of as many handshakes
-// as there are dashes. The time expires, or the caller gives up.
+// timesOut requests from an origin that stops after sending head. If head consists of dashes,
+// the origin stops in the handshake with that number. Then the time expires or the caller
+// leaves.
 func timesOut(t *testing.T, head string, expires bool) {
 	t.Helper()
 	w := testbed.NewOrigins(t)
@@ -359,7 +362,7 @@ func timesOut(t *testing.T, head string, expires bool) {
 		http.ReadRequest(bufio.NewReader(conn))
 		io.WriteString(conn, head)
 		if strings.Contains(head, "405") {
-			http.ReadRequest(bufio.NewReader(conn)) // the second, on the same connection
+			http.ReadRequest(bufio.NewReader(conn)) // the GET, on the same connection
 		}
 		stop(conn)
 	})
@@ -367,7 +370,7 @@ func timesOut(t *testing.T, head string, expires bool) {
 		var n atomic.Int32
 		w.Accept(name, addr, func(conn net.Conn) {
 			conn.Read(make([]byte, 1))
-			if int(n.Add(1)) == len(head) { // the others are closed
+			if int(n.Add(1)) == len(head) { // earlier connections are closed at once
 				stop(conn)
 			}
 		})

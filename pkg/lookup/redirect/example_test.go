@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 )
 
-// atHome connects to a server on this machine, whatever the host is. A program leaves Connect and
-// HasRoute out, and its Resolver is a dns.Client.
+// atHome returns a Dialer that connects to a server on this machine for every host. A program
+// leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
 func atHome(server *httptest.Server) *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: resolver{},
@@ -25,7 +25,7 @@ func atHome(server *httptest.Server) *guard.Dialer {
 	}
 }
 
-// resolver says that every name has one public address.
+// resolver returns one public address for every name.
 type resolver struct{}
 
 // Addresses implements guard.Resolver.
@@ -33,7 +33,7 @@ func (resolver) Addresses(context.Context, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 }
 
-// Where a domain leads to.
+// This example prints the URLs that a domain redirects to.
 func Example() {
 	host := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host == "example.com" {

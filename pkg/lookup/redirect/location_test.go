@@ -12,13 +12,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// read is a Location on an answer from base, what follow makes of it, and who is right.
+// read is a row of the table: a Location in an answer from base, the outcome of follow, and
+// which reader is right where readers differ.
 type read struct{ location, outcome, right string }
 
-// base is where the Locations of the table were sent.
+// base returns the URL that the Locations of the table are relative to.
 func base() httpsURL { return httpsURL{host: "a.test.com", path: "/d/e?f"} }
 
-// locations are those of testdata/locations.tsv.
+// locations returns the rows of testdata/locations.tsv.
 func locations(tb testing.TB) (all []read) {
 	tb.Helper()
 	text, err := os.ReadFile("testdata/locations.tsv")
@@ -38,7 +39,7 @@ func locations(tb testing.TB) (all []read) {
 	return all
 }
 
-// outcome is what follow makes of a Location on base.
+// outcome returns the result of follow for a Location relative to base, as text.
 func outcome(location string) string {
 	next, stop := follow(base(), []string{location, "https://second.test.com/"})
 	if stop != "" {
@@ -54,7 +55,7 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%q: %s, want %s", r.location, got, r.outcome)
 		}
 	}
-	// Of bytes that are not UTF-8, and of lengths, the standard says nothing.
+	// The URL standard says nothing about bytes that are not UTF-8 or about lengths.
 	for location, want := range map[string]string{
 		"":                                  "missing_location",
 		"/\xe9?\xe9":                        "https://a.test.com/%E9?%E9",
@@ -75,7 +76,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Node reads the table as browsers do, by the standard.
+// TestWHATWG checks the table with Node, which reads URLs by the standard, as browsers do.
 func TestWHATWG(t *testing.T) {
 	t.Parallel()
 	const program = `const base = process.argv[1], all = JSON.parse(require("fs").readFileSync(0));
@@ -109,14 +110,14 @@ func TestWHATWG(t *testing.T) {
 	}
 }
 
-// FuzzFollow: a URL that is followed has a host that the guard passes and a path that fits
-// into a request line, following its own URL leads to it, and where RFC 3986 has a host for
-// the reference, it is the same one.
+// FuzzFollow checks every URL that is followed. Its host must pass the guard, and its path
+// must fit into a request line. Following the URL itself must lead to the same URL. If RFC
+// 3986 gives the reference a host, it must be the same host.
 func FuzzFollow(f *testing.F) {
 	for _, r := range locations(f) {
 		f.Add(r.location)
 	}
-	f.Add("//0=Aݳ0") // a host for the guard's mapping, which changes it
+	f.Add("//0=Aݳ0") // a host that the guard's mapping changes
 	known := map[StopReason]bool{MissingLocation: true, InvalidLocation: true, InsecureRedirect: true, BlockedPort: true, BlockedHost: true}
 	f.Fuzz(func(t *testing.T, location string) {
 		next, stop := follow(base(), []string{location})
@@ -130,7 +131,7 @@ func FuzzFollow(f *testing.F) {
 	})
 }
 
-// isFollowed holds what follow made of a Location.
+// isFollowed checks the URL that follow returned for a Location.
 func isFollowed(t *testing.T, location string, next httpsURL) {
 	t.Helper()
 	if host, err := guard.Domain(next.host, guard.DNSName); err != nil || host != next.host {
@@ -146,15 +147,16 @@ func isFollowed(t *testing.T, location string, next httpsURL) {
 	if host, ok := rfc3986(location); ok && host != next.host {
 		t.Errorf("%q: the host is %q, and by RFC 3986 %q", location, next.host, host)
 	}
-	// Everybody reads the request alike. A stray percent sign is not one of RFC 3986.
+	// Package net/url must read the same URL. It refuses a stray percent sign, as RFC 3986
+	// does, so percent signs are removed.
 	if u, err := url.Parse(strings.ReplaceAll(next.url(), "%", "")); err != nil || u.Host != next.host || u.User != nil {
 		t.Errorf("%q: %q is read as %v, %v", location, next.url(), u, err)
 	}
 }
 
-// rfc3986 is the host that a reference leads to by package net/url, as the guard takes it. The
-// standard of browsers differs in what is not a reference by that RFC, or has no host: ok is
-// false for it.
+// rfc3986 returns the host that a reference leads to according to package net/url, normalised
+// by the guard. ok is false if the reference is invalid or has no host by RFC 3986, because
+// then the standard of browsers differs.
 func rfc3986(location string) (host string, ok bool) {
 	u, err := url.Parse(base().url())
 	if err == nil {

@@ -36,8 +36,7 @@ func lookUp(ctx context.Context, w *testbed.Origins) (redirect.Result, error) {
 	return c.Lookup(ctx, redirect.Query{Domain: a})
 }
 
-// site serves a name by a table from path to "status location" or a status
-// alone.
+// site serves a name. The table maps a path to "status location" or only a status.
 func site(w *testbed.Origins, name, addr string, pages map[string]string) {
 	w.HTTP(name, addr, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		status, location := 404, ""
@@ -50,7 +49,7 @@ func site(w *testbed.Origins, name, addr string, pages map[string]string) {
 	}))
 }
 
-// short is a result in one line: hops as status and path, and the end.
+// short returns a result in one line: the status and path of each hop, and the stop reason.
 func short(r redirect.Result) string {
 	var out []string
 	for i, h := range r.Hops {
@@ -108,7 +107,7 @@ func TestTrace(t *testing.T) {
 		w := testbed.NewOrigins(t)
 		site(w, a, aAddr, c.a)
 		site(w, b, bAddr, c.b)
-		w.Serve("my_shop.test.com", "93.184.216.12", func(conn *tls.Conn) { // net/http refuses its path
+		w.Serve("my_shop.test.com", "93.184.216.12", func(conn *tls.Conn) { // net/http refuses the path
 			if line, _ := bufio.NewReader(conn).ReadString('\n'); line == "HEAD /50%-off HTTP/1.1\r\n" {
 				io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
 			}
@@ -134,8 +133,8 @@ func TestTrace(t *testing.T) {
 	})
 }
 
-// TestJSON holds a result to spec §2.5 byte by byte: a HEAD that falls back, a
-// Location that is not UTF-8 and one on a status that does not redirect.
+// TestJSON compares a result with spec §2.5 byte by byte. It has a HEAD that falls back to
+// GET, a Location that is not UTF-8, and a Location with a status that does not redirect.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	w := testbed.NewOrigins(t)
@@ -158,8 +157,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// What fails on a later hop is not always its end: our own trouble and the end of the time
-// are the error of the call.
+// TestErrors checks that a failure on a later hop is not always a stop reason. Trouble with
+// our resolvers, and the end of the time, are errors of the call.
 func TestErrors(t *testing.T) {
 	type row struct {
 		set     func(w *testbed.Origins, leave func())
@@ -193,8 +192,9 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// A hop that has less than a second, because those before it took the rest, times out through
-// their fault. One that has more does not, nor the first, nor one that begins after the end.
+// TestLittleTimeLeft checks when a time-out is blamed on the earlier hops. It is if they left
+// this hop less than a second. It is not if the hop has more time, is the first hop, or begins
+// after the deadline.
 func TestLittleTimeLeft(t *testing.T) {
 	testbed.Each(t, map[string]struct {
 		redirects bool
@@ -232,7 +232,7 @@ func TestLittleTimeLeft(t *testing.T) {
 	})
 }
 
-// moved is a context that always has as much time as a test has left it.
+// moved is a context whose deadline is always as far away as the test has set it.
 type moved struct {
 	context.Context
 	left atomic.Int64

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 )
 
-// atHome connects to a server on this machine, whatever the host is. A program leaves Connect and
-// HasRoute out, and its Resolver is a dns.Client.
+// atHome returns a Dialer that connects to a server on this machine for every host. A program
+// leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
 func atHome(server *httptest.Server) *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: resolver{},
@@ -24,7 +24,7 @@ func atHome(server *httptest.Server) *guard.Dialer {
 	}
 }
 
-// resolver says that every name has one public address.
+// resolver returns one public address for every name.
 type resolver struct{}
 
 // Addresses implements guard.Resolver.
@@ -32,7 +32,7 @@ func (resolver) Addresses(context.Context, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 }
 
-// The certificate of a host.
+// This example prints facts about the certificate of a host.
 func Example() {
 	host := httptest.NewTLSServer(http.NotFoundHandler())
 	defer host.Close()

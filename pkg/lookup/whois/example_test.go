@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 )
 
-// Until when a domain is registered, by the registry that IANA names for it. Package registry has
-// an example that needs no network.
+// This example looks up the expiry date of a domain at the registry that IANA names for it.
+// Package registry has an example that needs no network.
 func Example() {
 	query, err := guard.ParseQuery(url.Values{"domain": {"www.example.com"}})
 	if err != nil {
@@ -41,7 +41,8 @@ func Example() {
 	}
 }
 
-// What a registry does not publish is null, and a list without entries is empty.
+// In a Result, a fact that the registry does not publish is null, and a list without entries
+// is empty.
 func ExampleResult() {
 	expires := "2027-08-13T04:00:00Z"
 	answer, err := json.MarshalIndent(whois.Result{

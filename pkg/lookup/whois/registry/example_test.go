@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 )
 
-// atHome connects to a server on this machine, whatever the host is. A program leaves Connect and
-// HasRoute out, and its Resolver is a dns.Client.
+// atHome returns a Dialer that connects to a server on this machine for every host. A program
+// leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
 func atHome(server *httptest.Server) *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: resolver{},
@@ -29,7 +29,7 @@ func atHome(server *httptest.Server) *guard.Dialer {
 	}
 }
 
-// resolver says that every name has one public address.
+// resolver returns one public address for every name.
 type resolver struct{}
 
 // Addresses implements guard.Resolver.
@@ -37,8 +37,8 @@ func (resolver) Addresses(context.Context, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 }
 
-// Until when a domain is registered, and with whom. IANA's file and the registry are servers on
-// this machine; a program leaves BootstrapURL and RootCAs out.
+// This example prints the expiry date and the registrar of a domain. IANA's file and the
+// registry are served on this machine. A program leaves BootstrapURL and RootCAs unset.
 func Example() {
 	iana := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"version":"1.0","services":[[["com"],["https://rdap.example.com/"]]]}`)
