@@ -20,8 +20,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// knows is a resolver's script: one for the question for the name servers of com, and one
-// for every other.
+// knows returns a script that uses com for the question for the name servers of com, and
+// others for every other question.
 func knows(com, others script) script {
 	return func(n int, q []byte) []said {
 		if isCom(unpacked(q)) {
@@ -36,12 +36,13 @@ func isCom(m *miekg.Msg) bool {
 	return strings.EqualFold(asked.Name, "com.") && asked.Qtype == miekg.TypeNS
 }
 
-// servers is what a resolver that works says of com, after a while.
+// servers returns a script that answers the question about com after d, as a working resolver
+// does.
 func servers(d time.Duration) script { return after(d, answer("com. 60 IN NS a.gtld-servers.net.")) }
 
-// TestUnresolvable: a name that no resolver can resolve is to blame where two of the
-// resolvers that were asked, or all where fewer are configured, answer for com within the
-// time of the lookup. Whatever else they say is about them.
+// TestUnresolvable checks when a name that no resolver can resolve is blamed. Two of the
+// resolvers that were queried, or all if fewer are configured, must answer for com within the
+// time of the lookup. Otherwise the resolvers are blamed.
 func TestUnresolvable(t *testing.T) {
 	refused, servfail := rcode(miekg.RcodeRefused), rcode(miekg.RcodeServerFailure)
 	works := func(others script) host { return host{udp: knows(servers(20*ms), others)} }
@@ -50,7 +51,7 @@ func TestUnresolvable(t *testing.T) {
 	const timeout, unusable = "dns_timeout", "upstream_unavailable"
 	type row struct {
 		hosts   []host
-		want    string // a code, or the rcode of a result
+		want    string // an error code, or the rcode of a result
 		silence bool
 		at      time.Duration
 	}
@@ -108,8 +109,9 @@ func TestUnresolvable(t *testing.T) {
 	})
 }
 
-// TestWorks: that a resolver works is remembered for a minute of the clock that was passed
-// in, which may be set back. That it does not is not remembered.
+// TestWorks checks that a client remembers for a minute that a resolver works, and never
+// remembers that a resolver does not work. The minute is measured by the configured clock,
+// which may be set back.
 func TestWorks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +129,7 @@ func TestWorks(t *testing.T) {
 			what    string
 			skew    time.Duration // how far the clock is moved
 			dead    bool
-			asked   int // how often com was asked for
+			asked   int // the expected number of questions for com
 			silence bool
 		}{
 			{what: "at first", asked: 1, silence: true},
@@ -148,7 +150,7 @@ func TestWorks(t *testing.T) {
 					asked++
 				}
 			}
-			again := step.dead && step.asked > 0 // the datagram is sent again while it waits
+			again := step.dead && step.asked > 0 // a resolver that is silent gets the datagram more than once
 			if f := fault.From(err); f.Code != lookup.UpstreamUnavailable || f.IsSilence() != step.silence || asked < step.asked || asked > step.asked && !again {
 				t.Errorf("%s: %v, silence %v, com asked for %d times; want %v, %d", step.what, err, f.IsSilence(), asked, step.silence, step.asked)
 			}
@@ -157,12 +159,12 @@ func TestWorks(t *testing.T) {
 	})
 }
 
-// TestTogether: questions that fail together ask once whether the resolvers work. When the one
-// that asks is cancelled, another asks again.
+// TestTogether checks that lookups that fail at the same time share one question whether the
+// resolvers work. If the lookup that sent the question is cancelled, another sends it again.
 func TestTogether(t *testing.T) {
 	type row struct {
-		leave time.Duration // when one of them is cancelled; 0: never
-		most  int           // how often com may be asked for, of each resolver
+		leave time.Duration // when one lookup is cancelled; 0 means never
+		most  int           // how often each resolver may be queried for com
 	}
 	eachInBubble(t, map[string]row{
 		"all stay":   {most: 1},
@@ -200,8 +202,8 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// In a bundle the lookup with less time asks within its own, and the question about the name
-// goes on for the others.
+// TestUnresolvableShared checks two lookups of a bundle. The lookup with less time checks the
+// resolvers within its own time. The question about the name goes on for the other.
 func TestUnresolvableShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -228,8 +230,9 @@ func TestUnresolvableShared(t *testing.T) {
 	})
 }
 
-// A lookup whose time is over through no fault of the resolvers, because its process was
-// frozen or its caller left, blames nobody, whatever is remembered.
+// TestNoTimeToBlame checks a lookup that has no time left although the resolvers work, because
+// its process was frozen or its caller left. It blames nobody, even if the resolvers are
+// remembered as working.
 func TestNoTimeToBlame(t *testing.T) {
 	type row struct {
 		limit func(context.Context) (context.Context, context.CancelFunc)
@@ -243,7 +246,7 @@ func TestNoTimeToBlame(t *testing.T) {
 			cancel()
 			return ctx, cancel
 		}},
-		// Before the second resolver is asked.
+		// The time ends before the second resolver is queried.
 		"hardly any": {func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return context.WithTimeout(ctx, 200*ms)
 		}},

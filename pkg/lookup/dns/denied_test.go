@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// denials are what networks say of names that they do not let through.
+// denials returns the replies of networks for names that they deny.
 func denials() map[string]change {
 	soa := func(zone string) change {
 		return both(rcode(miekg.RcodeNameError), authority(zone+" 60 IN SOA a. b. 1 2 3 4 5"))
@@ -28,8 +28,9 @@ func denials() map[string]change {
 	}
 }
 
-// TestDeniedAll: a network that denies every name to every resolver, as those of hotels do
-// before one has logged in, denies com as well. dig +short com NS is empty there as well.
+// TestDeniedAll has a network that denies every name to every resolver, as hotel networks do
+// before the guest logs in. Such a network denies com as well: dig +short com NS prints
+// nothing there.
 func TestDeniedAll(t *testing.T) {
 	eachInBubble(t, denials(), func(t *testing.T, says change) {
 		h := resolver(says)
@@ -51,11 +52,11 @@ func TestDeniedAll(t *testing.T) {
 	})
 }
 
-// TestDenied: some resolvers are behind a network that denies names, and others are not.
+// TestDenied has some resolvers behind a network that denies names, and some that are not.
 func TestDenied(t *testing.T) {
 	all := denials()
 	bare, root := all["without an SOA"], all["the root's SOA"]
-	// relayed lets the question about com through.
+	// relayed denies every name but answers the question about com.
 	relayed := func(says change) host { return knowing(resolver(says)) }
 	silentForCom := func(says change) host { return host{udp: knows(mute, after(0, says))} }
 	honest := knowing(resolver(answer(good)))
@@ -90,15 +91,16 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// TestDeniedRoundTrips: a name that does not exist costs one question; without proof one more of
-// another resolver, and once a minute one about com for each of them.
+// TestDeniedRoundTrips checks the cost of a name that does not exist. With a proof it costs
+// one question. Without one it costs one more question to another resolver, and once a minute
+// one question about com to each of the two.
 func TestDeniedRoundTrips(t *testing.T) {
 	const trip = 50 * ms
 	type row struct {
 		says  change
-		first time.Duration // what the first costs
-		later time.Duration // and each one that follows within a minute
-		com   int           // questions for com in a minute
+		first time.Duration // the time of the first lookup of a minute
+		later time.Duration // the time of each further lookup in the minute
+		com   int           // the number of questions for com in a minute
 	}
 	eachInBubble(t, map[string]row{
 		"proven":      {says: missing(), first: trip, later: trip, com: 0},

@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// outcome is the result of a lookup and when it came: "NOERROR from 1.1.1.1 at 20ms", which
-// is the answer of good, or "dns_timeout at 8s".
+// outcome returns the result of a lookup and when it came, such as "NOERROR from 1.1.1.1 at
+// 20ms" or "dns_timeout at 8s". The records of a NOERROR must be those of the constant good.
 func (w *world) outcome(r dns.Result, err error) string {
 	w.t.Helper()
 	what := string(testbed.Code(err))
@@ -37,8 +37,8 @@ func (w *world) outcome(r dns.Result, err error) string {
 	return fmt.Sprintf("%s at %v", what, time.Since(w.begin))
 }
 
-// contest compares what a question to three resolvers comes to, and the dials if
-// any are given. Without a budget there is no deadline.
+// contest compares the outcome of a question to three resolvers with want, and checks the
+// dials if any are given. A budget of 0 means that there is no deadline.
 func contest(t *testing.T, hosts []host, budget time.Duration, want string, dials []string) {
 	t.Helper()
 	w := newWorld(t, hosts...)
@@ -53,15 +53,15 @@ func contest(t *testing.T, hosts []host, budget time.Duration, want string, dial
 	w.check(dials...)
 }
 
-// The dials to resolvers of which none fails, by the time that they are silent.
+// hedged returns the dials over UDP to three resolvers that stay silent.
 func hedged() []string { return []string{first + " at 0s", second + " at 200ms", third + " at 600ms"} }
 
 func silence() []string {
 	return append(hedged(), "tcp "+first+" at 2s", "tcp "+second+" at 2.2s", "tcp "+third+" at 2.6s")
 }
 
-// whether are the dials of the question whether the resolvers work, over UDP and, where it is
-// also asked over TCP.
+// whether returns the dials of the question whether the resolvers work, over UDP and, unless
+// overTCP is empty, over TCP.
 func whether(at, overTCP string) (dials []string) {
 	for _, r := range []string{first, second, third} {
 		dials = append(dials, r+" at "+at)
@@ -72,11 +72,12 @@ func whether(at, overTCP string) (dials []string) {
 	return dials
 }
 
-// unproven is silence, also when they are asked whether they work.
+// unproven returns the dials of silence, followed by those of the question whether the
+// resolvers work.
 func unproven() []string { return append(silence(), whether("7.45s", "7.7s")...) }
 
-// TestRace holds the order of questions, the moment of the verdict and the
-// verdict to the rules, for three resolvers that refuse TCP, within 8 seconds.
+// TestRace checks the order of questions, the outcome and its time, for three resolvers that
+// refuse TCP, within 8 seconds.
 func TestRace(t *testing.T) {
 	fail := func(d time.Duration) script { return after(d, rcode(miekg.RcodeServerFailure)) }
 	refuse := func(d time.Duration) script { return after(d, rcode(miekg.RcodeRefused)) }
@@ -117,16 +118,15 @@ func TestRace(t *testing.T) {
 	})
 }
 
-// TestFallback holds the moment at which resolvers are asked over TCP, the
-// number of their connections and the verdict to the rules. Three resolvers do
-// the same over UDP, and the same over TCP.
+// TestFallback checks when resolvers are queried over TCP, the number of their connections,
+// and the outcome. All three resolvers behave alike.
 func TestFallback(t *testing.T) {
 	const (
 		late  = 5 * time.Second
 		limit = 8 * time.Second
 	)
 	spoofed := after(10*ms, otherID, answer(evil))
-	many := func(_ int, q []byte) []said { // and the reply right behind them
+	many := func(_ int, q []byte) []said { // the reply comes after 500 stray datagrams
 		stray := said{0, reply(q, otherID, answer(evil))}
 		return append(slices.Repeat([]said{stray}, 500), said{199 * ms, reply(q, answer(good))})
 	}
@@ -150,7 +150,7 @@ func TestFallback(t *testing.T) {
 	half := []string{first + " at 0s", second + " at 200ms", "tcp " + first + " at 415.625ms"}
 	type row struct {
 		udp, tcp script
-		budget   time.Duration // 0: none
+		budget   time.Duration // 0 means no deadline
 		want     string
 		dials    []string
 	}
@@ -175,7 +175,7 @@ func TestFallback(t *testing.T) {
 		"spoofed, TCP mute":         {udp: spoofed, tcp: mute, budget: limit, want: "dns_timeout at 7.95s", dials: append(strays, whether("7.45s", "7.66s")...)},
 		"nobody there over UDP": {udp: nil, tcp: ok(0), budget: limit, want: "upstream_unavailable at 0s",
 			dials: append(whether("0s", ""), whether("0s", "")...)},
-		// The verdict comes before the deadline, and without one after 8 s.
+		// A lookup returns before its deadline, and after 8 s if it has none.
 		"a deadline that is over":     {udp: mute, tcp: mute, budget: -time.Second, want: "dns_timeout at 0s", dials: nil},
 		"a deadline in a microsecond": {udp: mute, tcp: mute, budget: time.Microsecond, want: "dns_timeout at 788ns", dials: nil},
 		"a deadline in 20 s":          {udp: mute, tcp: mute, budget: 20 * time.Second, want: "dns_timeout at 19.95s", dials: nil},
@@ -189,8 +189,8 @@ func TestFallback(t *testing.T) {
 	})
 }
 
-// TestCancel: a cancelled call counts nothing that it has heard, and ends when all that
-// it opened is closed, not when that only cannot be read from any more.
+// TestCancel checks that a cancelled call ignores the replies it has received. It must return
+// only after all its connections are closed. It is not enough that they can no longer be read.
 func TestCancel(t *testing.T) {
 	type row struct {
 		first  script
@@ -222,28 +222,28 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// reluctantly meddles with connections: they take a second to close.
+// reluctantly is a meddle function that makes each connection take a second to close.
 func reluctantly(_, _, method string, _ []byte) {
 	if method == "Close" {
 		time.Sleep(time.Second) // in the bubble
 	}
 }
 
-// bug is in a method of the connections to the first resolver.
+// bug is a panic in a method of the connections to the first resolver.
 type bug struct {
 	network, method string
-	qtype           uint16 // 0: whatever is asked for
+	qtype           uint16 // 0 means every type
 }
 
-// strike meddles with a world.
+// strike is a meddle function that panics in the method of the bug.
 func (b bug) strike(network, address, method string, query []byte) {
 	if network == b.network && address == first && method == b.method && (b.qtype == 0 || unpacked(query).Question[0].Qtype == b.qtype) {
 		panic("bug in " + method)
 	}
 }
 
-// wantBug holds an error to internal_error, whose cause names the panic and
-// where it was, and whose public message does not.
+// wantBug checks that an error is internal_error. Its cause must name the panic and have the
+// stack of the panic, and its public message must not mention it.
 func wantBug(t *testing.T, err error, method string) {
 	t.Helper()
 	f := fault.From(err)
@@ -260,9 +260,10 @@ func wantBug(t *testing.T, err error, method string) {
 	}
 }
 
-// TestPanic: a panic in any goroutine of a lookup is its error at once, whatever else
-// answered or is waited for, and leaves the process alone. One family's is not covered
-// up by the other, not even when IPv6 has it and comes after its grace.
+// TestPanic checks that a panic in any goroutine of a lookup becomes its error at once and
+// does not end the process. This holds whatever else was answered or is still awaited. A panic
+// in the lookup of one family is not hidden by the other family, not even if it comes in IPv6
+// after the grace.
 func TestPanic(t *testing.T) {
 	bugs := map[string]bug{"IPv4": {network: "udp", method: "Write", qtype: miekg.TypeA}, "IPv6": {network: "udp", method: "Write", qtype: miekg.TypeAAAA}}
 	for _, method := range []string{"Dial", "Write", "Read", "Close"} {
@@ -279,7 +280,7 @@ func TestPanic(t *testing.T) {
 		w := newWorld(t, host{udp: mute}, resolver(answer(good)))
 		due := 200 * ms // the second resolver wins, and the first one's connection is closed because of that
 		switch {
-		case b.network == "tcp": // while UDP is still waited for
+		case b.network == "tcp": // a reply over UDP is still awaited
 			w, due = newWorld(t, host{mute, framed(ok(0))}), 2*time.Second
 		case b.method != "Close":
 			w, due = newWorld(t, host{udp: mute}, host{udp: mute}), 0

@@ -16,13 +16,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// fuzzed is the question whose replies are fuzzed. ID and letter case are
-// fixed, so that the fuzzer can hit them.
+// fuzzed returns the question whose replies are fuzzed. Its ID and letter case are fixed, and
+// so the fuzzer can match them.
 func fuzzed(typ string) question {
 	return question{id: 0x1234, name: "eXample.cOm.", qtype: miekg.StringToType[typ]}
 }
 
-// types are those that are read.
+// types returns the record types that have a reader.
 func types() (all []string) {
 	for qtype := range readers() {
 		all = append(all, miekg.TypeToString[qtype])
@@ -31,7 +31,7 @@ func types() (all []string) {
 	return all
 }
 
-// FuzzReply takes bytes as a reply all the way to JSON.
+// FuzzReply parses bytes as a reply and converts the reply to JSON.
 func FuzzReply(f *testing.F) {
 	for i, typ := range types() {
 		for _, b := range seeds(fuzzed(typ)) {
@@ -53,7 +53,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// holdReply holds a reply to its header, and what is made of it to its form.
+// holdReply checks the header of an accepted reply, and the form of the result that is made of
+// it.
 func holdReply(t *testing.T, raw []byte, m *miekg.Msg, q question, typ string) {
 	t.Helper()
 	if len(raw) < 12 || binary.BigEndian.Uint16(raw) != q.id || raw[2]>>3 != 0x10 || m.Truncated {
@@ -76,7 +77,7 @@ func holdReply(t *testing.T, raw []byte, m *miekg.Msg, q question, typ string) {
 	holdResult(t, typ, got)
 }
 
-// holdResult checks what is true of every result, whatever the reply was.
+// holdResult checks the properties that every result must have.
 func holdResult(t *testing.T, typ string, got Result) {
 	t.Helper()
 	b, err := json.Marshal(got)
@@ -92,7 +93,7 @@ func holdResult(t *testing.T, typ string, got Result) {
 	holdRecords(t, typ, got.Records)
 }
 
-// holdRecords holds the records of a type to their form.
+// holdRecords checks the form of records of a type.
 func holdRecords(t *testing.T, typ string, records []Record) {
 	t.Helper()
 	for _, r := range records {
@@ -120,7 +121,8 @@ func holdRecords(t *testing.T, typ string, records []Record) {
 	}
 }
 
-// isForeign says that a name is none, or not written as this service writes names.
+// isForeign reports whether a text is not a domain name, or is not written in the form of
+// results.
 func isForeign(name string) bool {
 	if _, ok := miekg.IsDomainName(name); !ok || name == "" {
 		return true
@@ -128,7 +130,7 @@ func isForeign(name string) bool {
 	return name != "." && miekg.IsFqdn(name) || name != strings.ToLower(name)
 }
 
-// decode reads \DDD back, by the rule that TXT documents.
+// decode replaces each \DDD by its byte, by the rule that the type TXT documents.
 func decode(parts ...string) string {
 	var out strings.Builder
 	for _, s := range parts {
@@ -144,7 +146,7 @@ func decode(parts ...string) string {
 	return out.String()
 }
 
-// seeds are replies to a question of every kind that the code tells apart.
+// seeds returns replies of every kind that the code distinguishes.
 func seeds(q question) (out [][]byte) {
 	records := []string{
 		"example.com. 60 IN CNAME a.example.net.", "a.example.net. 50 IN CNAME B.example.net.",

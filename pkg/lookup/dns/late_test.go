@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// TestLate: one question waits for a resolver that is dead, and no other does. It is tried
-// again after half a minute, and comes back when it replies.
+// TestLate checks that only one question waits for a dead resolver. The resolver is tried
+// again after half a minute, and keeps its place once it has replied.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	const trip = 20 * ms
@@ -24,7 +24,7 @@ func TestLate(t *testing.T) {
 	}
 	type step struct {
 		what string
-		wait time.Duration // before the question
+		wait time.Duration // the pause before the question
 		dead bool
 		from string
 		took time.Duration
@@ -57,7 +57,8 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// TestLateClock: where the clock is set back, nobody is late for longer than half a minute.
+// TestLateClock checks that no resolver counts as late for longer than half a minute if the
+// clock is set back.
 func TestLateClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,14 +77,15 @@ func TestLateClock(t *testing.T) {
 	})
 }
 
-// TestLateNumbers: with a dead or slow resolver a question costs at the 95th percentile at most
-// 20 ms more than with healthy ones, from the second on, however rarely one is asked.
+// TestLateNumbers checks the 95th percentile of the time of a question, when resolvers are
+// dead or slow. From the second question on it is at most 20 ms above that of healthy
+// resolvers for each dead or slow resolver in front, whatever the pause between questions.
 func TestLateNumbers(t *testing.T) {
 	const trip = 10 * ms
 	slow := after(600*ms, answer(good))
 	type network struct {
 		hosts []script
-		more  time.Duration // than with healthy ones
+		more  time.Duration // time allowed in addition to a round trip
 	}
 	type row struct {
 		network
@@ -130,8 +132,8 @@ func TestLateNumbers(t *testing.T) {
 	})
 }
 
-// TestLateTogether: both families wait once, side by side, and a bundle knows what the one before
-// it found out.
+// TestLateTogether checks that the lookups of both families wait at the same time. The next
+// bundle must know the late resolvers that the previous one found.
 func TestLateTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestLookup: what a resolver replies, and the result or the error. No other
-// resolver is there to be asked.
+// TestLookup checks the result or error for each reply of a single resolver.
 func TestLookup(t *testing.T) {
 	const (
 		alias = "@ 60 IN CNAME b.example.net."
@@ -81,10 +80,11 @@ func TestLookup(t *testing.T) {
 		"17 aliases, as dig shows them": {typ: "A", reply: aliases(17), want: `"ttl":60,` + one},
 		"40 aliases, as dig shows them": {typ: "A", reply: aliases(40), want: `"ttl":60,` + one},
 		"aliases that lead back":        {typ: "A", reply: answer("@ 60 IN CNAME a.example.", "a.example. 60 IN CNAME b.example.", "b.example. 60 IN CNAME example.com."), want: none},
-		// A name that a DNAME makes too long is so at every resolver.
+		// A DNAME makes this name too long at every resolver, so no other is queried.
 		"YXDOMAIN": {typ: "A", reply: both(rcode(miekg.RcodeYXDomain), answer("com. 60 IN DNAME x.example.")),
 			want: `{"domain":"example.com","type":"A","rcode":"YXDOMAIN","resolver":"1.1.1.1",` + none},
-		// An authority section beside an answer, or with an SOA, or none, changes nothing.
+		// An authority section does not change an answer. Without an answer, an empty section
+		// or one with an SOA does not make a referral.
 		"an address, and servers":          {typ: "A", reply: refer(good), want: `"ttl":60,` + one},
 		"the alias asked for, and servers": {typ: "CNAME", reply: refer(alias), want: `"ttl":60,"records":[{"target":"b.example.net"}]}`},
 		"the servers asked for":            {typ: "NS", reply: refer("@ 9 IN NS a.example.com."), want: `"ttl":9,"records":[{"target":"a.example.com"}]}`},
@@ -119,7 +119,7 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// aliases lead to an address, one to the next.
+// aliases is an answer with n aliases in a chain and the address at its end.
 func aliases(n int) change {
 	records := []string{"@ 60 IN CNAME n1.example.net."}
 	for i := 1; i < n; i++ {
@@ -128,7 +128,7 @@ func aliases(n int) change {
 	return answer(append(records, fmt.Sprintf("n%d.example.net. 60 IN A 192.0.2.1", n))...)
 }
 
-// short is a record with no data or only the first part of it, which the parser takes.
+// short is a record with no data or only the beginning of its data, which the parser accepts.
 func short(typ, data string) change {
 	return func(m *miekg.Msg) {
 		h := miekg.RR_Header{Name: "example.com.", Rrtype: miekg.StringToType[typ], Class: miekg.ClassINET, Ttl: 1}
@@ -136,8 +136,8 @@ func short(typ, data string) change {
 	}
 }
 
-// TestBounds cuts an absurd answer at 1,000 records, and earlier when they are long. Who
-// looks for addresses gets all of them: the last one counts too.
+// TestBounds checks that an answer is cut at 1,000 records, and earlier if they are long.
+// Addresses returns all addresses, because each must be checked.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	var many, long []string
@@ -167,8 +167,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestProbe: com exists and has name servers. Who says something else, or not in the
-// letter case of the question, would not be believed about other names either.
+// TestProbe checks Probe. com exists and has name servers. A resolver that says something
+// else, or does not keep the letter case of the question, cannot be trusted about other names.
 func TestProbe(t *testing.T) {
 	const com = "com. 172800 IN NS a.gtld-servers.net."
 	bad := func(code int) change { return both(rcode(code), answer(com)) }
@@ -186,7 +186,7 @@ func TestProbe(t *testing.T) {
 		"lower case":       {says: both(answer(com), func(m *miekg.Msg) { m.Question[0].Name = "com." }), want: lookup.DNSTimeout},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{}, host{udp: after(ms, c.says)})
-		for range 64 { // a short name is spelled in few ways
+		for range 64 { // often, because a short name has few random spellings
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if err := w.client().Probe(ctx); testbed.Code(err) != c.want {
 				t.Errorf("%v, want %q", err, c.want)
@@ -200,7 +200,7 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// TestParseResolvers: the resolvers, or parts of the error.
+// TestParseResolvers checks the resolvers, or parts of the error.
 func TestParseResolvers(t *testing.T) {
 	t.Parallel()
 	for csv, want := range map[string]string{
@@ -223,7 +223,7 @@ func TestParseResolvers(t *testing.T) {
 		t.Run(csv, func(t *testing.T) {
 			got, err := dns.ParseResolvers(csv)
 			if err == nil {
-				dns.New(dns.Config{Resolvers: got}) // which takes what this returns
+				dns.New(dns.Config{Resolvers: got}) // New must accept the result
 				if s := strings.Join(got, " "); s != want {
 					t.Errorf("%s, want %s", s, want)
 				}
@@ -303,8 +303,8 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestAddressesTime holds the grace, the deadline and the order of the two
-// families to the rules, with a fake clock and one resolver.
+// TestAddressesTime checks the grace, the deadline and the order of the two families, with a
+// fake clock and one resolver.
 func TestAddressesTime(t *testing.T) {
 	const never = time.Hour
 	type row struct {
@@ -334,7 +334,7 @@ func TestAddressesTime(t *testing.T) {
 	})
 }
 
-// eachFamily is a resolver that takes its time with each family.
+// eachFamily is the script of a resolver that answers for IPv4 after v4 and for IPv6 after v6.
 func eachFamily(v4, v6 time.Duration) script {
 	return func(n int, q []byte) []said {
 		if unpacked(q).Question[0].Qtype == miekg.TypeAAAA {

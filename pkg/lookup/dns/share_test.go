@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// TestShare: whatever the resolvers say, lookups that share ask each question once, and
-// answer what they would have answered alone. Whether the resolvers work is another question.
+// TestShare checks that lookups that share ask each question once and return the same results
+// as without sharing, whatever the resolvers reply. Questions about com are not counted.
 func TestShare(t *testing.T) {
 	const aaaa, mx = "@ 60 IN AAAA 2606:4700::1", "@ 60 IN MX 10 mx.example.com."
 	eachInBubble(t, map[string]change{
@@ -60,8 +60,8 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// The call with less time judges by what is known then; the question goes on for the one
-// with more.
+// TestShareDeadlines checks that a call with less time returns what is known when its time
+// ends, and that the question goes on for the calls with more time.
 func TestShareDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,13 +82,13 @@ func TestShareDeadlines(t *testing.T) {
 		}
 		all.Wait()
 		end()
-		// Each resolver once by each transport.
+		// Each resolver is dialled once by each transport.
 		w.check(first+" at 0s", second+" at 10ms", third+" at 410ms", "tcp "+second+" at 2.01s", "tcp "+third+" at 2.41s")
 	})
 }
 
-// end stops what nobody waits for any more, and returns when it is gone. Nothing is
-// shared with a lookup alone, another client or another name.
+// TestShareEnds checks that end stops the questions that nobody waits for any more, and
+// returns when they have ended. Another client and another name do not share questions.
 func TestShareEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

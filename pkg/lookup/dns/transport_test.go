@@ -14,12 +14,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// bare is a reply of just the header.
+// bare returns the header of a reply without anything after it.
 func bare(code int) func(q []byte) []byte {
 	return func(q []byte) []byte { return reply(q, rcode(code))[:12] }
 }
 
-// padded fills a reply up (RFC 7830).
+// padded adds n bytes of padding to a reply (RFC 7830).
 func padded(n int) change {
 	return func(m *miekg.Msg) {
 		withEDNS(m)
@@ -27,20 +27,21 @@ func padded(n int) change {
 	}
 }
 
-// less is a message without its last bytes.
+// less returns a message without its last n bytes.
 func less(n int, b []byte) []byte { return b[:len(b)-n] }
 
-// fate is how a datagram is treated.
+// fate is how the client treats a datagram.
 type fate string
 
 const (
-	stray fate = "stray" // not the reply to our question: the one behind it is
-	cut   fate = "cut"   // our reply, but not all of it: the same resolver is asked over TCP
-	whole fate = "whole" // our reply, whatever it holds beside the answer
+	stray fate = "stray" // not our reply: the client waits for the next datagram
+	cut   fate = "cut"   // our reply, but incomplete: the client asks the same resolver over TCP
+	whole fate = "whole" // our reply, whatever it contains besides the answer
 )
 
-// TestDatagrams: a datagram with an answer, with more of others before it
-// and the right reply behind it, and a resolver that answers over TCP.
+// TestDatagrams sends a datagram with an answer after two stray datagrams and before the right
+// reply. The resolver also answers over TCP. The address in the result shows which answer was
+// used.
 func TestDatagrams(t *testing.T) {
 	one := func(changes ...change) func([]byte) []byte {
 		return func(q []byte) []byte { return reply(q, append(changes, answer(evil))...) }
@@ -49,7 +50,7 @@ func TestDatagrams(t *testing.T) {
 		return func(m *miekg.Msg) { m.Question[0].Name = f(m.Question[0].Name) }
 	}
 	other := name(func(string) string { return "a." })
-	// counts changes a byte of the header, where the counts of sections are.
+	// counts changes a byte of the header, where the counts of the sections are.
 	counts := func(at int, n byte, changes ...change) func([]byte) []byte {
 		return func(q []byte) []byte {
 			b := reply(q, append([]change{answer(evil)}, changes...)...)
@@ -90,9 +91,10 @@ func TestDatagrams(t *testing.T) {
 		"authority too few":   {fate: cut, bytes: counts(9, 0, answer(), authority(evil))},
 		"additional too few":  {fate: cut, bytes: counts(11, 0, withEDNS)},
 		"one byte more":       {fate: cut, bytes: func(q []byte) []byte { return append(reply(q, withEDNS, answer(evil)), 0) }},
-		// And so NOERROR, with the upper half of the rcode gone.
+		// Without the OPT record, which has the upper half of the rcode, this looks like
+		// NOERROR.
 		"cut before the OPT": {fate: cut, bytes: func(q []byte) []byte { return less(11, reply(q, withEDNS, rcode(miekg.RcodeBadVers))) }},
-		// The first 4,096 bytes are whole, and whatever follows is lost.
+		// The reply fills the buffer of 4,096 bytes. Anything after it would be lost.
 		"cut by the buffer": {fate: cut, bytes: func(q []byte) []byte {
 			return reply(q, answer(evil), padded(4096-len(reply(q, answer(evil), padded(0)))))
 		}},
@@ -117,9 +119,9 @@ func TestDatagrams(t *testing.T) {
 	})
 }
 
-// TestPassedOver: what a resolver says of itself is not an answer, nor are servers to
-// ask instead, nor what comes over TCP in place of a reply. The next resolver is
-// asked at once; when all do the same, the lookup is upstream_unavailable.
+// TestPassedOver has replies that are no answer: a reply about the resolver itself, a referral
+// to other servers, and bytes over TCP that are no reply. The next resolver is queried at
+// once. If all resolvers do the same, the lookup is upstream_unavailable.
 func TestPassedOver(t *testing.T) {
 	const alias = "@ 60 IN CNAME b.example.net."
 	udp := func(typ string, changes ...change) row { return row{typ, host{udp: after(0, changes...)}} }
@@ -163,14 +165,14 @@ func TestPassedOver(t *testing.T) {
 	})
 }
 
-// row is a type that is asked for, and a resolver.
+// row is a record type to ask for, and a resolver.
 type row struct {
 	typ  string
 	host host
 }
 
-// TestEDNS: the question offers 1232 bytes, and is asked once more without
-// EDNS of a resolver that refuses it, over UDP or TCP.
+// TestEDNS checks that the question offers 1232 bytes, and is sent again without EDNS to a
+// resolver that refuses EDNS, over UDP or TCP.
 func TestEDNS(t *testing.T) {
 	formerr := after(0, rcode(miekg.RcodeFormatError))
 	old := func(refuses script) script {
@@ -204,13 +206,15 @@ func TestEDNS(t *testing.T) {
 	})
 }
 
-// TestQuestion: each question has a connection, an ID and letter cases drawn for it,
-// each letter's for itself: neighbours come in all four ways. Recursion is desired.
+// TestQuestion checks that each question has a new connection, a random ID and random letter
+// cases. Each letter is independent: two neighbours must show all four combinations. Recursion
+// must be desired.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const domain = "abcdefghijklmnopqrstuvwxyz.example.com"
-		// A given pair lacks one of its four ways with probability 4 × 0.75^200.
+		// The probability that a given pair lacks one of its four combinations is 4 ×
+		// 0.75^200.
 		const n = 200
 		w := newWorld(t, host{udp: after(0)})
 		for range n {

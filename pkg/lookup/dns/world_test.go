@@ -35,7 +35,8 @@ const (
 	ms = time.Millisecond
 )
 
-// eachInBubble is testbed.Each with a clock that stands still while anybody computes.
+// eachInBubble is testbed.Each with a fake clock, which stands still while any goroutine
+// computes.
 func eachInBubble[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) {
 	t.Helper()
 	testbed.Each(t, cases, func(t *testing.T, c C) {
@@ -43,10 +44,10 @@ func eachInBubble[C any](t *testing.T, cases map[string]C, run func(t *testing.T
 	})
 }
 
-// change is a part of what a resolver replies: it is given the empty reply to a question.
+// change modifies the reply of a resolver. It gets the empty reply to a question.
 type change func(*miekg.Msg)
 
-// answer has records in zone-file form, where @ is example.com.
+// answer adds records in the form of a zone file, in which @ is example.com.
 func answer(records ...string) change {
 	rrs := parse(records)
 	return func(m *miekg.Msg) { m.Answer = rrs }
@@ -57,7 +58,7 @@ func authority(records ...string) change {
 	return func(m *miekg.Msg) { m.Ns = rrs }
 }
 
-// missing is NXDOMAIN with its proof, as the servers of com give it.
+// missing is NXDOMAIN with a proof, as the servers of com send it.
 func missing() change {
 	return both(rcode(miekg.RcodeNameError), authority("com. 60 IN SOA a. b. 1 2 3 4 5"))
 }
@@ -70,7 +71,7 @@ func withEDNS(m *miekg.Msg)   { m.SetEdns0(1232, false) }
 func noQuestion(m *miekg.Msg) { m.Question = nil }
 func otherID(m *miekg.Msg)    { m.Id++ }
 
-// both is several changes in one.
+// both applies several changes in order.
 func both(changes ...change) change {
 	return func(m *miekg.Msg) {
 		for _, c := range changes {
@@ -79,7 +80,7 @@ func both(changes ...change) change {
 	}
 }
 
-// families replies to questions for A by one change, to others by another.
+// families applies one change to questions for A, and the other to all other questions.
 func families(v4, v6 change) change {
 	return func(m *miekg.Msg) {
 		if m.Question[0].Qtype == miekg.TypeA {
@@ -90,14 +91,14 @@ func families(v4, v6 change) change {
 	}
 }
 
-// sections has an answer and an authority section, glue and EDNS.
+// sections adds an answer and an authority section, glue and EDNS.
 func sections(records []string, ns ...string) change {
 	glue := parse([]string{"a.gtld-servers.net. 172800 IN A 192.5.6.30"})
 	return both(answer(records...), authority(ns...), func(m *miekg.Msg) { m.Extra = glue }, withEDNS)
 }
 
-// refer sends the client to the servers of com, as a server does that does not
-// recurse, after the given answers.
+// refer adds the given answers and a referral to the servers of com, as a server without
+// recursion sends it.
 func refer(records ...string) change {
 	return sections(records, "com. 172800 IN NS a.gtld-servers.net.", "com. 172800 IN NS b.gtld-servers.net.")
 }
@@ -110,28 +111,29 @@ func parse(records []string) []miekg.RR {
 	return out
 }
 
-// unpacked is a query as a server understands it.
+// unpacked returns a query as the server parses it.
 func unpacked(query []byte) *miekg.Msg {
 	q := new(miekg.Msg)
 	testbed.Check(q.Unpack(query))
 	return q
 }
 
-// reply is the wire form of the reply to a query.
+// reply returns the reply to a query in wire form.
 func reply(query []byte, changes ...change) []byte {
 	m := new(miekg.Msg).SetReply(unpacked(query))
 	both(changes...)(m)
 	return testbed.Must(m.Pack())
 }
 
-// said is what a resolver sends, and how long after what it sent before.
+// said is a message of a resolver, with the time since its previous message.
 type said struct {
 	after time.Duration
 	bytes []byte
 }
 
-// script is what a resolver says to the nth query (from 0) on a connection. Over
-// TCP all of it is a stream, which ends with the connection unless it is nil.
+// script returns the messages of a resolver after the nth query (from 0) on a connection. Over
+// TCP the messages are one stream, and then the resolver closes the connection unless the
+// result is nil.
 type script func(n int, query []byte) []said
 
 func after(d time.Duration, changes ...change) script {
@@ -142,7 +144,7 @@ func ok(d time.Duration) script { return after(d, answer(good)) }
 
 func mute(int, []byte) []said { return nil }
 
-// sends says messages at once, or any bytes in their place.
+// sends is a script that sends messages, or any bytes, at once.
 func sends(messages ...func(query []byte) []byte) script {
 	return func(_ int, q []byte) []said {
 		out := make([]said, len(messages))
@@ -153,8 +155,8 @@ func sends(messages ...func(query []byte) []byte) script {
 	}
 }
 
-// framed puts the length before what a script says, as over TCP, and sends it in two
-// pieces.
+// framed is a script for TCP. It puts the length before each message of s and sends the
+// message in two pieces.
 func framed(s script) script {
 	return func(n int, query []byte) []said {
 		var out []said
@@ -167,15 +169,15 @@ func framed(s script) script {
 	}
 }
 
-// host is a resolver; it refuses connections of a kind that has no script.
+// host is a resolver. It refuses connections of a transport without a script.
 type host struct{ udp, tcp script }
 
-// resolver replies the same over UDP and TCP.
+// resolver is a host that replies the same over UDP and TCP.
 func resolver(changes ...change) host {
 	return host{after(0, changes...), framed(after(0, changes...))}
 }
 
-// knowing is a resolver that names the servers of com at once.
+// knowing returns h with an immediate answer to the question about com.
 func knowing(h host) host {
 	if h.udp != nil {
 		h.udp = knows(servers(0), h.udp)
@@ -186,14 +188,14 @@ func knowing(h host) host {
 	return h
 }
 
-// world connects clients to resolvers over pipes, inside a synctest bubble.
+// world connects clients to resolvers over pipes, in a synctest bubble.
 type world struct {
 	t     *testing.T
 	list  []string
 	hosts map[string]host
 	begin time.Time
-	// meddle is called for each Dial, Read, Write and Close of the client's. It may be
-	// nil, sleep and panic.
+	// meddle is called for each Dial, Read, Write and Close of the client. It may be nil, and
+	// it may sleep or panic.
 	meddle func(network, address, method string, query []byte)
 
 	near  atomic.Int64 // connections whose Close has not returned
@@ -202,7 +204,7 @@ type world struct {
 	heard []*miekg.Msg
 }
 
-// newWorld has up to three resolvers.
+// newWorld returns a world with up to three resolvers.
 func newWorld(t *testing.T, hosts ...host) *world {
 	w := &world{t: t, list: []string{first, second, third}[:len(hosts)], hosts: map[string]host{}, begin: time.Now()}
 	for i, h := range hosts {
@@ -255,7 +257,7 @@ func (w *world) serve(c net.Conn, s script, stream bool) {
 			for _, d := range out {
 				select {
 				case <-time.After(d.after):
-					c.Write(d.bytes) // fails when the client has lost interest
+					c.Write(d.bytes) // fails if the client has closed its end
 				case <-gone:
 					return
 				}
@@ -291,7 +293,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Close lets nobody read any more before it calls, and counts after that.
+// Close ends reads first, then calls meddle, and then counts the connection as closed.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
@@ -301,7 +303,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// at holds the time since the beginning.
+// at checks the time since the beginning of the world.
 func (w *world) at(want time.Duration) {
 	w.t.Helper()
 	if at := time.Since(w.begin); at != want {
@@ -309,8 +311,8 @@ func (w *world) at(want time.Duration) {
 	}
 }
 
-// check compares the dials, if any are given, whose order within a moment does not matter.
-// The client must have closed its connections by now.
+// check compares the dials, if any are given. Their order at the same time does not matter. It
+// also checks that the client has closed its connections.
 func (w *world) check(dials ...string) {
 	w.t.Helper()
 	if n := w.near.Load(); n != 0 {
@@ -325,7 +327,8 @@ func (w *world) check(dials ...string) {
 	}
 }
 
-// questions are those that the resolvers heard since the last call, sorted.
+// questions returns the questions that the resolvers have received since the last call,
+// sorted.
 func (w *world) questions() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -340,15 +343,15 @@ func (w *world) questions() []string {
 
 func query(typ string) dns.Query { return dns.Query{Domain: "example.com", Type: typ} }
 
-// lookup asks all resolvers for example.com, with no deadline but the client's own.
+// lookup queries all resolvers for example.com, with the client's default deadline only.
 func (w *world) lookup(typ string) (dns.Result, error) {
 	w.t.Helper()
 	defer w.check()
 	return w.client().Lookup(w.t.Context(), query(typ))
 }
 
-// shown is a result's JSON, or an error's code and message. What comes before the
-// TTL is left out where it is as usual.
+// shown returns the JSON of a result, or the code and message of an error. It leaves out the
+// fields before the TTL if they have their usual values.
 func shown(r dns.Result, err error) string {
 	if f := fault.From(err); err != nil {
 		return string(f.Code) + ": " + f.Public()
@@ -361,7 +364,7 @@ func shown(r dns.Result, err error) string {
 	return strings.TrimPrefix(string(b), usual)
 }
 
-// wantAddress holds a result to one address.
+// wantAddress checks that a result has exactly the given address.
 func wantAddress(t testing.TB, got dns.Result, err error, want string) {
 	t.Helper()
 	if err != nil || len(got.Records) != 1 || got.Records[0] != (dns.Address{Address: want}) {
