@@ -26,7 +26,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// zone is a Resolver that knows some names. It is silent about those without a slice.
+// zone is a Resolver that knows some names. It never answers for a name whose slice is nil.
 type zone map[string][]netip.Addr
 
 func (z zone) Addresses(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -82,7 +82,7 @@ func many(format string, n int) []string {
 	return out
 }
 
-// A resolver that hangs is cut off at half of the time.
+// TestResolveLeavesTime checks that a resolver that hangs is given up after half of the time.
 func TestResolveLeavesTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestResolveLeavesTime(t *testing.T) {
 
 func TestDial(t *testing.T) {
 	twenty := many("1.1.1.%d", 20)
-	each := func(pause time.Duration, addrs []string) string { // when they are tried
+	each := func(pause time.Duration, addrs []string) string { // the dials, one per pause
 		var all []string
 		for i, a := range addrs {
 			all = append(all, fmt.Sprintf("%s:443 at %v", a, time.Duration(i)*pause))
@@ -141,12 +141,12 @@ func TestDial(t *testing.T) {
 	})
 }
 
-// dialled is a host, and how it is dialled.
+// dialled is a host, with the expected dials and the expected error.
 type dialled struct {
-	addrs, up, holes string // of those that are up, one is to be the peer; what is neither refuses
-	slow             string // answers after 400 ms
+	addrs, up, holes string // addresses; up accepts, holes are silent, all others refuse
+	slow             string // the address that answers after 400 ms
 	unrouted         string // the families without a route
-	dialed           string // "1.1.1.1:443 at 0s", one after the other
+	dialed           string // such as "1.1.1.1:443 at 0s", in order
 	took             time.Duration
 	code             fault.Code
 	is               error
@@ -161,7 +161,7 @@ func (c dialled) hasRoute(a netip.Addr) bool {
 	return !strings.Contains(c.unrouted, family)
 }
 
-// connect answers as the host does at an address.
+// connect acts as the host at an address.
 func (c dialled) connect(ctx context.Context, address string) (net.Conn, error) {
 	at := netip.MustParseAddrPort(address).Addr().String()
 	if at == c.slow {
@@ -220,14 +220,15 @@ func (c dialled) check(t *testing.T) {
 	}
 }
 
-// An attempt that connects after another has won is closed before the answer.
+// TestLosersAreClosed checks that a connection that succeeds after another has won is closed
+// before Dial returns.
 func TestLosersAreClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var open atomic.Int64
 		d := &guard.Dialer{HasRoute: always, Connect: func(_ context.Context, _, address string) (net.Conn, error) {
 			if strings.HasPrefix(address, "1.1.1.1:") {
-				<-time.After(time.Second) // and it does not heed that it is cancelled
+				<-time.After(time.Second) // ignores that it is cancelled
 			}
 			near, far := net.Pipe()
 			return testbed.CountOpen(near, &open), far.Close()
@@ -240,10 +241,11 @@ func TestLosersAreClosed(t *testing.T) {
 	})
 }
 
-// always has a route.
+// always reports that there is a route.
 func always(context.Context, netip.Addr) bool { return true }
 
-// What the kernel says at the connection itself also names the family.
+// TestUnreachable checks that the message names the address family if the kernel finds no
+// route only when it connects.
 func TestUnreachable(t *testing.T) {
 	const lacks = "this service has no address of IPv6"
 	testbed.Each(t, map[string]struct {
@@ -269,7 +271,8 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// When the caller's own time ends, nothing is said about the target.
+// TestDialCancelled checks that the error says nothing about the target if the caller's own
+// time ends.
 func TestDialCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -286,18 +289,19 @@ func TestDialCancelled(t *testing.T) {
 	})
 }
 
-// refused are the ranges that are not public, from the IANA registries of special-purpose
-// addresses and, for what these leave out, from those of multicast and of the address space
-// of IPv6, which gives out nothing but 2000::/3 as global unicast, and from Azure's
-// documentation. 2001::/23 holds Teredo, benchmarking, ORCHID and others.
+// refused lists the ranges that are not public. They come from the IANA registries of
+// special-purpose addresses. The registries of multicast and of the IPv6 address space add the
+// ranges that those leave out; global unicast IPv6 addresses are only assigned from 2000::/3.
+// Azure's documentation adds one address. 2001::/23 contains Teredo, benchmarking, ORCHID and
+// others.
 var refused = strings.Fields(`
 	0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
 	192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 198.51.100.0/24
 	203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
 	::/3 2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20 4000::/2 8000::/1`)
 
-// TestPublic compares with the registries at the ends of every range, up to three
-// steps from them, and at addresses drawn from anywhere.
+// TestPublic compares the guard with the registries at both ends of every range, up to three
+// addresses away from them, and at random addresses.
 func TestPublic(t *testing.T) {
 	t.Parallel()
 	publics, n := 0, 0
@@ -322,7 +326,7 @@ func TestPublic(t *testing.T) {
 			check(a)
 		}
 	}
-	// Any IPv4 address, and any global unicast one of IPv6.
+	// Random IPv4 addresses, and random IPv6 addresses in 2000::/3.
 	r := rand.New(rand.NewPCG(7, 11))
 	for range 2_000 {
 		var b [16]byte
@@ -334,8 +338,8 @@ func TestPublic(t *testing.T) {
 	if publics < n/10 || publics > n*9/10 {
 		t.Errorf("%d of %d were public: the draw is lopsided", publics, n)
 	}
-	// Metadata services are in these ranges, or in the corpus of infra/simnet. What has a zone
-	// is not public, nor what is not an address.
+	// Addresses of metadata services are in the ranges above, or in the corpus of
+	// infra/simnet. An address with a zone and an invalid address are not public.
 	for _, a := range []netip.Addr{{}, netip.MustParseAddr("2606:4700:4700::1111%eth0")} {
 		if code := testbed.Code(resolved(t, a)); code != lookup.BlockedAddress {
 			t.Errorf("%s: %q, want blocked_address", a, code)
@@ -343,8 +347,8 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// around is an address with the three before it and the three after it, of those that there
-// are.
+// around returns an address with the three before it and the three after it, as far as they
+// exist.
 func around(a netip.Addr) []netip.Addr {
 	var all []netip.Addr
 	up, down := a, a
@@ -359,7 +363,7 @@ func around(a netip.Addr) []netip.Addr {
 	return all
 }
 
-// resolved is what the guard says of a name with this address.
+// resolved returns the error of resolving a name with this address.
 func resolved(t *testing.T, a netip.Addr) error {
 	t.Helper()
 	_, err := (&guard.Dialer{Resolver: zone{"a.test.com": {a}}}).Resolve(t.Context(), "a.test.com")

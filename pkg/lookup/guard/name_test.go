@@ -22,7 +22,8 @@ var (
 	name253 = strings.Repeat(label63+".", 3) + strings.Repeat("b", 57) + ".com"
 )
 
-// TestDomainAccepts: names, those with an underscore under DNSName only.
+// TestDomainAccepts has names that are accepted. Names with an underscore are accepted under
+// DNSName only.
 func TestDomainAccepts(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
@@ -101,8 +102,8 @@ func TestDomainNamesTheFault(t *testing.T) {
 	}
 }
 
-// wantInvalid holds an error to the code invalid_domain and to a message that
-// is short, plain ASCII and names the fault.
+// wantInvalid checks that an error has the code invalid_domain and a short message in plain
+// ASCII that names the fault.
 func wantInvalid(t *testing.T, raw string, err error, part string) {
 	t.Helper()
 	var f *fault.Error
@@ -122,8 +123,8 @@ func wantInvalid(t *testing.T, raw string, err error, part string) {
 	}
 }
 
-// FuzzDomain holds whatever is accepted to the promise of the package, told
-// independently of its code.
+// FuzzDomain checks accepted names against the promise of the package, with regular
+// expressions that are independent of its code.
 func FuzzDomain(f *testing.F) {
 	for _, values := range hostile() {
 		for _, v := range values {
@@ -163,8 +164,8 @@ func FuzzDomain(f *testing.F) {
 	})
 }
 
-// holdDomain holds what a text is read as to the form of a grammar, and reads it again, by
-// both grammars, as the same.
+// holdDomain checks the name that Domain returned: its form by a grammar, and that both
+// grammars return it unchanged.
 func holdDomain(t *testing.T, raw, got string, g guard.Grammar, form *regexp.Regexp) {
 	t.Helper()
 	if len(got) > 253 || !form.MatchString(got) {
@@ -181,8 +182,8 @@ func holdDomain(t *testing.T, raw, got string, g guard.Grammar, form *regexp.Reg
 	}
 }
 
-// isInet reads an address the way lenient parsers do: netip, and inet_aton
-// with one to four parts in decimal, octal or hexadecimal of any size.
+// isInet reports whether a lenient parser reads s as an address: netip, or inet_aton with one
+// to four parts in decimal, octal or hexadecimal of any size.
 func isInet(s string) bool {
 	if _, err := netip.ParseAddr(s); err == nil {
 		return true
@@ -199,7 +200,7 @@ func isInet(s string) bool {
 	return true
 }
 
-// corpus are the lines of a file of testdata, without comments.
+// corpus returns the lines of a file in testdata, without comments.
 func corpus(file string) (lines []string) {
 	for line := range strings.Lines(string(testbed.Must(os.ReadFile("testdata/" + file)))) {
 		if line[0] != '#' {
@@ -209,8 +210,8 @@ func corpus(file string) (lines []string) {
 	return lines
 }
 
-// hostile are values that no grammar takes, by class: those of
-// testdata/hostile.txt, and long ones.
+// hostile returns values that no grammar accepts, by class: those of testdata/hostile.txt, and
+// others.
 func hostile() map[string][]string {
 	long := func(n int) string { return strings.Repeat("a", n) }
 	all := map[string][]string{
@@ -232,7 +233,7 @@ func hostile() map[string][]string {
 	return all
 }
 
-// TestCorpora: the guard takes no hostile value, and every public one.
+// TestCorpora checks that the guard refuses every hostile value and accepts every public one.
 func TestCorpora(t *testing.T) {
 	t.Parallel()
 	n := 0

@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 )
 
-// recording is what a client reads in a real handshake with a server of crypto/tls,
-// and what crypto/tls saw of it.
+// recording makes a handshake with a server of crypto/tls. It returns the bytes that the
+// client read, the secret, and the connection state of crypto/tls.
 func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (read, secret []byte, state tls.ConnectionState) {
 	t.Helper()
 	w := peer(t, handshakes([][]byte{with(nil)}, ecKey(), func(c *tls.Config) { c.MinVersion, c.CurvePreferences = tls.VersionTLS10, curves }))
@@ -54,7 +54,7 @@ func TestFlight(t *testing.T) {
 		if !f.hello || f.version != state.Version || f.suite != state.CipherSuite || f.alert != -1 || !bytes.Equal(f.leaf, leaf) {
 			t.Errorf("%+v, want %x %x %x", f, state.Version, state.CipherSuite, leaf)
 		}
-		// Cut anywhere, it is the same leaf or none.
+		// A recording that is cut anywhere gives the same leaf or none.
 		for n := range read {
 			if f := readFlight(bytes.NewReader(read[:n]), secret); f.leaf != nil && !bytes.Equal(f.leaf, leaf) {
 				t.Fatalf("%x: cut at %d the leaf is %x", c.highest, n, f.leaf)
@@ -64,8 +64,8 @@ func TestFlight(t *testing.T) {
 			t.Errorf("%x: without the secret the leaf is %x", c.highest, f.leaf)
 		}
 	}
-	// The other suites of TLS 1.3 were recorded from another server: that of
-	// crypto/tls chooses by the hardware.
+	// The other suites of TLS 1.3 were recorded from another server, because the server of
+	// crypto/tls chooses its suite by the hardware.
 	suites := map[uint16]bool{}
 	for _, seed := range kept("flights.hex") {
 		if len(seed) == 3 {
@@ -80,8 +80,8 @@ func TestFlight(t *testing.T) {
 	}
 }
 
-// A server's choice has the name that IANA and crypto/tls give it, also when it was not
-// offered.
+// TestChoice checks that a chosen suite has its IANA name, which crypto/tls also uses, even if
+// the client did not offer it.
 func TestChoice(t *testing.T) {
 	t.Parallel()
 	certificate := []byte{22, 3, 3, 0, 12, 11, 0, 0, 8, 0, 0, 5, 0, 0, 2, 0xde, 0xad}
@@ -114,7 +114,8 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// A TLS 1.3 message begins with a context. What a cut leaves of a message is in TestFlight.
+// TestFirstCertificate checks messages of TLS 1.3, which begin with a context. TestFlight
+// covers messages that are cut.
 func TestFirstCertificate(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{"02aaaa000007000002dead0000": "dead", "ff000007000002dead0000": ""} {
@@ -124,8 +125,8 @@ func TestFirstCertificate(t *testing.T) {
 	}
 }
 
-// FuzzFlight: whatever was recorded, reading it ends, and a leaf is a part of
-// it unless it was decrypted.
+// FuzzFlight checks that reading any recording ends. The leaf must be part of the recording,
+// unless it was decrypted.
 func FuzzFlight(f *testing.F) {
 	for _, highest := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		read, secret, _ := recording(f, highest)
@@ -145,7 +146,7 @@ func FuzzFlight(f *testing.F) {
 	})
 }
 
-// serverHello is the record of one, with a choice of version and suite.
+// serverHello returns a record with a ServerHello that chooses this version and suite.
 func serverHello(version, suite uint16) []byte {
 	hello := slices.Concat([]byte{byte(version >> 8), byte(version)}, make([]byte, 33), []byte{byte(suite >> 8), byte(suite), 0})
 	message := append([]byte{2, 0, 0, byte(len(hello))}, hello...)
@@ -156,8 +157,8 @@ func helloTLS12() []byte {
 	return serverHello(tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
 }
 
-// kept are the seeds in a file of testdata: on each line the arguments of one in
-// hex ("-" is none), after a comment that says what makes it worth keeping.
+// kept returns the seeds in a file of testdata. Each line has the arguments of one seed in
+// hex, with "-" for an empty one. The comment above it says why the seed is kept.
 func kept(file string) [][][]byte {
 	text := testbed.Must(os.ReadFile("testdata/" + file))
 	var seeds [][][]byte
@@ -182,7 +183,7 @@ func peer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
 	return w
 }
 
-// handshakes serves handshakes and keeps each connection until the client leaves.
+// handshakes serves handshakes and keeps each connection open until the client closes it.
 // change may be nil.
 func handshakes(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) func(net.Conn) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}}
@@ -197,7 +198,7 @@ func handshakes(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config))
 	}
 }
 
-// atMost fixes the version of a server.
+// atMost sets the highest version and the suites of a server.
 func atMost(version uint16, suites ...uint16) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.MinVersion, c.MaxVersion, c.CipherSuites = tls.VersionTLS10, version, suites
@@ -208,7 +209,7 @@ func client(c guard.Connector) *Client { return New(Config{Connector: c, Now: no
 
 func query() Query { return Query{Domain: domain} }
 
-// inspect is Inspect with the connection closed at the end of the test.
+// inspect calls Inspect. It closes the connection at the end of the test.
 func inspect(t *testing.T, w *testbed.Origins) (Result, *tls.Conn, error) {
 	t.Helper()
 	ctx := testbed.Soon(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestLookup holds what a server is told, and the shape of spec §2.2, byte for byte. The
-// connection that Inspect hands on carries data.
+// TestLookup checks the hello that a server receives, and compares the result with spec §2.2
+// byte by byte. The connection that Inspect returns must carry data.
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	der, body := with(nil), strings.Repeat("x", 1<<20)
@@ -56,12 +56,12 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// The largest chains that crypto/tls reads, and larger ones.
+// TestLarge has the largest chains that crypto/tls accepts, and larger ones.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	many := slices.Repeat([]string{"host-" + strings.Repeat("a", 20) + ".example.net"}, 5999)
 	serial := append(unhex("00ab"), make([]byte, 29)...)
-	der := with(func(p *parts) { // with a match beyond the names that are shown
+	der := with(func(p *parts) { // the matching name is not among the names that are shown
 		p.rest, p.serial, p.subject = names(append(many, domain)...), tlv(2, serial), name()
 	})
 	got, err := client(peer(t, handshakes([][]byte{der}, ecKey(), nil)).Dialer()).Lookup(testbed.Soon(t), query())
@@ -71,8 +71,8 @@ func TestLarge(t *testing.T) {
 	if n := len(namesText([]string{strings.Repeat("a", maxNamesText), "b"})); n != 1 {
 		t.Errorf("%d names of %d bytes", n, maxNamesText)
 	}
-	// Above the limit of crypto/tls, a small leaf is still there to be seen, and a large
-	// one by a reader that does not need the rest of the message.
+	// The chain is above the limit of crypto/tls. A small leaf is in its first record. A large
+	// leaf can be read because the rest of the message is not needed.
 	for what, leaf := range map[string][]byte{"large": der, "small": with(nil)} {
 		chain := [][]byte{leaf, make([]byte, 256<<10)}
 		got, err := client(peer(t, handshakes(chain, ecKey(), nil)).Dialer()).Lookup(testbed.Soon(t), query())
@@ -82,8 +82,8 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestRefusedByTheStandardLibrary: chains that crypto/x509 does not parse, or that
-// crypto/tls does not go on with. The leaf is a result all the same.
+// TestRefusedByTheStandardLibrary has chains that crypto/x509 cannot parse, or for which
+// crypto/tls ends the handshake. The leaf must still give a result.
 func TestRefusedByTheStandardLibrary(t *testing.T) {
 	n := append([]byte{0, 0xff}, bytes.Repeat([]byte{0xff}, 9216/8-1)...)
 	huge := tlv(0x03, []byte{0}, tlv(0x30, tlv(0x02, n), unhex("0203010001")))
@@ -122,8 +122,8 @@ func TestRefusedByTheStandardLibrary(t *testing.T) {
 	})
 }
 
-// halting is a server's connection that runs end in place of the server: once the
-// first bytes were written, or, when left is 0, once the first flight was.
+// halting is the connection of a server. It runs end in place of the server after left bytes
+// were written. If left is 0, it does so after the first flight.
 type halting struct {
 	net.Conn
 	left  int
@@ -153,20 +153,20 @@ func (c *halting) Read(p []byte) (int, error) {
 	if !c.wrote {
 		return c.Conn.Read(p)
 	}
-	// The client's second flight is taken first: closing on unread bytes would be a
-	// reset.
+	// The client's second flight is read first, because closing a connection with unread bytes
+	// would send a reset.
 	c.Conn.Read(make([]byte, 1<<16))
 	return 0, c.halt()
 }
 
-// halts serves a handshake that halts within its first flight after n bytes, or
-// after it.
+// halts serves a handshake that stops within the first flight after n bytes, or after the
+// first flight if n is 0.
 func halts(chain [][]byte, version uint16, n int, end func(net.Conn)) func(net.Conn) {
 	serve := handshakes(chain, ecKey(), atMost(version))
 	return func(c net.Conn) { serve(&halting{Conn: c, left: n, end: end}) }
 }
 
-// script writes bytes to each client and stays until it leaves.
+// script writes bytes to each client and waits until the client leaves.
 func script(out ...[]byte) func(net.Conn) {
 	return func(c net.Conn) {
 		c.Read(make([]byte, 1<<16))
@@ -175,8 +175,8 @@ func script(out ...[]byte) func(net.Conn) {
 	}
 }
 
-// endless begins the largest message that there is, and never stops writing. Only its
-// bytes, not the clock, end that.
+// endless begins a message of the largest possible size and never stops writing. The reader
+// must stop after a number of bytes, because the clock does not end it.
 func endless(record ...[]byte) func(net.Conn) {
 	return func(c net.Conn) {
 		_, err := c.Write(append(helloTLS12(), 22, 3, 3, 0, 10, 11, 3, 0xff, 0xff, 3, 0xff, 0xfc, 3, 0xff, 0xf9))
@@ -186,7 +186,7 @@ func endless(record ...[]byte) func(net.Conn) {
 	}
 }
 
-// hangUp writes text and leaves.
+// hangUp writes text and closes the connection.
 func hangUp(out string) func(net.Conn) {
 	return func(c net.Conn) {
 		c.Read(make([]byte, 1<<16))
@@ -198,7 +198,8 @@ func hang(c net.Conn) { io.Copy(io.Discard, c) }
 
 func reset(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }
 
-// intolerant answers a TLS 1.3 hello, and leaves.
+// intolerant refuses a TLS 1.3 hello with answer, closes the connection, and accepts older
+// hellos.
 func intolerant(answer []byte) func(net.Conn) {
 	return wants(func(h *tls.ClientHelloInfo) bool {
 		if h.SupportedVersions[0] == tls.VersionTLS13 {
@@ -209,12 +210,12 @@ func intolerant(answer []byte) func(net.Conn) {
 	})
 }
 
-// curve has a server take one kind of key exchange alone.
+// curve makes a server accept only one kind of key exchange.
 func curve(id tls.CurveID) func(*tls.Config) {
 	return func(cfg *tls.Config) { cfg.CurvePreferences = []tls.CurveID{id} }
 }
 
-// wants refuses every hello that is not as it wants, and sends the certificate.
+// wants refuses every hello for which ok is false. To others it sends the certificate.
 func wants(ok func(*tls.ClientHelloInfo) bool) func(net.Conn) {
 	return handshakes([][]byte{with(nil)}, ecKey(), func(cfg *tls.Config) {
 		cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -226,8 +227,8 @@ func wants(ok func(*tls.ClientHelloInfo) bool) func(net.Conn) {
 	})
 }
 
-// TestPeers: what a peer does in its handshake, and what the lookup finds out: version,
-// suite and whether the connection is left, or the error.
+// TestPeers checks the outcome for each behaviour of a peer in the handshake: the version, the
+// suite and whether there is a connection, or the error.
 func TestPeers(t *testing.T) {
 	der, other := [][]byte{with(nil)}, curveKey(elliptic.P256())
 	plainly := func(key crypto.Signer, version, suite uint16) func(net.Conn) {
@@ -255,7 +256,7 @@ func TestPeers(t *testing.T) {
 		dials int
 	}
 	testbed.Each(t, map[string]row{
-		// Every version and kind of suite that crypto/tls has.
+		// All versions and kinds of suites of crypto/tls.
 		"TLS 1.0": {plainly(rsaKey(), tls.VersionTLS10, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA), "tlsv1 tls_ecdhe_rsa_with_aes_128_cbc_sha" + open, 1},
 		"3DES":    {plainly(rsaKey(), tls.VersionTLS10, tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA), "tlsv1 tls_rsa_with_3des_ede_cbc_sha" + open, 1},
 		"TLS 1.1": {plainly(rsaKey(), tls.VersionTLS11, tls.TLS_RSA_WITH_AES_256_CBC_SHA), "tlsv1.1 tls_rsa_with_aes_256_cbc_sha" + open, 1},
@@ -263,12 +264,13 @@ func TestPeers(t *testing.T) {
 		"CBC":     {plainly(rsaKey(), tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_CBC_SHA256), "tlsv1.2 tls_rsa_with_aes_128_cbc_sha256" + open, 1},
 		"ChaCha20": {plainly(ecKey(), tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
 			"tlsv1.2 tls_ecdhe_ecdsa_with_chacha20_poly1305_sha256" + open, 1},
-		// Which needs x509negativeserial=1 in go.mod.
+		// A negative serial needs x509negativeserial=1 in go.mod.
 		"negative serial": {handshakes([][]byte{with(func(p *parts) { p.serial = unhex("0202ff00") })}, ecKey(), nil), tls13 + open, 1},
-		// It is asked once more without what is new, and then without TLS 1.3.
+		// The host is tried again with the offer Plain, and then with Old.
 		"intolerant, alert": {intolerant([]byte{21, 3, 3, 0, 2, 2, 70}), tls12 + open, 3},
 		"intolerant, close": {intolerant(nil), tls12 + open, 3},
-		// What browsers offer, and curl and Go. There is no connection where HTTP/1.1 is not spoken.
+		// Servers that require or refuse what browsers, curl and Go offer. If the server does
+		// not speak HTTP/1.1, there is no connection.
 		"X25519MLKEM768 alone":     {handshakes(der, ecKey(), curve(tls.X25519MLKEM768)), tls13 + open, 1},
 		"SecP256r1MLKEM768 alone":  {handshakes(der, ecKey(), curve(tls.SecP256r1MLKEM768)), tls13 + open, 1},
 		"SecP384r1MLKEM1024 alone": {handshakes(der, ecKey(), curve(tls.SecP384r1MLKEM1024)), tls13 + open, 1},
@@ -277,15 +279,16 @@ func TestPeers(t *testing.T) {
 		"refuses ALPN":             {wants(func(h *tls.ClientHelloInfo) bool { return h.SupportedProtos == nil }), tls13 + open, 2},
 		"refuses hybrid groups": {wants(func(h *tls.ClientHelloInfo) bool { return !slices.Contains(h.SupportedCurves, tls.X25519MLKEM768) }),
 			tls13 + open, 2},
-		// And with everything: the real parser of a server finds it well-formed.
+		// Servers that accept only the widest hello. The parser of crypto/tls checks that it
+		// is well-formed.
 		"wants GOST":            {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.CipherSuites, 0xc100) }), tls12, 5},
 		"wants Ed448":           {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.SignatureSchemes, 0x0808) }), tls12, 5},
 		"wants brainpoolP256r1": {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.SupportedCurves, 26) }), tls12, 5},
-		"certificate left out": {func(c net.Conn) { // by one that waits for a key then
+		"certificate left out": {func(c net.Conn) { // the server then waits for the client's key
 			hello := make([]byte, 1<<14)
 			n, _ := c.Read(hello)
 			out := []byte{21, 3, 1, 0, 2, 2, 40}
-			if session := int(hello[43]); int(hello[44+session])<<8+int(hello[45+session]) > 200 { // bytes of suites
+			if session := int(hello[43]); int(hello[44+session])<<8+int(hello[45+session]) > 200 { // more than 200 bytes of suites: the widest hello
 				out = append(helloTLS12(), 22, 3, 3, 0, 4, 14, 0, 0, 0)
 			}
 			c.Write(out[:min(n, len(out))])
@@ -294,7 +297,7 @@ func TestPeers(t *testing.T) {
 
 		// The certificate came, and then the handshake failed.
 		"client certificate, TLS 1.2": {demand(tls.VersionTLS12), tls12, 1},
-		"client certificate, TLS 1.3": {demand(tls.VersionTLS13), tls13 + open, 1}, // our side is done before the server says no
+		"client certificate, TLS 1.3": {demand(tls.VersionTLS13), tls13 + open, 1}, // our side completes the handshake before the server refuses
 		"key of another, TLS 1.2":     {handshakes(der, other, atMost(tls.VersionTLS12)), tls12, 1},
 		"key of another, TLS 1.3":     {handshakes(der, other, nil), tls13, 1},
 		"late alert":                  {later(func(c net.Conn) { c.Write([]byte{21, 3, 3, 0, 2, 2, 40}) }), tls12, 1},

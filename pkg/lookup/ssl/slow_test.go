@@ -13,9 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSlow: peers that do not get to the end of their handshake, in time or before the
-// caller leaves. A certificate that came before that is the result, in time. A lookup
-// that did not heed its time would hang, because its peer never lets go.
+// TestSlow has peers that do not complete the handshake before the time ends or the caller
+// leaves. If the certificate came before that, it is the result. The peers never close the
+// connection, so a lookup that ignored its time would hang.
 func TestSlow(t *testing.T) {
 	der := with(nil)
 	long := [][]byte{der, with(func(p *parts) { p.rest = tlv(0xa3, make([]byte, 60<<10)) })}
@@ -68,10 +68,10 @@ func TestSlow(t *testing.T) {
 	})
 }
 
-// readsLeaf looks a host up that sends its certificate, and then no more.
+// readsLeaf looks up a host that sends its certificate and then nothing more.
 func readsLeaf(t *testing.T, w *testbed.Origins) {
 	t.Helper()
-	for limit := 500 * time.Millisecond; ; limit *= 2 { // a busy machine may stop for longer
+	for limit := 500 * time.Millisecond; ; limit *= 2 { // a busy machine may be slower
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		r, err := client(w.Dialer()).Lookup(ctx, query())
 		cancel()

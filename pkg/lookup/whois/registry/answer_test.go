@@ -31,8 +31,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestFixtures serves each <name>.json of testdata/answers.txtar from a registry
-// and compares the result with <name>.want beside it, byte by byte.
+// TestFixtures serves each <name>.json of testdata/answers.txtar from a registry and compares
+// the result byte by byte with the <name>.want of the same archive.
 func TestFixtures(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/answers.txtar"
@@ -69,7 +69,8 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// holdRequest holds what a registry is asked to the protocol, and to say nothing more.
+// holdRequest checks that a request to a registry follows the protocol and contains nothing
+// more.
 func holdRequest(t *testing.T, r *http.Request) {
 	t.Helper()
 	if r.URL.Path != "/v1/domain/example.com" || r.URL.RawQuery != "" || r.Host != "rdap.registry.com" || r.Proto != "HTTP/1.1" ||
@@ -79,15 +80,15 @@ func holdRequest(t *testing.T, r *http.Request) {
 	}
 }
 
-// TestOutcomes: what a registry sends, and the result or the error. How a head and its
-// body are framed is tested in the package that reads them.
+// TestOutcomes checks the result or error for each response of a registry. Other tests cover
+// the framing of a head and its body.
 func TestOutcomes(t *testing.T) {
 	const ok, gzipped = "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"
 	good, hint := domain(), "HTTP/1.1 103 Early Hints\r\n\r\n"
 	deep := strings.Repeat("[", 70) + strings.Repeat("]", 70)
 	type row struct {
 		say     site
-		code    fault.Code // empty for a result
+		code    fault.Code // empty if there is a result
 		message string     // part of the public message
 	}
 	fine := func(say site) row { return row{say, "", ""} }
@@ -137,8 +138,8 @@ func zipped(s string) string {
 	return b.String()
 }
 
-// Every member with a value of every type it should not have: never an error,
-// never a null array.
+// TestWrongTypes gives every member values of all the wrong types. The lookup must never
+// return an error or a null list.
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
 	plain := `{"domain":"example.com","source":"rdap","rdap_server":"","handle":null,"status":[],` +
@@ -153,7 +154,7 @@ func TestWrongTypes(t *testing.T) {
 	}
 }
 
-// resultOf is the result of an answer about example.com.
+// resultOf returns the result of an answer about example.com.
 func resultOf(t *testing.T, answer string) whois.Result {
 	t.Helper()
 	object, err := rdap.NewDecoder([]byte(answer)).Decode()
@@ -181,7 +182,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzAnswer takes bytes as an RDAP answer all the way to JSON.
+// FuzzAnswer parses bytes as an RDAP answer and converts the answer to JSON.
 func FuzzAnswer(f *testing.F) {
 	archive, err := txtar.ParseFile("testdata/answers.txtar")
 	if err != nil || len(archive.Files) == 0 {
@@ -221,7 +222,7 @@ func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// holdResult checks what is true of every result, whatever the answer was.
+// holdResult checks the properties that every result must have.
 func holdResult(t *testing.T, r whois.Result) {
 	t.Helper()
 	b, err := json.Marshal(r)
@@ -252,8 +253,8 @@ func holdResult(t *testing.T, r whois.Result) {
 	}
 }
 
-// TestRedirects follows them: each host that one names is resolved and checked like
-// the first.
+// TestRedirects checks that redirects are followed, and that the host of each redirect is
+// resolved and checked like the first host.
 func TestRedirects(t *testing.T) {
 	type row struct {
 		to   string
@@ -277,7 +278,7 @@ func TestRedirects(t *testing.T) {
 				says(domain())(w, r)
 				return
 			}
-			drip("HTTP/1.1 302 x\r\nLocation: "+c.to+"\r\n\r\n")(w, r) // a body that is not waited for
+			drip("HTTP/1.1 302 x\r\nLocation: "+c.to+"\r\n\r\n")(w, r) // the lookup must not wait for the body
 		})
 		for _, name := range []string{"end.registry.com", "a.b.registry.com", "127.0.0.1"} {
 			s.https(name, says(domain()))
@@ -294,7 +295,7 @@ func TestRedirects(t *testing.T) {
 	})
 }
 
-// TestUnreachable: a registry that cannot be reached.
+// TestUnreachable has a registry that cannot be reached.
 func TestUnreachable(t *testing.T) {
 	const at, resolve, dial = "rdap.registry.com:443", "resolve rdap.registry.com", "dial rdap.registry.com"
 	fails := func(where string, err error) func(*stage) {
@@ -323,7 +324,7 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// drip says something, and then a byte at a time until the client hangs up.
+// drip writes start, and then one byte at a time until the client hangs up.
 func drip(start string) site {
 	return func(w io.Writer, _ *http.Request) {
 		for _, err := io.WriteString(w, start); err == nil; _, err = io.WriteString(w, " ") {
@@ -346,7 +347,7 @@ func TestSlowPeers(t *testing.T) {
 		},
 	}, func(t *testing.T, s *stage, peer func(*stage) func(net.Conn)) {
 		s.place("rdap.registry.com:443", peer(s))
-		s.failsAt(t.Context(), 8*time.Second, lookup.WhoisTimeout) // by itself
+		s.failsAt(t.Context(), 8*time.Second, lookup.WhoisTimeout) // the client's default limit
 		hurried, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		s.failsAt(hurried, 2*time.Second, lookup.WhoisTimeout)

@@ -32,29 +32,30 @@ func TestFirstLoad(t *testing.T) {
 		if string(s.cache.doc) != standard() || !s.cache.fetched.Equal(s.begin) {
 			t.Errorf("cached %q of %v", s.cache.doc, s.cache.fetched)
 		}
-		time.Sleep(24*time.Hour - 3*time.Second) // until two before it is due
+		time.Sleep(24*time.Hour - 3*time.Second) // a lookup takes a second, so two seconds remain until a refresh is due
 		s.want(oldServer, 1, 1)
-		s.restart() // another process starts from the Cache
+		s.restart() // a new process starts with the file of the Cache
 		s.want(oldServer, 1, 1)
 		s.bootstraps(says(newer()))
 		s.want(newServer, 2, 2)
 		if !s.cache.fetched.Equal(s.begin.Add(24 * time.Hour)) {
 			t.Errorf("cached %v", s.cache.fetched)
 		}
-		// An older file of another process does not come back.
+		// An older file that another process puts into the Cache is not used.
 		s.cache.doc, s.cache.fetched = []byte(standard()), s.begin
 		s.bootstraps(status(503, ""))
 		time.Sleep(8 * 24 * time.Hour)
 		s.want(newServer, 3, 2)
 		s.want(newServer, 3, 2)
-		// A newer one does, and saves the question to IANA.
+		// A newer file of the Cache is used, and makes a download unnecessary.
 		s.cache.fetched = time.Now()
 		time.Sleep(time.Hour)
 		s.want(oldServer, 3, 2)
 	})
 }
 
-// Whatever is wrong with what IANA sends, the old file goes on.
+// TestStale checks that the old file stays in use, whatever is wrong with the response of
+// IANA.
 func TestStale(t *testing.T) {
 	each(t, map[string]func(net.Conn){
 		"down":        serve(status(503, "")),
@@ -94,10 +95,10 @@ func TestNeverLoaded(t *testing.T) {
 		s.bootstraps(says("<html>"))
 		s.want("bootstrap_unavailable", 3, 0)
 		for n := range 20 {
-			time.Sleep(10 * time.Minute) // never for longer than this
+			time.Sleep(10 * time.Minute) // the longest pause
 			s.want("bootstrap_unavailable", 4+n, 0)
 		}
-		// What another process put into the Cache ends the wait for IANA.
+		// A file that another process put into the Cache ends the pause.
 		s.cache.doc, s.cache.fetched = []byte(standard()), time.Now()
 		s.want(oldServer, 23, 0)
 	})
@@ -120,7 +121,8 @@ func TestCacheFaults(t *testing.T) {
 	})
 }
 
-// The Cache and IANA have a part of the time; then there is an answer of our own.
+// TestFirstLoadTimesOut checks that the Cache and IANA get only part of the time. After that
+// the lookup returns an error of its own.
 func TestFirstLoadTimesOut(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -131,8 +133,9 @@ func TestFirstLoadTimesOut(t *testing.T) {
 	})
 }
 
-// When the lookup that loads is cancelled, another takes over: the time-out of a caller
-// starts no back-off. One may give up while it waits for its turn, too.
+// TestFirstLoadTakenOver checks that another lookup continues the loading if the lookup that
+// began it is cancelled. The time-out of a caller starts no pause. A lookup may also give up
+// while it waits for its turn.
 func TestFirstLoadTakenOver(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -157,13 +160,14 @@ func TestFirstLoadTakenOver(t *testing.T) {
 	})
 }
 
-// TestUnguarded: the bootstrap URL is the operator's, and may be on loopback; where it
-// redirects to need not be. No server is known to be missing before the file was loaded.
+// TestUnguarded checks that the bootstrap URL, which the operator chose, may be on loopback,
+// but that it may not redirect to another host. NoServer must return false before the file is
+// loaded.
 func TestUnguarded(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/file", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, standard()) })
 	mux.Handle("/moved", http.RedirectHandler("/file", http.StatusFound))
-	iana, other := httptest.NewTLSServer(mux), httptest.NewTLSServer(mux) // with the same certificate
+	iana, other := httptest.NewTLSServer(mux), httptest.NewTLSServer(mux) // both servers have the same certificate
 	defer iana.Close()
 	defer other.Close()
 	mux.Handle("/elsewhere", http.RedirectHandler(other.URL+"/file", http.StatusFound))
@@ -180,8 +184,8 @@ func TestUnguarded(t *testing.T) {
 	}
 }
 
-// TestShared has many lookups of many names share one Client from its first
-// load on; the race detector judges the library beneath as well.
+// TestShared runs many lookups of many names with one Client, beginning with its first load.
+// The race detector also checks the RDAP library.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -191,7 +195,7 @@ func TestShared(t *testing.T) {
 		}
 		s.https("rdap.registry.com", echo)
 		s.place("rdap.cctld.kg:80", serve(echo))
-		for hits := range 2 { // one of them fetches the file, and again when it is due
+		for hits := range 2 { // in each round one lookup downloads the file
 			var all sync.WaitGroup
 			for i := range 60 {
 				all.Go(func() {
@@ -281,7 +285,7 @@ func TestRegistrable(t *testing.T) {
 	}
 }
 
-// FuzzBootstrap takes bytes as a bootstrap file.
+// FuzzBootstrap parses bytes as a bootstrap file.
 func FuzzBootstrap(f *testing.F) {
 	f.Add([]byte(wrap(`[["com","net"],["https://rdap.example.com/v1","http://rdap.example.com/"]]`)))
 	f.Add([]byte(wrap(`[["co.uk"],["HTTP://[2001:db8::1]:80"]],[["xn--fiqs8s"],["https://x/%2f"]]`)))
@@ -302,7 +306,7 @@ func FuzzBootstrap(f *testing.F) {
 	})
 }
 
-// holdBase holds the server of a suffix to be one that can be asked.
+// holdBase checks that the server of a suffix can be queried.
 func holdBase(t *testing.T, r registry, suffix, base string) {
 	t.Helper()
 	u, err := url.Parse(base)
@@ -314,7 +318,7 @@ func holdBase(t *testing.T, r registry, suffix, base string) {
 	if got, ok := r.find("example." + suffix); !ok || got == "" {
 		t.Errorf("example.%s is not found", suffix)
 	}
-	// What the library makes of it is the URL that is asked.
+	// The library must turn the base URL into the right request URL.
 	asked := rdap.NewDomainRequest("example.com").WithServer(u).URL()
 	if asked == nil || asked.String() != base+"domain/example.com" {
 		t.Errorf("%q becomes %v", base, asked)
@@ -335,8 +339,8 @@ func TestParseBootstrapURL(t *testing.T) {
 	}
 }
 
-// TestPolicies: where redirects of RDAP servers and of the bootstrap URL may lead,
-// from one URL to the next.
+// TestPolicies checks which redirects RDAP servers and the bootstrap URL may make. Each row
+// has the previous URLs, the next URL, and whether follow and stay allow it.
 func TestPolicies(t *testing.T) {
 	type row struct {
 		from, to     string

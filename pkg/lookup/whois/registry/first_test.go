@@ -21,13 +21,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// network is where a process finds its resolvers and everybody else: datagrams get lost.
+// network connects a process to its resolvers and to all other hosts, and loses datagrams.
 type network struct {
 	*stage
 
 	process int
-	loss    float64         // of questions, and of answers
-	dead    map[string]bool // resolvers
+	loss    float64         // probability for each question and each answer
+	dead    map[string]bool // dead resolvers
 
 	mu   sync.Mutex
 	sent map[string]int
@@ -38,7 +38,8 @@ const (
 	registryAddr = "93.184.216.34"
 )
 
-// lost draws whether a datagram is lost, the same in every run of the test.
+// lost reports whether a datagram is lost. It is random, but the same in every run of the
+// test.
 func (n *network) lost(what string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,7 +49,7 @@ func (n *network) lost(what string) bool {
 	return float64(h.Sum64()>>11)/(1<<53) < n.loss
 }
 
-// dialResolver reaches resolvers, which all know two names.
+// dialResolver connects to a resolver. All resolvers know the same two names.
 func (n *network) dialResolver(_ context.Context, transport, address string) (net.Conn, error) {
 	near, far := net.Pipe()
 	n.running.Go(func() {
@@ -90,16 +91,17 @@ func (n *network) said(query []byte) []byte {
 	return testbed.Must(m.Pack())
 }
 
-// connect reaches the hosts that have those names.
+// connectTo connects to the hosts that have these two names.
 func (n *network) connectTo(ctx context.Context, _, address string) (net.Conn, error) {
 	to := netip.MustParseAddrPort(address)
 	host := map[string]string{ianaAddr: "data.iana.org", registryAddr: "rdap.registry.com"}[to.Addr().String()]
 	return n.connect(ctx, host, to.Port())
 }
 
-// TestFirst: the first lookup of a process has the bootstrap file and the registry's address
-// although a resolver is dead and datagrams get lost. This machine's own resolver, which would
-// wait five seconds for a dead one (dig and curl do), is not asked.
+// TestFirst checks that the first lookup of a process succeeds, with the bootstrap file and
+// the registry's address, although a resolver is dead and datagrams get lost. This machine's
+// resolver must not be used, because it would wait five seconds for a dead resolver, as dig
+// and curl do.
 func TestFirst(t *testing.T) {
 	const first = "1.1.1.1:53"
 	type row struct {
@@ -131,8 +133,8 @@ func TestFirst(t *testing.T) {
 	})
 }
 
-// TestOwnBootstrap: a bootstrap file in the operator's own network is reached as this machine
-// reaches it.
+// TestOwnBootstrap checks that a bootstrap file in the operator's own network is fetched
+// directly, as this machine would.
 func TestOwnBootstrap(t *testing.T) {
 	type row struct {
 		url  string
@@ -158,7 +160,8 @@ func TestOwnBootstrap(t *testing.T) {
 	})
 }
 
-// TestOwnBootstrapUnreachable: where neither way leads to the file, the cause has both reasons.
+// TestOwnBootstrapUnreachable checks that the error contains both reasons if the file can be
+// reached neither through the Connector nor directly.
 func TestOwnBootstrapUnreachable(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {

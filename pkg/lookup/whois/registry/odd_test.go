@@ -8,8 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestOdd: what some registries send is not quite RDAP, and means the same all the same. Each
-// answer comes over the wire, and is read as jq reads what is in the right place.
+// TestOdd has answers that are not quite RDAP, as some registries send them. Their meaning is
+// clear, and they must give the same result as correct answers.
 func TestOdd(t *testing.T) {
 	const (
 		registrant = `{"objectClassName":"entity","roles":["registrar"],"publicIds":[{"type":"IANA Registrar ID","identifier":"292"}],` +

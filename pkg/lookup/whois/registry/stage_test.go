@@ -37,33 +37,33 @@ const (
 	newServer = "https://new.registry.com/"
 )
 
-// stage is, inside a synctest bubble, a client with a Cache and a log, and the servers
-// that it reaches through pipes: that of the bootstrap file, which answers at once, and
-// registries, which take a second. It is the client's Connector.
+// stage is a test setup in a synctest bubble: a client with a Cache and a log, and servers
+// that it reaches through pipes. The server of the bootstrap file answers at once, and
+// registries after a second. The stage is the client's Connector.
 type stage struct {
 	*Client
 	t     *testing.T
 	begin time.Time
-	cert  tls.Certificate // of all registries: self-signed, and so its own authority
+	cert  tls.Certificate // for all registries; self-signed, so it is also the root
 	cache memory
 	log   bytes.Buffer
-	fails map[string]error // what is said of "resolve host" and of "dial host"
+	fails map[string]error // errors by "resolve host" and "dial host"
 
 	connector guard.Connector // the stage itself by default
-	url       string          // of the bootstrap file
-	directErr error           // of direct
-	open      atomic.Int64    // connections, and calls of the Cache
+	url       string          // URL of the bootstrap file
+	directErr error           // the error that direct returns
+	open      atomic.Int64    // number of open connections and of calls of the Cache
 
 	running sync.WaitGroup // servers
 
 	mu    sync.Mutex
-	sites map[string]func(net.Conn) // by host:port
+	sites map[string]func(net.Conn) // servers by host:port
 	asked []string                  // hosts that were resolved
-	own   []string                  // places that were connected to directly
-	hits  int                       // connections for the bootstrap file
+	own   []string                  // host:port of direct connections
+	hits  int                       // number of connections for the bootstrap file
 }
 
-// play runs a test on a stage.
+// play runs a test with a new stage.
 func play(t *testing.T, test func(t *testing.T, s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,11 +75,11 @@ func play(t *testing.T, test func(t *testing.T, s *stage)) {
 		s.https("new.registry.com", says(domain()))
 		s.restart()
 		test(t, s)
-		s.running.Wait() // for servers that have not noticed the end
+		s.running.Wait() // for servers that have not yet noticed that the client is gone
 	})
 }
 
-// each runs the cases of a table, each on a stage.
+// each runs the cases of a table, each with a new stage.
 func each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *stage, c C)) {
 	t.Helper()
 	testbed.Each(t, cases, func(t *testing.T, c C) {
@@ -87,7 +87,7 @@ func each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *sta
 	})
 }
 
-// restart makes the client that of another process with the same Cache.
+// restart replaces the client by that of a new process with the same Cache.
 func (s *stage) restart() {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.cert.Leaf)
@@ -97,14 +97,14 @@ func (s *stage) restart() {
 	})
 }
 
-// memory is a Cache, called by one lookup at a time.
+// memory is a Cache in memory. Only one lookup at a time may use it.
 type memory struct {
 	doc     []byte
 	fetched time.Time
-	err     error // of both methods
-	hang    bool  // Get, until the context ends
+	err     error // the error of both methods
+	hang    bool  // Get waits until the context ends
 	puts    int
-	open    *atomic.Int64 // calls that hang
+	open    *atomic.Int64 // number of calls that hang
 }
 
 func (m *memory) Get(ctx context.Context) ([]byte, time.Time, error) {
@@ -133,10 +133,10 @@ func certificate() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: testbed.Must(x509.ParseCertificate(der))}
 }
 
-// site says something to a client that has sent a request.
+// site writes a response to a client that has sent a request.
 type site func(w io.Writer, r *http.Request)
 
-// serve is a site on a connection.
+// serve returns a server that reads a request from a connection and lets say respond.
 func serve(say site) func(net.Conn) {
 	return func(c net.Conn) {
 		if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
@@ -145,7 +145,7 @@ func serve(say site) func(net.Conn) {
 	}
 }
 
-// secure is a registry with a certificate. It would rather speak HTTP/2.
+// secure returns a registry with a certificate. It prefers HTTP/2.
 func secure(cert tls.Certificate, say site) func(net.Conn) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true}
 	return func(c net.Conn) {
@@ -167,10 +167,10 @@ func (s *stage) place(hostport string, serve func(net.Conn)) {
 func (s *stage) https(name string, say site) { s.place(name+":443", secure(s.cert, say)) }
 func (s *stage) bootstraps(say site)         { s.place("data.iana.org:80", serve(say)) }
 
-// silence reads until the client hangs up.
+// silence reads until the client hangs up, and sends nothing.
 func silence(c net.Conn) { io.Copy(io.Discard, c) }
 
-// connect reaches a site.
+// connect connects to a server of the stage.
 func (s *stage) connect(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +209,7 @@ func (s *stage) Dial(ctx context.Context, t guard.Target, port uint16) (net.Conn
 	return conn, t.Addrs[0], err
 }
 
-// direct is how this machine reaches what the Connector does not.
+// direct is the Config.Direct of the client.
 func (s *stage) direct(ctx context.Context, _, address string) (net.Conn, error) {
 	s.mu.Lock()
 	s.own = append(s.own, address)
@@ -221,15 +221,15 @@ func (s *stage) direct(ctx context.Context, _, address string) (net.Conn, error)
 	return s.connect(ctx, host, uint16(testbed.Must(strconv.ParseUint(port, 10, 16))))
 }
 
-// standard is the bootstrap file of most tests.
+// standard returns the bootstrap file of most tests.
 func standard() string {
 	return wrap(`[["com"],["https://rdap.registry.com/v1"]],[["kg"],["http://rdap.cctld.kg/"]]`)
 }
 
-// newer is another one.
+// newer returns a bootstrap file with another server.
 func newer() string { return wrap(`[["com"],["` + newServer + `"]]`) }
 
-// wire says bytes.
+// wire is a site that writes text.
 func wire(text string) site { return func(w io.Writer, _ *http.Request) { io.WriteString(w, text) } }
 
 func says(body string) site { return status(http.StatusOK, body) }
@@ -240,16 +240,16 @@ func status(code int, body string) site {
 
 func redirect(to string) site { return wire("HTTP/1.1 302 x\r\nLocation: " + to + "\r\n\r\nmoved") }
 
-// domain is a domain object of example.com with more members.
+// domain returns a domain object of example.com with additional members.
 func domain(members ...string) string { return domainOf("example.com", members...) }
 
 func domainOf(name string, members ...string) string {
 	return `{"objectClassName":"domain","ldhName":"` + name + `"` + strings.Join(append([]string{""}, members...), ",") + `}`
 }
 
-// lookup asks within eight seconds, and nothing of that may be left when it is answered.
-// It holds the error to a code, empty for none. An error is logged: it has a line's
-// length, and neither a cookie nor the name that was asked about.
+// lookup makes a lookup within eight seconds and checks the code of the error, which is empty
+// for no error. No connection may be open afterwards. Errors are logged, so the error must be
+// short and contain neither a cookie nor the queried name.
 func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (whois.Result, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
@@ -265,7 +265,7 @@ func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (who
 	return got, err
 }
 
-// wantCode compares an error's code, empty for none.
+// wantCode checks the code of an error, which is empty for no error.
 func wantCode(t testing.TB, err error, code fault.Code) {
 	t.Helper()
 	if testbed.Code(err) != code {
@@ -273,8 +273,8 @@ func wantCode(t testing.TB, err error, code fault.Code) {
 	}
 }
 
-// want looks example.com up, which ends at a server or with a code, and says how often
-// IANA was asked and the Cache filled in all so far.
+// want looks up example.com. It checks the server of the result, or the error code. It also
+// checks how often IANA was queried and the Cache was filled since the beginning.
 func (s *stage) want(server string, hits, puts int) {
 	s.t.Helper()
 	code, prevented, _ := strings.Cut(server, ", ")
@@ -295,8 +295,7 @@ func (s *stage) counts(hits, puts int) {
 	}
 }
 
-// wants looks example.com up, and holds its error to a code, and to a part of the public
-// message.
+// wants looks up example.com, and checks the code and part of the public message of the error.
 func (s *stage) wants(code fault.Code, message string) {
 	s.t.Helper()
 	_, err := s.lookup(s.t.Context(), "example.com", code)
@@ -305,7 +304,8 @@ func (s *stage) wants(code fault.Code, message string) {
 	}
 }
 
-// failsAt looks example.com up in vain, and says when that is known.
+// failsAt looks up example.com, and checks the code of the error and the time until it is
+// returned.
 func (s *stage) failsAt(ctx context.Context, at time.Duration, code fault.Code) {
 	s.t.Helper()
 	begin := time.Now()
