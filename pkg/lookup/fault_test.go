@@ -27,7 +27,7 @@ func TestFaults(t *testing.T) {
 		set      func(w *testbed.Origins, leave func())
 		want     fault.Code // empty means the tool's time-out
 		silence  bool
-		unrouted bool // there is no route to IPv6
+		unrouted bool // this machine has no route to IPv6
 	}
 	resolves := func(to testbed.OriginName) func(*testbed.Origins, func()) {
 		return func(w *testbed.Origins, _ func()) { w.Resolve(name, to) }

@@ -182,7 +182,7 @@ type host struct {
 	resolve, dns, ssl, headers error
 	certificate                ssl.Result
 	status                     int
-	rcode                      string // of the DNS result
+	rcode                      string // rcode of the DNS result
 	conn                       *tls.Conn
 
 	resolves int
@@ -304,7 +304,7 @@ func TestResolvesOnce(t *testing.T) {
 				resolvers := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: dial})
 				dialer := &guard.Dialer{Resolver: resolvers}
 				registry := look[whois.Query, whois.Result](func(ctx context.Context, _ whois.Query) (whois.Result, error) {
-					_, err := dialer.Resolve(ctx, "rdap.example.net") // as the registry lookup does
+					_, err := dialer.Resolve(ctx, "rdap.example.net") // as a lookup at the registry does
 					return whois.Result{}, err
 				})
 				u, uerr := Uptime{dialer, resolvers, good(), good()}.Lookup(within(t, time.Hour), guard.Query{Domain: "example.com"})

@@ -72,7 +72,7 @@ func (w *working) begin(server netip.AddrPort) (known bool, wait <-chan struct{}
 	defer w.mu.Unlock()
 	if at, ok := w.proved[server]; ok {
 		age := w.now().Sub(at)
-		if age >= 0 && age < proofLasts { // a clock may be set back
+		if age >= 0 && age < proofLasts { // age is negative if the clock was set back
 			return true, nil
 		}
 	}

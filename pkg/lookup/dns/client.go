@@ -270,7 +270,7 @@ func parseResolver(entry string) (resolver netip.AddrPort, ok bool) {
 	const port = 53
 	resolver, err := netip.ParseAddrPort(entry)
 	if err != nil {
-		resolver, err = netip.ParseAddrPort(fmt.Sprintf("%s:%d", entry, port)) // [ip]
+		resolver, err = netip.ParseAddrPort(fmt.Sprintf("%s:%d", entry, port)) // an IPv6 address in brackets, without a port
 	}
 	if addr, notBare := netip.ParseAddr(entry); notBare == nil {
 		resolver = netip.AddrPortFrom(addr, port)

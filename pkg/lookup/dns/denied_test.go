@@ -127,7 +127,7 @@ func TestDeniedRoundTrips(t *testing.T) {
 			if len(asked) != c.com {
 				t.Errorf("minute %d: %d questions for com, want %d", minute, len(asked), c.com)
 			}
-			time.Sleep(time.Minute) // in the bubble
+			time.Sleep(time.Minute) // fake time, in the synctest bubble
 		}
 		w.check()
 	})

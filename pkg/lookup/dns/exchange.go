@@ -149,7 +149,7 @@ func drawCase(name string) string {
 	out := []byte(small)
 	random := make([]byte, len(small))
 	for string(out) == small && small != strings.ToUpper(small) {
-		rand.Read(random) // never fails: the runtime ends the process instead
+		rand.Read(random) // never returns an error
 		for i, c := range out {
 			if 'a' <= c && c <= 'z' && random[i]&1 == 1 {
 				out[i] -= 'a' - 'A'

@@ -225,7 +225,7 @@ func TestCancel(t *testing.T) {
 // reluctantly is a meddle function that makes each connection take a second to close.
 func reluctantly(_, _, method string, _ []byte) {
 	if method == "Close" {
-		time.Sleep(time.Second) // in the bubble
+		time.Sleep(time.Second) // fake time, in the synctest bubble
 	}
 }
 
@@ -278,7 +278,7 @@ func TestPanic(t *testing.T) {
 			return
 		}
 		w := newWorld(t, host{udp: mute}, resolver(answer(good)))
-		due := 200 * ms // the second resolver wins, and the first one's connection is closed because of that
+		due := 200 * ms // when the second resolver wins and the connection to the first is closed
 		switch {
 		case b.network == "tcp": // a reply over UDP is still awaited
 			w, due = newWorld(t, host{mute, framed(ok(0))}), 2*time.Second

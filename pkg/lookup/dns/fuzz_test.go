@@ -38,7 +38,7 @@ func FuzzReply(f *testing.F) {
 			f.Add(b, uint8(i))
 		}
 	}
-	f.Add([]byte{0x12}, uint8(0)) // ends within its header
+	f.Add([]byte{0x12}, uint8(0)) // shorter than a header
 	f.Fuzz(func(t *testing.T, raw []byte, n uint8) {
 		typ := types()[int(n)%len(types())]
 		q := fuzzed(typ)

@@ -45,7 +45,7 @@ func TestLate(t *testing.T) {
 		w := newWorld(t, host{udp: flaky}, host{udp: ok(trip)}, host{udp: ok(trip)})
 		cl := w.client()
 		for _, s := range steps {
-			time.Sleep(s.wait) // in the bubble
+			time.Sleep(s.wait) // fake time, in the synctest bubble
 			dead.Store(s.dead)
 			begin := time.Now()
 			r, err := cl.Lookup(t.Context(), query("A"))
@@ -116,7 +116,7 @@ func TestLateNumbers(t *testing.T) {
 		}
 		var took []time.Duration
 		for range 100 {
-			time.Sleep(c.pause) // in the bubble
+			time.Sleep(c.pause) // fake time, in the synctest bubble
 			begin := time.Now()
 			_, err := cl.Lookup(t.Context(), query("A"))
 			took = append(took, time.Since(begin))

@@ -17,7 +17,7 @@ const (
 	// for a reply over UDP after a datagram that is not the reply, before TCP is tried.
 	hedgeDelay = 200 * time.Millisecond
 
-	// timeout bounds a lookup whose context has no deadline.
+	// timeout is the time limit of a lookup whose context has no deadline.
 	timeout = 8 * time.Second
 
 	// margin is how long before its deadline a lookup ends. If a tenth of the remaining time

@@ -30,7 +30,7 @@ type sharedKey struct{}
 // callers.
 type questions struct {
 	crew    *crew
-	answers sync.Map // *answer by question
+	answers sync.Map // maps a question to its *answer
 }
 
 // answer holds the result of exchange once over is closed, and the facts known so far until

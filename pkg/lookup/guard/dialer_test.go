@@ -145,7 +145,7 @@ func TestDial(t *testing.T) {
 type dialled struct {
 	addrs, up, holes string // addresses; up accepts, holes are silent, all others refuse
 	slow             string // the address that answers after 400 ms
-	unrouted         string // the families without a route
+	unrouted         string // the address families without a route
 	dialed           string // such as "1.1.1.1:443 at 0s", in order
 	took             time.Duration
 	code             fault.Code

@@ -28,7 +28,7 @@ var (
 
 // Answer is the head of an origin's answer.
 type Answer struct {
-	Method string // HEAD, or GET if the origin takes no HEAD
+	Method string // HEAD, or GET if HEAD failed or was refused
 	Status int    // 101, or 200 to 999
 	Peer   netip.Addr
 	// Header has the fields of each name in the order received. Lines that are not a field are

@@ -96,7 +96,7 @@ func TestFault(t *testing.T) {
 		ctx  context.Context
 		err  error
 		want fault.Code
-		says string // a part of the message
+		says string // part of the message
 	}
 	testbed.Each(t, map[string]row{
 		"silent":               {over, fmt.Errorf("x: %w", origin.ErrSilence), lookup.HeadersTimeout, "timed out"},

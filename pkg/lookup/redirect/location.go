@@ -92,11 +92,11 @@ func cutScheme(raw string) (scheme, rest string) {
 func hostOf(authority string) (host string, stop StopReason) {
 	if at := strings.LastIndex(authority, "@"); at >= 0 {
 		if strings.Trim(authority[:at], ":") != "" {
-			return "", InvalidLocation // a name or a password
+			return "", InvalidLocation // it has a user name or a password
 		}
 		authority = authority[at+1:]
 	}
-	bracket := strings.Index(authority, "]") + 1 // the colons of IPv6 are before it
+	bracket := strings.Index(authority, "]") + 1 // skips the colons of an IPv6 address
 	name, port, _ := strings.Cut(authority[bracket:], ":")
 	number, err := strconv.ParseUint("0"+port, 10, 16)
 	decoded, wrong := decodeHost(authority[:bracket] + name)

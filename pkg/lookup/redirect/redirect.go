@@ -176,7 +176,7 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 		r.Hops = append(r.Hops, hop)
 		r.FinalURL = hop.URL
 		r.HopCount = len(r.Hops)
-		if !slices.Contains([]int{301, 302, 303, 307, 308}, a.Status) { // the Fetch standard's redirect statuses
+		if !slices.Contains([]int{301, 302, 303, 307, 308}, a.Status) { // the redirect statuses of the Fetch standard
 			return r, nil
 		}
 		next, stop := follow(at, location)

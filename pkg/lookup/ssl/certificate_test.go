@@ -219,8 +219,8 @@ func TestResult(t *testing.T) {
 		})
 	}
 	flags("expired true, early false, match true: "+usual, -day, -time.Second, usual)
-	flags("expired false, early false, match true: "+usual, -day, 0, usual) // the last second
-	flags("expired false, early false, match true: "+usual, 0, day, usual)  // and the first
+	flags("expired false, early false, match true: "+usual, -day, 0, usual) // the last second of the validity
+	flags("expired false, early false, match true: "+usual, 0, day, usual)  // the first second of the validity
 	flags("expired false, early true, match true: "+usual, time.Second, day, usual)
 	flags("expired true, early true, match true: "+usual, time.Hour, -time.Hour, usual)
 	flags("expired false, early false, match true: *.example.com", -day, day, "*.example.com")

@@ -45,7 +45,7 @@ const (
 type flight struct {
 	hello          bool // a ServerHello came; it chose version and suite
 	version, suite uint16
-	leaf           []byte // the first certificate, DER or not; nil if none came
+	leaf           []byte // the first certificate, valid DER or not; nil if none came
 	alert          int    // the fatal alert; -1 if none came
 	done           bool   // a ServerHelloDone came: the server waits for us
 }
@@ -330,7 +330,7 @@ func widest(domain string) []byte {
 	for _, s := range suites() {
 		ids = append(ids, s.id)
 	}
-	curves := []uint16{29, 23, 24, 25} // in use
+	curves := []uint16{29, 23, 24, 25} // the curves in use come first
 	for id := uint16(1); id < 42; id++ {
 		if !slices.Contains(curves, id) {
 			curves = append(curves, id)
@@ -338,9 +338,9 @@ func widest(domain string) []byte {
 	}
 	curves = append(curves, 0xff01, 0xff02) // arbitrary curves, which the server describes in full
 	schemes := []uint16{
-		// In use.
+		// The schemes in use come first.
 		0x0403, 0x0503, 0x0603, 0x0807, 0x0808, 0x0804, 0x0805, 0x0806, 0x0809, 0x080a, 0x080b, 0x0401, 0x0501, 0x0601,
-		// GOST: RFC 9189 §7.1, and its drafts.
+		// GOST: RFC 9189 §7.1 and its drafts.
 		0x0840, 0x0841, 0xeded, 0xeeee, 0xefef,
 		// DSA, SHA-224, SHA-1, MD5.
 		0x0402, 0x0502, 0x0602, 0x0303, 0x0301, 0x0302, 0x0203, 0x0201, 0x0202, 0x0101,

@@ -82,7 +82,7 @@ type Config struct {
 	// and its host may be private. Default: DefaultBootstrapURL.
 	BootstrapURL string
 	Cache        Cache            // of the bootstrap file; if nil, each process downloads its own copy
-	Now          func() time.Time // for the age of the bootstrap file
+	Now          func() time.Time // the clock for the age of the bootstrap file
 	UserAgent    string           // names the service to the servers it calls
 	Log          *slog.Logger     // receives problems with the bootstrap file that do not stop lookups
 }

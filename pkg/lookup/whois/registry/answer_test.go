@@ -328,7 +328,7 @@ func TestUnreachable(t *testing.T) {
 func drip(start string) site {
 	return func(w io.Writer, _ *http.Request) {
 		for _, err := io.WriteString(w, start); err == nil; _, err = io.WriteString(w, " ") {
-			time.Sleep(5 * time.Millisecond) // in the bubble
+			time.Sleep(5 * time.Millisecond) // fake time, in the synctest bubble
 		}
 	}
 }

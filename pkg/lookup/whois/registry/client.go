@@ -228,7 +228,7 @@ func registrable(name string) string {
 	for !icann {
 		_, up, more := strings.Cut(suffix, ".")
 		if !more {
-			break // a top-level domain that the list does not know
+			break // the list does not have this top-level domain
 		}
 		suffix, icann = publicsuffix.PublicSuffix(up)
 	}

@@ -138,7 +138,7 @@ func TestFirst(t *testing.T) {
 func TestOwnBootstrap(t *testing.T) {
 	type row struct {
 		url  string
-		err  error // of the Connector
+		err  error // the error of the Connector
 		dial string
 	}
 	each(t, map[string]row{

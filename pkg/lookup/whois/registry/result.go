@@ -16,8 +16,8 @@ import (
 
 // Limits of a result. Values that exceed them are left out.
 const (
-	maxListed = 64  // elements of a list
-	maxText   = 512 // bytes of a string
+	maxListed = 64  // most elements of a list
+	maxText   = 512 // most bytes of a string
 	maxNested = 8   // how deep a registrar may be nested in other entities
 	maxCard   = 4   // how deep the properties of a jCard may be nested; the standard depth is 3
 )

@@ -54,7 +54,7 @@ type stage struct {
 	directErr error           // the error that direct returns
 	open      atomic.Int64    // number of open connections and of calls of the Cache
 
-	running sync.WaitGroup // servers
+	running sync.WaitGroup // running servers
 
 	mu    sync.Mutex
 	sites map[string]func(net.Conn) // servers by host:port
@@ -152,7 +152,7 @@ func secure(cert tls.Certificate, say site) func(net.Conn) {
 		s := tls.Server(c, cfg)
 		defer s.Close()
 		if s.Handshake() == nil && s.ConnectionState().NegotiatedProtocol == "http/1.1" {
-			time.Sleep(time.Second) // in the bubble
+			time.Sleep(time.Second) // fake time, in the synctest bubble
 			serve(say)(s)
 		}
 	}

@@ -10,9 +10,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSuffix: a suffix is asked about only for its own web host, and only where the registry has
-// nothing of that and shows a registration of the suffix. What is below a suffix can be kept by
-// another registry, which the message says.
+// TestSuffix checks when the registry is queried about a suffix: only for the suffix's web
+// host, and only if the registry has no registration of that host. The result is the
+// registration of the suffix, if it shows one. Another registry may keep the names below a
+// suffix, and the message says so.
 func TestSuffix(t *testing.T) {
 	const (
 		made     = `"events":[{"eventAction":"registration","eventDate":"1996-08-01T00:00:00Z"}]`
@@ -20,9 +21,9 @@ func TestSuffix(t *testing.T) {
 	)
 	type row struct {
 		domain       string
-		host, suffix site // what is said of www.gov.uk and others, and of gov.uk
+		host, suffix site // the responses for www.gov.uk and other hosts, and for gov.uk
 		code         fault.Code
-		want         string // the handle, or a part of the public message
+		want         string // the handle, or part of the public message
 		asked        string
 	}
 	gone, here := status(404, ""), says(domainOf("gov.uk", `"handle":"suffix"`, made))
