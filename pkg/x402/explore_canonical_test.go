@@ -6,10 +6,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// canon makes states alike in which the same can happen. While no process runs, nobody
-// remembers versions, write ids and the number of the attempt, which are compared with what
-// was read and with nothing else. What a record says of a time that is over, in a way that
-// only says that it is over, says it with the same time.
+// canon maps states in which the same can happen to one state. While no process runs, nobody
+// remembers versions, write ids and the number of the attempt: the code compares them only
+// with what it has read, and with nothing else. If a record holds a time that only says that
+// something is over, canon replaces it with longAgo.
 func (x *explorer) canon(s state) state {
 	if s.quiet() {
 		s.serial = 0
@@ -33,7 +33,7 @@ func (x *explorer) canonicalRecord(rec int32, now int8) int32 {
 	return n
 }
 
-// longAgo is a time before the beginning, and before that a time.
+// longAgo is a fixed time before the beginning. It stands for every earlier time.
 var longAgo = explorationBegins.Add(-time.Hour)
 
 func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
@@ -71,10 +71,10 @@ func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 	panic("a record of another kind")
 }
 
-// canonicalTimes are those of a payment that are compared with later ones. Where all instants
-// of a world are within an hour after the beginning, or more than a day and an hour after it,
-// it does not matter when in the first hour something has happened from which a day is
-// counted, once the shorter times that are counted from it are over.
+// canonicalTimes replaces the times of a payment that the code compares with later ones. If
+// every instant of a world is within an hour after the beginning, or more than a day and an
+// hour after it, then it does not matter when in the first hour a period of a day began, once
+// the shorter periods that began with it are over.
 func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {
 	first := func(at *time.Time, least time.Duration) {
 		if x.wholeDays && !at.IsZero() && at.Before(explorationBegins.Add(time.Hour)) && !at.Add(least).After(now) {

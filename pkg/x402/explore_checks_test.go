@@ -15,9 +15,9 @@ func (x *explorer) meaning(r *ledger.Payment, s *state) ledger.Meaning {
 	return x.rules.Meanings[x.standing(r, s)]
 }
 
-// isOver says that the answer of a payment, or the right to one, does not stand, or not any
-// more, for a request that arrives at an endpoint at a time: another payment of the purchase
-// may be charged. A debt stands until its amount goes back.
+// isOver reports whether another payment of the purchase may be charged when a request arrives
+// at the endpoint at the given time, because the payment's answer, or its right to an answer,
+// does not stand. A debt stands until its amount goes back.
 func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) bool {
 	switch {
 	case r == nil:
@@ -36,8 +36,9 @@ func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) b
 	return false
 }
 
-// move moves the money of an authorization, by a facilitator that was sent it or by somebody
-// else. stale says that its payer was told since that nothing is charged.
+// move moves the money of an authorization. byUs says that a facilitator to which we sent it
+// moved the money, and not somebody else. stale says that the payer has meanwhile been told
+// that nothing is charged.
 func (x *explorer) move(s *state, auth int, byUs, stale bool) {
 	c := &s.chain[auth]
 	c.truth, c.at, c.byUs = truthMoved, s.now, byUs
@@ -61,7 +62,7 @@ func (x *explorer) move(s *state, auth int, byUs, stale bool) {
 	}
 }
 
-// checkSend looks at a payment that is about to reach a facilitator.
+// checkSend checks a payment that is about to reach a facilitator.
 func (x *explorer) checkSend(s *state, t task, c *call) {
 	auth := c.auth
 	r, now := x.payment(s, auth), x.clock(s)
@@ -71,7 +72,7 @@ func (x *explorer) checkSend(s *state, t task, c *call) {
 	}
 	executable := s.chain[auth].truth == truthUnused && now.Before(x.endOf(s, auth))
 	p, opened := x.records[s.recs[purchase]].(ledger.Purchase)
-	doubtAlone := !x.world.node && r.Doubt // nothing else could settle it
+	doubtAlone := !x.world.node && r.Doubt // nothing else could settle the payment
 	name := primaryName
 	if c.second {
 		name = fallbackName
@@ -85,7 +86,7 @@ func (x *explorer) checkSend(s *state, t task, c *call) {
 	})
 }
 
-// checkRun looks at work that is under way.
+// checkRun checks that the work that is under way was allowed to begin.
 func (x *explorer) checkRun(s *state, slot int, n *node) {
 	auth := n.job.auth
 	for other, p := range s.procs {
@@ -103,8 +104,8 @@ func (x *explorer) checkRun(s *state, slot int, n *node) {
 	}
 }
 
-// countsAsPaid says that an authorization may be taken for paid. Where no node can be asked,
-// one that the payer has cancelled may be taken for paid as well.
+// countsAsPaid reports whether the code may take an authorization for paid. If there is no
+// node to ask, this includes an authorization that the payer has cancelled.
 func (x *explorer) countsAsPaid(c onChain) bool {
 	return c.truth == truthMoved || !x.world.node && c.truth == truthCancelled
 }

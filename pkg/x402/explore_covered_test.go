@@ -8,7 +8,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// covered are the rows of the tables that some world has reached.
+// covered collects the rows of the tables that at least one world has reached.
 type covered struct {
 	mu          sync.Mutex
 	edges       map[int]bool
@@ -38,7 +38,7 @@ func (c *covered) add(x *explorer) {
 	c.transitions += x.transitions
 }
 
-// check fails for every row that no world has reached.
+// check fails the test for every row that no world has reached.
 func (c *covered) check(t *testing.T) {
 	t.Helper()
 	for i, e := range ledger.NewRules().Edges {

@@ -8,7 +8,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// checkEnd looks at how a process has ended.
+// checkEnd checks the outcome of a process that has ended.
 func (x *explorer) checkEnd(s *state, p running, n *node) {
 	out := n.end.out
 	if n.end.panicked {
@@ -47,7 +47,8 @@ func (x *explorer) checkEnd(s *state, p running, n *node) {
 	}
 }
 
-// isIllegal says that a request has met an event that cannot happen, or a record that cannot be.
+// isIllegal reports whether a request met an event that cannot happen, or a record that cannot
+// exist.
 func isIllegal(out *x402.Outcome) bool {
 	if errors.Is(out.Trace.Cause, ledger.ErrIllegal) {
 		return true
@@ -55,16 +56,17 @@ func isIllegal(out *x402.Outcome) bool {
 	return out.Fault != nil && (errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt))
 }
 
-// checkGuard looks at a payment that could have been answered, and that the seller's check
-// has refused.
+// checkGuard notes a violation if the seller's check refused a payment that could have been
+// answered.
 func (x *explorer) checkGuard(s *state, auth int) {
 	if r := x.payment(s, auth); r != nil && x.meaning(r, s).Claim == ledger.Held {
 		x.violated("the check refuses what is paid")
 	}
 }
 
-// outrun says that three others have written a payment while a process wrote that it is paid,
-// so that this one gives up, and gives an answer that is on no record.
+// outrun reports whether other processes wrote a payment three times while this process tried
+// to write that it is paid. The process then gives up, and gives an answer that no record
+// holds.
 func outrun(n *node) bool {
 	const tries = 3
 	met := 0
@@ -76,7 +78,7 @@ func outrun(n *node) bool {
 	return met > tries
 }
 
-// faulty says that a process has met a fault of the store.
+// faulty reports whether a process has met a fault of the store.
 func faulty(n *node) bool {
 	for ; n.parent != nil; n = n.parent {
 		if n.by.reply.what == replyFailed || n.by.reply.what == replyLost {
@@ -86,7 +88,7 @@ func faulty(n *node) bool {
 	return false
 }
 
-// answering is the authorization that an outcome is about.
+// answering returns the authorization that an outcome is about.
 func (x *explorer) answering(s *state, n *node) int {
 	if r := n.end.out.Receipt; r != nil && r.Success && r.Transaction != "" {
 		return int(r.Transaction[2]-'0') - 1
@@ -102,7 +104,7 @@ func (x *explorer) answering(s *state, n *node) int {
 	return int(n.task.auth)
 }
 
-// checkRefusal looks at what a payer is told who gets no answer.
+// checkRefusal checks what a payer is told instead of an answer.
 func (x *explorer) checkRefusal(p running, n *node) {
 	out := n.end.out
 	if out.Body != nil {
@@ -117,14 +119,15 @@ func (x *explorer) checkRefusal(p running, n *node) {
 	})
 }
 
-// checkWait looks at a payer being told that an attempt is under way.
+// checkWait notes a violation if a payer is told that an attempt is under way while no payment
+// can have one.
 func (x *explorer) checkWait(s *state) {
 	for auth := range payments {
 		r := x.payment(s, auth)
 		if r == nil {
 			continue
 		}
-		unkept := r.State == ledger.Redeemed && !r.Answer.Stored // which is answered so, too
+		unkept := r.State == ledger.Redeemed && !r.Answer.Stored // a redeemed payment without a stored answer gets the same reply
 		if unkept || r.LeaseUntil.After(x.clock(s)) {
 			return
 		}
@@ -134,7 +137,7 @@ func (x *explorer) checkWait(s *state) {
 	}
 }
 
-// checkPause looks at a new payment that is told, without having waited, that another one of
+// checkPause checks a new payment that is told, without having waited, that another payment of
 // its purchase is under way.
 func (x *explorer) checkPause(s *state, p running, n *node) {
 	for owner := range payments {
@@ -149,7 +152,8 @@ func (x *explorer) checkPause(s *state, p running, n *node) {
 	}
 }
 
-// overtaken says that another process wrote a payment that this one was about to write.
+// overtaken reports whether another process wrote a payment that this process was about to
+// write.
 func (n *node) overtaken() bool {
 	for ; n.parent != nil; n = n.parent {
 		if n.by.reply.what == replyStands && n.parent.main.key < payments {
@@ -159,7 +163,7 @@ func (n *node) overtaken() bool {
 	return false
 }
 
-// paused says that a process has waited for another one.
+// paused reports whether a process has waited for another process.
 func (n *node) paused() bool {
 	for ; n.parent != nil; n = n.parent {
 		if c := n.parent.main; c != nil && !n.by.job && c.kind == callPause {
@@ -169,7 +173,7 @@ func (n *node) paused() bool {
 	return false
 }
 
-// checkOperator looks at how an operator's command has ended, or a run of the Reconciler.
+// checkOperator checks how an operator's command, or a run of the Reconciler, has ended.
 func (x *explorer) checkOperator(s *state, n *node) {
 	illegal := errors.Is(n.end.err, ledger.ErrIllegal)
 	if n.task.kind == taskReconcile {
@@ -185,7 +189,7 @@ func (x *explorer) checkOperator(s *state, n *node) {
 	}
 }
 
-// tellUncharged is the payer being told that nothing is charged.
+// tellUncharged notes that the payer is told that nothing is charged.
 func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 	c := &s.chain[auth]
 	moved := c.truth == truthMoved && c.byUs
@@ -196,7 +200,7 @@ func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 		"refused again falsely, and told that nothing is charged": moved && again && x.world.node,
 	})
 	own := x.payment(s, auth)
-	// It is told to sign anew, which finds the owner.
+	// The payer is told to sign again, and the new signature finds the owner.
 	replaced := own != nil && (own.State == ledger.Superseded || own.Endpoint != endpointName(n.task.endpoint))
 	if p, ok := x.records[s.recs[purchase]].(ledger.Purchase); ok && x.world.atOnce == 1 && !x.world.anew && n.end.held >= 0 && !replaced {
 		owner := x.keyOf(p.Owner)
@@ -213,7 +217,7 @@ func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 	}
 }
 
-// checkAnswer looks at an answer that a payer gets for an authorization.
+// checkAnswer checks an answer that a payer gets for an authorization.
 func (x *explorer) checkAnswer(s *state, p running, n *node, auth int) {
 	out, c, r := n.end.out, &s.chain[auth], x.payment(s, auth)
 	x.check(map[string]bool{
@@ -231,8 +235,8 @@ func (x *explorer) checkAnswer(s *state, p running, n *node, auth int) {
 	}
 }
 
-// wasOver says that a new payment has got what belongs to another one, which was over when
-// it came.
+// wasOver reports whether a new payment got the answer of another payment that was already
+// over when the new payment arrived.
 func (x *explorer) wasOver(p running, n *node, auth int) bool {
 	return auth != int(n.task.auth) && p.fresh && x.world.atOnce == 1 && p.over&(1<<auth) != 0
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// checkState looks at a state that was not seen before.
+// checkState checks a state that the walk has not seen before.
 func (x *explorer) checkState(s *state) {
 	for auth := range x.world.auths {
 		x.reachedStandings[x.standing(x.payment(s, auth), s)] = true
@@ -28,7 +28,7 @@ func (x *explorer) checkState(s *state) {
 	x.sequel = nil
 }
 
-// checkListed looks at what an operator sees of a payment while no process runs.
+// checkListed checks the lists in which an operator sees a payment while no process runs.
 func (x *explorer) checkListed(s *state, auth int) {
 	r, c := x.payment(s, auth), s.chain[auth]
 	moved := c.truth == truthMoved && c.byUs && !c.lied
@@ -60,7 +60,7 @@ func movedOf(r *ledger.Payment) ledger.Moved {
 	return ledger.MovedNo
 }
 
-// caseOf is how lists name a payment.
+// caseOf returns the case under which the lists must show a payment.
 func (x *explorer) caseOf(r *ledger.Payment, s *state) ledger.Case {
 	live := r.LeaseUntil.After(x.clock(s))
 	unproven := r.Sent && !r.Disproved
@@ -83,7 +83,8 @@ func (x *explorer) caseOf(r *ledger.Payment, s *state) ledger.Case {
 	return ledger.CaseInDoubt
 }
 
-// caseOfDebt is how lists name a payment that is paid and not answered.
+// caseOfDebt returns the case under which the lists must show a payment that is paid and not
+// answered.
 func (x *explorer) caseOfDebt(r *ledger.Payment, s *state, live bool) ledger.Case {
 	switch {
 	case r.SendingBack != nil || r.DueBack != "":
@@ -100,19 +101,21 @@ func (x *explorer) caseOfDebt(r *ledger.Payment, s *state, live bool) ledger.Cas
 	return ledger.CaseAnswerOwed
 }
 
-// overdue says that an answer has been owed for a day.
+// overdue reports whether an answer has been owed for longer than ledger.OwedFor.
 func overdue(r *ledger.Payment, now time.Time) bool { return now.Sub(r.SettledAt) > ledger.OwedFor }
 
-// silenceAnswers says that the silence of the target is the answer of a debt.
+// silenceAnswers reports whether the target has been silent so often, or for so long, that its
+// silence is the answer to the debt.
 func silenceAnswers(r *ledger.Payment, now time.Time) bool {
 	silent := r.LastFault != nil && r.LastFault.Silence
 	return r.Owed() && r.LeaseUntil.IsZero() && silent && (r.Silent >= ledger.MostSilent || overdue(r, now) && r.Silent == r.Lookups)
 }
 
-// kindWords are those of a facilitator that settles whatever can be settled.
+// kindWords returns the replies of a facilitator that settles every payment that can be
+// settled.
 func kindWords() []word { return []word{saysMoved, saysUsed, saysExpired} }
 
-// perform has a process run to its end, alone, while everybody is kind to it.
+// perform runs a process alone to its end, without any fault or false reply.
 func (x *explorer) perform(s *state, t task) *ending {
 	words := x.world.words
 	x.world.words = kindWords()
@@ -138,13 +141,14 @@ func (x *explorer) perform(s *state, t task) *ending {
 	return n.end
 }
 
-// trial is a state and what is tried in it.
+// trial is a state and a task that is tried in it.
 type trial struct {
 	state state
 	task  task
 }
 
-// tries has a payer repeat a payment, as time passes, until it is answered.
+// tries lets a payer repeat a payment, as time passes, and reports whether it is answered in
+// the end.
 func (x *explorer) tries(s *state, t task) bool {
 	var tried []trial
 	answered := false
@@ -167,12 +171,12 @@ func (x *explorer) tries(s *state, t task) bool {
 	return answered
 }
 
-// try has a payer send a payment, and reports whether it was answered.
+// try lets a payer send a payment once, and reports whether it was answered.
 func (x *explorer) try(s *state, t task) bool {
 	line := fmt.Sprintf("  and then kindly: request with %c at %s", 'A'+t.auth, x.world.at(t.at))
 	x.sequel = append(x.sequel, line)
 	out := x.perform(s, t).out
-	if out == nil { // it panicked
+	if out == nil { // the process panicked
 		return true
 	}
 	code := ""
@@ -183,8 +187,8 @@ func (x *explorer) try(s *state, t task) bool {
 	return out.Body != nil
 }
 
-// repeats is a payer who sends the last signature until it is answered. After that, whatever
-// was paid is answered, owed, refunded or, where no node can be asked, in doubt.
+// repeats lets a payer send the last signature until it is answered. After that, every paid
+// payment must be answered, owed, refunded or, if there is no node to ask, in doubt.
 func (x *explorer) repeats(s state) {
 	t := task{auth: int8(x.world.auths - 1)}
 	for t.auth > 0 && s.recs[t.auth] == 0 {
@@ -215,8 +219,8 @@ func (x *explorer) repeats(s state) {
 	}
 }
 
-// signsAgain is a payer who signs a new payment for the purchase, and repeats that until it
-// is answered.
+// signsAgain lets a payer sign a new payment for the purchase, and send it until it is
+// answered.
 func (x *explorer) signsAgain(s state) {
 	t := task{auth: third, signed: s.now}
 	if x.tries(&s, t) {
@@ -242,7 +246,7 @@ func (x *explorer) signsAgain(s state) {
 	x.violated("a new signature is never answered")
 }
 
-// owns says that a purchase is made with an authorization.
+// owns reports whether the record of the purchase names the authorization as its owner.
 func (x *explorer) owns(s *state, auth int) bool {
 	p, ok := x.records[s.recs[purchase]].(ledger.Purchase)
 	return ok && p.Owner == x.keys[auth]

@@ -4,10 +4,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// task is what a process does, and when it begins.
+// task says what a process does, and when it begins.
 type task struct {
 	kind     taskKind
-	auth     int8 // of a request, or of the debt that an operator sends back
+	auth     int8 // the authorization of a request, or of the debt that an operator sends back
 	at       int8 // the instant at which it begins
 	serial   uint8
 	signed   int8 // the instant at which the third authorization was signed
@@ -21,39 +21,41 @@ const (
 	taskRequest taskKind = iota
 	taskReconcile
 	taskSendBack // the operator begins a refund
-	taskRefund   // the operator ends it
-	taskAttest   // the operator says that it was answered
-	taskWithdraw // the operator takes the beginning of a refund back
+	taskRefund   // the operator ends the refund
+	taskAttest   // the operator says that the payment was answered
+	taskWithdraw // the operator takes back the beginning of a refund
 )
 
-// edge is a step of a process: which of its threads has got which reply, at which instant.
+// edge is a step of a process: a thread gets a reply at an instant. job says that it is the
+// thread of the work.
 type edge struct {
 	job   bool
 	reply reply
 	at    int8
 }
 
-// node is where a process stands after some steps. What it does next depends on nothing
-// else, so that all states of the world in which a process stands there share the node.
+// node is the point that a process has reached after some steps. What the process does next
+// depends on nothing else, so all states of the world with a process at this point share the
+// node.
 type node struct {
 	number   int32
 	task     task
 	parent   *node
 	by       edge
-	main     *call // nil when the main thread waits for the others
-	job      *call // the work, when it runs
+	main     *call // nil while the main thread waits for the others
+	job      *call // the work, while it runs
 	end      *ending
 	children map[edge]*node
-	live     *live // a process that stands there; nil when it has to be brought there
+	live     *live // a process that has stopped here; nil if a process must first be brought here
 	reached  int8  // the instant of the last step
 }
 
-// ending is how a process has ended.
+// ending says how a process has ended.
 type ending struct {
 	out      *x402.Outcome // of a request
-	err      error         // of an operator, or of a run of the Reconciler
-	worked   int           // the authorization that the work ran for, or -1
+	err      error         // of an operator's command, or of a run of the Reconciler
+	worked   int           // the authorization for which the work ran, or -1
 	held     int           // the authorization whose lease was taken last, or -1
 	panicked bool
-	reread   int // the one whose record was read or met last, or -1
+	reread   int // the authorization whose record was read or met last, or -1
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// callKind is a kind of call that leaves a process. Each is a step of the explorer: the
-// process stands still until the explorer gives it a reply.
+// callKind is a kind of call that a process makes to something outside it. Each call is a step
+// of the explorer: the process stops until the explorer gives it a reply.
 type callKind uint8
 
 const (
@@ -36,22 +36,22 @@ const (
 	callTransfers
 )
 
-// call is a call that a process waits for.
+// call is a call for whose reply a process waits.
 type call struct {
 	kind   callKind
-	key    int           // put, fetch: which record
+	key    int           // put, fetch: the key of the record
 	rec    int32         // put: the record
 	auth   int           // settle, find, run: which authorization
-	since  time.Time     // find: when it was claimed first
-	second bool          // settle: it is the second facilitator
+	since  time.Time     // find: when the payment was first claimed
+	second bool          // settle: the call goes to the second facilitator
 	list   string        // list
 	from   uint64        // transfers
 	pause  time.Duration // pause
-	seen   int32         // pause: the record that was read last, and its key in key
-	record ledger.Record // put, before it has a number
+	seen   int32         // pause: the record that was read last; key holds its key
+	record ledger.Record // put: the record, before it has a number
 }
 
-// reply is what the explorer gives for a call. What n and rec are depends on what.
+// reply is the explorer's reply to a call. The meaning of n and rec depends on what.
 type reply struct {
 	what uint8
 	rec  int32
@@ -60,15 +60,15 @@ type reply struct {
 
 // The replies to calls of a store.
 const (
-	replyDone   uint8 = iota // put: written; fetch: rec
-	replyFailed              // an error, and nothing was written
-	replyLost                // an error, and it was written
-	replyStands              // put: rec is in the way
+	replyDone   uint8 = iota // put: the record is written; fetch: the record is rec
+	replyFailed              // the call returns an error, and nothing was written
+	replyLost                // the call returns an error, although the record was written
+	replyStands              // put: the record rec is in the way
 )
 
 var errReply = errors.New("no reply")
 
-// live is a process: goroutines that run the code of production.
+// live is a running process: goroutines that run the production code.
 type live struct {
 	x       *explorer
 	now     atomic.Int32
@@ -77,7 +77,7 @@ type live struct {
 	dead    bool
 	ids     int
 	serial  uint8
-	seen    int32 // the payment that was read last, and its key
+	seen    int32 // the payment that was read last; seenKey holds its key
 	seenKey int
 	ending  ending
 	ended   bool
@@ -88,8 +88,8 @@ type parked struct {
 	reply chan reply
 }
 
-// do is a call that leaves the process. The goroutine ends here when the process is not
-// needed any more.
+// do makes a call to something outside the process, and waits for the reply. It ends its
+// goroutine if the explorer does not need the process any more.
 func (p *live) do(c *call) reply {
 	w := parked{c, make(chan reply)}
 	p.mu.Lock()
@@ -108,7 +108,7 @@ func (p *live) do(c *call) reply {
 	return r
 }
 
-// deliver gives one of the threads its reply, and returns when all stand still again.
+// deliver gives one of the threads its reply, and returns when all threads have stopped again.
 func (p *live) deliver(e edge) {
 	p.now.Store(int32(e.at))
 	p.mu.Lock()
@@ -137,7 +137,7 @@ func (p *live) clock() time.Time { return p.x.instants[p.now.Load()] }
 func (p *live) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
 	key := p.x.keyOf(r.Head().Key)
 	if pay, ok := r.(ledger.Payment); ok && pay.LeaseUntil.After(p.clock()) {
-		p.mu.Lock() // the settlement is written while the work runs
+		p.mu.Lock() // the work's thread writes the settlement
 		p.ending.held = key
 		p.mu.Unlock()
 	}
@@ -155,7 +155,8 @@ func (p *live) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
 // MostKept implements ledger.Store.
 func (p *live) MostKept() int { return ledger.LeastKept }
 
-// Fetch implements ledger.Store. The payee of a world does not change, and is not noted.
+// Fetch implements ledger.Store. The payee of a world does not change, so reading it is no
+// step.
 func (p *live) Fetch(_ context.Context, key string) (ledger.Record, error) {
 	if key == ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset)) {
 		return nil, nil
@@ -204,7 +205,7 @@ func (p *live) settle(pay x402.Payload, second bool) x402.Settlement {
 	return word(got.n).settlement(auth)
 }
 
-// secondOf is the second facilitator of a process.
+// secondOf makes a process the second of its two facilitators.
 type secondOf struct{ *live }
 
 // Settle implements x402.Facilitator.
@@ -242,15 +243,16 @@ func (p *live) Transfers(_ context.Context, _ x402.Address, from uint64) (reconc
 	return p.x.batch(got.n, from, int(p.now.Load())), nil
 }
 
-// BlockAt implements reconcile.Scanner. The cursor is there from the beginning.
+// BlockAt implements reconcile.Scanner. Nothing calls it, because every world begins with a
+// cursor.
 func (p *live) BlockAt(context.Context, time.Time) (uint64, error) { return 0, errReply }
 
-// pause stands for the time between two looks at a record.
+// pause is the step between two reads of a record.
 func (p *live) pause(_ context.Context, d time.Duration) bool {
 	return p.do(&call{kind: callPause, pause: d, seen: p.seen, key: p.seenKey}).what == replyDone
 }
 
-// run is the work.
+// run does the work of a request.
 func (p *live) run(context.Context) (x402.Reply, error) {
 	p.mu.Lock()
 	p.ending.worked = p.ending.held
@@ -265,7 +267,7 @@ func (x *explorer) start(t task) *live {
 	p.now.Store(int32(t.at))
 	go func() {
 		defer func() {
-			if e := recover(); e != nil { // under changed rules
+			if e := recover(); e != nil { // rules that a test has changed may cause a panic
 				p.ending.panicked, p.ended = true, true
 			}
 		}()
@@ -302,7 +304,7 @@ func (p *live) perform(t task) {
 	}
 }
 
-// operate does what the operator's command does.
+// operate does what the operator's command of the task does.
 func (p *live) operate(ctx context.Context, l *ledger.Ledger, t task) error {
 	r, err := l.Fetch(ctx, p.x.keys[t.auth])
 	if err != nil || r == nil {
@@ -338,7 +340,7 @@ func (p *live) gate(l *ledger.Ledger) *x402.Gate {
 
 func bodyOf(f *fault.Error, _ x402.PaymentStatus) []byte { return []byte(f.Code) }
 
-// Times of a request.
+// The times that bound a request.
 const (
 	exploredInvocation = 27 * time.Second
 	exploredLease      = exploredInvocation + 3*time.Second
@@ -373,7 +375,7 @@ func (p *live) request(t task) x402.Request {
 	return r
 }
 
-// refusalOf is what the seller's check says about a task.
+// refusalOf returns the error of the seller's check for a task, or nil.
 func refusalOf(t task) error {
 	if !t.refuses {
 		return nil
@@ -381,7 +383,7 @@ func refusalOf(t task) error {
 	return fault.Info{Code: gone, Status: http.StatusGone, Class: fault.NoCharge}.New(nil)
 }
 
-// endpointName is an endpoint as jobs name it.
+// endpointName returns the name that jobs use for an endpoint.
 func endpointName(endpoint int8) string { return "endpoint " + strconv.Itoa(int(endpoint)) }
 
 const (

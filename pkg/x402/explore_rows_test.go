@@ -12,14 +12,14 @@ import (
 
 var exploreEvery = flag.Int("explore.every", 1, "of the changed rows, explore each nth")
 
-// changedRow is a row of one of the three tables, changed.
+// changedRow is a change of one row in one of the three tables.
 type changedRow struct {
 	name        string
 	rules       ledger.Rules
 	conclusions []x402.Conclusion
 }
 
-// otherState is a state that an edge does not lead to.
+// otherState returns a state to which the edge does not lead.
 func otherState(e ledger.Edge) ledger.State {
 	switch e.To {
 	case ledger.Settled, ledger.Redeemed, ledger.Refunded, ledger.Superseded:
@@ -87,8 +87,8 @@ func changedConclusions() (all []changedRow) {
 	return all
 }
 
-// unjudged are the rows that nobody goes by, with the reason. The test fails for one that
-// is noticed all the same.
+// unjudged returns the rows whose change has no effect, with the reason. The test fails if an
+// exploration finds a violation for such a row after all.
 func unjudged() map[string]string {
 	const missing = "a payment without a record is not claimed by its standing, in no list, and answered without one"
 	const stands = "a part is owed only while the answer stands"
@@ -102,8 +102,8 @@ func unjudged() map[string]string {
 	}
 }
 
-// TestExploreNoticesRows: every row of the tables, changed, makes the exploration find a
-// violation.
+// TestExploreNoticesRows checks that the exploration finds a violation for every change of a
+// row in the tables.
 func TestExploreNoticesRows(t *testing.T) {
 	every := *exploreEvery
 	switch {
@@ -133,7 +133,7 @@ func TestExploreNoticesRows(t *testing.T) {
 	})
 }
 
-// unchanged fails for a violation that is there with the rows as they are.
+// unchanged fails the test if there is a violation even though no row is changed.
 func unchanged(t *testing.T) {
 	for _, w := range smallWorlds() {
 		t.Run(w.name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func unchanged(t *testing.T) {
 	}
 }
 
-// noticed says whether an exploration finds a violation where a row is changed.
+// noticed reports whether an exploration with the changed row finds a violation.
 func (c changedRow) noticed(t *testing.T) bool {
 	for _, w := range smallWorlds() {
 		x := explore(t, w, c.rules, c.conclusions, true)

@@ -7,18 +7,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// omittedRule is a rule that the exploration is run without. Rules about names of one payment,
-// about clocks that stand still and about two transports are broken by TestCampaignDetects:
-// these worlds have none of them.
+// omittedRule is a rule that one exploration leaves out. The explored worlds have one name for
+// each payment, clocks that go on and one transport. TestCampaignDetects leaves out the rules
+// about several names, stopped clocks and two transports.
 type omittedRule struct {
 	name  string
-	shows string                  // the violation
-	world func(w *explored)       // where it is needed
-	rules func(r *ledger.Rules)   // takes it out of the tables; nil leaves them
-	reads func(r *ledger.Payment) // takes it out of a record that is read; nil leaves it
+	shows string                  // the violation that the exploration must find
+	world func(w *explored)       // changes the world as the rule needs it
+	rules func(r *ledger.Rules)   // removes the rule from the tables; nil changes nothing
+	reads func(r *ledger.Payment) // removes the rule from a record that is read; nil changes nothing
 }
 
-// without has a standing mean something else to another payment of the purchase.
+// without changes what a standing means to another payment of the purchase.
 func without(r *ledger.Rules, s ledger.Standing, o ledger.Ownership) { r.Meanings[s].Owner = o }
 
 func omittedRules() []omittedRule {
@@ -78,8 +78,8 @@ func omittedRules() []omittedRule {
 	}
 }
 
-// TestExploreFindsOmittedRules: an exploration without a rule finds what the rule prevents, and
-// with it finds nothing.
+// TestExploreFindsOmittedRules checks that an exploration without a rule finds the violation
+// that the rule prevents, and that with the rule it finds nothing.
 func TestExploreFindsOmittedRules(t *testing.T) {
 	for _, rule := range omittedRules() {
 		t.Run(rule.name, func(t *testing.T) {

@@ -7,11 +7,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// action is what leads from one state to another.
+// action leads from one state to another.
 type action struct {
 	kind actionKind
-	auth int8  // of pays, thirdParty, cancels
-	node int32 // of steps, crashes: where the process stood
+	auth int8  // for executes, thirdParty and cancels
+	node int32 // for steps and crashes: the node of the process
 	edge edge
 	task task
 }
@@ -19,16 +19,16 @@ type action struct {
 type actionKind uint8
 
 const (
-	begins     actionKind = iota // a process
+	begins     actionKind = iota // a process begins
 	steps                        // a process gets a reply
-	crashes                      // a process
-	ticks                        // the clock
-	executes                     // what a facilitator has sent to the chain
+	crashes                      // a process crashes
+	ticks                        // the clock goes on
+	executes                     // an authorization that a facilitator sent to the chain is executed
 	thirdParty                   // somebody else submits the authorization
 	cancels                      // the payer cancels it
 )
 
-// expand takes every action of a state.
+// expand takes every possible action in a state.
 func (x *explorer) expand(from int32) {
 	s := x.states[from].state
 	for slot := range x.world.atOnce {
@@ -48,7 +48,7 @@ func (x *explorer) expand(from int32) {
 	x.happen(from, s)
 }
 
-// happen takes what happens without a process.
+// happen takes every action that needs no process.
 func (x *explorer) happen(from int32, s state) {
 	if int(s.now)+1 < len(x.world.instants) && (s.quiet() || s.left.freezes > 0) {
 		next := s
@@ -86,7 +86,7 @@ func (x *explorer) happen(from int32, s state) {
 	}
 }
 
-// begin takes every beginning of a process.
+// begin takes every action with which a process begins.
 func (x *explorer) begin(from int32, s state) {
 	t := task{at: s.now, serial: s.serial}
 	if s.left.requests > 0 {
@@ -115,7 +115,7 @@ func (x *explorer) begin(from int32, s state) {
 	x.operate(from, s, t)
 }
 
-// operate takes what an operator does about debts.
+// operate begins every command that an operator can give about debts.
 func (x *explorer) operate(from int32, s state, t task) {
 	for auth := range x.world.auths {
 		t.auth = int8(auth)
@@ -144,7 +144,7 @@ func (x *explorer) operate(from int32, s state, t task) {
 	}
 }
 
-// endpoints are those at which an authorization is sent.
+// endpoints returns the endpoints to which the payer sends an authorization.
 func (x *explorer) endpoints(auth int) []int8 {
 	switch {
 	case !x.world.other:
@@ -163,7 +163,7 @@ func (x *explorer) launch(from int32, s state, t task) {
 	x.take(from, x.doing.did, s)
 }
 
-// enter puts a new process into a free place of a state.
+// enter puts a new process into a free slot of a state.
 func (x *explorer) enter(s *state, slot int, t task) {
 	p := running{node: x.root(t).number}
 	if t.kind == taskRequest {
@@ -184,7 +184,7 @@ func (x *explorer) enter(s *state, slot int, t task) {
 	x.arrived(s, slot)
 }
 
-// step takes every reply to what a process waits for.
+// step gives a process every possible reply to its call.
 func (x *explorer) step(from int32, s state, slot int) {
 	n := x.nodes[s.procs[slot].node]
 	x.doing = step{from: from, did: action{kind: steps, node: n.number}}
@@ -198,7 +198,7 @@ func (x *explorer) step(from int32, s state, slot int) {
 	}
 }
 
-// proceed has a process go on with a reply.
+// proceed lets a process go on with one reply.
 func (x *explorer) proceed(from int32, s state, slot int, e edge) {
 	n := x.nodes[s.procs[slot].node]
 	x.doing.did.edge = e
@@ -207,7 +207,7 @@ func (x *explorer) proceed(from int32, s state, slot int, e edge) {
 	x.take(from, action{kind: steps, node: n.number, edge: e}, s)
 }
 
-// arrived looks at a process that has gone on, and removes it when it has ended.
+// arrived checks a process that has gone on, and removes it if it has ended.
 func (x *explorer) arrived(s *state, slot int) {
 	n := x.nodes[s.procs[slot].node]
 	if n.job != nil {
@@ -221,8 +221,8 @@ func (x *explorer) arrived(s *state, slot int) {
 	x.checkEnd(s, p, n)
 }
 
-// replies finds every reply to a call of the main thread of a process, with the state that
-// it leaves.
+// replies calls give with every reply to a call of a process's main thread, and the state that
+// the reply leads to.
 func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply)) {
 	n := s.procs[slot].node
 	switch c.kind {
@@ -246,12 +246,12 @@ func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply))
 		if s.now > x.nodes[n].reached || c.key < payments && s.recs[c.key] != c.seen {
 			give(*s, reply{})
 		}
-		give(*s, reply{what: replyFailed}) // its time is over
-	case callRun: // of the other thread
+		give(*s, reply{what: replyFailed}) // the time of the call is over
+	case callRun: // the other thread makes this call
 	}
 }
 
-// fail is a call of the store that fails, and changes nothing.
+// fail gives a failed call of the store that changes nothing.
 func (x *explorer) fail(s *state, give func(state, reply)) {
 	if s.left.storeFaults > 0 {
 		next := *s
@@ -260,7 +260,7 @@ func (x *explorer) fail(s *state, give func(state, reply)) {
 	}
 }
 
-// silent is a node that cannot tell.
+// silent gives the reply of a node that cannot tell.
 func (x *explorer) silent(s *state, r reply, give func(state, reply)) {
 	if x.world.mute && s.left.silences > 0 {
 		next := *s
@@ -269,7 +269,7 @@ func (x *explorer) silent(s *state, r reply, give func(state, reply)) {
 	}
 }
 
-// puts finds the replies to a write: it is done over the version that it follows.
+// puts gives the replies to a write. The write succeeds only if it follows the stored version.
 func (x *explorer) puts(s *state, slot int, c *call, give func(state, reply)) {
 	r, stands := x.records[c.rec], x.records[s.recs[c.key]]
 	fits := stands == nil && r.Head().Version == 1 || stands != nil && stands.Head().Version == r.Head().Version-1
@@ -292,7 +292,7 @@ func (x *explorer) puts(s *state, slot int, c *call, give func(state, reply)) {
 	x.fail(s, give)
 }
 
-// settles finds the replies of a facilitator.
+// settles gives the replies of a facilitator.
 func (x *explorer) settles(s *state, slot int, c *call, give func(state, reply)) {
 	sent := *s
 	x.checkSend(&sent, x.nodes[s.procs[slot].node].task, c)
@@ -317,7 +317,7 @@ func (x *explorer) settles(s *state, slot int, c *call, give func(state, reply))
 	}
 }
 
-// verdict is what the chain has about an authorization.
+// verdict returns what the chain shows about an authorization.
 func (x *explorer) verdict(s *state, c *call) x402.Fate {
 	const safe, slack = 2 * time.Minute, 10 * time.Minute
 	chain, at := s.chain[c.auth], x.clock(s)
@@ -325,7 +325,7 @@ func (x *explorer) verdict(s *state, c *call) x402.Fate {
 	case chain.truth == truthCancelled:
 		return x402.NeverPaid
 	case chain.truth == truthMoved && x.instants[chain.at].Before(c.since.Add(-slack)):
-		return x402.NeverPaid // before it reached us
+		return x402.NeverPaid // the payer used it before it reached us
 	case chain.truth == truthMoved:
 		return x402.Paid
 	case !at.Add(-safe).Before(x.endOf(s, c.auth)):
@@ -334,7 +334,7 @@ func (x *explorer) verdict(s *state, c *call) x402.Fate {
 	return x402.StillOpen
 }
 
-// listed are the records in a list, as a reply has them.
+// listed returns the records in a list, encoded as the number of a reply.
 func (x *explorer) listed(s *state, list string) (n int32) {
 	for auth := payments - 1; auth >= 0; auth-- {
 		r := x.payment(s, auth)
@@ -348,7 +348,8 @@ func (x *explorer) listed(s *state, list string) (n int32) {
 	return n
 }
 
-// transfers are those that a Scanner finds from a block on, as a reply has them.
+// transfers returns the transfers that a Scanner finds from a block on, encoded as the number
+// of a reply.
 func (x *explorer) transfers(s *state, from uint64) (n int32) {
 	for auth := payments - 1; auth >= 0; auth-- {
 		n <<= 8

@@ -10,43 +10,43 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// The explorer walks through every state that a small world can reach, and checks what must
-// hold in each, at every write and at every answer. It runs the code of production: the Gate
-// from the moment at which a signer is known, the Ledger, the Reconciler, and the events that
-// an operator's command writes.
+// The explorer walks through every state that a small world can reach. It checks what must
+// hold in each state, at every write and at every answer. It runs the production code: the
+// Gate from the moment at which the signer is known, the Ledger, the Reconciler, and the
+// events that an operator's command writes.
 //
-// A process is a goroutine. Each call that leaves it is a step: of the store, a facilitator,
-// the chain, the index, the work, and the pause between two looks at a record. The process
-// stands still there until the explorer gives it one of the replies that are possible, at
-// some instant. What a process does next depends on the replies that it got and on nothing
-// else, so that a tree of them (node) stands for all that processes can do, and a state of the
-// world is what is stored, what is on the chain, the instant, what may still happen, and where
-// in the tree each process stands. Every state is visited once, the nearest first, so that
-// the story of a violation is a shortest one.
+// A process is a goroutine. A step is a call that a process makes to something outside it: the
+// store, a facilitator, the chain, the index, the work, or the pause between two reads of a
+// record. The process stops there until the explorer gives it one of the possible replies, at
+// some instant. The next action of a process depends only on the replies that it got.
+// Therefore a tree of replies (node) describes everything that processes can do. A state of
+// the world consists of the stored records, the state of the chain, the instant, the events
+// that may still happen, and the place of each process in the tree. Every state is visited
+// once, the nearest first, which makes the story of a violation a shortest one.
 //
-// Each world names what bounds it (explored): how many requests, runs, crashes and faults,
-// which words of the facilitator, which instants. In all of them there are at most two
-// processes at once, and two authorizations of one payer for one purchase. After every state
-// in which no process runs everybody is kind for some days: a payer repeats the last payment,
+// Each world names its bounds (explored): how many requests, runs, crashes and faults, which
+// replies of the facilitator, which instants. In all worlds there are at most two processes at
+// once, and two authorizations of one payer for one purchase. After every state in which no
+// process runs, the explorer tries some days without faults: a payer repeats the last payment,
 // or signs a third one, until it is answered.
 //
-// What makes states alike, and loses nothing:
+// States count as the same, without loss, for these reasons:
 //
 //   - Two processes have no order (canon).
 //   - While no process runs, nobody remembers versions, write ids and numbers of attempts, and
 //     times that are over say no more than that (canonicalRecord).
-//   - A process that looks at a record again and again is only woken when the record or the
+//   - A process that reads a record again and again is woken only when the record or the
 //     time has changed.
 //
-// What is bounded, and may lose something: the clock goes from instant to instant, and while a
-// process runs only as often as the world says; all clocks are the same; a write does not land
-// after its error was told; an index is up to date; a facilitator does not say that it settled
-// what it did not. Slots, meters, receipts and contract wallets are left out. The campaign has
+// These bounds may hide a fault: the clock goes from instant to instant, and while a process
+// runs only as often as the world says; all clocks are the same; a write does not land after
+// its error was told; an index is up to date; a facilitator does not claim a settlement that
+// did not happen. Slots, meters, receipts and contract wallets are left out. The campaign has
 // all of these.
 
 var exploreWorld = flag.String("explore.world", "", "explore the world of this name alone")
 
-// explore walks through a world. first says that it ends at the first violation.
+// explore walks through a world. If first is true, it ends at the first violation.
 func explore(t *testing.T, w explored, rules ledger.Rules, conclusions []x402.Conclusion, first bool) *explorer {
 	t.Helper()
 	var x *explorer
@@ -58,8 +58,8 @@ func explore(t *testing.T, w explored, rules ledger.Rules, conclusions []x402.Co
 	return x
 }
 
-// TestExplore: in no state of any of the worlds, and at no answer, is anything violated, and
-// together they reach every row of the three tables.
+// TestExplore checks that no state and no answer of any world violates a rule, and that the
+// worlds together reach every row of the three tables.
 func TestExplore(t *testing.T) {
 	worlds, all := exploredWorlds(), *exploreWorld == ""
 	if raceDetector() && all {

@@ -9,11 +9,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// mostLives bounds how many processes stand somewhere and wait for a step. One that is not
-// kept is brought there again from its beginning.
+// mostLives bounds how many live processes are kept waiting for a step. A process that is not
+// kept is run again from its beginning when it is needed.
 const mostLives = 4096
 
-// root is where a process begins.
+// root returns the node at which the process of a task begins.
 func (x *explorer) root(t task) *node {
 	n := x.roots[t]
 	if n == nil {
@@ -23,7 +23,7 @@ func (x *explorer) root(t task) *node {
 	return n
 }
 
-// child is where a process stands after one more step.
+// child returns the node that a process reaches with one more step.
 func (x *explorer) child(n *node, e edge) *node {
 	c := n.children[e]
 	if c == nil {
@@ -85,8 +85,7 @@ func (x *explorer) newNode(parent *node, e edge, t task, p *live) *node {
 	return n
 }
 
-// walk visits every state. It ends early at the first violation if that is all that is asked
-// for.
+// walk visits every state. If only the first violation is wanted, it ends there.
 func (x *explorer) walk() {
 	first := state{left: x.world.budget}
 	first.recs[cursor] = x.number(ledger.Cursor{Row: ledger.Row{Key: x.keys[cursor], Version: 1, WriteID: "before"}, Next: 1})
@@ -101,11 +100,12 @@ func (x *explorer) walk() {
 	}
 }
 
-// take notes a transition.
+// take records a transition, and its state if the state is new.
 func (x *explorer) take(from int32, did action, s state) {
 	x.transitions++
 	s = x.canon(s)
-	// Of states with one hash the second is left out: one pair in some million million runs.
+	// If two states have the same hash, the second one is left out. That happens in one of
+	// some million million runs.
 	hash := maphash.Comparable(x.seed, s)
 	if _, known := x.index[hash]; known {
 		return
@@ -116,7 +116,7 @@ func (x *explorer) take(from int32, did action, s state) {
 	x.checkState(&s)
 }
 
-// violated notes a violation by the step that is being taken.
+// violated records a violation by the step that is being taken.
 func (x *explorer) violated(what string) {
 	if _, known := x.found[what]; known {
 		return
@@ -125,7 +125,7 @@ func (x *explorer) violated(what string) {
 	x.traces[what] = x.story(x.doing)
 }
 
-// check notes the violations that are.
+// check records every violation whose value is true.
 func (x *explorer) check(broken map[string]bool) {
 	for what, is := range broken {
 		if is {
@@ -134,7 +134,7 @@ func (x *explorer) check(broken map[string]bool) {
 	}
 }
 
-// story tells how a step came about.
+// story tells the steps that led to a step.
 func (x *explorer) story(last step) string {
 	var told []string
 	for at := last; ; at = x.states[at.from] {

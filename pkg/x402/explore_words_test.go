@@ -8,23 +8,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// word is what a facilitator says, and does.
+// word is a facilitator's reply, together with what the facilitator does.
 type word int32
 
 const (
 	saysMoved          word = iota
-	saysNothing             // no answer, and it does nothing
-	movesUnheard            // no answer, and it moves the money
+	saysNothing             // no answer, and the money does not move
+	movesUnheard            // no answer, and the money moves
 	movesLater              // no answer, and the money may move later
-	saysRefused             // truly
-	refusesAndMoves         // falsely
-	refusesAndWillMove      // falsely: the money may move later
-	refusesMoved            // falsely: the money has moved before
+	saysRefused             // a true refusal
+	refusesAndMoves         // a false refusal: the money moves
+	refusesAndWillMove      // a false refusal: the money may move later
+	refusesMoved            // a false refusal: the money has moved before
 	saysUsed                // the nonce is used
 	saysExpired             // the window is over
 	saysSignature           // it is refused for its signature
-	turnsAway               // it did not process it
-	turnsAwayAndMoves       // it says so falsely
+	turnsAway               // the facilitator did not process the request
+	turnsAwayAndMoves       // the same reply, but the money moves
 	neverReached            // the request was not sent
 )
 
@@ -37,7 +37,8 @@ func (w word) String() string {
 	}[w]
 }
 
-// allWords are those of a facilitator that does not lie; lyingWords are the others.
+// allWords returns the replies of a facilitator that does not lie. lyingWords returns the
+// others.
 func allWords() []word {
 	return []word{saysMoved, saysNothing, movesUnheard, movesLater, saysRefused, saysUsed, saysExpired, saysSignature, turnsAway, neverReached}
 }
@@ -46,7 +47,7 @@ func lyingWords() []word {
 	return []word{refusesAndMoves, refusesAndWillMove, refusesMoved, turnsAwayAndMoves}
 }
 
-// settlement is what the Facilitator of a process returns.
+// settlement returns the Settlement that a process gets with this reply.
 func (w word) settlement(auth int) x402.Settlement {
 	switch w {
 	case saysMoved:
@@ -68,7 +69,8 @@ func (w word) settlement(auth int) x402.Settlement {
 	}
 }
 
-// possible says whether a facilitator can say this, and do it, at a time.
+// possible reports whether a facilitator can give this reply, and do what goes with it, at the
+// given time.
 func (w word) possible(c onChain, now, end time.Time) bool {
 	executable := c.truth == truthUnused && now.Before(end)
 	switch w {
@@ -89,29 +91,29 @@ func (w word) possible(c onChain, now, end time.Time) bool {
 	}
 }
 
-// lies says that the word is a false one.
+// lies reports whether the reply is false.
 func (w word) lies() bool {
 	return w.moves() && w != saysMoved && w != movesUnheard || w == refusesAndWillMove || w == refusesMoved
 }
 
-// refuses says that it is a refusal, true or false.
+// refuses reports whether the reply is a refusal, true or false.
 func (w word) refuses() bool {
 	return w.settlement(0).Class == x402.Refused
 }
 
-// moves says that the money moves with it.
+// moves reports whether the money moves with this reply.
 func (w word) moves() bool {
 	return w == saysMoved || w == movesUnheard || w == refusesAndMoves || w == turnsAwayAndMoves
 }
 
-// work is how the work of a request ends.
+// work says how the work of a request ends.
 type work int32
 
 const (
 	workAnswers  work = iota
-	workFails         // on our side
+	workFails         // the fault is ours
 	workSilent        // the target was silent
-	workOwes          // a part is owed
+	workOwes          // a piece of the answer is owed
 	workTooLarge      // the answer cannot be kept
 	workRefuses       // the answer is an error about the target
 )
@@ -140,7 +142,7 @@ func (w work) result(x *explorer) (x402.Reply, error) {
 	}
 }
 
-// large is an answer that a ledger does not keep: it cannot be compressed.
+// large returns an answer that is too large for a ledger because it cannot be compressed.
 func large() []byte {
 	r := rand.NewChaCha8([32]byte{})
 	b := make([]byte, 40<<10)

@@ -13,43 +13,43 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// explored is a small world, and everything that bounds it.
+// explored describes a small world and all its bounds.
 type explored struct {
 	name     string
-	node     bool // the chain can be asked
+	node     bool // there is a node to ask about the chain
 	two      bool // there are two facilitators
 	keyed    bool // the payer names the purchase
 	tokens   bool // the payer's clients echo the retry token
 	anew     bool // each payment is a purchase by itself
 	window   time.Duration
-	instants []time.Duration // since the beginning, at which something happens
+	instants []time.Duration // the times since the beginning at which something happens
 	auths    int             // authorizations that the payer signs for the purchase
 	atOnce   int             // processes at once
-	words    []word          // of the facilitator
-	works    []work          // how the work ends
-	mute     bool            // the chain may not be able to tell
+	words    []word          // the possible replies of the facilitator
+	works    []work          // the possible ends of the work
+	mute     bool            // the node may be unable to tell
 	other    bool            // the second authorization is for another endpoint, at another price
-	onePrice bool            // and at the same price
+	onePrice bool            // with other: the price is the same
 	checks   bool            // the seller's check refuses some requests
-	mostRuns int             // that the seller allows for a payment, 0 for any number
+	mostRuns int             // how many runs the seller allows for a payment, 0 for any number
 	budget   budget
 
-	// A rule that is left out.
+	// These omit a rule.
 	reads     func(r *ledger.Payment) // changes the records that are read
 	anywhere  bool                    // requests do not say at which endpoint they are
 	unasked   bool                    // the seller's check is never asked
-	atTheDoor bool                    // it is asked before everything else
+	atTheDoor bool                    // the seller's check is asked before everything else
 }
 
-// budget is how often something may still happen.
+// budget says how often each event may still happen.
 type budget struct {
 	requests, reconciles, refunds, attests, crashes, storeFaults, lies, thirds, cancels, silences uint8
 	freezes                                                                                       uint8 // how often the clock goes on while a process runs
 }
 
-// The records of a world.
+// The keys of a world's records.
 const (
-	payments  = 3 // keys below are of payments
+	payments  = 3 // smaller keys belong to payments
 	purchase  = 3
 	cursor    = 4
 	allKeys   = 5
@@ -57,7 +57,7 @@ const (
 	listDigit = 8
 )
 
-// truth is what the chain has of an authorization.
+// truth is the true state of an authorization on the chain.
 type truth uint8
 
 const (
@@ -66,33 +66,33 @@ const (
 	truthCancelled
 )
 
-// onChain is what is true of an authorization.
+// onChain describes what has truly happened to an authorization.
 type onChain struct {
 	truth   truth
 	at      int8 // the instant at which it was used or cancelled
-	byUs    bool // by a facilitator that we sent it to
-	lied    bool // a facilitator refused it, and moved the money
-	pending bool // a facilitator has sent it to the chain, and it is not in a block
-	stale   bool // pending, and the payer was told since that nothing is charged
+	byUs    bool // the money was moved by a facilitator to which we sent it
+	lied    bool // a facilitator refused it, but moved the money
+	pending bool // a facilitator has sent it to the chain, and no block has it yet
+	stale   bool // pending, and the payer has meanwhile been told that nothing is charged
 
-	// What the checker remembers.
-	over     uint8 // the other authorizations that were over as this one was sent
+	// The checker remembers these.
+	over     uint8 // the other authorizations that were already over when this one was sent
 	complete bool  // a whole answer was given for it, and is on record
-	fresh    bool  // and it was given by the request that had it made
+	fresh    bool  // the answer was given by the request that caused the work
 	returned bool  // the operator has sent the amount back
 }
 
-// running is a process of a state.
+// running is a process in a state.
 type running struct {
 	node int32 // 0 is none
-	// claimed are the authorizations that the process has claimed, and stale those of them of
-	// which the payer was told since that nothing is charged.
+	// claimed holds the authorizations that the process has claimed. stale holds those claimed
+	// authorizations whose payer has meanwhile been told that nothing is charged.
 	claimed, stale uint8
 
 	fresh  bool  // its payment had no record when it began
 	kept   bool  // its answer was kept, and could be given again, when it began
 	over   uint8 // the authorizations that were over when it began
-	sent   bool  // its record was sent before it began, and came without a token
+	sent   bool  // its record was marked as sent before it began, and the request had no token
 	openTo bool  // its payment was paid, and could be answered, when it began
 }
 
@@ -115,7 +115,7 @@ type explorer struct {
 	rules       ledger.Rules
 	conclusions []x402.Conclusion
 	offers      [2]*x402.Offer
-	instants    []time.Time // those of the world, and then those of a kind continuation
+	instants    []time.Time // the instants of the world, followed by the instants of a kind continuation
 	keys        [allKeys]string
 	large       []byte
 
@@ -124,27 +124,27 @@ type explorer struct {
 	canonical map[canonicalKey]int32
 	nodes     []*node
 	roots     map[task]*node
-	lives     []*node // that have a live process, oldest first
+	lives     []*node // the nodes that have a live process, oldest first
 
 	states []step
-	index  map[uint64]struct{} // of hashes of states
+	index  map[uint64]struct{} // the hashes of the known states
 	seed   maphash.Seed
-	kinds  map[trial]bool // whether a kind continuation ends in an answer
+	kinds  map[trial]bool // whether a kind continuation from this trial ends in an answer
 
 	transitions int
-	found       map[string]int32 // violations, by name, and the step that showed it
+	found       map[string]int32 // violations by name, each with the step that showed it
 	traces      map[string]string
 	doing       step
-	sequel      []string // what a kind continuation did after that
+	sequel      []string // what a kind continuation did after the step
 	stopAtFirst bool
-	wholeDays   bool // no instant of the world is between an hour and a day and an hour after the beginning
+	wholeDays   bool // no instant of the world is later than an hour and earlier than 25 hours after the beginning
 
 	reachedEdges       []bool
 	reachedConclusions []*atomic.Bool
 	reachedStandings   map[ledger.Standing]bool
 }
 
-// step is how a state was reached.
+// step says how a state was reached.
 type step struct {
 	state state
 	from  int32
@@ -156,15 +156,16 @@ type canonicalKey struct {
 	now int8
 }
 
-// explorationBegins is far after the clock of a bubble, so that no context ends.
+// explorationBegins is so far after the clock of a synctest bubble that no context ends.
 var explorationBegins = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// kindTimes are when a kind continuation goes on, after the instant at which it begins.
+// kindTimes returns the times at which a kind continuation goes on, counted from its
+// beginning.
 func kindTimes() []time.Duration {
 	return []time.Duration{20 * time.Second, 80 * time.Second, 12 * time.Minute, time.Hour, 19 * time.Hour, 26 * time.Hour, 50 * time.Hour}
 }
 
-// later is the instant that follows in a kind continuation; ok is false after the last.
+// later returns the next instant of a kind continuation. After the last instant ok is false.
 func (x *explorer) later(now int8) (next int8, ok bool) {
 	world, each := len(x.world.instants), len(kindTimes())
 	if int(now) < world {
@@ -176,8 +177,8 @@ func (x *explorer) later(now int8) (next int8, ok bool) {
 	return now + 1, true
 }
 
-// validFor is how long each of the two authorizations is valid from the beginning, and the
-// third from when it is signed.
+// validFor returns how long each authorization is valid. The period begins with the world, or,
+// for the third authorization, when it is signed.
 func validFor() [payments]time.Duration {
 	return [payments]time.Duration{60 * time.Second, 20 * time.Hour, 20 * time.Hour}
 }
@@ -221,7 +222,7 @@ func newExplorer(t *testing.T, w explored, rules ledger.Rules, conclusions []x40
 	return x
 }
 
-// watch has the explorer notice which edges are taken.
+// watch makes the explorer note which edges are taken.
 func (x *explorer) watch(rules ledger.Rules) {
 	x.rules = rules
 	x.reachedEdges = make([]bool, len(rules.Edges))
@@ -239,7 +240,7 @@ func (x *explorer) watch(rules ledger.Rules) {
 	}
 }
 
-// signed is the payment of a task.
+// signed returns the signed payment of a task.
 func (x *explorer) signed(t task) x402.Signed {
 	payer := x402.Address{19: 7}
 	until := explorationBegins
@@ -257,7 +258,8 @@ func (x *explorer) signed(t task) x402.Signed {
 	return x402.SignedFor(o, payer, byte(t.auth), until, token)
 }
 
-// endOf is when an authorization ends. That of the third is in its record, if it has one.
+// endOf returns when an authorization ends. The end of the third authorization is in its
+// record, if it has one.
 func (x *explorer) endOf(s *state, auth int) time.Time {
 	if auth == third {
 		if r := x.payment(s, auth); r != nil {
@@ -270,7 +272,7 @@ func (x *explorer) endOf(s *state, auth int) time.Time {
 
 func transactionOf(auth int) string { return "0x" + strings.Repeat(fmt.Sprint(auth+1), 64) }
 
-// authOf is an authorization by the end of its nonce.
+// authOf returns the authorization with a nonce: its last digit is the number.
 func (*explorer) authOf(nonce string) int { return int(nonce[len(nonce)-1] - '0') }
 
 func (x *explorer) keyOf(key string) int {
@@ -292,7 +294,7 @@ func (x *explorer) payment(s *state, auth int) *ledger.Payment {
 
 func (x *explorer) clock(s *state) time.Time { return x.instants[s.now] }
 
-// number is the number of a record: the same for the same content.
+// number returns the number of a record. Records with the same content have the same number.
 func (x *explorer) number(r ledger.Record) int32 {
 	doc, body, err := ledger.Marshal(r)
 	if err != nil {
@@ -307,8 +309,8 @@ func (x *explorer) number(r ledger.Record) int32 {
 	return n
 }
 
-// batch is what the chain has for a Scanner: each instant is ten blocks, and those of the
-// present one are not safe yet. moved has the instants of the transfers.
+// batch returns what a Scanner finds on the chain. Each instant has ten blocks, and the blocks
+// of the current instant are not safe yet. moved holds the instants of the transfers.
 func (x *explorer) batch(moved int32, from uint64, now int) reconcile.Batch {
 	b := reconcile.Batch{Next: from, Safe: uint64(now) * blocksPerInstant, SafeTime: x.instants[now]}
 	b.Next = max(from, b.Safe+1)

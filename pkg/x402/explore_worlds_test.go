@@ -2,8 +2,8 @@ package x402_test
 
 import "time"
 
-// exploredWorlds are the worlds that TestExplore walks through. Each bounds what it is not
-// about, because one world with everything has too many states.
+// exploredWorlds returns the worlds that TestExplore walks through. Each world varies a few
+// things and bounds the others, because one world with everything has too many states.
 func exploredWorlds() []explored {
 	const (
 		now, moment, leasePast, windowPast, slackPast, dayPast = 0, 2 * time.Second, 35 * time.Second, 70 * time.Second, 12 * time.Minute, 25 * time.Hour
@@ -130,7 +130,8 @@ func exploredWorlds() []explored {
 	}
 }
 
-// ruleWorld is a world in which what a rule prevents can happen without it.
+// ruleWorld returns a world in which every violation that a rule prevents can happen once the
+// rule is left out.
 func ruleWorld() explored {
 	return explored{
 		name: "rules", node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1,
@@ -139,10 +140,11 @@ func ruleWorld() explored {
 	}
 }
 
-// cheapWorlds is how many of the small worlds, from the first on, take less than a second.
+// cheapWorlds is the number of small worlds at the beginning of the list that take less than a
+// second.
 const cheapWorlds = 4
 
-// smallWorlds are those in which changed rows are looked for, the cheapest first.
+// smallWorlds returns the worlds in which changed rows are explored, the cheapest first.
 func smallWorlds() []explored {
 	const (
 		now, moment, leasePast, windowPast, slackPast, dayPast = 0, 2 * time.Second, 35 * time.Second, 70 * time.Second, 12 * time.Minute, 25 * time.Hour

@@ -7,7 +7,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// checkPurchase looks at a purchase that is written: who owned it was over, or not.
+// checkPurchase checks that a purchase gets a new owner only if the former owner is over.
 func (x *explorer) checkPurchase(before, after *state, slot int) {
 	was, ok := x.records[before.recs[purchase]].(ledger.Purchase)
 	is, _ := x.records[after.recs[purchase]].(ledger.Purchase)
@@ -23,7 +23,7 @@ func (x *explorer) checkPurchase(before, after *state, slot int) {
 	after.chain[next].over |= over
 }
 
-// checkWrite looks at a write that is done.
+// checkWrite checks a successful write.
 func (x *explorer) checkWrite(before, after *state, slot int, c *call) {
 	if c.key == purchase {
 		x.checkPurchase(before, after, slot)
@@ -48,7 +48,7 @@ func (x *explorer) checkWrite(before, after *state, slot int, c *call) {
 	}
 }
 
-// checkKept looks at what a record must not forget.
+// checkKept notes a violation if a record loses a fact that it must keep.
 func (x *explorer) checkKept(was, is *ledger.Payment, chain onChain) {
 	proven := is.Paid() || is.Disproved
 	x.check(map[string]bool{
@@ -66,12 +66,12 @@ func (x *explorer) checkKept(was, is *ledger.Payment, chain onChain) {
 	})
 }
 
-// closedUnpaid says that a record is closed as one that moved no money.
+// closedUnpaid reports whether a record was closed although no money moved.
 func closedUnpaid(r *ledger.Payment) bool {
 	return r.State == ledger.Refused || r.State == ledger.Superseded
 }
 
-// checkProven compares what a record takes for proven with what is true.
+// checkProven compares the facts that a record takes for proven with the truth.
 func (x *explorer) checkProven(was, is *ledger.Payment, s *state, auth int) {
 	chain := s.chain[auth]
 	if is.Disproved && !was.Disproved && x.verdict(s, &call{auth: auth, since: is.CreatedAt}) != x402.NeverPaid {
@@ -85,7 +85,7 @@ func (x *explorer) checkProven(was, is *ledger.Payment, s *state, auth int) {
 	}
 }
 
-// checkClaim looks at when a payment is claimed.
+// checkClaim checks that a payment is claimed only when it may be.
 func (x *explorer) checkClaim(was, is *ledger.Payment, now time.Time) {
 	if was.Attempt == 0 || is.Attempt == was.Attempt {
 		return
@@ -100,7 +100,7 @@ func (x *explorer) checkClaim(was, is *ledger.Payment, now time.Time) {
 	})
 }
 
-// checkVerdict looks at how an attempt to settle is recorded.
+// checkVerdict checks how an attempt to settle is recorded.
 func (x *explorer) checkVerdict(was, is *ledger.Payment, n *node, auth int) {
 	if was.State != ledger.Settling || !is.LeaseUntil.IsZero() || is.Paid() || is.Disproved {
 		return
@@ -114,7 +114,7 @@ func (x *explorer) checkVerdict(was, is *ledger.Payment, n *node, auth int) {
 	})
 }
 
-// said is what a facilitator has last told a process about an authorization.
+// said returns a facilitator's last reply to a process about an authorization.
 func (n *node) said(auth int) (last word, ok bool) {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth {
@@ -124,7 +124,7 @@ func (n *node) said(auth int) (last word, ok bool) {
 	return 0, false
 }
 
-// shown is what the chain has last shown a process about an authorization.
+// shown returns what the chain last showed a process about an authorization.
 func (n *node) shown(auth int) (last x402.Fate, ok bool) {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callFind && c.auth == auth {
@@ -134,12 +134,13 @@ func (n *node) shown(auth int) (last x402.Fate, ok bool) {
 	return 0, false
 }
 
-// reachedBy says that a process has sent an authorization to a facilitator.
+// reachedBy reports whether a process has sent an authorization to a facilitator.
 func (n *node) reachedBy(auth int) bool {
 	return n.heard(auth, func(w word) bool { return w != neverReached })
 }
 
-// heard says whether a facilitator has said a word of a kind about an authorization.
+// heard reports whether a facilitator has given one of the replies that is selects for an
+// authorization.
 func (n *node) heard(auth int, is func(word) bool) bool {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth && is(word(at.by.reply.n)) {
@@ -149,7 +150,7 @@ func (n *node) heard(auth int, is func(word) bool) bool {
 	return false
 }
 
-// doubts says that a process has a reason to leave an authorization in doubt.
+// doubts reports whether a process has a reason to leave an authorization in doubt.
 func (n *node) doubts(auth int, hasNode bool) bool {
 	last, _ := n.said(auth)
 	verdict, asked := n.shown(auth)
