@@ -11,11 +11,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// actors are all parties that cause something to happen in a schedule: clients of
-// one payer that retry early, each of which may sign a new authorization at any
-// moment; the payer, who may cancel one; a third party who may submit one to the
-// chain; strangers with copies of what is public, or with a forged signature; and
-// the reconciler.
+// actors holds all parties that cause something to happen in a schedule: clients of one payer
+// that retry early, and that may sign a new authorization at any moment; the payer, who may
+// cancel an authorization; a third party, who may submit one to the chain; strangers with
+// copies of public data, or with a forged signature; and the reconciler.
 type actors struct {
 	w         *world
 	f         *fixture
@@ -36,8 +35,8 @@ func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
 
 func (c *actors) oneIn(n int) bool { return c.rng.IntN(n) == 0 }
 
-// runWithFaults is the phase with faults: up to three clients at once, some of
-// which retry early, until after the window of the first authorization.
+// runWithFaults runs the phase with faults. It has up to three clients at once, some of which
+// retry early, and it lasts until after the window of the first authorization.
 func (c *actors) runWithFaults() {
 	if c.w.lateInWindow {
 		time.Sleep(4*time.Minute + 10*time.Second + time.Duration(c.rng.Int64N(int64(35*time.Second))))
@@ -54,7 +53,7 @@ func (c *actors) runWithFaults() {
 	all.Wait()
 }
 
-// disturb has third parties cancel, submit and copy payments.
+// disturb lets other parties cancel, submit and copy payments.
 func (c *actors) disturb(all *sync.WaitGroup) {
 	if c.oneIn(12) {
 		all.Go(func() { c.cancelOrSubmit(true) })
@@ -67,7 +66,7 @@ func (c *actors) disturb(all *sync.WaitGroup) {
 	}
 }
 
-// refund has an operator decide about payments, where there are refunds.
+// refund lets an operator decide about payments, if the world has refunds.
 func (c *actors) refund(all *sync.WaitGroup) {
 	if !c.w.refunds {
 		return
@@ -81,7 +80,7 @@ func (c *actors) refund(all *sync.WaitGroup) {
 	})
 }
 
-// reconcileMeanwhile has reconcile run while clients ask.
+// reconcileMeanwhile lets reconcile run while clients ask.
 func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 	if c.w.stalls && !c.w.standsStill {
 		for range 12 {
@@ -108,13 +107,13 @@ func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 	}
 }
 
-// client sends a few requests, and respects Retry-After in two of three cases. Most
-// clients sign a new authorization for some of their retries, as the reference
-// client does for each.
+// client sends a few requests, and respects Retry-After in two of three cases. Most clients
+// sign a new authorization for some of their retries. The reference client signs one for every
+// retry.
 func (c *actors) client(rng *mathrand.Rand) {
 	w := c.w
 	time.Sleep(time.Duration(rng.Int64N(int64(20*time.Second))) + 1)
-	anew := []int{0, 3, 10}[rng.IntN(3)] // retries of ten with a new signature
+	anew := []int{0, 3, 10}[rng.IntN(3)] // how many of ten retries have a new signature
 	i := 0
 	if rng.IntN(3) == 0 {
 		i = rng.IntN(w.early)
@@ -140,8 +139,8 @@ func (c *actors) client(rng *mathrand.Rand) {
 	}
 }
 
-// vary changes some requests: to another path, another key, no key or another endpoint. Where the payer
-// uses several names, it changes the name of every other one.
+// vary changes some requests: to another path, another key, no key or another endpoint. If the
+// payer uses several names, it changes the name in every other request.
 func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
 	if c.w.manyNames && rng.IntN(2) == 0 {
 		q.key = []string{"", keyOne, keyTwo}[rng.IntN(3)]
@@ -168,9 +167,9 @@ func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
 	return q
 }
 
-// stranger sends copies of an authorization that was seen in the mempool or on the
-// chain. The calldata contains all that the header needs, but a contract wallet's
-// signature may be missing, so some copies have a forged one.
+// stranger sends copies of an authorization that was seen in the mempool or on the chain. The
+// calldata contains everything that the header needs, but a contract wallet's signature may be
+// missing, so some copies have a forged one.
 func (c *actors) stranger() {
 	w := c.w
 	rng := mathrand.New(mathrand.NewPCG(c.seed, 60))
@@ -196,8 +195,8 @@ func (c *actors) stranger() {
 	}
 }
 
-// cancelOrSubmit cancels the authorization that a client sent last, as its payer,
-// or submits it to the chain, as a third party.
+// cancelOrSubmit cancels the authorization that a client sent last, as its payer does, or
+// submits it to the chain, as a third party does.
 func (c *actors) cancelOrSubmit(cancel bool) {
 	rng := mathrand.New(mathrand.NewPCG(c.seed, 50))
 	w, within := c.w, 2*time.Minute
@@ -215,7 +214,7 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	case !cancel:
 		at := w.chainNow()
 		if rng.IntN(3) == 0 {
-			// The transfer is dated back by 4 or 15 minutes, to before its claim.
+			// The transfer gets a time 4 or 15 minutes earlier, which is before its claim.
 			at = at.Add(-time.Duration(4+11*rng.IntN(2)) * time.Minute)
 		}
 		if w.execute(a, at, time.Time{}, false) {
@@ -224,9 +223,9 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	}
 }
 
-// returnLate lets time pass, in some schedules, while there are still faults: up to
-// beyond the window or, so that rows with a short lifetime would expire, for more
-// than three days.
+// returnLate lets time pass, in some schedules, while there are still faults. It waits until
+// the window is over, or for more than three days, in which rows with a short lifetime would
+// expire.
 func (c *actors) returnLate() {
 	if !c.oneIn(6) {
 		return
@@ -245,8 +244,8 @@ func (c *actors) returnLate() {
 	c.w.checkRecorded()
 }
 
-// operate is an operator who begins a refund of what is owed, if nobody looks up, or goes on
-// with one: it is made or, less often, withdrawn.
+// operate lets an operator begin a refund of a debt, if no lookup is running, or go on with a
+// refund. The operator makes the refund or, less often, withdraws it.
 func (c *actors) operate(rng *mathrand.Rand) {
 	p := c.process()
 	p.kind = asOperator

@@ -11,15 +11,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// isAnswer says whether an outcome is what was paid for. The silence of the target in the
-// last lookup is.
+// isAnswer reports whether an outcome is the answer that was paid for. If the last lookup met
+// the silence of the target, that silence is the answer.
 func isAnswer(out *x402.Outcome) bool {
 	return out.Fault == nil || out.Fault.Info().Class == fault.Answer ||
 		out.Fault.IsSilence() && !out.Payment.Retryable && !strings.Contains(out.Fault.Public(), "refund")
 }
 
-// saysNothingMoved says that an answer has a failed PAYMENT-RESPONSE, after which a
-// payer may sign again: nothing moved, and nothing will unless the same
+// saysNothingMoved reports whether an answer has a failed PAYMENT-RESPONSE, after which a
+// payer may sign again. It promises that no money moved, and that none will unless the same
 // authorization is sent once more.
 func saysNothingMoved(out *x402.Outcome) bool { return out.Receipt != nil && !out.Receipt.Success }
 
@@ -30,8 +30,8 @@ func allows(c x402.Charge, charged *bool) bool {
 func isTrue(b *bool) bool  { return b != nil && *b }
 func isFalse(b *bool) bool { return b != nil && !*b }
 
-// usedUpMessage is the answer to a copy of an authorization that is on record,
-// without proof of being its payer.
+// usedUpMessage is the answer to a copy of an authorization that is on record, if the sender
+// does not prove to be its payer.
 const usedUpMessage = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
 
 func saysUsedUp(out *x402.Outcome) bool {
@@ -44,8 +44,8 @@ func isFault(out *x402.Outcome, code fault.Code) bool {
 	return out != nil && out.Fault != nil && out.Fault.Code == code
 }
 
-// paymentOf is the payment that an answer is about: the one that its receipt names,
-// or else the last that the process claimed or sent.
+// paymentOf returns the payment that an answer is about. That is the payment that the receipt
+// names, or else the payment that the process claimed or sent last.
 func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 	paid := func(a *authorization) bool { return a != nil && w.record(a) != nil && w.record(a).Paid() }
 	owner := w.owner(p.pay.purchase)
@@ -53,10 +53,10 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 		if a := w.authorizationOf(out.Receipt.Transaction); a != nil {
 			return a
 		}
-		// Without chain evidence, a payment can count as paid without a transaction.
-		// Such a receipt does not identify the payment, and the payment can have lost
-		// the purchase since it was read. It is the first of these whose record has this
-		// receipt, in the order in which the process is likely to have used them.
+		// Without chain evidence, a payment can count as paid without a transaction. Such a
+		// receipt does not identify the payment, and the payment may have lost the purchase
+		// after the process read it. Take the first payment whose record has this receipt, in
+		// the order in which the process is likely to have used them.
 		for _, b := range append([]*authorization{p.current, p.pay, owner}, w.authorizations...) {
 			if paid(b) && b.purchase == p.pay.purchase && w.record(b).Receipt.Transaction == out.Receipt.Transaction {
 				return b
@@ -76,11 +76,11 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 	return p.pay
 }
 
-// checkEnded checks the invariants of a request that has ended, whether or not its
-// answer arrives.
+// checkEnded checks the invariants of a request that has ended, whether or not its answer
+// arrives.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
-	// An attempt that reports that money moved has recorded it, unless the store
-	// failed. One that lost its lease reports it only if it is on record.
+	// An attempt that reports that money moved has recorded it, unless the store failed. An
+	// attempt that lost its lease reports it only if it is on record.
 	a := w.paymentOf(p, out)
 	r := w.record(a)
 	told := p.current != nil && isTrue(out.Payment.Charged) && (!p.faulty.Load() || isFault(out, fault.SettlementUncertain))
@@ -105,7 +105,7 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 		}
 		return
 	}
-	// One that was superseded before it was sent never was on the chain.
+	// A payment that was superseded before it was sent was never on the chain.
 	if r := w.record(p.pay); p.copied && r != nil && (r.State != ledger.Superseded || r.Sent) {
 		w.observed("a copy without a token")
 		w.check(map[string]bool{"what is on the chain opened an answer": isAnswer(out) || p.lookups > 0 || out.Receipt != nil && out.Receipt.Success})
@@ -136,21 +136,20 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 	}
 }
 
-// madeElsewhere says that the payment was made at another endpoint than this one.
+// madeElsewhere reports whether the payment was made at an endpoint other than the given one.
 func (a *authorization) madeElsewhere(endpoint string) bool {
 	return a.endpoint != "" && a.endpoint != endpoint
 }
 
-// mayBeCopy says that the request can have met a record that it proves nothing for.
+// mayBeCopy reports whether the request may have met a record without proving to be its payer.
 func (p *process) mayBeCopy() bool {
 	return p.pay.token == "" && p.pay.purchase != "" && !p.claimedFirst
 }
 
-// checkStranger checks the answer to a stranger's copy of what can be read on the
-// chain. Such a copy gets nothing when the payment was recorded as paid, or when
-// its first claim recorded a token. Otherwise anybody who has the authorization may
-// repeat it: the result is then false, and the answer is checked like one to the
-// payer.
+// checkStranger checks the answer to a stranger's copy of public chain data. Such a copy gets
+// nothing if the payment was recorded as paid, or if its first claim recorded a token.
+// Otherwise anybody who has the authorization may repeat it: the result is then false, and the
+// answer is checked like an answer to the payer.
 func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
 	if p.pay.token == "" && !p.paidBefore {
 		return false
@@ -178,7 +177,7 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 		"an answer after a refund was begun":      a.refundBegun() && !p.faulty.Load(),
 	})
 	if a.cancelled && !a.moved() {
-		w.observed("used in doubt counts as paid") // an accepted loss where there is no chain evidence
+		w.observed("used in doubt counts as paid") // an accepted loss without chain evidence
 	}
 	w.countLookup(p)
 }
@@ -206,7 +205,7 @@ func (w *world) countLookup(p *process) {
 	}
 }
 
-// checkOther checks all other answers: those without the paid answer that owe none.
+// checkOther checks every answer that is neither the paid answer nor a promise of one.
 func (w *world) checkOther(p *process, out *x402.Outcome) {
 	switch code := out.Fault.Code; code {
 	case fault.Overloaded, fault.LedgerUnavailable, fault.PaymentUnavailable, fault.PaymentInProgress, fault.IdempotencyConflict:
@@ -228,9 +227,9 @@ func (w *world) checkOther(p *process, out *x402.Outcome) {
 	}
 }
 
-// checkWaited checks that a request which finds another payment of its purchase in
-// flight waits for it before it answers 409: the reference client does not retry
-// after that. If the other record has changed meanwhile, it need not wait again.
+// checkWaited checks that a request which finds another payment of its purchase in flight
+// waits for that payment before it answers 409: the reference client does not retry after a
+// 409. If the other record has changed meanwhile, the request need not wait again.
 func (w *world) checkWaited(p *process) {
 	o := p.otherRead
 	if o == nil || o == p.pay || o.purchase != p.pay.purchase {
@@ -242,9 +241,8 @@ func (w *world) checkWaited(p *process) {
 	}
 }
 
-// checkName checks the answer to an authorization that was on record for another
-// purchase when it came: it belongs to that one. It is refused, and nothing is done or
-// written.
+// checkName checks the answer to an authorization that was already on record for another
+// purchase when the request came. The request is refused, and nothing is done or written.
 func (w *world) checkName(p *process, out *x402.Outcome) {
 	a := p.pay
 	if !p.recordedBefore || p.mayBeCopy() || a.purchase == p.named(w) {
@@ -262,7 +260,7 @@ func (w *world) checkName(p *process, out *x402.Outcome) {
 	}
 }
 
-// checkKeyConflict checks the answer that one key was used for two requests, or one
+// checkKeyConflict checks the answer which says that one key was used for two requests, or one
 // authorization under two names.
 func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
 	r := w.record(p.pay)
@@ -287,8 +285,8 @@ func (w *world) replayEnded(a *authorization) bool {
 	return r != nil && r.State == ledger.Redeemed && time.Since(r.UpdatedAt) > 24*time.Hour-w.clockSkew
 }
 
-// unverified says that a payment was refused before its signature was verified, so that
-// the request may not be the payer's.
+// unverified reports whether a payment was refused before its signature was verified. The
+// request may then come from somebody other than the payer.
 func (p *process) unverified(out *x402.Outcome) bool {
 	return saysUsedUp(out) && p.of(p.pay).claimed.IsZero()
 }
@@ -304,10 +302,10 @@ func (w *world) checkCharged(p *process, out *x402.Outcome) {
 	})
 }
 
-// noteUncharged remembers when a payer was told that no money moved and, with a
-// failed PAYMENT-RESPONSE, that none will. Whether a settlement moved it
-// nevertheless is checked at the end of the schedule. Claims after the verdict are
-// no violation: the payer sent the authorization again.
+// noteUncharged records when a payer was told that no money moved and, with a failed
+// PAYMENT-RESPONSE, that none will. The end of the schedule checks whether a settlement moved
+// it nevertheless. A claim after this answer is no violation, because the payer sent the
+// authorization again.
 func (w *world) noteUncharged(p *process, out *x402.Outcome) {
 	a, at := p.pay, p.refusedAt
 	if at.IsZero() {

@@ -10,7 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// outage is a lasting fault of the primary in a schedule, besides single faults.
+// outage is a lasting fault of the primary facilitator in a schedule, in addition to single
+// faults.
 type outage int
 
 const (
@@ -22,16 +23,16 @@ const (
 	outages
 )
 
-// lies are how the primary lies about each authorization, without faults too: so
-// many true answers, and then so many times that the balance is insufficient,
-// although it settles, or has settled. After that it tells the truth.
+// lies describes the false answers of the primary facilitator about each authorization, in the
+// phase without faults as well. It first gives some true answers (after). Then it says some
+// times (times) that the balance is insufficient, although it settles or has settled. After
+// that it tells the truth.
 type lies struct{ after, times int }
 
 func (l lies) to(n int) bool { return n >= l.after && n < l.after+l.times }
 
-// Verify implements x402.Facilitator: it checks a contract wallet's signature. Once
-// the nonce is used, a call of the token fails for any signature, so that it can
-// only report that.
+// Verify implements x402.Facilitator: it checks a contract wallet's signature. Once the nonce
+// is used, a call of the token fails for any signature, and Verify can only report that.
 func (p *process) Verify(_ context.Context, pay x402.Payload, _ x402.Requirements) x402.Verification {
 	p.await()
 	down, w := p.drawFault(3), p.w
@@ -57,8 +58,7 @@ func (p *process) Settle(ctx context.Context, pay x402.Payload, r x402.Requireme
 	return p.settle(ctx, pay, r, primaryName)
 }
 
-// fallbackFacilitator is the second facilitator as a process reaches it, on the
-// same chain.
+// fallbackFacilitator is the second facilitator of a process. It settles on the same chain.
 type fallbackFacilitator struct{ *process }
 
 func (s fallbackFacilitator) Settle(ctx context.Context, pay x402.Payload, r x402.Requirements) x402.Settlement {
@@ -72,8 +72,8 @@ func (p *process) settle(ctx context.Context, pay x402.Payload, r x402.Requireme
 	return s
 }
 
-// settleWithFaults is a facilitator that settles, fast or slowly, loses its answer,
-// executes late, refuses, lies, or never gets the request.
+// settleWithFaults settles as a facilitator that is fast or slow, loses its answer, executes
+// late, refuses, lies, or never gets the request.
 func (p *process) settleWithFaults(ctx context.Context, a *authorization, by string) x402.Settlement {
 	p.await()
 	for _, exception := range []func(context.Context, *authorization, string) (x402.Settlement, bool){p.outage, p.lie} {
@@ -120,10 +120,10 @@ func (p *process) settleWithFaults(ctx context.Context, a *authorization, by str
 
 func timedOut() x402.Settlement { return x402.Settlement{Class: x402.Unknown, Reason: "timeout"} }
 
-// outage is the answer of a facilitator with an outage, which it has most of the
-// time while there are faults. The fallback has none, but in some schedules it lies
-// about payments that the primary may have been sent, without settling them: that the
-// money has moved, where the chain can contradict that, or that it cannot.
+// outage returns the answer of a facilitator with an outage. While there are faults, the
+// primary has its outage most of the time. The fallback has none, but in some schedules it
+// lies about payments that the primary may have been sent, without settling them. It says that
+// the money has moved, if the chain can contradict that, or that the money cannot move.
 func (p *process) outage(ctx context.Context, a *authorization, by string) (x402.Settlement, bool) {
 	w := p.w
 	if !w.fallback || !p.drawFault(70) {
@@ -177,9 +177,9 @@ func (p *process) lie(_ context.Context, a *authorization, by string) (x402.Sett
 	return declined(), true
 }
 
-// settleWithAnyReply is a facilitator with any reply of a class. A refusal, or a rejection
-// before settlement, is true unless falseRefusals is set. With any other reply the money
-// may have moved, or move later.
+// settleWithAnyReply settles with any reply of a class. A refusal, or a rejection before
+// settlement, is true unless falseRefusals is set. With any other reply the money may have
+// moved, or may move later.
 func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	all := []x402.Settlement{
 		declined(), lost(), turned(), screened(), {Class: x402.Unknown, Reason: "unexpected_settle_error"},
@@ -206,8 +206,8 @@ func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	return s
 }
 
-// executeSettlement is the facilitator's side of one settlement. It drops the
-// request (nothing), refuses, or executes the transfer, late or at once.
+// executeSettlement is the facilitator's side of one settlement. It drops the request
+// (nothing), refuses it, or executes the transfer, late or at once.
 func (p *process) executeSettlement(a *authorization, late, refuses, nothing bool, delay time.Duration) x402.Settlement {
 	w := p.w
 	defer w.lock()()
@@ -234,8 +234,8 @@ func (p *process) submit(a *authorization, after time.Duration) {
 	a.pending = append(a.pending, pendingTransaction{p.w.chainNow().Add(after), p.of(a).claimed})
 }
 
-// hangUp is the client's timeout. The facilitator still executes the transfer,
-// unless it never got the request or refuses it.
+// hangUp returns the result of the client's timeout. The facilitator still executes the
+// transfer, unless it never got the request or refuses it.
 func (p *process) hangUp(a *authorization, nothing bool, delay time.Duration) x402.Settlement {
 	defer p.w.lock()()
 	if !nothing {
@@ -256,7 +256,7 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	at.requests[by]++
 	a.possibleSends++
 	p.sent, p.current = p.sent+1, a
-	// For a transfer that is on the chain already, the terms that it paid are right.
+	// If a transfer is already on the chain, the terms that it paid are the right ones.
 	fresh := a == p.pay && (p.readState == "" || p.readState == ledger.Refused) && !a.used
 	// Only a payment that can no longer execute may have lost its purchase.
 	dead := a.spent() || !w.chainNow().Before(a.validBefore)
@@ -281,7 +281,7 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	return a
 }
 
-// checkFacilitatorChoice checks the rules of which of two facilitators may be asked.
+// checkFacilitatorChoice checks that the process may ask this one of the two facilitators.
 func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	w, at := p.w, p.of(a)
 	if r := w.record(a); r == nil || !slices.Contains(r.Asked, by) {
@@ -289,7 +289,7 @@ func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	}
 	recorded := a.refusedBy
 	if !a.refusedAt.Before(at.wroteAt) {
-		recorded = "" // by another process, after this one's last write, which permitted it to ask
+		recorded = "" // another process wrote it after this process's last write, which permitted it to ask
 	}
 	for _, refuser := range []string{recorded, at.refusedBy} {
 		if refuser != "" && refuser != by {
@@ -310,13 +310,13 @@ func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	}
 }
 
-// inDoubt says whether this process must assume that a payment may have been made.
+// inDoubt reports whether this process must assume that a payment may have been made.
 func (p *process) inDoubt(a *authorization) bool {
 	class, asked := p.of(a).classes[primaryName]
 	return p.of(a).wroteDoubt || asked && class == x402.Unknown
 }
 
-// noteAnswer remembers a facilitator's answer. A process that died before gets none.
+// noteAnswer records a facilitator's answer. A process that died before the answer gets none.
 func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 	w := p.w
 	defer w.lock()()
@@ -325,7 +325,7 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 		class = x402.Unknown // only success resolves the doubt that the first request left
 	}
 	at.classes[by] = class
-	inDoubt := by == fallbackName && doubt && at.requests[primaryName] > 0 // it decides nothing
+	inDoubt := by == fallbackName && doubt && at.requests[primaryName] > 0 // this answer decides nothing
 	if (s.Class == x402.Refused || s.AboutPayer) && !inDoubt {
 		at.refusedBy = by
 	}
@@ -337,9 +337,9 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 	}
 }
 
-// firstLie says whether this process sent the authorization first, to a facilitator
-// that settled it and refused it. This one refusal stands until reconcile finds the
-// transfer, because a first refusal is not held against the chain.
+// firstLie reports whether this process was the first to send the authorization, and sent it
+// to a facilitator that settled and refused it. Such a refusal stands until reconcile finds
+// the transfer, because a first refusal is not checked against the chain.
 func (p *process) firstLie(a *authorization) bool {
 	return p.of(a).refusal != nil && a.movedAfterRefusal && !p.of(a).sentBefore
 }

@@ -16,15 +16,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// fixture holds what all schedules share. Every synctest bubble begins at the same
-// fake time, so authorizations that are signed once are valid in each of them.
+// fixture holds the data that all schedules share. Every synctest bubble begins at the same
+// fake time, so an authorization that is signed once is valid in each of them.
 type fixture struct {
 	offer, offerAfterDeploy, offerWithID, offerDearer *x402.Offer
 	payer                                             string
-	// early are the authorizations that clients use while there are faults, and long
-	// those that they use instead where processes stand still for an hour. later are
-	// those that the patient client uses afterwards; their windows end every
-	// half day.
+	// Clients use early while there are faults, or long if processes stand still for an hour.
+	// The patient client uses later afterwards; one window of these ends every half day.
 	early, long, later []signedAuthorization
 }
 
@@ -41,7 +39,7 @@ type form struct {
 	with attachment
 }
 
-// attachment is what a header contains beside the authorization.
+// attachment says what a header contains besides the authorization.
 type attachment int
 
 const (
@@ -54,7 +52,7 @@ const (
 
 type paymentHeader struct {
 	encoded   string
-	signature string // in the form that a facilitator is sent
+	signature string // in the form that a facilitator gets
 	digest    string // of the signature, as the ledger keeps it
 	token     string // the retry token's digest, empty without one
 	forged    bool
@@ -76,7 +74,7 @@ func newFixture(t *testing.T) *fixture {
 		wallet := must(x402test.NewWallet(rand.Reader))
 		f.payer = wallet.Address().String()
 		f.offer = offer(t, terms(), "5000", "Oslo")
-		other := terms() // after a deploy that changes price, payee and extension
+		other := terms() // the terms after a deploy that changes price, payee and extension
 		other.PayTo = "0x1111111111111111111111111111111111111111"
 		f.offerDearer = offer(t, terms(), "9000", "Oslo")
 		f.offerAfterDeploy = offer(t, other, "7000", "Rome")

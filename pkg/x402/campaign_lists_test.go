@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Find implements x402.Evidence as a node that can be unreachable, slow or behind, and is
-// not wrong about final blocks.
+// Find implements x402.Evidence as a node that can be unreachable, slow or behind, but is
+// never wrong about final blocks.
 func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	p.await()
 	down, slow, behind, lag := p.drawFault(6), p.drawFault(2), p.drawFault(10), p.drawDuration(time.Minute)
@@ -46,7 +46,7 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return f
 }
 
-// transferOf is a transfer as the chain shows it. Each second is one block.
+// transferOf returns a transfer as the chain shows it. Each second is one block.
 func transferOf(a *authorization) reconcile.Transfer {
 	t := reconcile.Transfer{
 		Transaction: a.tx, Block: uint64(a.visibleAt.Unix()), Time: a.movedAt, From: addressOf(a.payload.Authorization.From), To: addressOf(terms().PayTo),
@@ -57,8 +57,8 @@ func transferOf(a *authorization) reconcile.Transfer {
 	return t
 }
 
-// Transfers implements reconcile.Scanner as a node that can be unreachable or behind,
-// and that returns one transfer or more at a time.
+// Transfers implements reconcile.Scanner as a node that can be unreachable or behind, and that
+// returns one or more transfers at a time.
 func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	p.await()
 	down, lag, most := p.drawFault(10), p.drawDuration(time.Minute), 1+p.rng.IntN(3)
@@ -90,7 +90,7 @@ func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) 
 	return b, nil
 }
 
-// transfers are those of some blocks, in their order.
+// transfers returns the transfers of a range of blocks, in their order.
 func (w *world) transfers(from, to uint64) (all []reconcile.Transfer) {
 	for _, a := range w.authorizations {
 		if a.moved() {
@@ -113,8 +113,8 @@ func (p *process) BlockAt(_ context.Context, t time.Time) (uint64, error) {
 
 func addressOf(s string) x402.Address { return must(x402.ParseAddress(s)) }
 
-// List implements ledger.Index, as an index that is not up to date: it may miss a record,
-// and lists records that do not belong on it, or are gone.
+// List implements ledger.Index as an index that is not up to date. It may miss a record, and
+// it lists records that do not belong on the list or no longer exist.
 func (p *process) List(_ context.Context, _ string, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	p.await()
 	if p.drawFault(5) {
@@ -140,8 +140,8 @@ func (s decodedStore) List(_ context.Context, list string, before time.Time, aft
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// outstanding reads what is owed, money without a request included, and what is in doubt, at
-// a time when nobody has a lease.
+// outstanding returns the payments that the lists show as owed, including money without a
+// request, and as in doubt, at a time when nobody has a lease.
 func (w *world) outstanding() (owed, doubt map[string]bool) {
 	owed, doubt = map[string]bool{}, map[string]bool{}
 	reconciler := reconcile.Reconciler{
@@ -166,9 +166,9 @@ func (w *world) outstanding() (owed, doubt map[string]bool) {
 	return owed, doubt
 }
 
-// checkRecorded checks that every payment that moved money is answered, or is in the list
-// of what is owed or, without chain evidence, in that of what is in doubt, and that no
-// other payment is.
+// checkRecorded checks that every payment that moved money is answered or in the list of
+// debts. Without chain evidence, it may instead be in the list of doubts. No other payment may
+// be in these lists.
 func (w *world) checkRecorded() {
 	owed, doubt := w.outstanding()
 	for _, a := range w.authorizations {
@@ -198,15 +198,16 @@ func (w *world) checkRecorded() {
 	}
 }
 
-// read says that the reconciler has read the transfer of a payment. Its first cursor begins
-// a day before it, and what a third party moved in that day counts only if there was a
-// record.
+// read reports whether the reconciler has read the transfer of a payment. Its first cursor
+// begins a day before it first runs, and a transfer by a third party in that day counts only
+// if there was a record.
 func (w *world) read(a *authorization) bool {
 	return w.cursorBefore || a.byUs && a.visibleAt.After(w.cursorAt.Add(-24*time.Hour))
 }
 
-// checkDoubt checks that a payment is in the list of what is in doubt if it may have been
-// sent. One whose attempt has ended without a word is not, until it can execute no more.
+// checkDoubt checks that a payment is in the list of doubts if it may have been sent. A
+// payment whose attempt ended without an answer is not in the list until it can no longer
+// execute.
 func (w *world) checkDoubt(a *authorization, r *ledger.Payment, listed bool) {
 	undue := a.validBefore.Add(refusedUntil)
 	switch {
@@ -222,7 +223,7 @@ func (w *world) checkDoubt(a *authorization, r *ledger.Payment, listed bool) {
 	}
 }
 
-// noteRefund remembers a refund that is begun, made or withdrawn.
+// noteRefund records that a refund is begun, made or withdrawn.
 func (p *process) noteRefund(a *authorization, old, r ledger.Payment) {
 	switch {
 	case old.State == ledger.Settled && r.State == ledger.Refunded:

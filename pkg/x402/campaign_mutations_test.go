@@ -11,19 +11,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// brokenRule is a rule that a campaign breaks: in every record that a process reads, or in
-// those that it writes. There is one for each invariant that this can violate; what the
-// Gate's code can do wrong beside that, its unit tests show.
+// brokenRule is a rule that a campaign breaks, in every record that a process reads or writes.
+// There is one for each invariant that such a break can violate. The unit tests of the Gate
+// show the other faults that its code can have.
 type brokenRule struct {
 	rule  string
-	want  string // a part of the invariant that must be violated
-	blind bool   // without chain evidence
-	n     int    // schedules, at most; 0 is 500
+	want  string // a part of the name of the invariant that must be violated
+	blind bool   // the Gate has no chain evidence
+	n     int    // the largest number of schedules; 0 is 500
 	read  func(p *process, r *ledger.Payment)
 	write func(p *process, r *ledger.Payment)
 }
 
-// reads is a record as the process reads it.
+// reads returns a record as the process reads it.
 func (p *process) reads(r ledger.Record) ledger.Record {
 	pay, ok := r.(ledger.Payment)
 	if b := p.w.broken; ok && b != nil && b.read != nil {
@@ -33,7 +33,7 @@ func (p *process) reads(r ledger.Record) ledger.Record {
 	return r
 }
 
-// written is a record as the process writes it over another one.
+// written returns a record as the process writes it over another one.
 func (b *brokenRule) written(p *process, held, r ledger.Record) ledger.Record {
 	pay, ok := r.(ledger.Payment)
 	if !ok {
@@ -46,7 +46,7 @@ func (b *brokenRule) written(p *process, held, r ledger.Record) ledger.Record {
 	if !ok || !onlyRaised(before, pay) {
 		return pay
 	}
-	// A broken rule changes what is read; that change must not be stored.
+	// A broken rule changes a record when it is read. That change must not be stored.
 	before.Version, before.WriteID = pay.Version, pay.WriteID
 	return before
 }
@@ -55,7 +55,7 @@ func brokenRules() []brokenRule {
 	return slices.Concat(rulesOfDoubt(), rulesOfRequests(), rulesOfLookups(), rulesOfPurchases())
 }
 
-// rulesOfDoubt are about what is sent, and what is recorded of it.
+// rulesOfDoubt returns the broken rules about sending a payment and recording that.
 func rulesOfDoubt() []brokenRule {
 	forgets := func(_ *process, r *ledger.Payment) { r.Sent = false }
 	return []brokenRule{
@@ -85,7 +85,8 @@ func rulesOfDoubt() []brokenRule {
 	}
 }
 
-// rulesOfRequests are about who is asked, and about which requests get an answer.
+// rulesOfRequests returns the broken rules about who is asked, and about which requests get an
+// answer.
 func rulesOfRequests() []brokenRule {
 	return []brokenRule{
 		{rule: "who is asked is not recorded", want: "asked, and not named on record", write: func(_ *process, r *ledger.Payment) {
@@ -115,7 +116,7 @@ func rulesOfRequests() []brokenRule {
 	}
 }
 
-// rulesOfLookups are about how often and when a lookup may run.
+// rulesOfLookups returns the broken rules about how often and when a lookup may run.
 func rulesOfLookups() []brokenRule {
 	return []brokenRule{
 		{rule: "a superseded payment is a refused one", want: "a superseded payment was", read: func(_ *process, r *ledger.Payment) {
@@ -137,7 +138,7 @@ func rulesOfLookups() []brokenRule {
 	}
 }
 
-// rulesOfPurchases are about the payment that owns a purchase.
+// rulesOfPurchases returns the broken rules about the payment that owns a purchase.
 func rulesOfPurchases() []brokenRule {
 	return []brokenRule{
 		{rule: "an owner in doubt was never sent", want: "charged twice for one purchase", read: ofOwner("settling uncertain", func(p *process, r *ledger.Payment) {
@@ -159,13 +160,13 @@ func rulesOfPurchases() []brokenRule {
 		})},
 		{rule: "nobody waits", want: "did not wait for another payment", read: ofOwner("settling settled", func(p *process, r *ledger.Payment) {
 			if r.LeaseUntil.After(p.now()) {
-				p.offset.Add(int64(8 * time.Second)) // to the end of the time that a request waits
+				p.offset.Add(int64(8 * time.Second)) // until the wait of a request ends
 			}
 		})},
 	}
 }
 
-// ofOwner changes the record of another payment, which owns the purchase, in some states.
+// ofOwner changes the record of the other payment that owns the purchase, in the given states.
 func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*process, *ledger.Payment) {
 	return func(p *process, r *ledger.Payment) {
 		a := p.w.authorizationOf(r.Key)
@@ -175,11 +176,11 @@ func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*proc
 	}
 }
 
-// abandonedIsClosed is a rule that needs processes which stall.
+// abandonedIsClosed is a rule that only processes which stall can break.
 const abandonedIsClosed = "an abandoned payment is closed ten minutes after its lease"
 
-// TestCampaignDetects: each rule, broken in turn, makes the campaign fail with the expected
-// violation.
+// TestCampaignDetects breaks one rule after another, and checks that the campaign fails with
+// the expected violation.
 func TestCampaignDetects(t *testing.T) {
 	if raceDetector() {
 		t.Log("the rules are broken one by one in the run without the race detector")

@@ -10,26 +10,27 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// patientClient asks after the faults are over, until it has a definitive answer.
+// patientClient is a client that asks, after the faults are over, until it has a definitive
+// answer.
 type patientClient struct {
 	c      *actors
 	pay    *authorization
 	key    string
 	unsent bool // pay has not been sent yet
-	// signsOnce says that a refusal is its definitive answer: it does not sign again.
+	// signsOnce says that the client takes a refusal as definitive, and does not sign again.
 	signsOnce  bool
 	signatures int // new authorizations that it has signed
 	refusals   int // of payments that had not been sent before
-	lied       int // how often it was refused where the facilitator lies
-	// ownerRefused says that the last request was refused because of the payment that
-	// owns the purchase, and its own payment was not sent.
+	lied       int // how often it was refused by a facilitator that lies
+	// ownerRefused says that the last request was refused because of the payment that owns the
+	// purchase, and that the client's payment was not sent.
 	ownerRefused bool
 	out          *x402.Outcome // the definitive answer
 	asked        time.Time     // when it last asked
 }
 
-// runWithoutFaults ends the faults and lets a patient client ask until it has a
-// definitive answer, beyond the window if necessary.
+// runWithoutFaults ends the faults, and lets a patient client ask until it has a definitive
+// answer, even beyond the window.
 func (c *actors) runWithoutFaults() *patientClient {
 	w := c.w
 	w.faultsOver.Store(true)
@@ -52,11 +53,11 @@ func (c *actors) runWithoutFaults() *patientClient {
 			wait = out.Fault.Wait() + 1
 		}
 		if out.Status == 402 && w.lies.times > 0 {
-			wait += time.Minute // a facilitator is asked again after that
+			wait += time.Minute // after a minute more, a facilitator is asked again
 		}
 		time.Sleep(wait)
 		if try == 10 && out.Fault.Info().Class != fault.Owed {
-			// No authorization that was used with the faults can be in doubt after that.
+			// After this time no authorization from the phase with faults can be in doubt.
 			last := w.authorizations[w.early-1].validBefore
 			time.Sleep(max(0, time.Until(last)) + w.clockSkew + refusedUntil + 2*safeHeadDelay)
 			c.reconcile(w.chainVisible)
@@ -68,8 +69,8 @@ func (c *actors) runWithoutFaults() *patientClient {
 	}
 	defer w.lock()()
 	w.result = "stuck in doubt"
-	endless := !w.chainVisible && w.lies.times > len(c.f.later) // the facilitator refuses whatever it settles
-	own := w.record(x.pay)                                      // of another purchase, perhaps
+	endless := !w.chainVisible && w.lies.times > len(c.f.later) // the facilitator refuses every payment that it settles
+	own := w.record(x.pay)                                      // perhaps of another purchase
 	blind := !w.chainVisible && own != nil && own.InDoubt()
 	if r := x.ownerRecord(); !endless && !blind && (w.chainVisible || r == nil || !r.InDoubt()) {
 		w.violated("no end, and not on the list of what is in doubt")
@@ -77,7 +78,7 @@ func (c *actors) runWithoutFaults() *patientClient {
 	return x
 }
 
-// newPatientClient is a client that begins with the authorization that another one
+// newPatientClient returns a client that begins with the authorization that another client
 // sent last, or with a new one.
 func (c *actors) newPatientClient() *patientClient {
 	x := &patientClient{c: c, pay: c.w.authorizations[c.lastSent.Load()], signsOnce: c.oneIn(4)}
@@ -91,8 +92,8 @@ func (c *actors) newPatientClient() *patientClient {
 	return x
 }
 
-// signAnew takes an unused authorization of fixture.later. There is none after a
-// deploy, which changes the terms.
+// signAnew takes an unused authorization of fixture.later. It reports false after a deploy,
+// which changes the terms, because there are none for the new terms.
 func (x *patientClient) signAnew() bool {
 	w := x.c.w
 	if !w.deployAt.IsZero() {
@@ -118,7 +119,7 @@ func (x *patientClient) request() clientRequest {
 	return q
 }
 
-// ownerRecord is the record of the payment that owns the client's purchase, or nil.
+// ownerRecord returns the record of the payment that owns the client's purchase, or nil.
 func (x *patientClient) ownerRecord() *ledger.Payment {
 	o := x.c.w.owner(x.purchase())
 	if o == nil {
@@ -135,8 +136,8 @@ func (x *patientClient) purchase() string {
 	return x.c.w.purchaseOf(key, "GET /a")
 }
 
-// ask sends the client's request and checks the invariants of answers without
-// faults. before is the previous answer, unless much time has passed since.
+// ask sends the client's request, and checks the invariants of answers without faults. before
+// is the previous answer, or nil if much time has passed since.
 func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool) {
 	w := x.c.w
 	w.mu.Lock()
@@ -154,8 +155,8 @@ func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool)
 	}
 	w.checkWithoutFaults(p, before, out)
 	x.checkNewSignature(p, out, due)
-	// Without chain evidence, an owner that was refused keeps the purchase for a
-	// while. It is sent and refused again, whatever the client signs.
+	// Without chain evidence, an owner that was refused keeps the purchase for a while. It is
+	// sent and refused again, regardless of which authorization the client signs.
 	if x.ownerRefused = p.sent > 0 && p.of(p.pay).sends == 0 || x.ownerRefusedRecently(p); x.unsent && out != nil && out.Status == 402 && !x.ownerRefused {
 		x.refusals++
 	}
@@ -163,17 +164,17 @@ func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool)
 	return out, x.isDefinitive(p, out)
 }
 
-// ownerRefusedRecently says that the owner of the purchase was refused less than a minute
-// ago, so that neither it nor the client's own payment was sent.
+// ownerRefusedRecently reports whether the owner of the purchase was refused less than a
+// minute ago. Then neither the owner nor the client's payment is sent.
 func (x *patientClient) ownerRefusedRecently(p *process) bool {
 	r := x.ownerRecord()
 	return p.sent == 0 && r != nil && r.Key != p.pay.key && r.State == ledger.Refused && time.Since(r.RefusedAt) < time.Minute+x.c.w.clockSkew
 }
 
-// due is the record of the payment that must answer the client's next request, whatever it
-// signs: one that has paid for the purchase and whose answer is owed or still replayed; nil
-// if there is none. over says that there was one which is no longer replayed, so that a new
-// signature makes a new purchase.
+// due returns the payment that must answer the client's next request, regardless of which
+// authorization the client signs. Such a payment has paid for the purchase, and its answer is
+// owed or still replayed. due is nil if there is no such payment. over says that there was one
+// which is no longer replayed; a new signature then makes a new purchase.
 func (x *patientClient) due() (due *ledger.Payment, over bool) {
 	w := x.c.w
 	o := w.owner(x.purchase())
@@ -193,8 +194,8 @@ func (x *patientClient) due() (due *ledger.Payment, over bool) {
 	return nil, r.State == ledger.Redeemed && left < -margin
 }
 
-// checkNewSignature compares the answer to a new signature with the one that was
-// due before.
+// checkNewSignature compares the answer to a new signature with the answer that was due
+// before.
 func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *ledger.Payment) {
 	usable := !p.pay.cancelled && (p.pay.byUs || !p.pay.moved())
 	if out == nil || due == nil || !x.unsent || !usable {
@@ -207,27 +208,27 @@ func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *le
 	})
 }
 
-// changeRequest says whether the client sends something else from now on: another
-// key if the first belongs to another request, or a new signature if the old one is
-// refused. The lock is not held.
+// changeRequest reports whether the client sends a different request from now on: another key
+// if the first belongs to another request, or a new signature if the old one is refused. The
+// caller does not hold the lock.
 func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
 	switch {
 	case isKeyConflict(out):
-		// The first claim of a payment fixes its purchase: a new key needs a new
+		// The first claim of a payment fixes its purchase, and therefore a new key needs a new
 		// signature.
 		x.key = "order-of-the-patient-client"
 		return x.signAnew()
 	case out.Status == 402 && !x.ownerRefused && !x.signsOnce:
 		return x.signAnew()
 	case mayBuyAnew && x.c.w.withoutToken && x.signatures == 0:
-		// Without a token, its payment cannot be told from a copy.
+		// Without a token, nobody can tell its payment from a copy.
 		return x.signAnew()
 	}
 	return false
 }
 
-// isDefinitive says whether an answer is definitive, and checks that it is the right one.
-// There are no faults any more, so that no process may have died.
+// isDefinitive reports whether an answer is definitive, and checks that it is the right one.
+// There are no faults any more, and therefore no process may have died.
 func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 	w := x.c.w
 	if out == nil {
@@ -243,7 +244,7 @@ func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 		w.result = "a key for another request"
 	case out.Status != 402:
 		return false
-	case w.lies.times > 0 && x.lied < 6: // it may have paid, and asks again
+	case w.lies.times > 0 && x.lied < 6: // the client may have paid, and asks again
 		x.lied++
 		return false
 	case x.signsOnce || !w.deployAt.IsZero() || x.refusals > 2:
@@ -266,9 +267,9 @@ func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
 	})
 }
 
-// repeat asks once more, in some schedules, after the definitive answer. The reply
-// is the same, or a refusal. With a new signature it is the same too while the
-// answer is replayed; after that it is a new purchase.
+// repeat asks once more, in some schedules, after the definitive answer. The reply must be the
+// same, or a refusal. With a new signature it is the same as well while the answer is
+// replayed; after that a new signature makes a new purchase.
 func (x *patientClient) repeat(first *x402.Outcome) {
 	w, c := x.c.w, x.c
 	if first == nil || w.result != "answered" && w.result != "used up" || !c.oneIn(3) {
@@ -284,8 +285,8 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	due, over := x.due()
 	r := w.record(x.pay)
 	replaced := r != nil && r.State == ledger.Superseded
-	// A payment that may have been sent is not superseded. It makes a new purchase
-	// when the answer of the payment that owned the purchase is no longer replayed.
+	// A payment that may have been sent is not superseded. It makes a new purchase once the
+	// answer of the payment that owned the purchase is no longer replayed.
 	doubt := r != nil && r.InDoubt()
 	w.mu.Unlock()
 	begun := time.Now()
@@ -312,9 +313,8 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	x.unsent = false
 }
 
-// checkWithoutFaults checks the invariants of an answer when nothing fails and
-// nobody else sends requests. before is the previous answer, unless much time has
-// passed since.
+// checkWithoutFaults checks the invariants of an answer if nothing fails and nobody else sends
+// requests. before is the previous answer, or nil if much time has passed since.
 func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 	if out == nil || out.Fault == nil {
 		return
@@ -330,12 +330,13 @@ func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 			a = o
 		}
 		own := w.record(p.pay)
-		// Without chain evidence, the facilitator may lie, or the client's own payment be in
-		// doubt while the owner is refused each time.
-		// After a deploy the owner's terms are not accepted any more, and it is not sent again.
+		// Without chain evidence, the facilitator may lie, or the client's payment may be in
+		// doubt while the owner is refused each time. After a deploy, the terms of the owner
+		// are no longer accepted, and it is not sent again.
 		accepted := out.Payment.Charged != nil || a != p.pay && !w.deployAt.IsZero() || !w.chainVisible &&
 			(w.lies.times > 0 && w.lies.to(a.reached-1) || a != p.pay && own != nil && own.Doubt)
-		// One that was made at another endpoint is not sent from here: only the chain decides.
+		// A payment that was made at another endpoint is not sent from here: only the chain
+		// decides.
 		inside := time.Until(a.validBefore) > 30*time.Second+w.clockSkew && !a.madeElsewhere(p.endpoint)
 		final := w.chainVisible && time.Since(a.validBefore) > safeHeadDelay+w.clockSkew+time.Second
 		w.check(map[string]bool{

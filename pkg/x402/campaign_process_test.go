@@ -22,33 +22,33 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// process is one execution environment, which may freeze or die at any await
-// point. It implements the Gate's store, facilitators, evidence, slots and lookup,
-// so that each of them has other faults for each process.
+// process is one execution environment, which may freeze or die at any await point. It
+// implements the Gate's store, facilitators, evidence, slots and lookup, so each process has
+// faults of its own in all of them.
 type process struct {
 	w   *world
-	mu  sync.Mutex // of rng
+	mu  sync.Mutex // guards rng
 	rng *mathrand.Rand
 
 	dead    atomic.Bool
 	offset  atomic.Int64 // of its clock, a time.Duration
-	stopped atomic.Bool  // its clock stood still while it was frozen, and is behind since then
+	stopped atomic.Bool  // its clock stood still during a freeze, and has been behind since then
 
-	// The request, and who sent it. Its key is also that of the extension.
+	// The request and its sender. The key is also the key of the extension.
 	clientRequest
 	number  uint64
 	signed  paymentHeader
 	begun   time.Time
 	early   bool      // begun while there were faults
 	overMCP bool      // the request comes over the Model Context Protocol
-	arrived time.Time // begun, by its own clock
-	// Whether pay was on record, and recorded as paid, when the request began.
+	arrived time.Time // when it began, by the clock of the process
+	// These say whether pay was on record, and recorded as paid, when the request began.
 	recordedBefore, paidBefore bool
-	// copied says that the request shows nothing but what may be on the chain, and
-	// claimedFirst that it made the record of pay.
+	// copied says that the request shows only data that may be on the chain. claimedFirst says
+	// that the request made the record of pay.
 	copied, claimedFirst bool
 
-	// What it has done, and which faults it had. The world's lock guards the rest.
+	// The actions and faults of the process so far. The world's lock guards the other fields.
 	froze, faulty atomic.Bool // frozen once; a call of the store failed
 	attempts      map[*authorization]*attempt
 	current       *authorization // the payment that it claimed or sent last
@@ -61,20 +61,20 @@ type process struct {
 	writes        int
 	sent, lookups int
 	lookEnded     time.Time
-	slots         int // that it holds
+	slots         int // how many it holds
 }
 
-// attempt is what a process has done about one authorization.
+// attempt holds the actions of a process on one authorization.
 type attempt struct {
 	claimed    time.Time // when it took the lease
-	sentBefore bool      // it may have been sent before that
+	sentBefore bool      // the authorization may have been sent before that
 	opened     bool      // the purchase was written
 	sends      int
 	requests   map[string]int        // by facilitator
 	classes    map[string]x402.Class // of the answers, by facilitator
-	refusedBy  string                // the facilitator whose refusal, about the payer, came
-	refusal    *x402.Settlement      // the one that counts
-	verdict    *x402.Fate            // the chain's last, if it was asked
+	refusedBy  string                // the facilitator whose refusal of the payer arrived
+	refusal    *x402.Settlement      // the refusal that counts
+	verdict    *x402.Fate            // the last verdict of the chain, if it was asked
 	wroteAt    time.Time             // the last write of the record, and whether it said doubt
 	wroteDoubt bool
 }
@@ -86,14 +86,14 @@ func (p *process) of(a *authorization) *attempt {
 	return p.attempts[a]
 }
 
-// actorKind is who sends a process its request, or what else it runs.
+// actorKind says who sends a process its request, or which other task the process runs.
 type actorKind int
 
 const (
 	asClient     actorKind = iota
-	asStranger             // somebody else, with a copy of what is public
+	asStranger             // somebody else, with a copy of public data
 	asReconciler           // no request and no deadline
-	asOperator             // the same
+	asOperator             // no request and no deadline
 )
 
 func (p *process) now() time.Time { return time.Now().Add(time.Duration(p.offset.Load())) }
@@ -117,8 +117,8 @@ func (p *process) drawFault(percent float64) bool {
 
 func (p *process) disturbed() bool { return p.froze.Load() || p.faulty.Load() }
 
-// await is a point where other processes run, and where this one may freeze or
-// die. The goroutine of a dead process ends here.
+// await is a point at which other processes run, and at which this process may freeze or die.
+// The goroutine of a dead process ends here.
 func (p *process) await() { p.pause(0.6) }
 
 func (p *process) pause(freezes float64) {
@@ -144,9 +144,9 @@ func (p *process) die() {
 	p.w.trace("  p%d dies", p.number)
 }
 
-// drawFreeze draws a freeze of a minute or so, in some cases beyond the lease. Where
-// processes stand still, most freezes take up to an hour or more, and during every other
-// one the process's own clock stands still, too.
+// drawFreeze draws a freeze of about a minute, which sometimes outlasts the lease. In a world
+// in which processes stand still, most freezes take up to an hour or more, and in half of the
+// freezes the clock of the process stands still as well.
 func (p *process) drawFreeze() (takes time.Duration, stops bool) {
 	stops = p.w.standsStill && p.chance(50)
 	if p.w.standsStill && p.chance(70) {
@@ -155,8 +155,8 @@ func (p *process) drawFreeze() (takes time.Duration, stops bool) {
 	return 25*time.Second + p.drawDuration(time.Minute), stops
 }
 
-// stall freezes a process, where they stall, before it opens a purchase and, if it is a
-// reconciler, when it has read a payment and before it reads a purchase.
+// stall freezes a process in a world in which processes stall. A process stalls before it
+// opens a purchase. A reconciler stalls between reading a payment and reading a purchase.
 func (p *process) stall(here bool) {
 	if !p.w.stalls || !here || !p.drawFault(30) {
 		return
@@ -183,8 +183,8 @@ func (p *process) freeze(takes time.Duration, stops bool) {
 	}
 }
 
-// unhurried is ctx without its deadline for a process whose clock stood still: what
-// it waits for is over by everybody's clock but its own.
+// unhurried returns ctx without its deadline for a process whose clock stood still: every
+// other clock shows that the time is over, but the clock of the process does not.
 func (p *process) unhurried(ctx context.Context) context.Context {
 	if p.stopped.Load() {
 		return context.WithoutCancel(ctx)
@@ -251,12 +251,12 @@ type clientRequest struct {
 	with attachment
 	path string
 	key  string // Idempotency-Key
-	// endpoint is where the request goes.
+	// endpoint is the endpoint to which the request goes.
 	endpoint string
 	kind     actorKind
 }
 
-// The endpoints at which one thing is sold. The second one can have a higher price.
+// The endpoints that sell the same thing. The second one can have a higher price.
 const (
 	endpointOne = "GET /"
 	endpointTwo = "tool"
@@ -268,8 +268,8 @@ const (
 	keyTwo = "2"
 )
 
-// payerRequest is a request by a client of the payer. All name the purchase in the
-// same way.
+// payerRequest returns a request by a client of the payer. All these requests name the
+// purchase in the same way.
 func (c *actors) payerRequest(a *authorization, path string) clientRequest {
 	q := clientRequest{pay: a, path: path, with: withToken, endpoint: endpointOne}
 	switch c.w.naming {
@@ -285,8 +285,8 @@ func (c *actors) payerRequest(a *authorization, path string) clientRequest {
 	return q
 }
 
-// ask sends a request to a new process. The outcome is nil when the process died,
-// or had not answered by the gateway's timeout, after which it continues.
+// ask sends a request to a new process. The outcome is nil if the process died, or if it had
+// not answered by the gateway's timeout, after which it continues.
 func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	p := c.process()
 	p.clientRequest, p.signed = q, q.pay.forms[form{c.w.ownKey, q.with}]
@@ -309,9 +309,9 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	}
 	heard := make(chan *x402.Outcome, 1)
 	go func() {
-		defer close(heard) // Goexit runs it too
+		defer close(heard) // Goexit runs the deferred call as well
 		signature, payload := p.signed.encoded, untrusted.Object(nil)
-		if p.overMCP { // a payment comes as an object there
+		if p.overMCP { // MCP carries a payment as an object
 			signature, payload = "", must(untrusted.Parse(must(base64.StdEncoding.DecodeString(signature)), 32))
 		}
 		out := c.gate(p).Serve(context.Background(), x402.Request{
@@ -325,7 +325,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 			Error: p.renderError,
 		})
 		if p.dead.Load() {
-			return // it died after Serve returned; nobody gets the answer
+			return // the process died after Serve returned; nobody gets the answer
 		}
 		defer c.w.lock()()
 		c.w.trace("p%d answers %d %s %v receipt %+v replayed %v", p.number, out.Status, out.Body, out.Fault, out.Receipt, out.Replayed)
@@ -343,7 +343,8 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	}
 }
 
-// isPublic says that all that a request shows for a record may be on the chain.
+// isPublic reports whether the chain may show everything that a request must show for a
+// record.
 func isPublic(r ledger.Payment) bool {
 	return r.Token == "" && r.Purchase != "" && (r.Sent || r.Doubt || r.State == ledger.Settling)
 }
@@ -353,7 +354,7 @@ func (p *process) renderError(f *fault.Error, s x402.PaymentStatus) []byte {
 	return b
 }
 
-// gatewayCut is the timeout of the gateway before the processes.
+// gatewayCut is the timeout of the gateway in front of the processes.
 const gatewayCut = 30 * time.Second
 
 // reconcile runs a reconciler, with chain evidence or without.
@@ -379,8 +380,8 @@ func (c *actors) reconcile(sees bool) {
 	done.Wait()
 }
 
-// window is for how long an answer that is given to this process's request stands for a
-// purchase without a key: twice as long over the Model Context Protocol as over HTTP.
+// window returns how long an answer to this process's request stands for a purchase without a
+// key. It is twice as long over the Model Context Protocol as over HTTP.
 func (p *process) window() time.Duration {
 	if p.overMCP {
 		return 2 * p.w.window

@@ -15,13 +15,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// The process as a store. A call can fail without effect, take effect and report
-// failure, hang until the client library's timeout, or be sent twice because the
-// first reply was lost. A write that hangs may take effect long after its caller has
-// given up. What is read may have changed by the time it arrives. Fetch is
-// consistent, as ledger.Store requires; the index is not.
+// The process as a store. A call can fail without effect, take effect and report failure, hang
+// until the client library's timeout, or be sent twice because the first reply was lost. A
+// write that hangs may take effect long after its caller has given up. A record may have
+// changed by the time the reader gets it. Fetch is consistent, as ledger.Store requires; the
+// index is not.
 
-// call calls the store. late is what a call that hangs does later, nil for nothing.
+// call calls the store. late is the later effect of a call that hangs, or nil for none.
 func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Record, error), late func(context.Context)) (r ledger.Record, err error) {
 	p.await()
 	ctx = p.unhurried(ctx)
@@ -32,7 +32,7 @@ func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Rec
 		case failsAfter:
 			_, err = do(ctx)
 			p.await()
-		case hangs: // until the client library's timeout or the context ends
+		case hangs: // until the client library's timeout or the end of the context
 			if late != nil && p.chance(70) {
 				p.land(late)
 			}
@@ -49,7 +49,7 @@ func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Rec
 	return r, err
 }
 
-// land lets a write take effect after its caller has given up, or dies: most within
+// land lets a write take effect after its caller has given up or died. Most writes land within
 // 45 seconds, some after minutes.
 func (p *process) land(write func(context.Context)) {
 	after := p.drawDuration(45 * time.Second)
@@ -67,8 +67,8 @@ func (p *process) land(write func(context.Context)) {
 
 func (p *process) Put(ctx context.Context, r ledger.Record) (ledger.Record, error) {
 	p.stall(r.Kind() == ledger.KindPurchase)
-	// Some writes are sent a second time, without faults too, as the store's client
-	// library does when a reply is lost. The caller gets the second reply.
+	// Some writes are sent a second time, even without faults, as the store's client library
+	// does if a reply is lost. The caller gets the second reply.
 	return p.call(ctx, func(ctx context.Context) (ledger.Record, error) {
 		stands, err := p.put(ctx, r)
 		if err != nil || !p.chance(4) {
@@ -96,7 +96,7 @@ func (p *process) Fetch(ctx context.Context, key string) (ledger.Record, error) 
 	return found, err
 }
 
-// noteRead remembers what is read, and returns it.
+// noteRead remembers the record that was read, and returns it.
 func (p *process) noteRead(key string, r ledger.Record) ledger.Record {
 	switch a := p.w.authorizationOf(key); {
 	case a == nil || p.kind == asReconciler:
@@ -138,9 +138,9 @@ func (p *process) put(ctx context.Context, r ledger.Record) (ledger.Record, erro
 	return stands, nil
 }
 
-// contextEnded fails a write whose context has ended. The Gate must write a verdict on a payment that this process
-// has claimed under a context that has not ended; a claim, a supersession and a write of a
-// purchase send nothing, and may fail.
+// contextEnded fails a write whose context has ended. If a process has claimed a payment, the
+// Gate must write its verdict under a context that has not ended. A claim, a supersession and
+// a write of a purchase send nothing, and may fail.
 func (p *process) contextEnded(ctx context.Context, old, r ledger.Record) error {
 	verdict := p.isVerdict(old, r)
 	if err := ctx.Err(); err != nil {
@@ -155,7 +155,7 @@ func (p *process) contextEnded(ctx context.Context, old, r ledger.Record) error 
 	return nil
 }
 
-// isVerdict says whether a write ends an attempt of this process.
+// isVerdict reports whether a write ends an attempt of this process.
 func (p *process) isVerdict(old, r ledger.Record) bool {
 	pay, ok := r.(ledger.Payment)
 	if !ok || p.kind == asReconciler {
@@ -168,10 +168,9 @@ func (p *process) isVerdict(old, r ledger.Record) bool {
 	return !claims && !closes && !p.of(a).claimed.IsZero()
 }
 
-// decodedStore is the store itself. It keeps the same contract as
-// ledgertest.Memory, but decodes a row once, when it is written, instead of
-// whenever it is read, which makes the campaign faster. The world's lock guards
-// it.
+// decodedStore is the store. It keeps the same contract as ledgertest.Memory. It decodes a row
+// once, when it is written, and not at every read, which makes the campaign faster. The
+// world's lock guards it.
 type decodedStore map[string]ledger.Record
 
 // Put encodes and decodes a row, as a real store would, and keeps it.
@@ -192,7 +191,7 @@ func (s decodedStore) Put(ctx context.Context, r ledger.Record) (ledger.Record, 
 // MostKept implements ledger.Store.
 func (s decodedStore) MostKept() int { return ledger.LeastKept }
 
-// Fetch implements ledger.Store. The caller may change the copy it gets.
+// Fetch implements ledger.Store. The caller may change the returned copy.
 func (s decodedStore) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	held := s[key]
 	if held == nil || ctx.Err() != nil {
@@ -248,7 +247,7 @@ func (p *process) Release(context.Context) error {
 	return nil
 }
 
-// lacksSlot says whether a process that settles or looks up has no slot, where there is a
+// lacksSlot reports whether a process that settles or looks up has no slot although there is a
 // cap.
 func (p *process) lacksSlot() bool { return p.w.slotCap > 0 && p.slots != 1 }
 
@@ -285,15 +284,15 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	return x402.Reply{Body: fmt.Appendf(nil, `{"answer":%d,"to":%q}`, p.drawDuration(1<<40), p.path)}, nil
 }
 
-// checkLookup checks the invariants of a lookup that begins. It returns its payment, and
-// whether most of its lookups fail, which ends at some time.
+// checkLookup checks the invariants of a lookup that begins. It returns its payment. fails
+// says that most lookups of the payment fail, up to a certain number.
 func (w *world) checkLookup(p *process) (a *authorization, fails bool) {
 	defer w.lock()()
 	w.executePending()
 	a = p.current
 	p.lookups++
 	w.trace("  p%d looks up for %s", p.number, w.number(a.key))
-	together := false // with another lookup
+	together := false // another lookup of the payment is running
 	for other := range a.runningLookups {
 		together = together || w.clockSkew <= 2*time.Second && time.Since(other.begun) < minimumLease-w.clockSkew
 	}
@@ -302,7 +301,7 @@ func (w *world) checkLookup(p *process) (a *authorization, fails bool) {
 		0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour,
 	}
 	wait := waits[min(a.lastLookupCount, len(waits)-1)]
-	late := p.stopped.Load() // by its own clock it has its lease still
+	late := p.stopped.Load() // by its clock the process still has its lease
 	w.check(map[string]bool{
 		"worked without a slot":                                p.lacksSlot(),
 		"a lookup before money moved":                          !a.moved() && (w.chainVisible || !a.cancelled),

@@ -22,30 +22,29 @@ var (
 	campaignShow  = flag.Bool("campaign.progress", false, "show progress")
 )
 
-// The campaign runs the real Gate, Ledger and Reconciler through random
-// schedules of faults. It checks invariants of every answer, of every write and
-// of the state at the end of each schedule. A schedule has a phase with faults
-// and a phase without.
+// The campaign runs the real Gate, Ledger and Reconciler through random schedules of faults.
+// It checks invariants of every answer, of every write and of the state at the end of each
+// schedule. A schedule has a phase with faults and a phase without.
 //
-// Every client may sign a new authorization at any moment, so one payer can have
-// several authorizations for one purchase at once. The invariants hold for each
-// authorization by itself and for the purchase as a whole: money moves once.
+// Every client may sign a new authorization at any moment, so one payer can have several
+// authorizations for one purchase at once. The invariants hold for each authorization by
+// itself and for the purchase as a whole: money moves once.
 //
-// The model is more favourable than reality in two ways: evidence is never wrong
-// about final blocks, and the ledger's Fetch is consistent, as ledger.Store
-// requires (the index is not consistent).
+// The model is more favourable than reality in two ways: evidence is never wrong about final
+// blocks, and the ledger's Fetch is consistent, as ledger.Store requires (the index is not
+// consistent).
 //
-// What random schedules do not reach in reasonable time, or what costs nobody
-// money, has a unit test: the answer when the write of a refusal failed; that
-// doubt and an unknown outcome ask the chain at once, and with how much time;
-// that an attempt continues from evidence of its own payment, and only within
-// its lease; that a lookup which got no time is not counted; a reconciler's
-// verdict on another version than the one that it asked about; more than eight
-// other signatures; answers too large to keep; bundles that owe a part; a new
-// price between two signatures for one purchase; a client that disconnects; dust; lists
-// of many pages; a silent target's debt that nobody asks for until a day is over.
-// Two effects are not a violation by an answer: a third party's transfer after the
-// verdict, and what happens to a signature that cannot be verified any more.
+// Some events do not occur in random schedules in reasonable time, or cost nobody money. Unit
+// tests cover them: the answer when the write of a refusal failed; that doubt and an unknown
+// outcome ask the chain at once, and with how much time; that an attempt continues from
+// evidence of its payment, and only within its lease; that a lookup which got no time is not
+// counted; a reconciler's verdict on another version than the one that it asked about; more
+// than eight other signatures; answers too large to keep; bundles of which a piece is owed; a
+// new price between two signatures for one purchase; a client that disconnects; dust; lists of
+// many pages; a silent target's debt that nobody asks for until a day is over.
+//
+// Two effects are not a violation by an answer: a third party's transfer after the verdict,
+// and what happens to a signature that can no longer be verified.
 
 // schedule runs the schedule of one seed.
 func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, broken *brokenRule, sum *campaignResult) {
@@ -70,7 +69,7 @@ type campaignResult struct {
 	n      int
 	ends   map[string]int    // number of schedules by result, and by observed event
 	broken map[string]int    // number of schedules by violated invariant
-	first  map[string]uint64 // the first seed that violated it
+	first  map[string]uint64 // the first seed that violated the invariant
 }
 
 // add counts each result, event and violated invariant once per schedule.
@@ -89,7 +88,8 @@ func (t *campaignResult) add(seed uint64, w *world) {
 	})
 }
 
-// raceDetector slows the campaign down twenty times; make test runs it without, too.
+// raceDetector reports whether the race detector is on. It slows the campaign down twenty
+// times; make test also runs the campaign without it.
 func raceDetector() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -118,9 +118,9 @@ func campaign(t *testing.T, f *fixture, n int, rpc bool, broken *brokenRule, fir
 	return sum
 }
 
-// TestCampaign: under no schedule of crashes, lost messages, faults and clients
-// that retry early does a payer pay twice, pay without being owed an answer, or
-// get an answer without payment.
+// TestCampaign checks that a payer never pays twice, pays without being owed an answer, or
+// gets an answer without payment, under any schedule of crashes, lost messages, faults and
+// clients that retry early.
 func TestCampaign(t *testing.T) {
 	f := newFixture(t)
 	for _, rpc := range []bool{true, false} {
@@ -135,9 +135,9 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// requiredEvents are those that some schedule of a large campaign must contain, beside
-// what TestCampaignDetects shows to happen: without them it would not have tested what
-// it is for.
+// requiredEvents returns the events that must occur in some schedule of a large campaign.
+// Without them the campaign would not have tested its subject. TestCampaignDetects shows that
+// other events happen.
 func requiredEvents(rpc bool) []string {
 	all := []string{
 		"answered", "refused", "used up", "overloaded", "deployed in between", "submitted by a third party", "cancelled",
@@ -176,8 +176,8 @@ func (t *campaignResult) checkCoverage(tt *testing.T, rpc bool) {
 	}
 }
 
-// checkEnd compares, at the end of a schedule, what the payer paid with what the
-// payer was told, and both with the lists of what is owed and what is in doubt.
+// checkEnd compares, at the end of a schedule, what the payer paid with what the payer was
+// told, and both with the lists of debts and doubts.
 func (c *actors) checkEnd() {
 	w := c.w
 	open, until, movedRefused := w.unsettled()

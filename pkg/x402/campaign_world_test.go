@@ -12,38 +12,39 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// world is the state of one schedule: its settings, the chain, the store and what
-// the invariants need to remember. Each actor and process draws from its own
-// generator, seeded by the schedule's seed.
+// world is the state of one schedule: its settings, the chain, the store and the data that the
+// invariants need. Each actor and process draws from a separate generator, seeded by the
+// schedule's seed.
 //
-// Functions that look at the world or at what a process has done, and do not take the
-// lock, are called with it. Those that ask, wait or draw are called without it.
+// A function that looks at the world or at the actions of a process, and does not take the
+// lock, is called with the lock held. A function that asks, waits or draws is called without
+// it.
 type world struct {
 	mu           sync.Mutex
 	faultsOver   atomic.Bool // the phase without faults has begun
 	chainVisible bool        // the Gate has x402.Evidence
-	broken       *brokenRule // of TestCampaignDetects; nil breaks none
+	broken       *brokenRule // of TestCampaignDetects; nil breaks no rule
 
 	// Settings, drawn once.
 	ownKey          bool           // the payer signs with a key; otherwise with a contract wallet
 	withoutToken    bool           // the payer's clients echo no retry token
 	naming          purchaseNaming // how the payer's clients name a purchase
-	manyNames       bool           // they name it otherwise in many requests
+	manyNames       bool           // many requests use another name
 	window          time.Duration  // how long an answer over HTTP stands for a purchase without a key
 	deployAt        time.Time      // when price and payee change, zero for never
 	clockSkew       time.Duration  // the largest difference between two processes' clocks
 	lateInWindow    bool           // the first request comes near the end of the window
-	standsStill     bool           // processes freeze for up to an hour or more, and authorizations are valid for three
+	standsStill     bool           // processes freeze for up to an hour or more, and authorizations are valid for three hours
 	stalls          bool           // processes often freeze before they open or read a purchase
 	hanging         float64        // percentage of the store's calls that hang
-	lookupsFail     bool           // the first lookups of a payment fail, without faults too
-	silent          bool           // those that fail do so because the target is silent
+	lookupsFail     bool           // the first lookups of a payment fail, even without faults
+	silent          bool           // failing lookups fail because the target is silent
 	freezesInSettle bool           // a process often freezes while it settles
 	falseRefusals   bool           // the facilitator may refuse and move the money nevertheless
 	slotCap         int            // number of slots, 0 for no cap
-	mostLookups     int            // that the seller allows for a payment, 0 for any number
-	endpoints       endpoints      // that sell one thing
-	refunds         bool           // an operator begins refunds of what is owed
+	mostLookups     int            // how many the seller allows for a payment, 0 for any number
+	endpoints       endpoints      // the endpoints that sell the same thing
+	refunds         bool           // an operator begins refunds of debts
 	cursorBefore    bool           // the reconciler has run before
 	fallback        bool           // there is a second facilitator
 	primaryOutage   outage         // of the first facilitator
@@ -60,9 +61,9 @@ type world struct {
 	balance        int // of the payer, in payments
 
 	restless time.Time    // when the last frozen process has thawed, and the last late write has landed
-	stir     atomic.Int64 // when something that began with the faults last happened, since 1970 in nanoseconds
+	stir     atomic.Int64 // when an event that began in the phase with faults last happened, in nanoseconds since 1970
 
-	violations, events sync.Map // of their names; no lock is needed
+	violations, events sync.Map // keyed by name; no lock is needed
 	result             string   // of the patient client's last answer
 }
 
@@ -79,7 +80,7 @@ const (
 	extensionID                       // by the payment-identifier extension
 )
 
-// endpoints says where one thing is sold.
+// endpoints says where the same thing is sold.
 type endpoints int
 
 const (
@@ -88,70 +89,69 @@ const (
 	twoPrices             // at two endpoints, for a higher price at the second
 )
 
-// authorization is the state of one signed authorization: what the chain knows of
-// it, and what the invariants need to remember. It executes at most once.
+// authorization is the state of one signed authorization: its state on the chain, and the data
+// that the invariants need. It executes at most once.
 type authorization struct {
 	signedAuthorization
 	used, cancelled   bool      // on the chain
 	cancelledAt       time.Time // by the chain's clock
 	movedAt           time.Time // by the chain's clock
-	visibleAt         time.Time // when the block could first be read; later than movedAt for a transfer dated back
-	refusedBy         string    // the facilitator whose refusal, about the payer, is on record
-	refusedAt         time.Time // when that was recorded
+	visibleAt         time.Time // when the block could first be read; later than movedAt if the transfer is dated back
+	refusedBy         string    // the facilitator whose refusal of the payer is on record
+	refusedAt         time.Time // when the refusal was recorded
 	byUs              bool      // moved by a facilitator, not by a third party
 	movedAfterRefusal bool      // moved by a facilitator that had refused it
 	reached           int       // requests that reached the primary
 	claimedAt         time.Time // when the attempt that moved it had claimed it
 	pending           []pendingTransaction
 
-	// The moments of the last verdicts of which the payer was told "charged: false",
-	// and a failed PAYMENT-RESPONSE, which permits signing again.
+	// The times of the last verdicts that told the payer "charged: false", and that gave a
+	// failed PAYMENT-RESPONSE, which permits signing again.
 	unchargedToldAt, refusalToldAt time.Time
 
 	purchase      string    // as its first claim recorded it; empty before that
-	endpoint      string    // the same
-	token         string    // that its first claim recorded
-	possibleSends int       // attempts to send it that are not proven to have sent nothing
+	endpoint      string    // as its first claim recorded it; empty before that
+	token         string    // as its first claim recorded it
+	possibleSends int       // attempts to send it that may have sent something
 	supersededAt  time.Time // when another payment replaced it
 	ownershipLost bool      // its purchase was taken over by another payment
-	// overBefore holds the payments of the same purchase whose answers were used
-	// up, refunded or no longer replayed when this one began to own the purchase.
+	// overBefore holds the payments of the same purchase whose answers were used up, refunded
+	// or no longer replayed when this payment became the owner of the purchase.
 	overBefore map[*authorization]bool
 
-	// standsUntil is until when its stored answer stands for other payments of the
+	// standsUntil is the time until which its stored answer stands for other payments of the
 	// purchase.
 	standsUntil time.Time
 
 	lastWriter         *process
 	leaseHolder        *process
-	settledAt          time.Time // on record
-	refundBegunAt      time.Time // zero where none is begun, or it was withdrawn
+	settledAt          time.Time // as recorded
+	refundBegunAt      time.Time // zero if no refund was begun, or if it was withdrawn
 	refunded           bool      // the refund was made
 	lookupsBegun       int       // as the ledger counts
 	undisturbedLookups int       // by attempts that neither froze nor had a store fault
 	runningLookups     map[*process]bool
 	toldUsedUp         bool // the payer was told that no lookup is left
-	// The last lookup that is known to be on record: the count with it, and its end.
+	// The last lookup that is known to be on record: the count including it, and its end.
 	lastLookupCount int
 	lastLookupEnd   time.Time
 }
 
-// pendingTransaction was submitted and executes at a later moment, if the token
-// still permits it. claimedAt is when the attempt that sent it had claimed it.
+// pendingTransaction is a submitted transaction that executes later, if the token still
+// permits it. claimedAt is when the attempt that sent it claimed the payment.
 type pendingTransaction struct{ at, claimedAt time.Time }
 
 const (
 	initialBalance = 100             // of the payer, in payments
-	safeHeadDelay  = 2 * time.Minute // of the safe head behind the latest
-	// invocation is the time limit of a request, and minimumLease the shortest
-	// lease that covers it.
+	safeHeadDelay  = 2 * time.Minute // how far the safe head is behind the latest block
+	// invocation is the time limit of a request. minimumLease is the shortest lease that
+	// covers it.
 	invocation   = 27 * time.Second
 	minimumLease = invocation + 3*time.Second
-	// defaultWindow is how long an answer that is given over HTTP stands for a purchase
-	// without a key.
+	// defaultWindow is how long an answer over HTTP stands for a purchase without a key.
 	defaultWindow = 45 * time.Second
-	// refusedUntil is how long after its window a refused payment may still have
-	// moved, as far as is known without chain evidence.
+	// refusedUntil is how long after its window a refused payment may still turn out to have
+	// moved, as far as anybody knows without chain evidence.
 	refusedUntil = 10 * time.Minute
 )
 
@@ -205,8 +205,8 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, broken *brokenRule) *wor
 	return w
 }
 
-// drawOthers draws how the facilitator, the seller and the store are. one says that one in n
-// times something is so.
+// drawOthers draws the behaviour of the facilitator, the seller and the store. one reports
+// true once in n times.
 func (w *world) drawOthers(one func(n int) bool, rng *mathrand.Rand) {
 	if one(10) {
 		w.lies = lies{rng.IntN(2), []int{1, 2, 4, 1000}[rng.IntN(4)]}
@@ -220,7 +220,8 @@ func (w *world) drawOthers(one func(n int) bool, rng *mathrand.Rand) {
 	}
 }
 
-// restlessFor says that something which begins now may happen until a while later.
+// restlessFor notes that an event which begins now may still have effects for the given
+// duration.
 func (w *world) restlessFor(d time.Duration) {
 	defer w.lock()()
 	if until := time.Now().Add(d); until.After(w.restless) {
@@ -228,7 +229,7 @@ func (w *world) restlessFor(d time.Duration) {
 	}
 }
 
-// quieten waits until nothing that began with the faults can happen any more.
+// quieten waits until no event that began in the phase with faults can happen any more.
 func (w *world) quieten() {
 	w.mu.Lock()
 	until := w.restless
@@ -240,7 +241,7 @@ func (w *world) stirred() { w.stir.Store(time.Now().UnixNano()) }
 
 func (w *world) quietSince(t time.Time) bool { return w.stir.Load() < t.UnixNano() }
 
-// add is the payer's signing of one more authorization.
+// add notes that the payer signs one more authorization.
 func (w *world) add(b *signedAuthorization) *authorization {
 	a := &authorization{signedAuthorization: *b, runningLookups: map[*process]bool{}}
 	w.authorizations = append(w.authorizations, a)
@@ -266,8 +267,8 @@ func (w *world) trace(format string, args ...any) {
 	}
 }
 
-// number is the short name of a record in the trace: the end of its key, and the
-// index of an authorization.
+// number returns the short name of a record in the trace: the end of its key, and the index of
+// its authorization.
 func (w *world) number(key string) string {
 	i := slices.IndexFunc(w.authorizations, func(a *authorization) bool { return a.key == key })
 	return fmt.Sprint(key[max(0, len(key)-4):], " ", i)
@@ -275,7 +276,8 @@ func (w *world) number(key string) string {
 
 func (w *world) observed(what string) { w.events.Store(what, true) }
 
-// chainNow is the chain's clock, which is in the middle of the processes' clocks.
+// chainNow returns the time of the chain's clock, which is in the middle of the processes'
+// clocks.
 func (w *world) chainNow() time.Time { return time.Now().Add(w.clockSkew / 2) }
 
 // authorizationOf finds an authorization by its ledger key, nonce or transaction.
@@ -290,10 +292,11 @@ func (w *world) authorizationOf(key string) *authorization {
 
 func (a *authorization) moved() bool { return !a.movedAt.IsZero() }
 
-// refundBegun says that a refund was begun, and not withdrawn.
+// refundBegun reports whether a refund was begun and not withdrawn.
 func (a *authorization) refundBegun() bool { return a.refunded || !a.refundBegunAt.IsZero() }
 
-// spent says whether it can execute no more, because it has or was cancelled.
+// spent reports whether the authorization can no longer execute, because it has executed or
+// was cancelled.
 func (a *authorization) spent() bool { return a.used || a.cancelled }
 
 func (w *world) executePending() {
@@ -311,8 +314,8 @@ func (w *world) executePending() {
 	}
 }
 
-// execute moves the money, if the token permits it. claimed is when the attempt
-// that sent it had claimed the payment.
+// execute moves the money, if the token permits it, and reports whether it did. claimed is
+// when the attempt that sent the payment had claimed it.
 func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool {
 	if a.spent() || !at.Before(a.validBefore) || w.balance == 0 {
 		return false
@@ -326,8 +329,8 @@ func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool
 	return true
 }
 
-// provenUnmoved says whether the chain proves that the authorization has moved nothing for
-// a record that was first claimed at that time, and never will.
+// provenUnmoved reports whether the chain proves that the authorization has moved no money for
+// a record that was first claimed at the given time, and never will.
 func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
 	w.executePending()
 	if a.used {
@@ -336,7 +339,7 @@ func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
 	return a.cancelled || !w.chainNow().Add(-safeHeadDelay).Before(a.validBefore)
 }
 
-// finding is the answer of a correct node whose latest block is of a moment.
+// finding returns the answer of a correct node whose latest block has the given time.
 func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Finding {
 	slack := time.Minute
 	if q.Sent {
@@ -357,8 +360,7 @@ func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Fi
 
 const usedBefore = "authorization was used before it reached us"
 
-// deleteExpired deletes the rows whose ExpiresAt has passed, as a table's time-to-live
-// does.
+// deleteExpired deletes the rows whose ExpiresAt has passed, as a table's time-to-live does.
 func (w *world) deleteExpired() {
 	for key, r := range w.store {
 		if end := r.Head().ExpiresAt; !end.IsZero() && !end.After(time.Now()) {
@@ -367,7 +369,7 @@ func (w *world) deleteExpired() {
 	}
 }
 
-// undecided are the authorizations whose record is open (in flight or in doubt) or owes an
+// undecided returns the authorizations whose record is open (in flight or in doubt) or owes an
 // answer.
 func (w *world) undecided() map[*authorization]bool {
 	all := map[*authorization]bool{}
@@ -378,7 +380,7 @@ func (w *world) undecided() map[*authorization]bool {
 	return all
 }
 
-// record is the ledger's record of an authorization, or nil. Callers must not change it.
+// record returns the ledger's record of an authorization, or nil. Callers must not change it.
 func (w *world) record(a *authorization) *ledger.Payment {
 	r, ok := w.store[a.key].(ledger.Payment)
 	if !ok {

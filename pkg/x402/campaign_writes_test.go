@@ -28,7 +28,8 @@ func (p *process) checkWrite(old, written ledger.Record) {
 	}
 }
 
-// checkPaymentWrite is checkWrite of a payment. old is the zero value for the first write.
+// checkPaymentWrite checks the invariants of a write of a payment. old is the zero value for
+// the first write.
 func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	w := p.w
 	w.trace("  p%d writes %s v%d %s sent=%v doubt=%v disproved=%v lookups=%d lease=%v owner=%s", p.number, w.number(r.Key), r.Version, r.State, r.Sent, r.Doubt, r.Disproved, r.Lookups, !r.LeaseUntil.IsZero(), w.number(r.Owner))
@@ -46,7 +47,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	if r.Attempt > old.Attempt {
 		p.of(a).claimed, p.current, p.of(a).sentBefore = time.Now(), a, a.possibleSends > 0
 		a.leaseHolder = p
-		if a == p.pay { // another attempt may have ended since the request came, and not have sent it
+		if a == p.pay { // another attempt may have ended after the request came, without sending the payment
 			p.copied = isPublic(*old)
 		}
 	}
@@ -62,7 +63,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	case r.State != ledger.Redeemed || old.State == ledger.Redeemed:
 	case keyed(r.Purchase):
 		a.standsUntil = r.AnsweredAt.Add(24 * time.Hour)
-	case p.kind == asReconciler: // nobody was given it
+	case p.kind == asReconciler: // nobody was given the answer
 		a.standsUntil = r.AnsweredAt
 	default:
 		a.standsUntil = r.AnsweredAt.Add(p.window())
@@ -78,8 +79,8 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	}
 }
 
-// checkLease checks a write over a record whose lease is live by this process's clock. A refund
-// that was begun has ended it, by whatever clock.
+// checkLease checks a write over a record whose lease is live by this process's clock. The
+// beginning of a refund ends the lease, regardless of any clock.
 func (p *process) checkLease(a *authorization, old, r ledger.Payment) {
 	if a.leaseHolder == p || !old.LeaseUntil.After(p.now()) || old.SendingBack != nil {
 		return
@@ -137,14 +138,14 @@ func (p *process) checkTransition(a *authorization, old, r ledger.Payment) {
 	}
 }
 
-// onlyRaised says that a write changed the version alone, as a takeover does to a
-// record so that its previous holder cannot write any more.
+// onlyRaised reports whether a write changed only the version. A takeover writes this to stop
+// the previous holder of a record from writing.
 func onlyRaised(old, r ledger.Payment) bool {
 	return old.State == r.State && old.Attempt == r.Attempt && old.UpdatedAt.Equal(r.UpdatedAt)
 }
 
-// checkFoundPaid checks a superseded payment that is found to have moved money: its answer
-// is owed, or a refund is due if another payment has paid for the same purchase.
+// checkFoundPaid checks a superseded payment that turns out to have moved money. Its answer is
+// owed, or a refund is due if another payment has paid for the same purchase.
 func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
 	if a.byUs {
 		w.observed("a superseded payment was found to be paid")
@@ -156,19 +157,19 @@ func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
 		}
 	}
 	o := w.owner(a.purchase)
-	// An owner that was paid a moment ago was not when this was decided.
+	// An owner that was paid a moment ago was perhaps not paid yet when this was decided.
 	paid := o != nil && o != a && w.record(o) != nil && w.record(o).Paid() && time.Since(o.settledAt) > 5*time.Second+w.clockSkew
 	if paid && r.DueBack == "" && !p.froze.Load() {
 		w.violated("paid twice for a purchase, and no refund is due")
 	}
 }
 
-// Invariants of purchases: for one payer and one purchase money moves at most once,
-// whatever the payer signs. They state the rules for the owner of a purchase a
-// second time, over what the chain and the store contain.
+// Invariants of purchases: for one payer and one purchase money moves at most once, regardless
+// of how many authorizations the payer signs. They state the rules for the owner of a purchase
+// a second time, in terms of the chain and the store.
 
-// purchaseOf is the ledger key of a purchase, which is named by the payer's key or,
-// without one, by the request.
+// purchaseOf returns the ledger key of a purchase, which is named by the payer's key or,
+// without a key, by the request.
 func (w *world) purchaseOf(key, path string) string {
 	what := "request:" + digestHex(path)
 	if key != "" {
@@ -191,11 +192,12 @@ func (w *world) owner(purchase string) *authorization {
 	return nil
 }
 
-// checkChargedOnce checks that no facilitator moved money twice for one purchase. The
-// exceptions: the first payment was used up, refunded or no longer replayed when the second
-// began to own the purchase; a third party had submitted the first (whether its ownership
-// could be taken over is checked there); or a facilitator moved money that it had refused,
-// and there is no chain evidence (the end of the schedule checks that a refund is due).
+// checkChargedOnce checks that no facilitator moved money twice for one purchase. There are
+// three exceptions. The first payment was used up, refunded or no longer replayed when the
+// second began to own the purchase. Or a third party had submitted the first payment
+// (checkTakeover checks whether its ownership could be taken over). Or a facilitator moved
+// money that it had refused, and there is no chain evidence (the end of the schedule checks
+// that a refund is due).
 func (w *world) checkChargedOnce(a *authorization) {
 	for _, b := range w.authorizations {
 		switch {
@@ -234,7 +236,7 @@ func (p *process) checkPurchaseWrite(old, r ledger.Purchase) {
 	p.noteOver(a, old, r)
 }
 
-// checkTakeover checks that a payment takes a purchase over from one that is over.
+// checkTakeover checks that a payment takes a purchase over only from a payment that is over.
 func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
 	w := p.w
 	before.ownershipLost = true
@@ -249,13 +251,14 @@ func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
 	}
 }
 
-// noteOver notes which payments for a purchase are over when another one becomes its owner.
+// noteOver notes which payments for a purchase are over when another payment becomes its
+// owner.
 func (p *process) noteOver(a *authorization, old, r ledger.Purchase) {
 	w := p.w
 	a.overBefore = map[*authorization]bool{}
 	if before := w.authorizationOf(old.Owner); before != nil {
-		// A payment that was over for the owner before remains so, even if this
-		// process's clock is behind the clock of the one that found it.
+		// A payment that was over for the previous owner stays over, even if the clock of this
+		// process is behind the clock of the process that found it over.
 		maps.Copy(a.overBefore, before.overBefore)
 	}
 	for _, b := range w.authorizations {
@@ -268,9 +271,9 @@ func (p *process) noteOver(a *authorization, old, r ledger.Purchase) {
 	}
 }
 
-// isOver says that a payment gives no answer to this process's request (it is refunded, or
-// to be, or no longer replayed, or was made at another endpoint), so that a new payment makes
-// a new purchase.
+// isOver reports whether a payment gives no answer to this process's request, because it is
+// refunded, or will be, or is no longer replayed, or was made at another endpoint. A new
+// payment then makes a new purchase.
 func (p *process) isOver(a *authorization) bool {
 	r := p.w.record(a)
 	if r.Paid() && a.madeElsewhere(p.endpoint) {
