@@ -15,12 +15,13 @@ import (
 
 const gone fault.Code = "gone"
 
-// soldOut is a check that refuses.
+// soldOut is a seller's check that refuses.
 func soldOut() error {
 	return fault.Info{Code: gone, Status: http.StatusGone, Class: fault.NoCharge, Message: "sold out"}.New(nil)
 }
 
-// again are the two ways in which a payer comes back to what the first signature was for.
+// again returns the two ways in which a payer can repeat a purchase: with the first signature,
+// or with a new one.
 func again() map[string]func(b *harness, first string) (signature string) {
 	return map[string]func(*harness, string) string{
 		"the same signature": func(_ *harness, first string) string { return first },
@@ -28,13 +29,13 @@ func again() map[string]func(b *harness, first string) (signature string) {
 	}
 }
 
-// verdict is how a payment ends that may have been sent before the check refused.
+// verdict is the expected end of a payment that may have been sent before the check refused.
 type verdict struct {
-	chain         func() x402.Finding // nil is no node
+	chain         func() x402.Finding // nil means that there is no node
 	status        int
 	code          fault.Code
 	charged       string
-	settles, runs int // in all
+	settles, runs int // the totals
 }
 
 func (v verdict) holds(b *harness, signature string) {
@@ -44,9 +45,10 @@ func (v verdict) holds(b *harness, signature string) {
 	b.expectCalls("in all", v.settles, v.runs)
 }
 
-// A payment in doubt whose check refuses is not sent again where a node can decide: what was
-// paid is answered, what never will be is refused by the check, and until it is known the
-// payer repeats. Without a node it is sent again, because nothing else could settle the doubt.
+// TestCheckOfADoubt checks a payment in doubt whose check refuses. If there is a node, the
+// payment is not sent again: if it was paid it is answered, if it never will be paid the
+// check's refusal is the answer, and as long as nobody knows, the payer repeats. Without a
+// node it is sent again, because nothing else could settle the doubt.
 func TestCheckOfADoubt(t *testing.T) {
 	for name, v := range map[string]verdict{
 		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
@@ -71,8 +73,9 @@ func TestCheckOfADoubt(t *testing.T) {
 	}
 }
 
-// Without a node the doubt alone is sent again when the check refuses: a doubt that a
-// facilitator refuses stays one, and is never said to be the check's refusal.
+// TestCheckOfADoubtThatIsRefused checks that without a node only the payment in doubt is sent
+// again when the check refuses. If a facilitator refuses it, the doubt remains, and the answer
+// is never the check's refusal.
 func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"})
@@ -85,8 +88,8 @@ func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 	})
 }
 
-// A payment that was sent and refused is not sent again when the check refuses, whatever the
-// facilitator would do with it now.
+// TestCheckOfARefusal checks that a payment which was sent and refused is not sent again when
+// the check refuses, even if the facilitator would now settle it.
 func TestCheckOfARefusal(t *testing.T) {
 	for name, v := range map[string]verdict{
 		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
@@ -108,8 +111,8 @@ func TestCheckOfARefusal(t *testing.T) {
 	}
 }
 
-// What is paid is answered whatever the check says, replayed or run. The check is asked before
-// a payment is sent, and of nothing else.
+// TestCheckOfWhatIsPaid checks that a paid payment is answered, by a replay or a run,
+// regardless of the check. The check is asked only before a payment is sent.
 func TestCheckOfWhatIsPaid(t *testing.T) {
 	for name, failing := range map[string]bool{"answered": false, "owed": true} {
 		for who, comes := range again() {
@@ -140,8 +143,8 @@ func TestCheckOfWhatIsPaid(t *testing.T) {
 	}
 }
 
-// A check that refuses or panics stops the send, and gives the lease and the slot back: the
-// same payment is sent when the check allows it.
+// TestCheckStops checks that a check which refuses or panics stops the send, and that the
+// lease and the slot are given back. The same payment is sent once the check allows it.
 func TestCheckStops(t *testing.T) {
 	for name, c := range map[string]struct {
 		check     func() error
@@ -158,7 +161,7 @@ func TestCheckStops(t *testing.T) {
 				slots := &countedSlots{}
 				b.slots, b.check = slots, c.check
 				header := b.sign(nil)
-				for range 2 { // at once: nobody holds the lease
+				for range 2 { // at once, because nobody holds the lease
 					b.expect("stopped", b.ask(header, "GET /a"), expected{status: c.status, code: c.code, charged: "false", retryable: c.retryable})
 				}
 				b.expectCalls("stopped", 0, 0)

@@ -15,9 +15,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// A bundle of which parts are owed is looked up again, spaced, until none is owed
-// or no lookup is left. Meanwhile its payer has the answer that there is, and so
-// has a payer who signs anew for the same purchase. Each answer has one receipt.
+// TestBundleOwes checks that a bundle with owed pieces is looked up again, at intervals, until
+// nothing is owed or no lookup is left. Meanwhile its payer gets the pieces that there are,
+// and so does a payer who signs again for the same purchase. Each answer has one receipt.
 func TestBundleOwes(t *testing.T) {
 	both, one := []string{"ssl", "whois"}, []string{"whois"}
 	for name, steps := range map[string][]bundleStep{
@@ -35,7 +35,7 @@ func TestBundleOwes(t *testing.T) {
 			{wait: time.Minute, owes: one, body: "1", owed: one, runs: 4, lookups: 4},
 			{wait: 10 * time.Minute, owes: one, body: "1", owed: one, runs: 5, lookups: 5},
 			{wait: 10 * time.Minute, body: "1", owed: one, runs: 5, lookups: 5},
-			{wait: 24*time.Hour - 23*time.Minute, body: "1", runs: 5, lookups: 5}, // a day after the first
+			{wait: 24*time.Hour - 23*time.Minute, body: "1", runs: 5, lookups: 5}, // a day after the first lookup
 		},
 		"prevented": {
 			{owes: one, prevented: true, body: "1", owed: one, runs: 1},
@@ -57,15 +57,15 @@ func TestBundleOwes(t *testing.T) {
 	}
 }
 
-// bundleStep is a request for a bundle, and what becomes of it.
+// bundleStep is a request for a bundle, and its expected outcome.
 type bundleStep struct {
-	wait      time.Duration // before it
-	owes      []string      // what the lookup leaves owed, when it runs
-	fails     bool          // the lookup as a whole
+	wait      time.Duration // the pause before the request
+	owes      []string      // the pieces that the lookup leaves owed, if it runs
+	fails     bool          // the whole lookup fails
 	prevented bool
-	anew      bool // another signature asks
+	anew      bool // the request has another signature
 	body      string
-	owed      []string // what the answer names as owed
+	owed      []string // the pieces that the answer names as owed
 	runs      int32
 	lookups   int // as the ledger counts
 }
@@ -76,7 +76,7 @@ type bundle struct {
 	signs    *receipts
 	receipts map[string]string // by answer
 	header   string
-	since    time.Time // when the answer that is replayed was given
+	since    time.Time // when the replayed answer was given
 	now      bundleStep
 }
 
@@ -119,7 +119,7 @@ func (d *bundle) step(what string, s bundleStep) {
 	}
 }
 
-// checkReceipt checks that an answer has the receipt that it had before.
+// checkReceipt checks that an answer has the same receipt as before.
 func (d *bundle) checkReceipt(what string, s bundleStep, out x402.Outcome) {
 	d.t.Helper()
 	jws := d.signs.holds(d.t, what, out)
@@ -130,7 +130,8 @@ func (d *bundle) checkReceipt(what string, s bundleStep, out x402.Outcome) {
 	d.receipts[s.body] = jws
 }
 
-// A lookup that our own pause prevented is not counted.
+// TestPreventedLookupIsNotCounted checks that a lookup which our own pause prevented is not
+// counted.
 func TestPreventedLookupIsNotCounted(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) {
@@ -147,13 +148,14 @@ func TestPreventedLookupIsNotCounted(t *testing.T) {
 	})
 }
 
-// A job is told whose payment it runs for, also where a payment of another amount
-// has joined the purchase, and whether it ran for it before, also where its process died.
+// TestSale checks that a job learns for which payment it runs, even if a payment of another
+// amount has joined the purchase, and whether it has run for this payment before, even if its
+// process died.
 func TestSale(t *testing.T) {
 	stuck := false
 	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if p, ok := r.(ledger.Payment); stuck && ok && op == ledgertest.Replace && p.LeaseUntil.IsZero() {
-			return ledgertest.FailBefore // as after a kill: nothing that follows the run is written
+			return ledgertest.FailBefore // as after a kill: no write after the run succeeds
 		}
 		return ledgertest.None
 	}, func(t *testing.T, b *harness) {
@@ -188,8 +190,8 @@ func TestSale(t *testing.T) {
 	})
 }
 
-// An offer that nobody could pay, or that no client could echo, is refused when
-// it is made, and the error says what is wrong with it.
+// TestNewOfferRefuses checks that NewOffer refuses an offer which nobody could pay or no
+// client could echo, and that the error says what is wrong.
 func TestNewOfferRefuses(t *testing.T) {
 	whole := func() x402.PaymentRequired {
 		return x402.PaymentRequired{

@@ -88,8 +88,8 @@ func TestSignedVector(t *testing.T) {
 	}
 }
 
-// What the token contract is certain to refuse is refused here; what only the
-// chain can judge is passed on.
+// TestSignatureForms checks that a signature which the token contract is certain to refuse is
+// refused here, and that a signature which only the chain can check is passed on.
 func TestSignatureForms(t *testing.T) {
 	domain, err := baseTerms().TokenDomain()
 	if err != nil {
@@ -129,7 +129,7 @@ func TestSignatureForms(t *testing.T) {
 	}
 }
 
-// The vector was made outside this code base, with key 1.
+// TestCheckOrigin checks a vector that was made outside this code base, with key 1.
 func TestCheckOrigin(t *testing.T) {
 	const (
 		payee = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf"

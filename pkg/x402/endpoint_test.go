@@ -10,10 +10,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Where these tests sell the same thing.
+// Two endpoints that sell the same thing.
 const here, there = "GET https://a.example/a", "GET https://b.example/a"
 
-// bring leaves a payment that was claimed here, whose record stands as it is named.
+// bring claims a payment at the endpoint here, and leaves its record in the named state.
 func bring(b *harness, state string) (header string) {
 	b.t.Helper()
 	b.at, b.window = here, duplicateWindow
@@ -31,9 +31,9 @@ func bring(b *harness, state string) (header string) {
 	return header
 }
 
-// A payment is answered where it was claimed. Anywhere else it does not fit, whatever it has
-// come to: nothing runs, nothing is replayed or sent, and the payer is told whether it is
-// charged.
+// TestOtherEndpoint checks that a payment is answered only at the endpoint where it was
+// claimed. At another endpoint it does not fit, in any state: nothing runs, nothing is
+// replayed or sent, and the payer learns whether it is charged.
 func TestOtherEndpoint(t *testing.T) {
 	for state, charged := range map[string]string{"answered": "true", "owed": "true", "in doubt": "null", "refused": "false"} {
 		t.Run(state, func(t *testing.T) {
@@ -54,7 +54,8 @@ func TestOtherEndpoint(t *testing.T) {
 	}
 }
 
-// A record of a release before there were endpoints is answered at each.
+// TestNoEndpointOnRecord checks that every endpoint answers a record of a release that did not
+// record endpoints.
 func TestNoEndpointOnRecord(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		header := bring(b, "owed")
@@ -65,8 +66,9 @@ func TestNoEndpointOnRecord(t *testing.T) {
 	})
 }
 
-// A new signature at another endpoint buys there: what was paid here is over for it. A doubt
-// about what was sent here is settled first, by the chain and by nothing that is sent.
+// TestBoughtElsewhere checks that a new signature at another endpoint buys there: it ends the
+// claims of the payment at the first endpoint. If that payment is in doubt, the chain settles
+// the doubt first, and nothing is sent for it.
 func TestBoughtElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		state   string
@@ -103,8 +105,8 @@ func TestBoughtElsewhere(t *testing.T) {
 	}
 }
 
-// A debt stays one when its purchase was bought at another endpoint: it is answered where it
-// was made, and the other one stays answered as well.
+// TestDebtsOfTwoEndpoints checks that a debt remains when its purchase was bought at another
+// endpoint. It is answered where it was made, and the other payment stays answered as well.
 func TestDebtsOfTwoEndpoints(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		debt := bring(b, "owed")
@@ -119,16 +121,17 @@ func TestDebtsOfTwoEndpoints(t *testing.T) {
 	})
 }
 
-// The payment of an owner in doubt is sent again by a new signature while its terms are
-// accepted. After a change of price the chain alone decides: paid is answered, never paid is
-// bought anew, and until then it is not known.
+// TestDoubtAcrossAChangeOfPrice checks an owner in doubt. A new signature sends it again while
+// its terms are accepted. After a change of price only the chain decides: if it was paid it is
+// answered, if it never will be paid the new signature buys, and until then the outcome is
+// uncertain.
 func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 	for name, c := range map[string]struct {
 		price   string
 		chain   func() x402.Finding
 		status  int
 		charged string
-		settles []string // the amounts that the facilitator was sent
+		settles []string // the amounts that the facilitator got
 	}{
 		"same price":          {price: "5000", chain: shows(x402.StillOpen), status: 200, charged: "true", settles: []string{"5000", "5000"}},
 		"changed, paid":       {price: "4000", chain: shows(x402.Paid), status: 200, charged: "true", settles: []string{"5000"}},
@@ -157,8 +160,8 @@ func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 	}
 }
 
-// What was paid at a price that has changed since is answered to a new signature as well,
-// while it is owed and while its answer stands.
+// TestDebtAcrossAChangeOfPrice checks that a new signature gets the answer that was paid at an
+// earlier price, while it is owed and while it stands.
 func TestDebtAcrossAChangeOfPrice(t *testing.T) {
 	for name, price := range map[string]string{"up": "9000", "down": "10"} {
 		for _, state := range []string{"owed", "answered"} {

@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A seller offers something, a client signs a payment for it, and the seller reads what was
-// signed. Nothing has been paid yet: a Gate decides that.
+// A seller offers something, a client signs a payment for it, and the seller reads the signed
+// payment. Nothing has been paid yet: a Gate settles the payment.
 func ExampleDecodePayment() {
 	terms := x402.USDC()
 	terms.PayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -42,8 +42,8 @@ func ExampleDecodePayment() {
 	// atomic units: 10000
 }
 
-// A handler that is sold learns who has paid. Without a payment, as in a test of the handler
-// alone, there is no sale.
+// A paid handler learns who has paid. If it is called without a payment, as in a test of the
+// handler alone, there is no sale.
 func ExampleSaleOf() {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		sale, paid := x402.SaleOf(r.Context())
@@ -56,7 +56,7 @@ func ExampleSaleOf() {
 	http.HandleFunc("GET /report", handler)
 }
 
-// What is known of a network: which token is paid, and where a transaction can be looked at.
+// Network describes a network: which token is paid, and where a transaction can be looked up.
 func ExampleNetwork() {
 	network := x402.Network(x402.BaseSepolia)
 	fmt.Println(network.Name, network.USDC.Asset)

@@ -10,18 +10,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Signed is a payment as it is after its signature was recovered. The explorer makes it
-// without a signature, because recovering one takes longer than everything else that a
-// request does.
+// Signed is a payment whose signer is known. The explorer makes it without a signature,
+// because recovering a signer takes longer than everything else in a request.
 type Signed struct {
 	payment *Payment
 	claim   ledger.Submission
 }
 
-// Key is the key of the payment's record.
+// Key returns the key of the payment's record.
 func (s Signed) Key() string { return s.claim.Key }
 
-// SignedFor is a payment for an offer. An empty token is none.
+// SignedFor returns a payment for an offer. An empty token means none.
 func SignedFor(o *Offer, from Address, nonce byte, validBefore time.Time, token string) Signed {
 	p := &Payment{
 		From: from, To: o.payTo, Value: o.amount, ValidAfter: new(big.Int), ValidBefore: big.NewInt(validBefore.Unix()),
@@ -38,7 +37,7 @@ func SignedFor(o *Offer, from Address, nonce byte, validBefore time.Time, token 
 	return Signed{p, c}
 }
 
-// ServeSigned is Serve from the moment at which the signer is known.
+// ServeSigned does the same as Serve from the moment at which the signer is known.
 func (g *Gate) ServeSigned(ctx context.Context, r Request, s Signed) Outcome {
 	a := newAttempt(g, r)
 	a.payment = s.payment
@@ -54,7 +53,8 @@ func (g *Gate) ServeSigned(ctx context.Context, r Request, s Signed) Outcome {
 	return *out
 }
 
-// PurchaseOf is the purchase that a request with a key, or else for a fingerprint, opens.
+// PurchaseOf returns the purchase that a request opens, by its key or, without a key, by its
+// fingerprint.
 func PurchaseOf(o *Offer, s Signed, key, fingerprint string) string {
 	id := ledger.RequestID(digestOf(fingerprint))
 	if key != "" {
@@ -63,13 +63,13 @@ func PurchaseOf(o *Offer, s Signed, key, fingerprint string) string {
 	return ledger.PurchaseKey(o.required.Accepts[0].Network, o.asset.String(), s.payment.From.String(), id)
 }
 
-// Pausing has the Gate pause otherwise.
+// Pausing replaces the pauses of the Gate.
 func (g *Gate) Pausing(pause func(ctx context.Context, d time.Duration) bool) { g.pause = pause }
 
 // Conclusion is a row of the table of conclusions.
 type Conclusion conclusion
 
-// Conclusions are the rows of the table.
+// Conclusions returns the rows of the table.
 func Conclusions() (rows []Conclusion) {
 	for _, c := range conclusions() {
 		rows = append(rows, Conclusion(c))
@@ -77,7 +77,8 @@ func Conclusions() (rows []Conclusion) {
 	return rows
 }
 
-// Concluding has the Gate go by other conclusions, and tell which row it takes.
+// Concluding gives the Gate another table of conclusions. The Gate calls reached with each row
+// that it takes.
 func (g *Gate) Concluding(rows []Conclusion, reached func(row int)) {
 	g.conclusions, g.concluded = make([]conclusion, len(rows)), reached
 	for i, c := range rows {
@@ -85,8 +86,7 @@ func (g *Gate) Concluding(rows []Conclusion, reached func(row int)) {
 	}
 }
 
-// Otherwise is the row with another event and another reply: each one that is not its own,
-// as the table has them together.
+// Otherwise returns the row with every other pair of event and reply that occurs in the table.
 func (c Conclusion) Otherwise() (rows []Conclusion) {
 	for _, o := range []struct {
 		event ledger.Event

@@ -21,7 +21,7 @@ func hangs(ctx context.Context, _ int) x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: "timeout", NoDecision: true}
 }
 
-// What a facilitator's client can come back with.
+// These are the results of a facilitator's client.
 func unreached() x402.Settlement {
 	return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed"}
 }
@@ -34,7 +34,7 @@ func lost() x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: "connection_lost", NoDecision: true}
 }
 
-// reverted is a transaction that was broadcast and has failed.
+// reverted returns the result for a transaction that was broadcast and has failed.
 func reverted() x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: "invalid_exact_evm_transaction_failed", Transaction: tx}
 }
@@ -51,11 +51,11 @@ func screened() x402.Settlement {
 	return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized, Reason: "kyt_risk_detected", AboutPayer: true}
 }
 
-// Every reply of the primary with every reply of the fallback: who is asked, in
-// which order, and the result.
+// TestFallback checks every reply of the primary with every reply of the fallback: who is
+// asked, in which order, and the result.
 func TestFallback(t *testing.T) {
-	// A fallback that says that it settled is believed as soon as the chain has it: a
-	// node can be some blocks behind.
+	// A fallback that reports a settlement is believed as soon as the chain has the transfer,
+	// because a node can be some blocks behind.
 	behind := 0
 	later := func() x402.Finding {
 		behind++
@@ -106,7 +106,7 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// pairRow is what two facilitators answer, and what becomes of the payment.
+// pairRow holds the replies of two facilitators, and the expected outcome.
 type pairRow struct {
 	primary, fallback x402.Settlement
 	chain             func() x402.Finding
@@ -138,8 +138,8 @@ func (b *harness) askPair(h string, c pairRow) {
 	}
 }
 
-// askPairAgain sends a payment to another process, for which holds as well what the first of
-// the facilitators said about the payer.
+// askPairAgain sends the payment to another process. What the first facilitator said about the
+// payer holds there as well.
 func (b *harness) askPairAgain(h string, c pairRow) {
 	b.t.Helper()
 	b.was()
@@ -152,8 +152,8 @@ func (b *harness) askPairAgain(h string, c pairRow) {
 	}
 }
 
-// A fallback that is asked alone, because it refused the payment before, is not
-// believed in doubt either, before the chain has the payment.
+// TestFallbackAloneInDoubt checks that a fallback which is asked alone, because the primary
+// refused the payment before, is not believed in doubt until the chain has the payment.
 func TestFallbackAloneInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(shows(x402.StillOpen))
@@ -172,8 +172,8 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 		b.chain = shows(x402.Paid)
 		b.expect("it is true", b.ask(h, "GET /a"), answered())
 	})
-	// The primary is believed, also where the row does not name it, as before there was a
-	// fallback.
+	// The primary is believed, even if the record does not name it. Records from before there
+	// was a fallback do not.
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(shows(x402.StillOpen))
 		h := b.sign(nil)
@@ -195,8 +195,8 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 	})
 }
 
-// A signature is verified by the fallback when the primary gives no verdict. A
-// reason about the payer is final.
+// TestFallbackVerifies checks that the fallback verifies a signature if the primary gives no
+// result. A reason about the payer is final.
 func TestFallbackVerifies(t *testing.T) {
 	down := x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, errors.New("down"))}
 	no := x402.Verification{Reason: "invalid_exact_evm_signature", BadSignature: true}
@@ -228,8 +228,9 @@ func TestFallbackVerifies(t *testing.T) {
 	}
 }
 
-// A primary that hangs delays five payments, each of which gets its answer; then its
-// breaker is open. One payment at a time tries whether it answers again.
+// TestPrimaryHangs checks that a primary which hangs delays five payments, each of which gets
+// its answer. Then its breaker is open, and one payment at a time tries whether the primary
+// answers again.
 func TestPrimaryHangs(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		settled := false
@@ -256,7 +257,7 @@ func TestPrimaryHangs(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		settled = false
-		b.settle = func(ctx context.Context, _ int) x402.Settlement { // another comes while one tries
+		b.settle = func(ctx context.Context, _ int) x402.Settlement { // another payment arrives while one tries
 			b.settle = hangs
 			b.expect("beside it", b.ask(b.sign(nil), "GET /7"), answered())
 			return hangs(ctx, 0)
@@ -276,8 +277,8 @@ func TestPrimaryHangs(t *testing.T) {
 	})
 }
 
-// Every call hangs: the time limit of each. Their sum is what the longest lookup
-// leaves of a request.
+// TestBudgetsWithAFallback checks the time limit of each call while every call hangs. Together
+// they leave enough time in a request for the longest lookup.
 func TestBudgetsWithAFallback(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(func() x402.Finding { time.Sleep(b.left[len(b.left)-1]); return x402.Finding{} })
@@ -299,8 +300,8 @@ func TestBudgetsWithAFallback(t *testing.T) {
 	})
 }
 
-// Time-outs of payments whose signer was not recovered close no facilitator: the
-// contract of a wallet can cause them.
+// TestTimeoutsOfContractWallets checks that time-outs do not open the breaker of a facilitator
+// if the signer of the payment was not recovered: the contract of a wallet can cause them.
 func TestTimeoutsOfContractWallets(t *testing.T) {
 	for asked, payer := range map[string]func(*x402test.Draft){"p": contractPayer, "f": nil} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -320,8 +321,9 @@ func TestTimeoutsOfContractWallets(t *testing.T) {
 	}
 }
 
-// A payment that is not sent again, because its window is over, says nothing of a facilitator
-// that hangs, and is not among those that were asked.
+// TestNotSentAgain checks that a payment which is not sent again, because its window is over,
+// does not count against a facilitator that hangs, and that this facilitator is not recorded
+// as asked.
 func TestNotSentAgain(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(nil)
@@ -338,7 +340,7 @@ func TestNotSentAgain(t *testing.T) {
 		if asked := b.was(); asked != "" || len(out.Trace.Asked) > 0 {
 			t.Errorf("asked %q, noted %+v", asked, out.Trace.Asked)
 		}
-		b.ask(b.sign(nil), "GET /5") // the fifth that meets a time-out
+		b.ask(b.sign(nil), "GET /5") // the fifth payment that meets a time-out
 		b.was()
 		b.expect("left alone", b.ask(b.sign(nil), "GET /6"), answered())
 		if asked := b.was(); asked != "f" {
@@ -347,7 +349,8 @@ func TestNotSentAgain(t *testing.T) {
 	})
 }
 
-// A facilitator is not asked when naming it on record has taken its time.
+// TestNoTimeToAsk checks that a facilitator is not asked if writing its name to the record has
+// taken all its time.
 func TestNoTimeToAsk(t *testing.T) {
 	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if p, _ := r.(ledger.Payment); op == ledgertest.Replace && p.State == ledger.Settling && len(p.Asked) == 2 {

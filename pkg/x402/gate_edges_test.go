@@ -23,8 +23,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// If the store fails before the claim, nothing is sent, and the answer does not say
-// whether the payment was charged.
+// TestStoreFailsBeforeTheClaim checks that nothing is sent if the store fails before the
+// claim, and that the answer does not say whether the payment was charged.
 func TestStoreFailsBeforeTheClaim(t *testing.T) {
 	for op, payer := range map[ledgertest.Op]func(*x402test.Draft){ledgertest.Fetch: contractPayer, ledgertest.Create: nil} {
 		within(t, ledgertest.Failing(op, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
@@ -37,8 +37,8 @@ func TestStoreFailsBeforeTheClaim(t *testing.T) {
 	}
 }
 
-// A record that is corrupt fails closed: the payment is not sent, and the chain is not
-// asked about it.
+// TestCorruptRecords checks that a payment with a corrupt record is not sent, and that the
+// chain is not asked about it.
 func TestCorruptRecords(t *testing.T) {
 	redeemed := func(r *ledger.Payment) {
 		r.State, r.Receipt, r.SettledAt, r.AnsweredAt = ledger.Redeemed, &ledger.Receipt{Transaction: tx}, time.Now(), time.Now()
@@ -82,11 +82,11 @@ func TestCorruptRecords(t *testing.T) {
 	})
 }
 
-// A request that comes with too little time to settle is not claimed, and a payment
-// with less than two seconds left is not sent.
+// TestNoTime checks that a request with too little time left to settle does not claim its
+// payment, and that a payment with less than two seconds left is not sent.
 func TestNoTime(t *testing.T) {
 	for _, c := range []struct {
-		given, late   time.Duration // late is the slot
+		given, late   time.Duration // late is the time that the slot takes
 		claimed, sent bool
 	}{
 		{12 * time.Second, 0, true, true},
@@ -110,8 +110,9 @@ func TestNoTime(t *testing.T) {
 	}
 }
 
-// What each call may take: /verify 3 s; a settlement 15 s, and 13 s in doubt,
-// where 4 s are left for the chain, 8 s for the lookup and 2 s for the writes.
+// TestBudgetOfEachCall checks how long each call may take: /verify 3 s; a settlement 15 s, or
+// 13 s in doubt, because 4 s are kept for the chain, 8 s for the lookup and 2 s for the
+// writes.
 func TestBudgetOfEachCall(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.chain = shows(x402.CannotTell)
@@ -123,7 +124,7 @@ func TestBudgetOfEachCall(t *testing.T) {
 			return []byte("{}"), nil
 		}
 		h := b.sign(contractPayer)
-		until := time.Now().Add(27*time.Second + 3*time.Second) // what has not ended by then is dead
+		until := time.Now().Add(27*time.Second + 3*time.Second) // a process that has not ended by then is dead
 		b.settle = func(context.Context, int) x402.Settlement {
 			if r := b.stored(h); !r.LeaseUntil.Equal(until) {
 				t.Errorf("the lease ends at %s, want %s", r.LeaseUntil, until)
@@ -143,7 +144,8 @@ func TestBudgetOfEachCall(t *testing.T) {
 	})
 }
 
-// The chain is asked with what is left, if it is half a second or more.
+// TestChainWithLittleTime checks that the chain is asked within the time that is left, if that
+// is half a second or more.
 func TestChainWithLittleTime(t *testing.T) {
 	for late, want := range map[time.Duration]string{
 		15 * time.Second:                          "[2s]",
@@ -165,8 +167,8 @@ func TestChainWithLittleTime(t *testing.T) {
 	}
 }
 
-// Without a free slot nothing is settled: the claim is released, and no lookup is
-// counted.
+// TestSlots checks that nothing is settled without a free slot: the claim is released, and no
+// lookup is counted.
 func TestSlots(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		r := &countedSlots{full: fault.New(fault.Overloaded, nil)}
@@ -179,7 +181,7 @@ func TestSlots(t *testing.T) {
 		b.expect("room, owed", b.ask(h, "GET /a"), expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
 		time.Sleep(time.Second)
 		r.full = fault.New(fault.Overloaded, nil)
-		for _, r.late = range []time.Duration{0, 28 * time.Second} { // the last is past the deadline
+		for _, r.late = range []time.Duration{0, 28 * time.Second} { // the second is past the deadline
 			b.expect("full again, owed", b.ask(h, "GET /a"), expected{status: 503, code: fault.Overloaded, charged: "true", retryable: true, receipt: true})
 			if kept := b.stored(h); kept.Lookups != 1 || !kept.LeaseUntil.IsZero() {
 				t.Errorf("no slot after %s: %d lookups, lease until %s", r.late, kept.Lookups, kept.LeaseUntil)
@@ -197,14 +199,15 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// Signatures that cannot be judged locally go to the facilitator's /verify,
-// once; a payment that the ledger knows by the same signature does not.
+// TestContractWallets checks that a signature which the Gate cannot check locally goes to the
+// facilitator's /verify, once. A payment that the ledger knows by the same signature does not
+// go there.
 func TestContractWallets(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		for says, v := range map[string]x402.Verification{
 			"signature is not the payer's: bad":               {Reason: "bad", BadSignature: true},
 			"the facilitator does not accept the payment: no": {Reason: "no"},
-			"the facilitator does not accept the payment: ":   {}, // an empty verdict does not count as valid
+			"the facilitator does not accept the payment: ":   {}, // an empty reply does not count as valid
 		} {
 			b.verify = v
 			out := b.ask(b.sign(contractPayer), "GET /a")
@@ -220,7 +223,7 @@ func TestContractWallets(t *testing.T) {
 			t.Errorf("%d writes for payments that were not verified", n)
 		}
 	})
-	// With the token another signature of the wallet stands for the first.
+	// With the token, another signature of the wallet is accepted for the first.
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
 		b.settle = settles(lost(), lost(), moved())
@@ -237,9 +240,10 @@ func TestContractWallets(t *testing.T) {
 	})
 }
 
-// The facilitator cannot check a contract wallet's signature once its nonce is
-// used, which a third party can do. A payment that has no record then gets no answer,
-// but is not said to be unpaid either: the scan of the chain finds its money.
+// TestContractWalletPaidByAThirdParty checks a payment whose nonce a third party has used: the
+// facilitator can no longer check a contract wallet's signature then. If the payment has no
+// record, it gets no answer, but nobody says that it is unpaid: the scan of the chain finds
+// its money.
 func TestContractWalletPaidByAThirdParty(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
@@ -254,9 +258,9 @@ func TestContractWalletPaidByAThirdParty(t *testing.T) {
 	})
 }
 
-// listed makes the offer that of a real operation, with all of its extensions. It is read
-// from the golden file of package discovery: an import would bring what pages are made of
-// into the go.sum of every seller.
+// listed makes the offer the same as for a real operation, with all its extensions. It reads
+// them from the golden file of package discovery, because an import would bring the
+// dependencies of web pages into the go.sum of every seller.
 func (b *harness) listed() {
 	var offers map[string]x402.PaymentRequired
 	if err := json.Unmarshal(must(os.ReadFile("../discovery/testdata/golden/offers.json")), &offers); err != nil {
@@ -267,9 +271,9 @@ func (b *harness) listed() {
 	b.offer = must(x402.NewOffer(dns))
 }
 
-// What a client puts around its authorization and its signature does not reach
-// the facilitator: one authorization is always sent as the same bytes, to verify and
-// to settle it.
+// TestOneAuthorizationIsSentAsTheSameBytes checks that one authorization is always sent as the
+// same bytes, both to verify and to settle it. The facilitator does not see anything that a
+// client adds to its authorization and signature.
 func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 	for name, change := range map[string]func(*x402test.Draft){"a key": nil, "a contract": contractPayer} {
 		var sent [2][]x402.Payload
@@ -292,9 +296,9 @@ func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 	}
 }
 
-// disguised is another header of the same authorization and signature: with unknown
-// members, with words and a name of the client's own, with hexadecimal digits in
-// another letter case, and in another order.
+// disguised returns another header for the same authorization and signature. It has unknown
+// members, text and a name from the client, hexadecimal digits in the other letter case, and
+// another order.
 func disguised(header string) string {
 	var p map[string]any
 	if err := json.Unmarshal(must(base64.StdEncoding.DecodeString(header)), &p); err != nil {
@@ -319,8 +323,8 @@ func disguised(header string) string {
 	return base64.StdEncoding.EncodeToString(must(json.Marshal(p)))
 }
 
-// What is sent is the offer's: its terms, its resource, its listing, and never
-// a name of the payment.
+// TestWhatTheFacilitatorIsSent checks that the facilitator gets the terms, the resource and
+// the listing of the offer, and never a name of the payment.
 func TestWhatTheFacilitatorIsSent(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.listed()

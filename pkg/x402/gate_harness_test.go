@@ -25,24 +25,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// harness is a Gate with fakes of its parts, inside a synctest bubble: time is
-// fake and passes only when everybody waits.
+// harness is a Gate with fakes around it, inside a synctest bubble: time is fake, and passes
+// only while every goroutine waits.
 type harness struct {
 	t      *testing.T
 	store  *ledgertest.Faulty
 	offer  *x402.Offer
 	wallet *x402test.Wallet
 
-	given  time.Duration   // to the request; 0 is 27 s
+	given  time.Duration   // the time that a request has; 0 is 27 s
 	keys   []string        // Idempotency-Key
 	window time.Duration   // x402.Request.Window
-	anew   bool            // x402.Job.NoImplicitRetry: each request is another purchase
+	anew   bool            // x402.Job.NoImplicitRetry: each request is a separate purchase
 	most   int             // x402.Job.MostRuns
 	at     string          // x402.Job.Endpoint
 	check  func() error    // x402.Job.Check; nil is none
-	client context.Context // of the requests; nil does not end
+	client context.Context // of the requests; a nil context does not end
 
-	// Parts of the Gate; nil is none.
+	// Optional fields of the Gate.
 	meter    x402.Meter
 	slots    x402.Slots
 	receipts x402.Receipts
@@ -50,23 +50,23 @@ type harness struct {
 	two      *fallback.Pair
 	chain    func() x402.Finding
 
-	// What the facilitators do.
+	// The behaviour of the facilitators.
 	settle, fallback       func(ctx context.Context, n int) x402.Settlement
 	verify, fallbackVerify x402.Verification
-	onVerify               func() // called while a signature is looked at
-	// What they saw: the payments that they were sent to settle, and under which terms, and
-	// those that they were shown to verify.
+	onVerify               func() // called while a signature is verified
+	// The calls that the facilitators got: the payments that they had to settle, with their
+	// terms, and the payments that they had to verify.
 	sent, shown []x402.Payload
 	settles     []x402.Requirements
-	questions   []x402.Question // that the chain was asked
+	questions   []x402.Question // the questions to the chain
 	asked       string          // who was called: "p" is the facilitator, "f" the fallback, "c" the chain
-	left        []time.Duration // that each of these calls had
+	left        []time.Duration // the time that each of these calls had left
 
-	// What the work does, and how often it ran.
+	// The behaviour of the work, and how often it ran.
 	work  func(ctx context.Context, n int) ([]byte, error)
 	reply func(n int32) (x402.Reply, error) // replaces work, for a bundle
 	runs  atomic.Int32
-	ids   atomic.Int64 // of writes
+	ids   atomic.Int64 // the ids of writes
 	mu    sync.Mutex
 }
 
@@ -116,14 +116,14 @@ func (f facilitator) Verify(ctx context.Context, p x402.Payload, _ x402.Requirem
 	return f.verify
 }
 
-// Find is the harness as the chain.
+// Find implements x402.Evidence: the harness is the chain as well.
 func (b *harness) Find(ctx context.Context, q x402.Question) x402.Finding {
 	b.called(ctx, "chain")
 	b.questions = append(b.questions, q)
 	return b.chain()
 }
 
-// called notes a call, and the time until its deadline.
+// called records a call, and the time until its deadline.
 func (b *harness) called(ctx context.Context, who string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,20 +132,20 @@ func (b *harness) called(ctx context.Context, who string) {
 	b.left = append(b.left, time.Until(until))
 }
 
-// was returns who was called since the last time.
+// was returns who was called since the last call of was.
 func (b *harness) was() string {
 	asked := b.asked
 	b.asked = ""
 	return asked
 }
 
-// withFallback gives the Gate two facilitators, and what the chain shows; nil means that there is no chain.
+// withFallback gives the Gate two facilitators, and a chain unless shows is nil.
 func (b *harness) withFallback(shows func() x402.Finding) {
 	b.chain, b.fallback = shows, settles(moved())
 	b.restart()
 }
 
-// restart is another process with two facilitators: its breakers are new.
+// restart replaces the two facilitators, as a new process does. Their breakers are new.
 func (b *harness) restart() {
 	b.two = &fallback.Pair{
 		Primary: fallback.Member{Facilitator: facilitator{b, primaryName}, Name: primaryName},
@@ -154,7 +154,7 @@ func (b *harness) restart() {
 	}
 }
 
-// shows is a chain with a verdict on every payment.
+// shows returns a chain that has the same verdict on every payment.
 func shows(v x402.Fate) func() x402.Finding {
 	return func() x402.Finding { return x402.Finding{Fate: v, Transaction: tx, Reason: "cancelled"} }
 }
@@ -179,7 +179,7 @@ func offer(t *testing.T, terms x402.Terms, amount, city string) *x402.Offer {
 	return o
 }
 
-// within runs a test in a bubble.
+// within runs a test in a synctest bubble.
 func within(t *testing.T, decide ledgertest.Decide, test func(t *testing.T, b *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -250,7 +250,7 @@ func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 	})
 }
 
-// expected is what an outcome is to be.
+// expected holds the values that an outcome must have.
 type expected struct {
 	status    int
 	code      fault.Code
@@ -259,15 +259,15 @@ type expected struct {
 	receipt   bool // of a charge
 }
 
-// answered is an answer to a payment that was charged.
+// answered returns the outcome of a charged payment with an answer.
 func answered() expected { return expected{status: 200, charged: "true", receipt: true} }
 
-// uncertain is what a payer is told while nobody knows whether the money has moved.
+// uncertain returns the outcome while nobody knows whether the money has moved.
 func uncertain() expected {
 	return expected{status: 503, code: fault.SettlementUncertain, charged: "null", retryable: true}
 }
 
-// expect checks an outcome.
+// expect compares an outcome with the expected one.
 func (b *harness) expect(what string, got x402.Outcome, want expected) {
 	b.t.Helper()
 	v := expected{status: got.Status, charged: "null", retryable: got.Payment.Retryable, receipt: got.Receipt != nil && got.Receipt.Success}
@@ -293,8 +293,8 @@ func contractPayer(d *x402test.Draft) {
 	d.Payload.Payload.Authorization.From = "0x2222222222222222222222222222222222222222"
 }
 
-// another is the same authorization with another signature, as somebody sends it
-// who copied it from the chain, where the retry token is not.
+// another returns the same authorization with another signature and without the retry token.
+// Somebody who copied it from the chain would send this, because the token is not there.
 func another(t *testing.T, d x402test.Draft) string {
 	t.Helper()
 	d.Payload.Extensions = maps.Clone(d.Payload.Extensions)
@@ -302,21 +302,21 @@ func another(t *testing.T, d x402test.Draft) string {
 	return resigned(t, d)
 }
 
-// resigned is the same authorization with another signature of a contract wallet.
+// resigned returns the same authorization with another signature of a contract wallet.
 func resigned(t *testing.T, d x402test.Draft) string {
 	t.Helper()
 	d.Payload.Payload.Signature = "0x" + strings.Repeat("ab", 100)
 	return must(x402.EncodeHeader(d.Payload))
 }
 
-// settles answers the nth settlement with the nth of all, and later ones with the
-// last.
+// settles answers the nth settlement with the nth value, and every later one with the last
+// value.
 func settles(all ...x402.Settlement) func(context.Context, int) x402.Settlement {
 	return func(_ context.Context, n int) x402.Settlement { return all[min(n, len(all))-1] }
 }
 
-// looksUp lets the nth lookup fail with the nth code, and later ones with the last.
-// An empty code is an answer.
+// looksUp fails the nth lookup with the nth code, and every later one with the last code. An
+// empty code stands for an answer.
 func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	return func(_ context.Context, n int) ([]byte, error) {
 		if code := codes[min(n, len(codes))-1]; code != "" {
@@ -326,7 +326,7 @@ func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	}
 }
 
-// stored is the record of a payment.
+// stored returns the record of a payment.
 func (b *harness) stored(header string) ledger.Payment {
 	b.t.Helper()
 	r := ledgertest.Payment(b.t, b.store, b.key(header))
@@ -336,8 +336,8 @@ func (b *harness) stored(header string) ledger.Payment {
 	return *r
 }
 
-// countedSlots are slots that are free, after some time, unless full is set. They
-// count what is taken and released.
+// countedSlots are slots that are free, after some time, unless full is set. They count how
+// many are taken and released.
 type countedSlots struct {
 	late            time.Duration
 	full, broken    error
@@ -361,7 +361,7 @@ func (r *countedSlots) Release(context.Context) error {
 	return r.broken
 }
 
-// key is where the ledger keeps a payment.
+// key returns the key under which the ledger keeps a payment.
 func (b *harness) key(header string) string {
 	p := must(x402.DecodePayment(header))
 	return recordKey(p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
@@ -380,12 +380,12 @@ func (b *harness) rewrite(header string, change func(r *ledger.Payment)) {
 	ledgertest.MustPut(b.t, b.store, r)
 }
 
-// writes counts what the store was asked to write.
+// writes returns how many writes the store was asked for.
 func (b *harness) writes() int {
 	return b.store.Calls(ledgertest.Create) + b.store.Calls(ledgertest.Replace)
 }
 
-// must is for set-up that cannot fail unless the test is wrong: an error panics.
+// must returns v, for set-up that fails only if the test is wrong. It panics on an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -393,7 +393,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// infoOf is what is known about a code, of payments or of lookups.
+// infoOf returns the description of a code, of payments or of lookups.
 func infoOf(code fault.Code) fault.Info {
 	all := slices.Concat(fault.All(), lookup.Codes())
 	return all[slices.IndexFunc(all, func(i fault.Info) bool { return i.Code == code })]

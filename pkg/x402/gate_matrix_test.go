@@ -22,8 +22,8 @@ type standing struct {
 	bring   func(b *harness, h string)
 }
 
-// standings bring a payment into each stored state, and say what the record
-// says then of the charge.
+// standings returns, for each stored state, how to bring a payment into it, and what its
+// record then says about the charge.
 func standings() map[string]standing {
 	after := func(s x402.Settlement, seen func() x402.Finding, failing bool) func(*harness, string) {
 		return func(b *harness, h string) {
@@ -66,9 +66,9 @@ func standings() map[string]standing {
 	}
 }
 
-// For every state of a payment, and every way to refuse a request with it: charged
-// and receipt are those of the record, and the answer is not retryable. A signature
-// that was not verified gets no receipt.
+// TestTurnedAwaySaysWhatTheRecordSays checks every way to refuse a request in every state of
+// its payment. The outcome repeats charged and receipt of the record, and is not retryable. A
+// signature that was not verified gets no receipt.
 func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 	ways := map[string]wayToRefuse{
 		"again, when it has ended": {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome { return b.ask(h, "GET /a") }},
@@ -108,27 +108,27 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 	}
 }
 
-// wayToRefuse is a request that is turned away, whatever has become of its payment.
+// wayToRefuse is a request that is refused in every state of its payment.
 type wayToRefuse struct {
 	status int
 	code   fault.Code
 	ask    func(b *harness, h, other string) x402.Outcome
 }
 
-// arises says whether a payment can be refused in a way that has this name.
+// arises reports whether a payment in a state can be refused in the named way.
 func arises(state, name string, w wayToRefuse) bool {
 	if name == "again, when it has ended" {
 		return state == "disproved" || state == "refunded" || state == "attested"
 	}
 	if strings.HasPrefix(name, "past the window") {
-		// It is abandoned by then, or its window comes first.
+		// The payment is abandoned by then, or its window ends first.
 		return state != "in flight" && (state != "refused" || w.status != 400)
 	}
 	return true
 }
 
-// refuseBy brings a payment to a standing, and sends a request that is turned away, with the
-// payment or, as a stranger does, with another signature.
+// refuseBy brings a payment to a standing, and sends a request that is refused: with the
+// payment or, for a stranger, with another signature.
 func (b *harness) refuseBy(w wayToRefuse, s standing, stranger bool) {
 	b.t.Helper()
 	b.verify = x402.Verification{Valid: true}
@@ -146,8 +146,8 @@ func (b *harness) refuseBy(w wayToRefuse, s standing, stranger bool) {
 	}
 }
 
-// A deploy that spells the token's address in another letter case changes no
-// payment that was made before.
+// TestAssetRespelled checks that a deploy which writes the token's address in another letter
+// case changes no earlier payment.
 func TestAssetRespelled(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
@@ -161,9 +161,10 @@ func TestAssetRespelled(t *testing.T) {
 	})
 }
 
-// A transfer without a request is on record, too: its payer is told what holds of it, as
-// long as it is due and once it is closed, and that it was charged. A signature that cannot
-// be recovered could be anybody's, and gets no receipt.
+// TestMoneyWithoutARequest checks a recorded transfer that came without a request. Its payer
+// learns that it was charged and what holds for it, both while its amount is due and once it
+// is closed. If the signature cannot be recovered, the sender could be anybody and gets no
+// receipt.
 func TestMoneyWithoutARequest(t *testing.T) {
 	for told, c := range map[string]struct {
 		payer func(*x402test.Draft)
@@ -196,8 +197,9 @@ func TestMoneyWithoutARequest(t *testing.T) {
 	}
 }
 
-// A nonce that is on record for another authorization is used up, for any signer and
-// any terms. The answer shows nothing of the other record.
+// TestNonceOfAnotherAuthorization checks that a nonce which is on record for another
+// authorization counts as used, for any signer and any terms. The answer shows nothing of the
+// other record.
 func TestNonceOfAnotherAuthorization(t *testing.T) {
 	for name, contract := range map[string]bool{"a key": false, "a contract wallet": true} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -213,7 +215,7 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 				d.Payload.Payload.Authorization.Nonce = nonce
 			}
 			b.expect(name, b.ask(b.sign(change), "GET /a"), answered())
-			time.Sleep(time.Second) // the window of the next one is another
+			time.Sleep(time.Second) // the next authorization has another window
 			other := b.sign(change)
 			b.expect(name+", today's terms", b.ask(other, "GET /a"), expected{status: 402, code: fault.PaymentRequired, charged: "false"})
 			b.offer = offer(t, terms(), "7000", "Rome")
@@ -223,9 +225,9 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 	}
 }
 
-// A contract wallet's payment that is claimed while the facilitator looks at another
-// copy of it is judged by the record: its payer is told its outcome, and
-// somebody with another signature that it is used.
+// TestClaimedWhileVerified checks a contract wallet's payment that is claimed while the
+// facilitator verifies another copy of it. The record decides: the payer learns its outcome,
+// and a sender with another signature learns that it is used.
 func TestClaimedWhileVerified(t *testing.T) {
 	for name, c := range map[string]struct {
 		settled     x402.Settlement

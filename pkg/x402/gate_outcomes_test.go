@@ -32,9 +32,10 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 	})
 }
 
-// A verdict that could not be recorded is reported to the operator, and a definite one is
-// answered only when it is on record: if its write failed, or the lease was lost to another
-// attempt, which is not overwritten, the answer is uncertain.
+// TestUnrecorded checks that a verdict which could not be recorded is reported to the
+// operator, and that a definite verdict is answered only when it is on record. If its write
+// failed, or if another attempt took the lease, the answer is uncertain. The record of the
+// other attempt is not overwritten.
 func TestUnrecorded(t *testing.T) {
 	owed := lookup.Fault(lookup.DNSTimeout, nil)
 	never := x402.Finding{Fate: x402.NeverPaid, Reason: "cancelled"}
@@ -68,7 +69,7 @@ func TestUnrecorded(t *testing.T) {
 			b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), c.work }
 			h := b.sign(nil)
 			b.settle = func(context.Context, int) x402.Settlement {
-				if c.steals { // as one does whose clock runs ahead, or after a freeze
+				if c.steals { // as an attempt does if its clock runs ahead, or after a freeze
 					b.rewrite(h, func(r *ledger.Payment) {
 						r.WriteID, r.Attempt, r.LeaseUntil = "other", r.Attempt+1, time.Now().Add(30*time.Second)
 					})
@@ -123,7 +124,8 @@ const (
 	atFault = "open, at fault true"
 )
 
-// Every kind of request, and what it counts as. What comes before it is not looked at.
+// TestMeter checks how the meter counts every kind of request. A request that fails earlier
+// does not reach the meter.
 func TestMeter(t *testing.T) {
 	as := func(s ...x402.Settlement) func(*harness) string {
 		return func(b *harness) string { b.settle = settles(s...); return b.sign(nil) }
@@ -215,14 +217,15 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// unrecoverable is a signature that only a facilitator can judge.
+// unrecoverable returns a payment whose signature only a facilitator can check.
 func unrecoverable(b *harness) string {
 	d := must(b.wallet.Draft(b.offer.Required(""), time.Now()))
 	contractPayer(&d)
 	return another(b.t, d)
 }
 
-// A client without units left is answered before anything is read, written or asked.
+// TestMeterFull checks that a client without units left is answered before anything is read,
+// written or asked.
 func TestMeterFull(t *testing.T) {
 	for _, code := range []fault.Code{fault.RateLimited, fault.LedgerUnavailable} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -237,8 +240,9 @@ func TestMeterFull(t *testing.T) {
 	}
 }
 
-// What a paid request weighs is written, and its slot is given back, while its answer
-// is written: each of the three waits here until the others have begun.
+// TestBesideTheAnswer checks that three things happen at once: the cost of a paid request is
+// written, its slot is given back, and its answer is written. Each of the three waits here
+// until the others have begun.
 func TestBesideTheAnswer(t *testing.T) {
 	for name, capped := range map[string]bool{"no cap": false, "with a cap": true} {
 		var meets func()

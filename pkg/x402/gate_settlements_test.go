@@ -14,13 +14,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// What the facilitator says to one request, or to two of the same signature, and what the
-// chain says where it is asked: answer, record and PAYMENT-RESPONSE. What follows from
-// which words is in TestConclusions; here is which words a facilitator's are, when the
-// chain is asked, and what it is asked and shows. A facilitator looks at the window before
-// the nonce, so that what it says at the end of the window is about that. A refusal that
-// was not proven, of a window that is over, has no failed PAYMENT-RESPONSE, which tells
-// the payer to sign anew: a third party can have submitted the payment since.
+// TestSettlements checks the answer, the record and PAYMENT-RESPONSE for every reply of the
+// facilitator to one request, or to two requests with the same signature, and for the findings
+// of the chain if it is asked. TestConclusions checks the conclusion from each class of reply.
+// This test checks how the facilitator's words are classified, when the chain is asked, and
+// about what.
+//
+// A facilitator checks the window before the nonce, so its reply at the end of the window is
+// about the window. A refusal without proof, after the window is over, has no failed
+// PAYMENT-RESPONSE, which would tell the payer to sign again: a third party can have submitted
+// the payment since.
 func TestSettlements(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the node is away")
@@ -56,7 +59,7 @@ func TestSettlements(t *testing.T) {
 		"unknown":                 unsure(ledger.Uncertain, lost()),
 		"unknown, then moved":     answered(lost(), moved()),
 		"forgotten class":         unsure(ledger.Uncertain, x402.Settlement{}),
-		"unknown, then used":      answered(named, usedNonce()), // paid, in the transaction that was named before
+		"unknown, then used":      answered(named, usedNonce()), // paid, in the transaction that the first reply named
 
 		"refused, with time left":      late(seen(unpaid(ledger.Refused, declined()), never), 2*time.Second-1),
 		"refused at the end":           late(seen(unpaid(ledger.Refused, declined()), never), 2*time.Second),
@@ -98,15 +101,15 @@ func TestSettlements(t *testing.T) {
 	}
 }
 
-// settlementRow is what a facilitator says to each request with one payment, what the chain
-// shows, and what becomes of the payment.
+// settlementRow holds the facilitator's reply to each request with one payment, the finding of
+// the chain, and the expected outcome.
 type settlementRow struct {
 	said    []x402.Settlement
 	chain   *x402.Finding // nil: no node
-	late    time.Duration // what the reply takes, of a window of 8 s
+	late    time.Duration // how long the reply takes, of a window of 8 s
 	wait    time.Duration // before the second request; 0 is a second
 	status  int
-	code    fault.Code // "" for that of the status
+	code    fault.Code // "" for the code of the status
 	charged string
 	state   ledger.State
 	asked   int
@@ -117,10 +120,10 @@ func (c settlementRow) first() x402.Settlement { return c.said[0] }
 
 func (c settlementRow) last() x402.Settlement { return c.said[len(c.said)-1] }
 
-// shows says whether the chain has a verdict.
+// shows reports whether the chain has the given verdict.
 func (c settlementRow) shows(v x402.Fate) bool { return c.chain != nil && c.chain.Fate == v }
 
-// outcome is that of the last request.
+// outcome returns the expected outcome of the last request.
 func (c settlementRow) outcome() expected {
 	code := c.code
 	switch {
@@ -132,7 +135,7 @@ func (c settlementRow) outcome() expected {
 	return expected{status: c.status, code: code, charged: c.charged, retryable: c.status == 503, receipt: c.status == 200}
 }
 
-// askRow sends a payment as often as the facilitator has something to say.
+// askRow sends a payment once for every reply that the row has.
 func (b *harness) askRow(c settlementRow) (header string, out x402.Outcome) {
 	if c.chain != nil {
 		b.chain = func() x402.Finding { return *c.chain }
@@ -165,13 +168,13 @@ func (b *harness) checkResponse(c settlementRow, out x402.Outcome) {
 	if failed := out.Receipt != nil && !out.Receipt.Success; failed != (c.status == 402 && !c.silent) {
 		b.t.Errorf("PAYMENT-RESPONSE %+v", out.Receipt)
 	}
-	blind := out.Trace.UsedAsPaid && c.first().Transaction == "" // nobody has told in which transaction
+	blind := out.Trace.UsedAsPaid && c.first().Transaction == "" // no reply has named the transaction
 	if c.status == 200 && (out.Receipt.Transaction == tx) == blind || c.wait == 0 && out.Trace.Class != c.last().Class.String() {
 		b.t.Errorf("receipt %+v, class %s", out.Receipt, out.Trace.Class)
 	}
 }
 
-// checkQuestions checks what the chain was asked.
+// checkQuestions checks the questions that the chain got.
 func (b *harness) checkQuestions(c settlementRow, out x402.Outcome) {
 	b.t.Helper()
 	if len(b.questions) < c.asked || c.wait == 0 && len(b.questions) > c.asked {

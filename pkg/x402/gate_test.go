@@ -51,8 +51,8 @@ func TestPaidOnce(t *testing.T) {
 	})
 }
 
-// Nothing is written and nothing is sent for a payment that is not in order. What no
-// record can change is refused before anything is read.
+// TestRefusedAtTheDoor checks that nothing is written or sent for a payment that is not in
+// order. If no record could change the refusal, nothing is read either.
 func TestRefusedAtTheDoor(t *testing.T) {
 	accepts := func(old, now string) func(*x402test.Draft) {
 		return func(d *x402test.Draft) {
@@ -77,7 +77,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		"extension_echo_mismatch": {change: func(d *x402test.Draft) {
 			d.Payload.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":{"city":"Rome"}}`)}
 		}, reads: 1},
-		"more than 24 hours": {change: func(d *x402test.Draft) { // so that no row is kept for ever
+		"more than 24 hours": {change: func(d *x402test.Draft) { // otherwise its row would be kept for ever
 			d.Payload.Payload.Authorization.ValidBefore = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
 		}, reads: 1},
 	} {
@@ -98,9 +98,10 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// What is not an answer, a bug of ours included, stays owed: any number of lookups, spaced,
-// and one charge. Where the seller allows a number of them, every answer after the last one
-// says that a refund is due, and none asks for another try.
+// TestOwed checks that an answer stays owed until there is one: errors, including our bugs,
+// are looked up again any number of times, at growing intervals, for one charge. If the seller
+// allows a number of lookups, every answer after the last one says that a refund is due, and
+// none asks the payer to try again.
 func TestOwed(t *testing.T) {
 	spaced := []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour}
 	for most, waits := range map[int][]time.Duration{0: spaced, 3: {time.Second, 10 * time.Second, 0, 0}} {
@@ -124,15 +125,15 @@ func testOwed(t *testing.T, most int, waits []time.Duration) {
 					runs = min(runs, most)
 				}
 				b.expectOwed(h, code, wait, runs)
-				b.expectOwed(h, code, wait, runs) // too early for the next
+				b.expectOwed(h, code, wait, runs) // too early for the next lookup
 				time.Sleep(max(wait, time.Second))
 			}
 		})
 	}
 }
 
-// expectOwed asks, and expects the fault of the last of so many runs. wait is how long it is
-// until the next one, and 0 where there is none.
+// expectOwed asks, and expects the fault of the last of the given number of runs. wait is the
+// time until the next run, or 0 if there is none.
 func (b *harness) expectOwed(h string, code fault.Code, wait time.Duration, runs int) {
 	b.t.Helper()
 	what := fmt.Sprint(code, " after ", runs, " runs")
@@ -150,15 +151,15 @@ func (b *harness) expectOwed(h string, code fault.Code, wait time.Duration, runs
 	b.expectCalls(what, 1, runs)
 }
 
-// The silence of the target is the answer after five lookups that met it, or after a day in
-// which none failed otherwise: stored once, final and no refund. Before that the answer is
-// owed.
+// TestSilence checks that the silence of the target becomes the answer after five lookups that
+// met it, or after a day in which no lookup failed in another way. It is stored once, is final
+// and brings no refund. Before that the answer is owed.
 func TestSilence(t *testing.T) {
 	quiet := lookup.Fault(lookup.SSLTimeout, nil).Silence()
 	ours := lookup.Fault(lookup.SSLTimeout, nil)
 	for name, c := range map[string]struct {
 		lookups []*fault.Error
-		answer  bool // which has its code in its body
+		answer  bool // the code is in the body of the answer
 	}{
 		"five":              {[]*fault.Error{quiet, quiet, quiet, quiet, quiet}, true},
 		"five, and ours":    {[]*fault.Error{ours, quiet, quiet, ours, quiet, quiet, quiet}, true},
@@ -212,7 +213,8 @@ func (b *harness) expectSilence(h string) {
 	}
 }
 
-// A request whose client disconnects is continued, and its answer is stored.
+// TestClientGoesAway checks that a request continues when its client disconnects, and that its
+// answer is stored.
 func TestClientGoesAway(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		var cancel context.CancelFunc
@@ -233,8 +235,8 @@ func TestClientGoesAway(t *testing.T) {
 	})
 }
 
-// An answer that the store keeps is replayed, however large. One that is too large to keep is
-// looked up again, counted among the lookups of its payment, and is not a debt.
+// TestLargeAnswers checks that every answer that the store can keep is replayed. An answer
+// that is too large is looked up again, counts as a lookup of its payment, and is not a debt.
 func TestLargeAnswers(t *testing.T) {
 	noise := make([]byte, 600<<10)
 	_, _ = rand.Read(noise) // it never fails
@@ -275,9 +277,9 @@ func TestLargeAnswers(t *testing.T) {
 	})
 }
 
-// A payment that the facilitator refuses is asked about 1, 10, and then every 60
-// seconds, and its payer is told the recorded reason in between; but one that was
-// not sent for a reason of ours may be sent again at once.
+// TestRefusedIsSpaced checks that a refused payment is sent again after 1, after 10, and then
+// after every 60 seconds, and that its payer gets the recorded reason in between. A payment
+// that was not sent for a reason on our side may be sent again at once.
 func TestRefusedIsSpaced(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		no := x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
@@ -321,9 +323,9 @@ func TestRefusedIsSpaced(t *testing.T) {
 	})
 }
 
-// A lookup for which there is no time any more, after a settlement that came too late or
-// for a slot that did, begins none and gives none away, whichever writes fail, and is given
-// back if that can be written; what the last one said stands.
+// TestNoTimeToLookUp checks a lookup that has no time left because a settlement or a slot came
+// too late. It does not begin. The lookup is given back to the payer if that can be written,
+// and in no case are more lookups counted than that. The result of the last lookup stands.
 func TestNoTimeToLookUp(t *testing.T) {
 	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, mostTries - 1: 20 * time.Second} {
 		for how, name := range map[ledgertest.Fault]string{
@@ -338,11 +340,11 @@ func TestNoTimeToLookUp(t *testing.T) {
 	}
 }
 
-// mostTries are the lookups that the seller of TestNoTimeToLookUp allows.
+// mostTries is the number of lookups that the seller of TestNoTimeToLookUp allows.
 const mostTries = 5
 
-// lookUpTooLate sends a payment whose lookup fails some times before one has no time left. The
-// write that gives that one back ends as how says.
+// lookUpTooLate sends a payment whose lookup fails some times (before), and then has no time
+// left. The write that gives the last lookup back ends as how says.
 func lookUpTooLate(t *testing.T, before int, late time.Duration, how ledgertest.Fault) {
 	t.Helper()
 	armed := before == 0
@@ -380,7 +382,7 @@ func lookUpTooLate(t *testing.T, before int, late time.Duration, how ledgertest.
 	})
 }
 
-// askOften sends a payment some times, with a pause before and after each.
+// askOften sends a payment several times, with a pause before and after each.
 func (b *harness) askOften(h string, times int, before, after time.Duration) {
 	for range times {
 		time.Sleep(before)

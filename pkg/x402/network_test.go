@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What is known of a network is what payments are signed for: the domain separators are those
-// of the two contracts.
+// TestNetworks checks the domain for which payments on each known network are signed: the
+// domain separators are those of the two contracts.
 func TestNetworks(t *testing.T) {
 	separators := map[string]string{
 		Base:        "02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f",
@@ -31,7 +31,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// A known network is all that has to be said, and nothing is guessed of another token.
+// TestCompleted checks that a seller has to name only a known network, and that nothing is
+// guessed about another token.
 func TestCompleted(t *testing.T) {
 	base, sepolia := Network(Base).USDC, Network(BaseSepolia).USDC
 	const token = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
@@ -39,7 +40,7 @@ func TestCompleted(t *testing.T) {
 	lower.Asset = strings.ToLower(base.Asset)
 	for _, c := range []struct {
 		given, want Terms
-		says        string // the error; empty is none
+		says        string // the error; "" is none
 	}{
 		{given: Terms{}, want: base},
 		{given: Terms{Network: BaseSepolia}, want: sepolia},

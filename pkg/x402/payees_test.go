@@ -13,8 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// Whom a payment is sent to is on record before the facilitator has answered, and it is sent all
-// the same where that cannot be written. What is answered from a record notes nothing.
+// TestNotesPayee checks that the payee of a payment is on record before the facilitator
+// answers, and that the payment is sent even if the payee cannot be written. An answer from a
+// record writes no payee.
 func TestNotesPayee(t *testing.T) {
 	key := ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset))
 	within(t, nil, func(t *testing.T, b *harness) {

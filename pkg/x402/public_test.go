@@ -10,13 +10,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// withoutToken leaves the retry token of an offer out, as an old client does. Then everything
-// in the header can be read from the chain once it was sent.
+// withoutToken removes the retry token of an offer, as an old client does. Then everything in
+// the header can be read from the chain once it was sent.
 func withoutToken(d *x402test.Draft) { delete(d.Payload.Extensions, "retry-token") }
 
-// A payment that came without a token may be sent again in doubt by everybody who has read it
-// from the chain. That settles it and says whether it was charged; it neither answers nor
-// tells the right question from a wrong one. Its payer signs again for the answer.
+// TestCopyInDoubt checks a payment in doubt that came without a token: everybody who has read
+// it from the chain may send it again. That settles it and says whether it was charged. It
+// gives no answer, and its reply is the same for the right question and a wrong one. The payer
+// signs again for the answer.
 func TestCopyInDoubt(t *testing.T) {
 	for name, path := range map[string]string{"the right question": "GET /a", "a guess": "GET /b"} {
 		t.Run(name, func(t *testing.T) {
@@ -49,8 +50,8 @@ func TestCopyInDoubt(t *testing.T) {
 	}
 }
 
-// A copy does not move a payment out of the way of another one of its purchase, and is not
-// answered by that.
+// TestCopyOfAnother checks that a copy does not displace another payment of its purchase, and
+// does not get that payment's answer.
 func TestCopyOfAnother(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
@@ -66,8 +67,8 @@ func TestCopyOfAnother(t *testing.T) {
 	})
 }
 
-// A payment that names no purchase cannot be had with another signature, so that its
-// repetition in doubt is answered.
+// TestOwnPurchaseInDoubt checks that the repetition of a payment in doubt is answered if the
+// payment names no purchase, because no other signature could get its answer.
 func TestOwnPurchaseInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.anew = true
@@ -80,8 +81,9 @@ func TestOwnPurchaseInDoubt(t *testing.T) {
 	})
 }
 
-// A copy without a token may be about something else than the payment is for. Where the job
-// has a check, or it comes to another endpoint, only the chain is asked about it.
+// TestCopyIsNotSent checks that a copy without a token is not sent if the job has a check, or
+// if the copy comes to another endpoint, because it may not be for the thing that the payment
+// bought. Only the chain is asked about it.
 func TestCopyIsNotSent(t *testing.T) {
 	for name, comes := range map[string]func(b *harness){
 		"a check":          func(b *harness) { b.check = func() error { return nil } },

@@ -19,7 +19,7 @@ import (
 
 const duplicateWindow = 45 * time.Second
 
-// expectReplay checks an answer to being the one that an earlier payment bought.
+// expectReplay checks that an answer is the answer that an earlier payment bought.
 func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 	b.t.Helper()
 	b.expect(what, again, expected{status: first.Status, charged: "true", receipt: true})
@@ -28,12 +28,12 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 	}
 }
 
-// inDoubt is a record of which an attempt has ended without a word.
+// inDoubt changes a record into that of a payment whose attempt ended without an answer.
 func inDoubt(r *ledger.Payment) { r.Doubt, r.Sent = true, true }
 
-// A payer who signs anew for the same question is charged once, until the
-// duplicate window ends; with a key, until a day after. Another question, another
-// payer, another key are separate purchases.
+// TestOnePurchaseOneCharge checks that a payer who signs again for the same question is
+// charged once, until the duplicate window ends; with a key, until a day after. Another
+// question, another payer or another key makes a separate purchase.
 func TestOnePurchaseOneCharge(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
@@ -49,7 +49,7 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 		}
 		b.expectCalls("two signatures", 1, 1)
 		time.Sleep(time.Nanosecond)
-		b.window = 2 * duplicateWindow // of what is answered from now on
+		b.window = 2 * duplicateWindow // for answers from now on
 		b.expect("after the window", b.ask(b.sign(nil), "GET /a"), answered())
 		b.expectCalls("after the window", 2, 2)
 		b.expectReplay("the superseded one, after the window", x402.Outcome{Status: 200, Body: []byte(`{"n":2}`), Receipt: first.Receipt}, b.ask(second, "GET /a"))
@@ -81,8 +81,8 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 	})
 }
 
-// The state of the payment that owns a purchase, and the answer to a new signature
-// for the same purchase.
+// TestOwnerOfAPurchase checks, for every state of the payment that owns a purchase, the answer
+// to a new signature for the same purchase.
 func TestOwnerOfAPurchase(t *testing.T) {
 	never, open, unseen := shows(x402.NeverPaid), shows(x402.StillOpen), shows(x402.CannotTell)
 	failing := func(b *harness) { b.work = looksUp(lookup.DNSTimeout) }
@@ -144,11 +144,11 @@ func TestOwnerOfAPurchase(t *testing.T) {
 // ownerRow is a payment that opens a purchase, and a second one for the same purchase.
 type ownerRow struct {
 	name   string
-	chain  func() x402.Finding // when the first is sent; nil: no view of it
-	later  func() x402.Finding // when the second comes
+	chain  func() x402.Finding // when the first is sent; nil: no node
+	later  func() x402.Finding // when the second is sent
 	first  x402.Settlement
-	before func(b *harness)           // the first
-	after  func(b *harness, h string) // it
+	before func(b *harness)           // called before the first payment
+	after  func(b *harness, h string) // called after it
 	wait   time.Duration
 	keyed  bool
 	second x402.Settlement
@@ -156,10 +156,10 @@ type ownerRow struct {
 	code   fault.Code
 	charge string
 	retry  bool
-	// What the facilitator was sent in all, and how many lookups ran.
+	// The number of settlements sent, and of lookups run, in total.
 	sent, runs int
-	own        ledger.State // of the second payment in the end
-	owner      ledger.State // and of the first
+	own        ledger.State // of the second payment at the end
+	owner      ledger.State // of the first payment at the end
 }
 
 // buyFirst sends the first payment.
@@ -181,7 +181,7 @@ func (b *harness) buyFirst(c ownerRow) (signature string) {
 	return signature
 }
 
-// buySecond sends the second payment, and checks what has become of both.
+// buySecond sends the second payment, and checks the end of both.
 func (b *harness) buySecond(c ownerRow, first string) {
 	b.t.Helper()
 	b.chain = c.later
@@ -196,7 +196,7 @@ func (b *harness) buySecond(c ownerRow, first string) {
 	if c.owner != "" && b.stored(first).State != c.owner {
 		b.t.Errorf("the first is %s, want %s", b.stored(first).State, c.owner)
 	}
-	// Whatever was sent for the first is the same bytes.
+	// Every time that the first payment is sent, the bytes are the same.
 	for _, p := range b.sent {
 		if p.Payload.Authorization.Nonce == b.sent[0].Payload.Authorization.Nonce && !reflect.DeepEqual(p, b.sent[0]) {
 			b.t.Errorf("sent %+v, then %+v", b.sent[0], p)
@@ -211,8 +211,9 @@ func (b *harness) buySecond(c ownerRow, first string) {
 	}
 }
 
-// A payer's identifier is a purchase key: another payment under it is the same
-// purchase, and another request is a conflict. What is not an identifier is refused.
+// TestPaymentIdentifier checks that a payer's identifier is a purchase key: another payment
+// under it is the same purchase, and another request is a conflict. An invalid identifier is
+// refused.
 func TestPaymentIdentifier(t *testing.T) {
 	const id = `"pay_7d5d747be160e280504c099d984bcfe0"`
 	within(t, nil, func(t *testing.T, b *harness) {
@@ -232,8 +233,8 @@ func TestPaymentIdentifier(t *testing.T) {
 	})
 }
 
-// Every smoke test settles, because two of them share no answer; with a key they
-// are one purchase.
+// TestPingIsBoughtAnew checks that every smoke test settles, because two of them share no
+// answer. With a key they are one purchase.
 func TestPingIsBoughtAnew(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
@@ -253,8 +254,8 @@ func TestPingIsBoughtAnew(t *testing.T) {
 	})
 }
 
-// Invalid keys are refused before anything is written, and nothing is
-// charged.
+// TestInvalidKeys checks that an invalid key is refused before anything is written, and that
+// nothing is charged.
 func TestInvalidKeys(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
@@ -274,8 +275,9 @@ func TestInvalidKeys(t *testing.T) {
 	})
 }
 
-// An authorization that was refused for its own signature holds the purchase while it
-// can execute. A new signature is told that a new key buys at once, and it does.
+// TestRefusedSignatureHoldsThePurchase checks that an authorization which was refused for its
+// signature holds the purchase while it can execute. The answer to a new signature says that a
+// new key buys at once, and it does.
 func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window, b.chain = duplicateWindow, shows(x402.StillOpen)
@@ -298,8 +300,9 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 	})
 }
 
-// A payment that came without its offer's extensions is told what holds for it: its
-// signature cannot be repeated once it is paid, and a new one is not charged.
+// TestWithoutExtensions checks what the payer learns if a payment came without its offer's
+// extensions: its signature cannot be repeated once it is paid, and a new signature is not
+// charged.
 func TestWithoutExtensions(t *testing.T) {
 	for name, c := range map[string]bareRow{
 		"with":               {token: true},
@@ -345,9 +348,9 @@ func TestWithoutExtensions(t *testing.T) {
 
 // bareRow is a payment that may lack its offer's extensions.
 type bareRow struct {
-	own   bool // each request is another purchase
+	own   bool // each request is a separate purchase
 	token bool
-	says  string // what its payer is told: signAgain, noRepeat or neither
+	says  string // what the answer must tell the payer: signAgain, noRepeat or neither
 }
 
 const (
@@ -355,7 +358,7 @@ const (
 	noRepeat  = "cannot be repeated once it is paid"
 )
 
-// check checks what a payer is told.
+// check checks what the answer tells a payer.
 func (c bareRow) check(t *testing.T, what string, out x402.Outcome) {
 	t.Helper()
 	told := out.Fault.Public()

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// receipts sign with one key, when it can be had.
+// receipts signs with one key, if the key is available.
 type receipts struct {
 	*receipt.Signer
 	public ed25519.PublicKey
@@ -68,14 +68,14 @@ func unsigned(t *testing.T, what string, out x402.Outcome) {
 	}
 }
 
-// Each answer has one receipt, however often and by whichever payment of the
-// purchase it is asked for, and nothing else has one. When the key cannot be had, the
-// answer is the same without.
+// TestReceipts checks that each answer has one receipt, regardless of how often and with which
+// payment of the purchase a client asks, and that no other reply has one. If the key is not
+// available, the answer is the same without a receipt.
 func TestReceipts(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(n int32) (x402.Reply, error)
 		status int
-		broken error // the key cannot be had
+		broken error // the error that makes the key unavailable
 	}{
 		"a result":             {func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":1}`)}, nil }, 200, nil},
 		"a result, and no key": {func(int32) (x402.Reply, error) { return x402.Reply{}, nil }, 200, errors.New("unreadable")},
@@ -103,7 +103,7 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// receiptTrial is a purchase whose answers are to have one receipt.
+// receiptTrial is a purchase whose answers must have one receipt.
 type receiptTrial struct {
 	*harness
 	signs *receipts
@@ -119,7 +119,7 @@ func newReceiptTrial(t *testing.T, b *harness, broken error) *receiptTrial {
 	return d
 }
 
-// oweFirst has the first lookup fail: what is owed is not an answer.
+// oweFirst makes the first lookup fail: a debt is not an answer.
 func (d *receiptTrial) oweFirst() {
 	d.t.Helper()
 	d.reply = func(int32) (x402.Reply, error) { return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, nil) }
@@ -128,7 +128,7 @@ func (d *receiptTrial) oweFirst() {
 	time.Sleep(time.Second)
 }
 
-// withoutKey checks an answer, and those after it, that could not be signed.
+// withoutKey checks an answer that could not be signed, and the answers after it.
 func (d *receiptTrial) withoutKey(out x402.Outcome) {
 	d.t.Helper()
 	unsigned(d.t, "without the key", out)
@@ -139,7 +139,7 @@ func (d *receiptTrial) withoutKey(out x402.Outcome) {
 	d.expectReplay("without the key", out, d.ask(d.first, "GET /a"))
 }
 
-// withKey checks an answer, and those after it.
+// withKey checks an answer, and the answers after it.
 func (d *receiptTrial) withKey(out x402.Outcome) {
 	d.t.Helper()
 	jws := d.signs.holds(d.t, "answered", out)
@@ -157,8 +157,8 @@ func (d *receiptTrial) withKey(out x402.Outcome) {
 	unsigned(d.t, "a day later", d.ask(d.first, "GET /a"))
 }
 
-// An offer is signed once, when there is a key, by the signer of receipts; what a client
-// echoes of the signature, or leaves out, changes nothing.
+// TestSignedOffer checks that an offer is signed once, when there is a key, by the signer of
+// receipts. It makes no difference which signature a client echoes, or that it echoes none.
 func TestSignedOffer(t *testing.T) {
 	for name, echo := range map[string]func(map[string]json.RawMessage){
 		"echoed":   func(map[string]json.RawMessage) {},
@@ -188,7 +188,8 @@ func TestSignedOffer(t *testing.T) {
 	}
 }
 
-// signOnce signs an offer, which is left as it is without a key and where it is signed.
+// signOnce signs an offer. The offer does not change without a key, or if it is already
+// signed.
 func signOnce(t *testing.T, offer *x402.Offer, signs *receipts) *x402.Offer {
 	t.Helper()
 	signs.err = errors.New("not in memory")
@@ -203,7 +204,7 @@ func signOnce(t *testing.T, offer *x402.Offer, signs *receipts) *x402.Offer {
 	return signed
 }
 
-// checkSignedOffer checks what is signed, and that every challenge has the same.
+// checkSignedOffer checks the signed content, and that every challenge has the same signature.
 func checkSignedOffer(t *testing.T, signed *x402.Offer, key ed25519.PublicKey) {
 	t.Helper()
 	one, two := challengeOf(t, signed, "", "AAECAwQFBgcICQoLDA0ODw"), challengeOf(t, signed, "a reason", "EBESExQVFhcYGRobHB0eHw")

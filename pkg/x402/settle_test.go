@@ -6,8 +6,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Every combination of the facilitator's answer, earlier doubt and the chain's
-// verdict, with the expected conclusion.
+// TestConclusions checks the conclusion from every combination of the facilitator's answer,
+// earlier doubt and the chain's verdict.
 func TestConclusions(t *testing.T) {
 	settled, disproved := to{ledger.EventSettled, replyLookUp}, to{ledger.EventDisproved, replyRefused}
 	refused, doubted := to{ledger.EventRefused, replyRefused}, to{ledger.EventRefused, replyUnsure}
@@ -62,11 +62,11 @@ func TestConclusions(t *testing.T) {
 			})
 		}
 	}
-	// An attempt that is given up before anything is sent, in doubt or not.
+	// An attempt that is given up before anything is sent, with and without doubt.
 	concludes(t, NotSent, inDoubt, notAsked, none)
 }
 
-// to is what a conclusion does to the record, and what is answered.
+// to is the event that a conclusion writes to the record, and its reply.
 type to struct {
 	event ledger.Event
 	reply reply
