@@ -9,9 +9,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// What a Pair does with a payment is tested with the Gate, whose package has the harness.
+// The tests of the Gate check how a Pair treats a payment, because their package has the
+// harness.
 
-// verifier notes in a list that it was asked, and gives no verdict while it is down.
+// verifier adds its name to a list when it is asked, and gives no verdict while it is down.
 type verifier struct {
 	x402.Facilitator
 	name  string
@@ -27,14 +28,15 @@ func (v verifier) Verify(context.Context, x402.Payload, x402.Requirements) x402.
 	return x402.Verification{Valid: true}
 }
 
-// A facilitator whose breaker is open is asked to verify nothing while the other one is in
-// order. A question opens and closes no breaker: a payer can ask as often as he likes.
+// TestVerifyBesideAnOpenBreaker checks that a facilitator with an open breaker gets no
+// verification while the other one works. A verification opens and closes no breaker, because
+// a payer can ask for any number of them.
 func TestVerifyBesideAnOpenBreaker(t *testing.T) {
 	lost := x402.Settlement{Class: x402.Unknown, NoDecision: true}
 	for _, c := range []struct {
 		name         string
-		first, other bool // the breaker is open
-		down         bool // the primary
+		first, other bool // its breaker is open
+		down         bool // the primary is down
 		asked        string
 		valid        bool
 	}{

@@ -19,7 +19,7 @@ func TestFrom(t *testing.T) {
 	if f := fault.From(fmt.Errorf("wrapped: %w", own)); f != own || f.Public() != "domain is odd" {
 		t.Errorf("%v", f)
 	}
-	// The cause of an error that is logged may be a peer's words.
+	// The cause of a logged error may be text that a peer sent.
 	f := fault.New(fault.LedgerUnavailable, errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
 	if text := f.Error(); len(text) > 1024 || !strings.HasPrefix(text, "ledger_unavailable: ?2J??") {
 		t.Errorf("%d bytes, %.100q", len(text), text)
@@ -29,8 +29,8 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// The mark of a lookup that was prevented, and that of a silent target, go with every
-// copy of an error, and with no other error.
+// TestMarks checks that the marks of a prevented lookup and of a silent target stay on every
+// copy of an error, and appear on no other error.
 func TestMarks(t *testing.T) {
 	own := fault.New(fault.InternalError, errors.New("waiting"))
 	for name, mark := range map[string]struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// A signed authorization is claimed, paid and answered. When it comes again, its record has the
-// answer. Package x402http does all of this for a handler; who only sells needs to open a store,
-// and no more.
+// A signed authorization is claimed, paid and answered. When it comes again, its record has
+// the answer. Package x402http does all of this for a handler; a seller only needs to open a
+// store.
 func Example() {
 	ctx := context.Background()
 	book := ledger.New(new(ledgertest.Memory), time.Now, rand.Text) // file.Open or dynamo.Open in a shop
@@ -34,7 +34,7 @@ func Example() {
 	}
 	fmt.Println("held:", first.Result == ledger.Held)
 
-	second, err := book.Claim(ctx, payment, lease) // while the first is under way
+	second, err := book.Claim(ctx, payment, lease) // while the first attempt is under way
 	fmt.Println("in flight:", second.Result == ledger.InFlight, err)
 
 	// Here the facilitator settles the payment, and the handler answers.
@@ -53,7 +53,7 @@ func Example() {
 		return
 	}
 
-	third, err := book.Claim(ctx, payment, lease) // its answer was lost on the way
+	third, err := book.Claim(ctx, payment, lease) // the first answer was lost on the way
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -14,8 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// What the holder of a lease can write, what comes of it at first and in doubt, and what
-// the next claim is told. TestEveryStateAndEvent has the rest of each record.
+// TestVerdicts checks everything that the holder of a lease can write: the resulting state,
+// for a first attempt and in doubt, and the reply to the next claim. TestEveryStateAndEvent
+// checks the other fields of each record.
 func TestVerdicts(t *testing.T) {
 	const owner = "eip155:8453|0xa|0xb|0xd"
 	ctx := t.Context()
@@ -23,7 +24,7 @@ func TestVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		write   func(h *ledger.Hold) error
 		state   ledger.State
-		doubted ledger.State       // where the payment was in doubt
+		doubted ledger.State       // if the payment was in doubt
 		claim   ledger.ClaimResult // a moment later
 	}{
 		"superseded":  {func(h *ledger.Hold) error { return h.Supersede(ctx, owner) }, ledger.Superseded, doubt, ledger.Replaced},
@@ -57,8 +58,9 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// What is decided is kept for 35 days after its authorization, or its last write, and what
-// is in doubt until that ends. What stores delete late is absent.
+// TestKept checks that a decided record is kept for 35 days after its authorization ends, or
+// after its last write, and a doubt until it is decided. A record that a store deletes late
+// counts as absent.
 func TestKept(t *testing.T) {
 	d := newTestLedger(t)
 	must(t, d.settled(t).Release(t.Context(), timedOut()))
@@ -84,10 +86,11 @@ func TestKept(t *testing.T) {
 	d.state(t)
 }
 
-// A receipt that comes too late for the lease is recorded all the same, whatever the next
-// attempt has made of the payment. That one goes on within its lease: the lookup that it
-// began counts, and nobody runs beside it. Afterwards it goes on from nobody's evidence: the
-// next claim may have begun.
+// TestEvidenceBeatsTheLease checks that a receipt which arrives after the end of the lease is
+// still recorded, in whatever state the next attempt has left the payment. The next attempt
+// continues within its lease: the lookup that it began counts, and nobody runs at the same
+// time. After its lease no attempt continues from another attempt's evidence, because the next
+// claim may have begun.
 func TestEvidenceBeatsTheLease(t *testing.T) {
 	ctx := t.Context()
 	type does = func(*ledger.Hold) error
@@ -99,13 +102,13 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 		return func(h *ledger.Hold) error { return h.End(ctx, event, "?", "") }
 	}
 	for name, c := range map[string]struct {
-		before  does // by the next attempt, before the receipt comes
-		fails   int  // of its writes
+		before  does // by the next attempt, before the receipt arrives
+		fails   int  // the number of its writes that fail
 		late    time.Duration
 		then    does
-		want    error              // of then
+		want    error              // the error of then
 		claim   ledger.ClaimResult // of a third attempt
-		answers bool               // the next attempt goes on
+		answers bool               // the next attempt continues
 	}{
 		"settling":               {before: nothing, then: ends(ledger.EventRefused), want: ledger.ErrLost, claim: ledger.InFlight},
 		"uncertain":              {before: ends(ledger.EventUncertain), then: nothing, claim: ledger.Held},
@@ -141,7 +144,8 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 			}
 		})
 	}
-	// So is one whose first write failed and came too late, when its holder goes on.
+	// The same holds for a receipt whose first write failed and came too late, when its holder
+	// continues.
 	d := newTestLedger(t)
 	old := d.hold(t)
 	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
@@ -152,15 +156,16 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	if s := d.state(t); s.State != ledger.Settled || s.Receipt == nil {
 		t.Errorf("the receipt is not on record: %+v", s)
 	}
-	// Nor from evidence that a third attempt has gone on from already.
+	// Nor does an attempt continue from evidence from which a third attempt has already
+	// continued.
 	d = newTestLedger(t)
 	first, second := d.overtaken(t)
 	wants(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
 	d.pass(lease)
 	third := d.hold(t)
-	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // it would go on beside the third
+	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // it would run at the same time as the third
 	must(t, third.Redeem(t.Context(), answer(t, "x"), 0, false))
-	// A receipt that comes when the answer is there already changes nothing.
+	// A receipt that arrives after the answer changes nothing.
 	before, late := d.state(t), receipt()
 	late.Transaction = "0x02"
 	wants(t, ledger.ErrLost, first.Settled(t.Context(), late, true))
@@ -169,12 +174,12 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	}
 }
 
-// What a paid payment's claims are told, one after another, and how many lookups it has had
-// after each: any number, spaced, until one gives an answer. One that never began is not
-// counted and does not move the spacing; one that ended with its process is. An answer that is
-// too large to keep is looked up again, five times in all. A bundle with parts that are owed
-// is, too, for a day, and answered meanwhile; an attempt that brought nothing better leaves
-// the answer.
+// TestLookups checks the replies to the claims of a paid payment, and how many lookups it has
+// had after each. Lookups are spaced, and repeat until one gives an answer. A lookup that
+// never began is not counted and does not change the spacing; a lookup that ended with its
+// process is counted. An answer that is too large to keep is looked up again, five times in
+// all. A bundle of which pieces are owed is looked up again for a day, and answered meanwhile;
+// an attempt that found nothing better does not change the answer.
 func TestLookups(t *testing.T) {
 	const held, waiting, answered, inFlight = ledger.Held, ledger.Waiting, ledger.Answered, ledger.InFlight
 	type does = func(*ledger.Hold) error
@@ -234,7 +239,7 @@ func TestLookups(t *testing.T) {
 		},
 		"of owed parts": {
 			{0, 0, 0, gives(owes, true)}, {0, answered, 0, nil},
-			{10 * time.Second, held, 1, nil}, {0, answered, 1, keeps}, // beside the one that looks up
+			{10 * time.Second, held, 1, nil}, {0, answered, 1, keeps}, // at the same time as the lookup
 			{10*time.Second - 1, answered, 1, nil}, {1, held, 2, gives(whole, false)}, {time.Hour, answered, 2, nil},
 		},
 		"of parts that stay owed": {
@@ -252,15 +257,15 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// lookUpStep is what happens next to a payment that was made.
+// lookUpStep is the next event for a paid payment.
 type lookUpStep struct {
 	after   time.Duration
-	claim   ledger.ClaimResult // 0: there is none
+	claim   ledger.ClaimResult // 0 if there is no claim
 	lookups int
-	then    func(*ledger.Hold) error // by the last one that held the lease
+	then    func(*ledger.Hold) error // called with the hold of the last attempt that held the lease
 }
 
-// lookUpStep takes a step, and returns the hold of the last one that held the lease.
+// lookUpStep takes a step, and returns the hold of the last attempt that held the lease.
 func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledger.Hold) *ledger.Hold {
 	t.Helper()
 	d.pass(s.after)
@@ -282,8 +287,8 @@ func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledg
 	return h
 }
 
-// A settlement whose lookup did not begin leaves no lease and no lookup, and a lease that was
-// given back already is not given back again.
+// TestReturn checks that a settlement whose lookup did not begin leaves no lease and no
+// lookup, and that a lease is given back only once.
 func TestReturn(t *testing.T) {
 	d := newTestLedger(t)
 	h := d.hold(t)

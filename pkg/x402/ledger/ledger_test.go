@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// testLedger is a ledger with a clock that the test moves, and a store that fails as
-// it says.
+// testLedger is a ledger with a clock that the test moves, and a store that fails when the
+// test says so.
 type testLedger struct {
 	*ledger.Ledger
 	memory *ledgertest.Memory
@@ -29,7 +29,7 @@ func newTestLedger(t *testing.T) *testLedger {
 
 func (d *testLedger) pass(by time.Duration) { d.at = d.at.Add(by) }
 
-// fails has the next n calls of a verb fail.
+// fails makes the next n calls of an operation fail.
 func (d *testLedger) fails(op ledgertest.Op, how ledgertest.Fault, n int) {
 	d.store.Decide = func(o ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 		if o != op || n == 0 {
@@ -40,7 +40,7 @@ func (d *testLedger) fails(op ledgertest.Op, how ledgertest.Fault, n int) {
 	}
 }
 
-// faults are those after which a caller does not know whether it was done.
+// faults are the faults after which a caller does not know whether the call took effect.
 var faults = []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter}
 
 func (d *testLedger) payment() ledger.Submission {
@@ -56,7 +56,7 @@ const (
 	day   = 24 * time.Hour
 )
 
-// claims is a claim that comes out as it must.
+// claims makes a claim, and checks its result.
 func (d *testLedger) claims(t *testing.T, p ledger.Submission, want ledger.ClaimResult) ledger.Claim {
 	t.Helper()
 	c, err := d.Claim(t.Context(), p, d.at.Add(lease))
@@ -71,13 +71,13 @@ func (d *testLedger) claim(t *testing.T, want ledger.ClaimResult) ledger.Claim {
 	return d.claims(t, d.payment(), want)
 }
 
-// hold is a payment in hand.
+// hold claims a payment, and returns the hold.
 func (d *testLedger) hold(t *testing.T) *ledger.Hold {
 	t.Helper()
 	return d.claim(t, ledger.Held).Hold
 }
 
-// settled is a payment in hand that has been made, and whose lookup begins.
+// settled claims a payment, settles it and begins its lookup.
 func (d *testLedger) settled(t *testing.T) *ledger.Hold {
 	t.Helper()
 	h := d.hold(t)
@@ -85,7 +85,7 @@ func (d *testLedger) settled(t *testing.T) *ledger.Hold {
 	return h
 }
 
-// overtaken is a hold whose lease ran out, and that of the claim that came next.
+// overtaken returns a hold whose lease ran out, and the hold of the next claim.
 func (d *testLedger) overtaken(t *testing.T) (old, taken *ledger.Hold) {
 	t.Helper()
 	old = d.hold(t)
@@ -93,7 +93,7 @@ func (d *testLedger) overtaken(t *testing.T) (old, taken *ledger.Hold) {
 	return old, d.hold(t)
 }
 
-// wants compares an error with the one that it must be; nil is none.
+// wants checks an error; nil means none.
 func wants(t *testing.T, want, err error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -109,7 +109,7 @@ func receipt() ledger.Receipt {
 
 func timedOut() ledger.Failure { return ledger.Failure{Code: "dns_timeout", Message: "timed out"} }
 
-// record is what there is under a key.
+// record returns the record under a key.
 func (d *testLedger) record(t *testing.T, key string) ledger.Payment {
 	t.Helper()
 	r, err := d.Fetch(t.Context(), key)
@@ -138,17 +138,18 @@ func answer(t *testing.T, body string) ledger.Answer {
 	return a
 }
 
-// Each write fails without being done, and is done but fails. The next one of the hold
-// finds out which. A claim whose write failed sends nothing; the claim that comes after the lease
-// has doubt, because it cannot know. The reconciler's lease is a write like any other.
+// TestWritesThatFail checks writes that fail without effect, and writes that take effect but
+// report a failure. The next write of the hold finds out which it was. A claim whose write
+// failed sends nothing. The claim after the lease has doubt, because it cannot know. The
+// reconciler's lease follows the same rules as any other write.
 func TestWritesThatFail(t *testing.T) {
 	for _, fault := range faults {
 		d := newTestLedger(t)
 		h := d.hold(t)
 		d.fails(ledgertest.Replace, fault, 2)
 		wants(t, ledgertest.ErrInjected, h.Settled(t.Context(), receipt(), true))
-		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // nor is the lease lost
-		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // it confirmed the first
+		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // the lease is not lost either
+		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // it confirmed the first write
 		d.claim(t, ledger.Answered)
 
 		d = newTestLedger(t)
@@ -171,7 +172,7 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("%v, %v", h, err)
 		}
 	}
-	// A write that came too late for the lease is not sent anew.
+	// A write that came too late for the lease is not sent again.
 	d := newTestLedger(t)
 	old := d.hold(t)
 	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
@@ -179,7 +180,7 @@ func TestWritesThatFail(t *testing.T) {
 	d.pass(lease)
 	d.hold(t)
 	wants(t, ledger.ErrLost, old.End(t.Context(), ledger.EventUncertain, "?", ""))
-	// What cannot happen is not sent, so that it is not asked for either.
+	// An event that cannot happen is not written, and therefore no read follows.
 	d = newTestLedger(t)
 	h := d.hold(t)
 	d.pass(lease)
@@ -187,7 +188,8 @@ func TestWritesThatFail(t *testing.T) {
 	must(t, h.End(t.Context(), ledger.EventUncertain, "?", ""))
 }
 
-// The reconciler takes the lease of what nobody holds and is not decided.
+// TestReclaim checks that the reconciler takes the lease of a payment that nobody holds and
+// that is not decided.
 func TestReclaim(t *testing.T) {
 	d := newTestLedger(t)
 	d.hold(t)

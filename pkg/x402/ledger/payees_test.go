@@ -13,13 +13,13 @@ import (
 
 const soldKey = "payees|eip155:8453|0xa"
 
-// notes has a payee noted.
+// notes records a payee.
 func notes(t *testing.T, p *ledger.Payees, payee, amount string) {
 	t.Helper()
 	must(t, p.Note(t.Context(), "eip155:8453", "0xa", payee, amount))
 }
 
-// on are the payees on record, without the times.
+// on returns the recorded payees, without the times.
 func (d *testLedger) on(t *testing.T) (all []string) {
 	t.Helper()
 	payees, err := d.Sold(t.Context(), soldKey)
@@ -30,8 +30,8 @@ func (d *testLedger) on(t *testing.T) (all []string) {
 	return all
 }
 
-// A payee is noted once in an hour, by each process, and at a lower price. Those come first that
-// were paid longest ago.
+// TestPayees checks that each process records a payee once an hour, and also at a lower price.
+// The payees that were paid longest ago come first.
 func TestPayees(t *testing.T) {
 	d := newTestLedger(t)
 	one, other := ledger.NewPayees(d.Ledger), ledger.NewPayees(d.Ledger)
@@ -64,7 +64,8 @@ func TestPayees(t *testing.T) {
 	}
 }
 
-// A payee is forgotten as it was read, and not one that was paid since.
+// TestForget checks that a payee is deleted only if it is unchanged since it was read. A payee
+// that was paid since then stays.
 func TestForget(t *testing.T) {
 	d := newTestLedger(t)
 	p := ledger.NewPayees(d.Ledger)
@@ -82,7 +83,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// Of too many payees those are left out that were paid longest ago.
+// TestManyPayees checks that of too many payees the ones that were paid longest ago are left
+// out.
 func TestManyPayees(t *testing.T) {
 	d := newTestLedger(t)
 	full := ledger.Sold{Row: ledger.Row{Key: soldKey, Version: 1, WriteID: "w"}}
@@ -99,13 +101,13 @@ func TestManyPayees(t *testing.T) {
 	}
 }
 
-// Processes that note at once note all; a store that fails is an error, and what was not noted is
-// noted by the next payment.
+// TestPayeesAtOnce checks that processes that record payees at the same time record all of
+// them. A store that fails is an error, and the next payment records the missing payee.
 func TestPayeesAtOnce(t *testing.T) {
 	d := newTestLedger(t)
 	meets := true
 	d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-		if op != ledgertest.Fetch && meets { // another process comes first
+		if op != ledgertest.Fetch && meets { // another process writes first
 			meets = false
 			notes(t, ledger.NewPayees(d.Ledger), "0x2", "1")
 		}

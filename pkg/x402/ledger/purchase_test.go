@@ -12,7 +12,7 @@ import (
 
 const bought = "purchase|eip155:8453|0xa|0xb|request:1"
 
-// offer is a payment for the purchase.
+// offer returns a payment for the purchase.
 func (d *testLedger) offer(name string) ledger.Submission {
 	p := d.payment()
 	p.Key, p.AuthDigest, p.Purchase, p.Payload = "eip155:8453|0xa|0xb|"+name, "auth "+name, bought, json.RawMessage(`{}`)
@@ -25,7 +25,7 @@ func (d *testLedger) pay(t *testing.T, name string) *ledger.Hold {
 	return d.claims(t, d.offer(name), ledger.Held).Hold
 }
 
-// opens opens the purchase and says whose it is.
+// opens opens the purchase, and checks who owns it.
 func (d *testLedger) opens(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase {
 	t.Helper()
 	p, err := d.OpenPurchase(t.Context(), h)
@@ -42,7 +42,7 @@ func (d *testLedger) owner(t *testing.T, p *ledger.Purchase) *ledger.Payment {
 	return r
 }
 
-// takesOver has a payment take a purchase over, and fails as it must; nil is success.
+// takesOver lets a payment take a purchase over, and checks the error; nil is success.
 func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.Payment, h *ledger.Hold, want error) {
 	t.Helper()
 	got, err := d.TakeOver(t.Context(), p, owner, h)
@@ -55,7 +55,7 @@ func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.P
 	}
 }
 
-// opened is two payments for one purchase, which the first has opened.
+// opened returns two payments for one purchase. The first has opened it.
 func (d *testLedger) opened(t *testing.T) (first, second *ledger.Hold) {
 	t.Helper()
 	first, second = d.pay(t, "first"), d.pay(t, "second")
@@ -63,16 +63,16 @@ func (d *testLedger) opened(t *testing.T) (first, second *ledger.Hold) {
 	return first, second
 }
 
-// The owner is closed before the purchase is swapped, on the very version that was read. A
-// process that ends between the two writes leaves a purchase that the next one takes over,
-// and so does an owner that has no record any more.
+// TestTakeOver checks that the owner is closed before the purchase is swapped, on exactly the
+// version that was read. If a process ends between the two writes, the next one takes the
+// purchase over. The same holds if the owner has no record any more.
 func TestTakeOver(t *testing.T) {
 	d := newTestLedger(t)
 	first, second := d.opened(t)
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	p := d.opens(t, second, first)
 	dead := d.owner(t, p)
-	first = d.pay(t, "first") // once more in between: nothing is taken over
+	first = d.pay(t, "first") // another attempt in between: nothing is taken over
 	d.takesOver(t, p, dead, second, ledger.ErrConflict)
 	d.opens(t, first, first)
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
@@ -97,13 +97,13 @@ func TestTakeOver(t *testing.T) {
 
 	must(t, third.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	d.pass(20 * day)
-	d.opens(t, third, third)   // prolonged
+	d.opens(t, third, third)   // the purchase is kept longer
 	d.pass(15*day + time.Hour) // the record ends before the purchase does
 	p = d.opens(t, second, third)
 	if r := d.owner(t, p); r != nil {
 		t.Fatalf("the owner has a record: %+v", r)
 	}
-	// The same nonce in another authorization is another payment.
+	// The same nonce in another authorization is a different payment.
 	another := d.offer("third")
 	another.AuthDigest = "another"
 	h := d.claims(t, another, ledger.Held).Hold
@@ -113,12 +113,12 @@ func TestTakeOver(t *testing.T) {
 	d.takesOver(t, p, nil, second, nil)
 }
 
-// An attempt that still works on an owner which is paid loses its lease, also where it goes
-// on from a write that failed. An answer that is complete is left as it is.
+// TestTakeOverOfPaid checks that an attempt which still works on a paid owner loses its lease,
+// even if it continues from a write that failed. A complete answer is left as it is.
 func TestTakeOverOfPaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer *ledger.Answer
-		then   error // of the attempt
+		then   error // the error of the attempt
 	}{
 		"looks up": {nil, ledger.ErrLost}, "too large to keep": {&ledger.Answer{Status: 200}, ledger.ErrLost},
 		"answered": {&ledger.Answer{Status: 200, Stored: true}, ledger.ErrIllegal},
@@ -146,8 +146,8 @@ func TestTakeOverOfPaid(t *testing.T) {
 	}
 }
 
-// What an undecided payment is taken for: by its own record, by the clock, and then by its
-// purchase, which is read only when the payment's window is long over.
+// TestSending checks how an undecided payment counts. Its record decides first, then the
+// clock, and then its purchase, which is read only when the payment's window is long over.
 func TestSending(t *testing.T) {
 	const window = 5*time.Minute + ledger.ClockSlack
 	waits := func(d *testLedger) *ledger.Hold {
@@ -163,7 +163,7 @@ func TestSending(t *testing.T) {
 		begin func(d *testLedger) *ledger.Hold
 		after time.Duration
 		want  ledger.Sending
-		reads int // of the purchase
+		reads int // the reads of the purchase
 	}{
 		"waits for another, too early":     {waits, window, ledger.Undue, 0},
 		"waits for another":                {waits, window + 1, ledger.NeverSent, 1},
@@ -198,8 +198,8 @@ func TestSending(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v with %d reads", name, got, err, c.want, c.reads)
 		}
 	}
-	// An attempt that stood still opens the purchase at the moment at which the clock is
-	// read: what was read before that would not show it.
+	// An attempt that stood still opens the purchase at the moment at which the clock is read.
+	// An earlier read of the purchase would not show it.
 	d := newTestLedger(t)
 	first := d.pay(t, "first")
 	l := ledger.New(d.store, func() time.Time {
@@ -214,10 +214,11 @@ func TestSending(t *testing.T) {
 	wants(t, ledgertest.ErrInjected, errOf(d.Sending(t.Context(), first.Record())))
 }
 
-// Who is taken for the payer of a record, by what comes with the payment: the token of the
-// first claim. Where that came with none, anybody who has the key or the very signature may
-// repeat it until money has moved; and it opens something until it may have been sent or, for
-// a payment that is its own purchase, until money has moved.
+// TestProof checks which sender counts as the payer of a record: the sender with the token of
+// the first claim. If the first claim had no token, anybody who has the key or the same
+// signature may repeat the payment until money has moved. The repetition opens an answer until
+// the payment may have been sent or, for a payment that is a purchase by itself, until money
+// has moved.
 func TestProof(t *testing.T) {
 	for _, state := range ledger.States() {
 		for _, sent := range []bool{false, true} {
@@ -260,8 +261,8 @@ func proves(t *testing.T, r ledger.Payment, p ledger.Submission, want ledger.Pro
 	}
 }
 
-// The payment that opens a purchase first owns it, and opens it again before every attempt;
-// others learn who it is.
+// TestOpenPurchase checks that the payment which opens a purchase first owns it, and opens it
+// again before every attempt. Other payments learn who the owner is.
 func TestOpenPurchase(t *testing.T) {
 	d := newTestLedger(t)
 	first, second := d.opened(t)
@@ -269,7 +270,7 @@ func TestOpenPurchase(t *testing.T) {
 	d.opens(t, first, first)
 	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened it since
 	d.opens(t, second, first)
-	// A purchase that nobody has opened for its time is as good as none.
+	// A purchase whose time is over without being opened again counts as absent.
 	d.pass(70*day + time.Minute)
 	d.opens(t, second, second)
 }

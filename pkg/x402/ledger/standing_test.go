@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestStandings: a record in each situation, by the clock and by whether there is a node. Each
-// standing occurs, and each has a meaning.
+// TestStandings checks the standing of a record in each situation, by the clock and with and
+// without a node. Each standing occurs, and each has a meaning.
 func TestStandings(t *testing.T) {
 	live, past := epoch.Add(time.Minute), epoch.Add(-time.Minute)
 	timedOut := func(silent bool) *Failure { return &Failure{Code: "ssl_timeout", Silence: silent} }
@@ -100,9 +100,9 @@ func TestStandings(t *testing.T) {
 	}
 }
 
-// An answer stands for its purchase until the time that was stamped or, where the payer has
-// named the purchase, for a day. The arrival of a request decides, and not the time at which
-// the record is read.
+// TestOwnershipOfAnAnswer checks that an answer stands for its purchase until its recorded
+// time or, if the payer has named the purchase, for a day. The arrival time of a request
+// decides, and not the time at which the record is read.
 func TestOwnershipOfAnAnswer(t *testing.T) {
 	l := New(nil, nil, nil)
 	stands := epoch.Add(45 * time.Second)
@@ -122,8 +122,8 @@ func TestOwnershipOfAnAnswer(t *testing.T) {
 	}
 }
 
-// A refund that was begun ends the right to an answer, until it is withdrawn. The first who
-// began it stays on record.
+// TestRefundBegun checks that the beginning of a refund ends the right to an answer until the
+// refund is withdrawn. The first operator who began it stays on record.
 func TestRefundBegun(t *testing.T) {
 	rules := NewRules()
 	r := Payment{State: Settled, SettledAt: epoch, Lookups: 1, LastFault: &Failure{}, LookupAt: epoch}
@@ -147,5 +147,5 @@ func TestRefundBegun(t *testing.T) {
 	}
 	apply(EventWithdraw, "", true)
 	apply(EventClaim, "", true)
-	apply(EventSendBack, "third", false) // somebody looks up
+	apply(EventSendBack, "third", false) // a lookup is running
 }

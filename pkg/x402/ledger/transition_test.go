@@ -9,7 +9,7 @@ import (
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// moves are the events that may happen, and where each leads.
+// moves maps each event that may happen to the state that it leads to.
 type moves = map[Event]State
 
 func and(m moves, event Event, to State) moves {
@@ -18,8 +18,8 @@ func and(m moves, event Event, to State) moves {
 	return m
 }
 
-// situation is a state with everything that an edge can depend on, and what may happen
-// then. All other events are illegal.
+// situation is a state with everything on which an edge can depend, and the events that may
+// happen. All other events are illegal.
 type situation struct {
 	name string
 	Payment
@@ -101,7 +101,7 @@ func TestEveryStateAndEvent(t *testing.T) {
 	}
 }
 
-// checkRecord holds what a record says of itself to its situation.
+// checkRecord checks that the methods of a record agree with its situation.
 func checkRecord(t *testing.T, r situation) {
 	t.Helper()
 	owed := r.State == Settled
@@ -120,7 +120,7 @@ func checkRecord(t *testing.T, r situation) {
 	}
 }
 
-// checkStep holds every transition to what is true of all of them.
+// checkStep checks what must hold for every transition.
 func checkStep(t *testing.T, key string, old, next Payment, ev Event) {
 	t.Helper()
 	told := ev == EventRefused || ev == EventBadSignature || ev == EventTurnedAway || ev == EventUncertain

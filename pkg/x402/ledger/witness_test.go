@@ -17,10 +17,10 @@ func witness(key string) ledger.Witness {
 	}
 }
 
-// The conclusions of a witness.
+// The results of a witness.
 const known, found, refundDue, failed = "known", "found", "a refund is due", "failed"
 
-// testify has a witness speak, and says what it comes to.
+// testify calls Testify with a witness, and returns the result.
 func (d *testLedger) testify(t *testing.T, w ledger.Witness) (string, error) {
 	r, written, err := d.Testify(t.Context(), w)
 	switch {
@@ -41,9 +41,9 @@ func (d *testLedger) testifies(t *testing.T, w ledger.Witness, want string) {
 	}
 }
 
-// Money that is seen on the chain ends owed or as a refund, whatever was written about its
-// payment before. A store that fails at any call loses nothing: the next time it is
-// recorded.
+// TestTestify checks that money which is seen on the chain ends as a debt or a refund,
+// regardless of what its payment's record said before. If the store fails at any call, nothing
+// is lost: the next attempt records the money.
 func TestTestify(t *testing.T) {
 	refused := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", "")) }
 	for name, c := range map[string]struct {
@@ -65,7 +65,7 @@ func TestTestify(t *testing.T) {
 		"redeemed":  {func(d *testLedger) { must(t, d.settled(t).Redeem(t.Context(), answer(t, "x"), 0, false)) }, known, ledger.Redeemed, 1},
 	} {
 		for _, fault := range faults {
-			for at := range 4 { // the call that fails, none at first
+			for at := range 4 { // at is the call that fails; at first none does
 				d := newTestLedger(t)
 				c.before(d)
 				n := 0
@@ -85,7 +85,7 @@ func TestTestify(t *testing.T) {
 			}
 		}
 	}
-	// A transfer from before the claim is a refund.
+	// A transfer that is older than the claim is due for a refund.
 	d := newTestLedger(t)
 	d.hold(t)
 	w := witness(d.payment().Key)
@@ -93,7 +93,8 @@ func TestTestify(t *testing.T) {
 	d.testifies(t, w, refundDue)
 	d.pass(2 * lease)
 	d.claim(t, ledger.GoesBack)
-	// A transfer of the same nonce that is not the record's gets a separate record.
+	// If a transfer has the nonce of a record but does not belong to it, it gets a separate
+	// record.
 	d = newTestLedger(t)
 	d.hold(t)
 	w = witness(d.payment().Key)
@@ -106,9 +107,9 @@ func TestTestify(t *testing.T) {
 	}
 }
 
-// Money for a payment that has lost its purchase to another one is a refund where that one
-// is known to be paid, and otherwise an answer is owed, but to a payer who was told for good
-// that nothing moves.
+// TestTestifyReplaced checks money for a payment that has lost its purchase to another
+// payment. It is a refund if the other payment is known to be paid. Otherwise an answer is
+// owed, unless the payer was definitely told that no money moves.
 func TestTestifyReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  ledger.Event // of the payment, at first
@@ -143,8 +144,8 @@ func TestTestifyReplaced(t *testing.T) {
 	}
 }
 
-// Other writers may come between a witness's reading and its writing: it reads again, and
-// not for ever.
+// TestTestifyMeetsOthers checks a witness whose record is written by others between its read
+// and its write: it reads again, but not for ever.
 func TestTestifyMeetsOthers(t *testing.T) {
 	uncertain := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }
 	expired := func(d *testLedger) {
@@ -153,7 +154,7 @@ func TestTestifyMeetsOthers(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before func(d *testLedger)
-		op     ledgertest.Op // of the witness's call that something comes before
+		op     ledgertest.Op // the call of the witness before which another write comes
 		times  int
 		want   string
 	}{
@@ -185,8 +186,9 @@ func TestTestifyMeetsOthers(t *testing.T) {
 	}
 }
 
-// A refund closes a debt at any time at which nobody looks up, once, and nothing else; so
-// does an operator's word that it was answered, after which nothing is a refund.
+// TestRefund checks that a refund closes a debt, once, at any time at which no lookup runs,
+// and closes nothing else. An operator's statement that the debt was answered does the same,
+// and then no refund is possible.
 func TestRefund(t *testing.T) {
 	for event, want := range map[ledger.Event]ledger.State{
 		ledger.EventRefund: ledger.Refunded, ledger.EventAttest: ledger.Redeemed, ledger.EventSendBack: ledger.Settled,
@@ -215,7 +217,7 @@ func TestRefund(t *testing.T) {
 		closes(ledger.EventAttest, ledger.ErrIllegal)
 		d.claim(t, ledger.Over)
 	}
-	// No two debts are closed on one transfer.
+	// One transfer closes only one debt.
 	d := newTestLedger(t)
 	for i, debt := range []string{"one", "one", "another"} {
 		if mine, err := d.Reserve(t.Context(), "transfer", debt); mine != (i < 2) || err != nil {

@@ -5,13 +5,13 @@ import "time"
 // StoreTimeout bounds a report.
 const StoreTimeout = storeTimeout
 
-// Patient has a Rate wait for its store as long as a busy machine may need.
+// Patient gives a Rate a time-out for its store that is long enough for a busy machine.
 func (r *Rate) Patient() *Rate {
 	r.timeout = time.Minute
 	return r
 }
 
-// Forgiving has a Rate carry no debts.
+// Forgiving makes a Rate carry no debts into later windows.
 func (r *Rate) Forgiving() *Rate {
 	r.debts = 0
 	return r

@@ -8,13 +8,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// Whatever a client sends to one environment, and whenever: a request passes while there is
-// room for it in its window, with all that was sent there: a unit for each request without a
-// payment, and for one with a payment what it weighs until it is decided, and afterwards. A
-// refused client is told when the same request would pass: soon only if undecided requests may
-// give back as much as it weighs. What is found in a later window to be its payer's fault
-// counts there in full, and nothing is given back there. A clock that is set back over the
-// turn of a minute forgets nothing, and one that was far off locks nobody out.
+// TestRateAgreesWithModel sends any requests at any time to one environment. A request passes
+// while its window has room for it, with everything that was counted there. A request without
+// a payment counts as one unit. A request with a payment counts its weight until it is
+// decided, and its final units afterwards. A refused client learns when the same request would
+// pass; that is soon only if undecided requests may give back as much as it weighs. If a later
+// window shows that a payer was at fault, the request counts there in full, and gives nothing
+// back there. A clock that is set back across the change of a minute forgets nothing, and a
+// clock that was far off excludes nobody.
 func TestRateAgreesWithModel(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -22,7 +23,7 @@ func TestRateAgreesWithModel(t *testing.T) {
 		clock := at(0)
 		m := rateModel{
 			seed: seed, random: random, clock: clock, perMinute: perMinute,
-			// Debts have a test of their own.
+			// Another test checks debts.
 			rate: newRate(perMinute, &limit.Memory{}, clock).Forgiving(), window: clock.now(), began: map[*limit.Request]time.Time{},
 		}
 		for step := range 300 {
@@ -32,7 +33,7 @@ func TestRateAgreesWithModel(t *testing.T) {
 	}
 }
 
-// rateModel is what a Rate should know of one client.
+// rateModel is what a Rate should know about one client.
 type rateModel struct {
 	seed      uint64
 	random    *rand.Rand
@@ -42,11 +43,11 @@ type rateModel struct {
 	window    time.Time
 	used      limit.Units // in the window
 	working   []*limit.Request
-	began     map[*limit.Request]time.Time // the windows of those that are working
+	began     map[*limit.Request]time.Time // the windows of the undecided requests
 }
 
-// check compares what a request is told that asks for units, and weighs units
-// where it is refused, and counts it.
+// check compares the decision for a request with the model, and counts it. The request passes
+// if there are asks units free, and weighs units if it is refused.
 func (m *rateModel) check(t *testing.T, v limit.Decision, asks, weighs int, counts limit.Units) {
 	t.Helper()
 	end := max(m.window.Add(limit.Window).Sub(m.clock.now()), time.Second)
@@ -77,7 +78,7 @@ func (m *rateModel) passTime(step int) {
 		}
 	case 2:
 		m.clock.advance(-time.Duration(100+m.random.IntN(1000)) * time.Hour)
-		m.working = nil // theirs are windows to come, of which a Memory keeps few
+		m.working = nil // they belong to windows far away, of which a Memory keeps few
 	}
 	now := m.clock.Truncate(limit.Window)
 	if !now.Equal(m.window) && !now.Equal(m.window.Add(-limit.Window)) {
@@ -86,7 +87,7 @@ func (m *rateModel) passTime(step int) {
 	}
 }
 
-// send sends a request of any kind, or ends one that is working.
+// send sends a request of any kind, or decides one.
 func (m *rateModel) send(t *testing.T) {
 	t.Helper()
 	undecided, _ := limit.Weights(m.perMinute)
@@ -109,7 +110,7 @@ func (m *rateModel) send(t *testing.T) {
 	}
 }
 
-// decide ends the request that has been working longest.
+// decide ends the oldest undecided request.
 func (m *rateModel) decide(t *testing.T, fault bool) {
 	t.Helper()
 	undecided, atFault := limit.Weights(m.perMinute)

@@ -23,7 +23,7 @@ func newRate(perMinute int, s limit.Store, clock *clock) *limit.Rate {
 	return limit.NewRate(perMinute, s, clock.now).Patient()
 }
 
-// decision is what a request without a payment is told, and what was wrong with the store.
+// decision is the decision on a request without a payment, and the error of the store.
 type decision struct {
 	limit.Decision
 	Err error
@@ -56,8 +56,8 @@ func passed(t *testing.T, r *limit.Rate, client string, n int) (ok int) {
 	return ok
 }
 
-// One environment: the limit is exact, a tenth is free, and each report carries
-// the tenth before it and the request that it decides.
+// TestRate checks one environment: the limit is exact, a tenth of it needs no report, and each
+// report carries the tenth before it and the request that it decides.
 func TestRate(t *testing.T) {
 	for _, c := range []struct{ perMinute, requests, ok, calls int }{
 		{300, 30, 30, 0}, {300, 31, 31, 1}, {300, 61, 61, 1}, {300, 62, 62, 2}, {300, 300, 300, 9}, {300, 5000, 300, 9},
@@ -73,7 +73,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// A total that arrives after its window says nothing about the next one.
+// TestRateWindowEndsWhileAsking checks that a total which arrives after its window says
+// nothing about the next window.
 func TestRateWindowEndsWhileAsking(t *testing.T) {
 	clock := at(59 * time.Second)
 	r := newRate(1, &store{Before: func(context.Context, limittest.Call) error {
@@ -115,8 +116,8 @@ func TestRateRefused(t *testing.T) {
 	says(allow(t, r, client), "r=0;t=1") // never 0
 }
 
-// Several environments: whatever the schedule, a client gets at least its limit
-// and at most a tenth more per environment.
+// TestRateCeiling checks several environments: on any schedule, a client gets at least its
+// limit and at most a tenth more for each environment.
 func TestRateCeiling(t *testing.T) {
 	const perMinute = 100
 	for seed := range uint64(300) {
@@ -146,7 +147,8 @@ func TestRateCeiling(t *testing.T) {
 	}
 }
 
-// However many clients come, an environment keeps 10,000, and those that are over their limit.
+// TestRateMemoryIsBounded checks that an environment keeps at most 10,000 clients, and those
+// that are over their limit, for any number of clients.
 func TestRateMemoryIsBounded(t *testing.T) {
 	var s store
 	r := newRate(20, &s, at(0))
@@ -162,8 +164,9 @@ func TestRateMemoryIsBounded(t *testing.T) {
 	same(t, "calls to know it", len(s.Calls()), 0)
 }
 
-// While the store is down requests pass up to the limit per environment, and it is asked
-// once a second. Then the report that failed is not repeated, and what was counted since is.
+// TestRateStoreDown checks that while the store is down requests pass up to the limit of each
+// environment, and the store is asked once a second. Afterwards the failed report is not
+// repeated, but later counts are reported.
 func TestRateStoreDown(t *testing.T) {
 	s, clock := &store{}, at(0)
 	r := newRate(100, s, clock)
@@ -171,10 +174,10 @@ func TestRateStoreDown(t *testing.T) {
 		after time.Duration
 		store func(context.Context, limittest.Call) error
 		n, ok int
-		first error // of the first of them
+		first error // of the first request
 	}{
 		{store: down, n: 10, ok: 10}, {store: down, n: 41, ok: 41, first: errDown}, {after: time.Second - 1, store: down, n: 1, ok: 1},
-		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // by the environment's own count
+		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // by the count of the environment
 		{after: 59*time.Second - 1, n: 1},
 		{after: 1, store: down, n: 10, ok: 10}, {store: down, n: 21, ok: 21, first: errDown},
 		{after: time.Second, n: 1, ok: 1}, {n: 11, ok: 11}, // the next report is due after a tenth
@@ -192,7 +195,7 @@ func TestRateStoreDown(t *testing.T) {
 	}
 }
 
-// bubbled runs a test with a Rate by the clock of a bubble.
+// bubbled runs a test with a Rate on the clock of a synctest bubble.
 func bubbled(t *testing.T, perMinute int, s *store, test func(*testing.T, *limit.Rate)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -200,8 +203,8 @@ func bubbled(t *testing.T, perMinute int, s *store, test func(*testing.T, *limit
 	})
 }
 
-// A store that says nothing costs the time-out once; then it is left alone. After a second
-// one request tries it, and the others do not wait for that.
+// TestRateStoreSlow checks that a store which does not answer costs one time-out, and is then
+// left alone. After a second one request tries it, and the others do not wait for that.
 func TestRateStoreSlow(t *testing.T) {
 	s := &store{Before: silent}
 	bubbled(t, 9, s, func(t *testing.T, r *limit.Rate) {
@@ -226,7 +229,8 @@ func TestRateStoreSlow(t *testing.T) {
 	})
 }
 
-// A client that hangs up neither cuts a report short nor waits for one.
+// TestRateClientHangsUp checks that a client which hangs up neither ends a report early nor
+// waits for one.
 func TestRateClientHangsUp(t *testing.T) {
 	bubbled(t, 9, &store{Before: slow}, func(t *testing.T, r *limit.Rate) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -246,8 +250,8 @@ func TestRateClientHangsUp(t *testing.T) {
 	})
 }
 
-// While a report is under way nobody of the same client slips by, and those who
-// wait go by what it learnt.
+// TestRateWaitsForReport checks that requests of the same client wait while a report is under
+// way, and that its result decides them.
 func TestRateWaitsForReport(t *testing.T) {
 	s := &store{Before: slow}
 	bubbled(t, 100, s, func(t *testing.T, r *limit.Rate) {

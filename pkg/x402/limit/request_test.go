@@ -21,7 +21,7 @@ var (
 	errDown = errors.New("the store is down")
 )
 
-// same compares what there is with what is wanted.
+// same fails the test if two values differ.
 func same[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -29,7 +29,7 @@ func same[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// clock is a clock that is moved by hand.
+// clock is a clock that the test moves.
 type clock struct{ time.Time }
 
 func at(offset time.Duration) *clock { return &clock{noon.Add(offset)} }
@@ -37,10 +37,10 @@ func at(offset time.Duration) *clock { return &clock{noon.Add(offset)} }
 func (c *clock) now() time.Time          { return c.Time }
 func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
 
-// store is a Memory that notes its calls, and fails as it is told.
+// store is a Memory that records its calls, and fails when a test says so.
 type store = limittest.Watched
 
-// added is what the calls since the last time added.
+// added returns the units that the calls since the last time added.
 func added(s *store) (units []int) {
 	for _, c := range s.Calls() {
 		units = append(units, c.Units)
@@ -48,7 +48,7 @@ func added(s *store) (units []int) {
 	return units
 }
 
-// down, silent and slow are what a store does: it fails, it answers when its caller gives
+// down, silent and slow are behaviours of a store: it fails, it answers when its caller gives
 // up, or it takes a tenth of a second, by the clock of a bubble.
 func down(context.Context, limittest.Call) error { return errDown }
 
@@ -67,7 +67,8 @@ func TestMemory(t *testing.T) {
 	limittest.Exercise(t, func(*testing.T) limit.Store { return &limit.Memory{} })
 }
 
-// Only the last eight windows that were counted in are kept, in the order of the counting.
+// TestMemoryForgets checks that only the last eight windows with a count are kept, in the
+// order of counting.
 func TestMemoryForgets(t *testing.T) {
 	var m limit.Memory
 	const w = limit.Window
@@ -84,8 +85,9 @@ func TestMemoryForgets(t *testing.T) {
 	}
 }
 
-// An IPv4 address is a client and a site by itself. An IPv6 client is its /64; what is
-// expensive is counted by the /48: an address in another /64 of it is the same client.
+// TestKeys checks the keys of addresses. An IPv4 address is a client and a site by itself. An
+// IPv6 client is its /64. Expensive requests are counted by the /48, in which every address is
+// the same client.
 func TestKeys(t *testing.T) {
 	for in, want := range map[string]struct{ client, site string }{
 		"203.0.113.7":               {"203.0.113.7", "203.0.113.7"},
@@ -109,8 +111,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A key is short, is Unknown only for what is not an address, and is the key of each address
-// that it names, however that is written.
+// FuzzClientKey checks that a key is short, is Unknown only if the text is not an address, and
+// is the same in every notation of an address.
 func FuzzClientKey(f *testing.F) {
 	for _, s := range []string{
 		"203.0.113.7", "203.0.113.7:443", "[2001:db8::1]:443", "2001:db8::1", "fe80::1%eth0", "::ffff:203.0.113.7",
@@ -151,7 +153,7 @@ func open(t *testing.T, r *limit.Rate, client string) (*limit.Request, error) {
 	return q, q.Open(t.Context())
 }
 
-// weigh opens n requests and returns those that may go on.
+// weigh opens n requests, and returns those that may continue.
 func weigh(t *testing.T, r *limit.Rate, client string, n int) (on []*limit.Request) {
 	t.Helper()
 	for range n {
@@ -173,7 +175,7 @@ func decide(t *testing.T, atFault bool, all ...*limit.Request) {
 	}
 }
 
-// What payments weigh at several limits.
+// TestWeights checks the weights of payments at several limits.
 func TestWeights(t *testing.T) {
 	for _, c := range []struct{ perMinute, undecided, atFault int }{
 		{1, 1, 1}, {10, 1, 1}, {30, 1, 2}, {60, 1, 4}, {61, 2, 5}, {150, 3, 10}, {300, 5, 20}, {3000, 50, 200}, {1_000_000, 16_667, 66_667},
@@ -184,9 +186,9 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// As many payments at once as the limit has room for while they are undecided,
-// over all environments; all of the limit once they are decided; and few whose
-// payer is at fault.
+// TestWeighIsExact checks, over all environments, that as many undecided payments pass at once
+// as the limit has room for, that the whole limit passes once they are decided, and that few
+// pass if their payer is at fault.
 func TestWeighIsExact(t *testing.T) {
 	var s store
 	rates := make([]*limit.Rate, 200)
@@ -212,14 +214,14 @@ func TestWeighIsExact(t *testing.T) {
 	}
 }
 
-// What faults weigh above the limit counts in the windows to come, in every environment, so
-// that over time a client has 15 of them a window, however many it begins at once. What is
-// given back is no debt.
+// TestDebts checks that the weight of faults above the limit counts in the next windows, in
+// every environment. Over time a client has 15 faults a window, regardless of how many it
+// begins at once. Units that are given back are no debt.
 func TestDebts(t *testing.T) {
 	for what, c := range map[string]struct {
-		begin  []int // how many payments begin together, one crowd after the other is decided
-		faults int   // how many of each crowd are at fault; the others are paid
-		then   []int // how many faults, one after another, each of the next windows has room for
+		begin  []int // how many payments begin together; each group is decided before the next begins
+		faults int   // how many of each group are at fault; the others are paid
+		then   []int // how many faults, one after another, pass in each of the next windows
 	}{
 		"as many as there is room for": {begin: []int{15}, faults: 15, then: []int{15}},
 		"twelve places":                {begin: []int{12, 12}, faults: 12, then: []int{6, 15}},
@@ -249,8 +251,9 @@ func TestDebts(t *testing.T) {
 	}
 }
 
-// A client that has used its limit for good is turned away without a call, and
-// one that may get units back is asked about once a second.
+// TestWeighAsksAgain checks that a client which has used its limit for good is refused without
+// a call, and that the store is asked about once a second for a client that may get units
+// back.
 func TestWeighAsksAgain(t *testing.T) {
 	var s store
 	clock := at(0)
@@ -264,7 +267,7 @@ func TestWeighAsksAgain(t *testing.T) {
 	}
 	same(t, "passed without a payment", passed(t, r, client, 100), 0)
 	same(t, "known to be over, and yet the calls", len(s.Calls()), 0)
-	// Another environment hears of it once a second.
+	// Another environment learns it once a second.
 	for range 3 {
 		weigh(t, other, client, 50)
 		same(t, "calls", len(s.Calls()), 1)
@@ -275,7 +278,7 @@ func TestWeighAsksAgain(t *testing.T) {
 	decide(t, false, on...)
 	same(t, "payments after all were decided", len(weigh(t, other, client, 1)), 1)
 	same(t, "requests after all were decided", passed(t, other, client, 1), 1)
-	// Over for good: no calls any more.
+	// The limit is used for good: no more calls.
 	for range 20 {
 		decide(t, true, weigh(t, other, client, 1)...)
 	}
@@ -286,13 +289,14 @@ func TestWeighAsksAgain(t *testing.T) {
 			t.Errorf("Open = %v, %+v", err, q.Decision)
 		}
 	}
-	if calls := s.Calls(); len(calls) > 1 { // the last of them was seen by the other one
+	if calls := s.Calls(); len(calls) > 1 { // the other environment saw the last of them
 		t.Errorf("over for good, and yet the calls %v", calls)
 	}
 }
 
-// Each payment asks a store that is down: the ledger is down as well, and nobody else is
-// held up. A correction takes no longer than a report, and no hanging up cuts it short.
+// TestWeighStoreDown checks that each payment asks a store that is down. The ledger is then
+// down as well, and no other request is delayed. A correction takes no longer than a report,
+// and continues when the client hangs up.
 func TestWeighStoreDown(t *testing.T) {
 	s := &store{Before: down}
 	bubbled(t, 300, s, func(t *testing.T, r *limit.Rate) {
@@ -316,8 +320,9 @@ func TestWeighStoreDown(t *testing.T) {
 	})
 }
 
-// A replay weighs a unit for each started 16 KiB, and the first answer to a payment one. The
-// store is told at once: the next environment knows.
+// TestReplaysWeigh checks that a replay weighs a unit for each started 16 KiB, and the first
+// answer to a payment one unit. The store gets this at once, and the next environment knows
+// it.
 func TestReplaysWeigh(t *testing.T) {
 	t.Parallel()
 	clock, s := at(0), &limit.Memory{}

@@ -19,10 +19,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
-// slot is an acquired one.
+// slot is an acquired slot.
 type slot = interface{ Release(context.Context) error }
 
-// harness is a Slots with its store and its clock. A slot is taken for 30 s.
+// harness is a Slots with its store and its clock. Each slot is taken for 30 s.
 type harness struct {
 	*testing.T
 	*limit.Slots
@@ -35,18 +35,18 @@ func newHarness(t *testing.T, most int) *harness {
 	return b.over(most, b.store)
 }
 
-// over is another environment of the same clock, with its own cap and store.
+// over returns another environment with the same clock, and with another cap and store.
 func (b *harness) over(most int, s limit.Store) *harness {
 	other := *b
 	other.Slots = limit.NewSlots("dns", most, s, b.clock.now)
 	return &other
 }
 
-// next is a client that has no slot yet, so that tests of the cap are independent of
-// a client's share.
+// next returns a client that has no slot yet, which makes tests of the cap independent of a
+// client's share.
 func next() string { return fmt.Sprint("client ", rand.Uint64()) }
 
-// try takes a slot, or is refused for the reason that is wanted.
+// try takes a slot, or checks that it is refused for the wanted reason.
 func (b *harness) try(client string, want fault.Code) (slot, *fault.Error) {
 	b.Helper()
 	slot, err := b.Acquire(b.Context(), client, b.clock.now().Add(30*time.Second))
@@ -91,19 +91,20 @@ func (b *harness) took(what, want string) {
 	same(b, what, strings.Join(verbs, " "), want)
 }
 
-// Whatever clients ask for and give back, and whenever: a slot is there while fewer than the
-// cap are taken, and its client holds less than a quarter of the cap, or none. A slot that was not
-// given back is free at the end of the second in which it runs out, because a store pays for
-// each digit, and no sooner; its owner, who comes back later, takes nothing from the others.
+// TestSlots checks any sequence of requests and releases. A slot is free while fewer slots
+// than the cap are taken, if its client holds no slot or less than a quarter of the cap. A
+// slot that is not given back is free at the end of the second in which it runs out, and not
+// earlier; whole seconds are used because a store pays for each digit. If its owner comes back
+// later, it takes no slot from another client.
 func TestSlots(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		high := 1 + random.IntN(16)
 		b := newHarness(t, high)
 		environments := map[int]*harness{high: b, (high + 1) / 2: b.over((high+1)/2, b.store)}
-		var held []taken // those that have run out, too
+		var held []taken // including slots that have run out
 		for range 100 {
-			most := []int{high, (high + 1) / 2}[random.IntN(2)] // during a deployment with another cap
+			most := []int{high, (high + 1) / 2}[random.IntN(2)] // two caps, as during a deployment that changes it
 			now, client := b.clock.now(), fmt.Sprint("client ", random.IntN(8))
 			all, mine := busy(held, client, now)
 			want := fault.Code("")
@@ -122,14 +123,14 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// taken is a slot that a client has.
+// taken is a slot that a client holds.
 type taken struct {
 	client string
 	slot   slot
 	until  time.Time
 }
 
-// busy counts the slots that have not run out, and those of a client among them.
+// busy counts the slots that have not run out, and how many of them a client holds.
 func busy(held []taken, client string, now time.Time) (all, mine int) {
 	for _, h := range held {
 		if !h.until.After(now) {
@@ -143,7 +144,7 @@ func busy(held []taken, client string, now time.Time) (all, mine int) {
 	return all, mine
 }
 
-// What slots cost.
+// TestSlotsCost checks the calls that slots cost.
 func TestSlotsCost(t *testing.T) {
 	b := newHarness(t, 4)
 	first, _ := b.try("a", "")
@@ -180,8 +181,8 @@ func TestSlotsCost(t *testing.T) {
 	b.took("a refusal by a lower cap with one dead, which would free no slot", "acquire")
 }
 
-// What a store fails at, and when: a lease whose acquisition was written and never answered
-// runs out by itself, a release is tried again, and a lease above its client's share that
+// TestSlotsStoreFails checks every failure of the store. A lease that was written without a
+// reply runs out by itself. A release is tried again. A lease above its client's share that
 // cannot be removed does not count as a slot.
 func TestSlotsStoreFails(t *testing.T) {
 	b := newHarness(t, 4)
@@ -209,15 +210,15 @@ func TestSlotsStoreFails(t *testing.T) {
 	if _, f := b.try("a", fault.Overloaded); !errors.Is(f, errDown) {
 		t.Errorf("%v", f)
 	}
-	b.refused(fault.Overloaded) // with the lost reply, and the lease that could not be removed
+	b.refused(fault.Overloaded) // counting the lease of the lost reply, and the lease that could not be removed
 	b.clock.advance(30 * time.Second)
 	b.refused(fault.LedgerUnavailable) // the dead leases cannot be removed
 	b.store.Before = nil
 	b.take()
 }
 
-// However many slots three clients ask for at once, another client that asks at the
-// same moment gets a slot.
+// TestSlotsOverShareTurnsNobodyAway checks that a client gets a slot even if three other
+// clients ask for any number of slots at the same moment.
 func TestSlotsOverShareTurnsNobodyAway(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -226,8 +227,7 @@ func TestSlotsOverShareTurnsNobodyAway(t *testing.T) {
 	}
 }
 
-// sharesSlots sends three clients that want more than their share, and others that want one
-// slot each.
+// sharesSlots lets three clients ask for more than their share, and others for one slot each.
 func sharesSlots(t *testing.T, seed uint64) {
 	t.Helper()
 	wait := func(context.Context, limittest.Call) error {
@@ -268,12 +268,12 @@ func sharesSlots(t *testing.T, seed uint64) {
 	}
 }
 
-// A request waits for leases above a share to be given back no longer than its own time
-// limit.
+// TestSlotsOverShareStays checks that a request waits for the release of leases above a share
+// no longer than its time limit.
 func TestSlotsOverShareStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var memory limit.Memory
-		for i := range 4 { // of one client, whose share is 1
+		for i := range 4 { // all of one client, whose share is 1
 			lease := limit.Lease{ID: fmt.Sprint("greedy", i), Until: time.Now().Add(time.Hour)}
 			if _, ok, err := memory.Acquire(t.Context(), "dns", lease, 4); !ok || err != nil {
 				t.Fatal(ok, err)

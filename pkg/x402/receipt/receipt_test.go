@@ -14,12 +14,12 @@ import (
 const (
 	body = `{"domain":"example.com","type":"A","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,"records":[{"address":"192.0.2.1"}]}`
 	kid  = "did:web:api.example.com#3iR-H6Xx_3rpt7eNMUVNazSZkUclb_cekBJZZL4mlUs"
-	// What @x402/extensions 2.27 makes and verifies, with key(1).
+	// Package @x402/extensions 2.27 makes and verifies this with key(1).
 	vector = "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6YXBpLmV4YW1wbGUuY29tIzNpUi1INlh4XzNycHQ3ZU5NVVZOYXpTWmtVY2xiX2Nla0JKWlpMNG1sVXMifQ." +
 		"eyJpc3N1ZWRBdCI6MTc5NTIxOTUwMCwibmV0d29yayI6ImVpcDE1NTo4NDUzIiwicGF5ZXIiOiIweDcwOTk3OTcwQzUxODEyZGMzQTAxMEM3ZDAxYjUwZTBkMTdkYzc5QzgiLCJyZXNvdXJjZVVybCI6Imh0dHBzOi8vYXBpLmV4YW1wbGUuY29tL3YxL3Rvb2xzL2RucyIsInRyYW5zYWN0aW9uIjoiMHg4OWM5MWM3ODllNTcwNTliMTcyODVlN2JhMTcxNmExZjVmZjRjNWRhY2UwZWE1YTUxMzVmMjYxNThkMDQyMWI5IiwidmVyc2lvbiI6MX0." +
 		"qlwZwceexESUZgXjmJ2TzR_WfWBValJJyc-jK5mUv57BONi_gWgUjiaprJkK-VDxaxVsrTaQSxSCkKFvPfryDw"
-	// The signatures, by the same, of the same statement with the request and the digest
-	// of body, and of an offer.
+	// The same package makes these signatures: of the same statement with the request and the
+	// digest of body, and of an offer.
 	whole   = "u57Zv2dFZQx7RpXdBsTDhdXMsgUa_82gKYySUnPGDdr4oSD4uT1_vWIZUFlVCHjYbZuzGGAj-Ty2YqjyeJ9MAw"
 	offered = "FOyf2TLEjg-BTYyuraXFLBDY5hxWKsn2kYIjIomHKZ9woqwCVGJw-oh9Ez9H4F2mTj9VWFshgh00oIupJnWfDA"
 )
@@ -47,18 +47,18 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// signer signs with the first of some published keys.
+// signer returns a signer that signs with the first of several published keys.
 func signer(k ed25519.PrivateKey, others ...ed25519.PublicKey) *receipt.Signer {
 	return must(receipt.NewSigner(k, append([]ed25519.PublicKey{public(k)}, others...)))
 }
 
-// find looks keys up in the document of a host.
+// find returns a function that finds keys in the document of a host.
 func find(keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
 	doc := must(receipt.Document("api.example.com", keys))
 	return func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
 }
 
-// What is signed here is, to the byte, what the extension's own package signs.
+// TestVectors checks that the signed bytes are the same as those of the extension's package.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	jws := must(signer(key(1)).Sign(delivery()))
@@ -67,7 +67,7 @@ func TestVectors(t *testing.T) {
 	}
 	for _, c := range []struct {
 		jws  string
-		all  bool // it says what was asked and answered
+		all  bool // the receipt includes the request and the answer
 		kept string
 	}{{jws, true, delivery().Request}, {vector, false, ""}} {
 		s, id, err := receipt.Verify(c.jws, find(public(key(1))))
@@ -96,9 +96,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// Keys are a set: which others are published, and in which order, changes no name, and
-// takes nothing from what a key has signed. A key that is taken away ends with all that
-// it signed.
+// TestRevocation checks that the other published keys, and their order, change no key id and
+// invalidate no signature. Removing a key invalidates everything that it signed.
 func TestRevocation(t *testing.T) {
 	t.Parallel()
 	a, b, c := public(key(1)), public(key(2)), public(key(3))
@@ -128,7 +127,7 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// Whatever is changed, it is not a receipt any more.
+// TestChanged checks that any change makes a receipt invalid.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	jws, ours := must(signer(key(1)).Sign(delivery())), find(public(key(1)))
@@ -149,7 +148,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// Whatever the key has signed, it is a receipt only in the form of version 1.
+// TestForm checks that text which the key has signed is a receipt only in the form of version
+// 1.
 func TestForm(t *testing.T) {
 	t.Parallel()
 	const header, said = `{"alg":"EdDSA","kid":"k"}`, `{"version":1,"payer":"p"}`
@@ -181,7 +181,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// A DID document lists a key only as one of Ed25519 that may make assertions.
+// TestFindKey checks that a DID document counts only Ed25519 keys that may make assertions.
 func TestFindKey(t *testing.T) {
 	t.Parallel()
 	doc := string(must(receipt.Document("api.example.com", []ed25519.PublicKey{public(key(1))})))
@@ -192,8 +192,8 @@ func TestFindKey(t *testing.T) {
 	}
 }
 
-// Text that canonical JSON would have to escape is not signed, nor is what has no
-// address.
+// TestUnsignable checks that text which canonical JSON would have to escape is not signed, and
+// that a statement without an address is not signed either.
 func TestUnsignable(t *testing.T) {
 	t.Parallel()
 	s := signer(key(1))
@@ -217,7 +217,7 @@ func TestKeys(t *testing.T) {
 	if got, err := receipt.ParseKey(receipt.FormatKey(k)); err != nil || !got.Equal(k) {
 		t.Errorf("%v, %v", got, err)
 	}
-	// RFC 8037, appendix A.3.
+	// The key is from RFC 8037, appendix A.3.
 	ofRFC, err := receipt.ParsePublic("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo")
 	if id := receipt.KeyID("h", ofRFC); err != nil || id != "did:web:h#kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k" {
 		t.Errorf("%s, %v", id, err)
@@ -234,7 +234,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Whatever is read, it is a receipt of the key or ErrInvalid.
+// FuzzVerify checks that any input is either a receipt of the key or ErrInvalid.
 func FuzzVerify(f *testing.F) {
 	f.Add(vector, []byte(`{}`))
 	doc := must(receipt.Document("api.example.com", []ed25519.PublicKey{public(key(1))}))
@@ -247,7 +247,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// A host speaks for itself only, and not for one whose name its own begins with.
+// TestAuthorizesWholeHosts checks that a host speaks only for itself, and not for another host
+// whose name is the beginning of its name.
 func TestAuthorizesWholeHosts(t *testing.T) {
 	t.Parallel()
 	if got := receipt.DID("127.0.0.1:8402"); got != "did:web:127.0.0.1%3A8402" { // the port is a part of the name

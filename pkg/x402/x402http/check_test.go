@@ -49,8 +49,8 @@ func (b *box) soldOut(what string, r x402test.Reply) {
 	}
 }
 
-// The buyer of the last ticket gets it again after it is sold out, with the same signature and
-// with a new one. Somebody else is refused, and not charged.
+// TestLastTicket checks that the buyer of the last ticket gets it again after it is sold out,
+// with the same signature and with a new one. Another payer is refused, and not charged.
 func TestLastTicket(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -69,7 +69,8 @@ func TestLastTicket(t *testing.T) {
 	})
 }
 
-// A ticket that is paid and still owed is given when the check refuses others.
+// TestTicketOwed checks that a paid ticket which is still owed is given out even when the
+// check refuses other buyers.
 func TestTicketOwed(t *testing.T) {
 	t.Parallel()
 	for name, anew := range map[string]bool{"the same signature": false, "a new signature": true} {
@@ -91,8 +92,9 @@ func TestTicketOwed(t *testing.T) {
 	}
 }
 
-// A payment that a facilitator has refused for an empty wallet is not sent again when the
-// check refuses: it would be charged for nothing once the wallet is filled.
+// TestWalletFilledTooLate checks that a payment which a facilitator refused for an empty
+// wallet is not sent again when the check refuses. It would be charged for nothing once the
+// wallet is filled.
 func TestWalletFilledTooLate(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -117,8 +119,8 @@ func TestWalletFilledTooLate(t *testing.T) {
 	})
 }
 
-// A check that panics is a fault of the program: nothing moves, and the same payment buys when
-// it is mended.
+// TestBrokenCheck checks that a check which panics is a fault of the program: no money moves,
+// and the same payment buys once the check is repaired.
 func TestBrokenCheck(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -140,8 +142,8 @@ func TestBrokenCheck(t *testing.T) {
 	})
 }
 
-// A call without a payment is told what the check refuses before it is told a price; over HTTP
-// the price is told to everybody.
+// TestCheckBeforeThePrice checks that a tool call without a payment gets the check's refusal
+// before it gets a price. Over HTTP everybody gets the price.
 func TestCheckBeforeThePrice(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -18,20 +18,21 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// seen has a seller see what the books say has moved.
+// seen gives a seller the evidence of the facilitator's books.
 func seen(m *market) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.Evidence, c.NoNode = m.books.Evidence(), false }
 }
 
-// A known network is all that has to be said of the token, and the absence of a node is said.
+// TestNetworkAndNode checks that a seller has to name only a known network to accept its
+// token, and that it must say so if it has no node.
 func TestNetworkAndNode(t *testing.T) {
 	t.Parallel()
 	const token = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 	books := books().Evidence()
 	for _, c := range []struct {
 		change x402http.Config
-		want   x402.Requirements // without what all have in common
-		says   string            // the error; empty is none
+		want   x402.Requirements // without the fields that all have in common
+		says   string            // the error; "" is none
 	}{
 		{change: x402http.Config{}, want: x402.Requirements{Network: x402.Base, Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Extra: x402.Extra{Name: "USD Coin", Version: "2"}}},
 		{change: x402http.Config{Network: x402.BaseSepolia}, want: x402.Requirements{Network: x402.BaseSepolia, Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e", Extra: x402.Extra{Name: "USDC", Version: "2"}}},
@@ -78,7 +79,7 @@ func TestNetworkAndNode(t *testing.T) {
 	}
 }
 
-// names is a name server that knows nothing, and notes what it was asked about.
+// names is a name server that knows no name, and records the names that it was asked for.
 type names struct {
 	mu    sync.Mutex
 	asked []string
@@ -103,8 +104,8 @@ func (n *names) were() []string {
 	return n.asked
 }
 
-// The chain is asked of the network's public node where nobody says otherwise, and not before
-// a payment is in doubt.
+// TestPublicNode checks that the network's public node is asked about the chain if the
+// settings name no other node, and not before a payment is in doubt.
 func TestPublicNode(t *testing.T) { //nolint:paralleltest // it replaces the resolver of the process
 	asked := new(names)
 	before := net.DefaultResolver
@@ -140,9 +141,10 @@ func TestPublicNode(t *testing.T) { //nolint:paralleltest // it replaces the res
 	}
 }
 
-// The facilitator moves the money and refuses, and the client comes back with its key 16
-// minutes later. With a node it is charged once. Without one twice, and the first charge is on
-// the list of what could not be disproved.
+// TestLyingRefusal checks a facilitator that moves the money and refuses, and a client that
+// comes back with its key 16 minutes later. With a node the client is charged once. Without a
+// node it is charged twice, and the first charge is on the list of refusals that could not be
+// disproved.
 func TestLyingRefusal(t *testing.T) {
 	t.Parallel()
 	for _, node := range []bool{true, false} {
@@ -176,8 +178,9 @@ func TestLyingRefusal(t *testing.T) {
 	}
 }
 
-// With the evidence of play money Reconcile finds what was refused and moved all the same, and
-// decides what is in doubt: that the money moved, and that it never will.
+// TestReconcilePlayMoney checks that Reconcile, with the evidence of play money, finds a
+// refused payment whose money moved nevertheless. It also decides the payments in doubt: one
+// has moved, and the other never will.
 func TestReconcilePlayMoney(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -202,9 +205,9 @@ func TestReconcilePlayMoney(t *testing.T) {
 	})
 }
 
-// A payer whose payment was refused cancels it, and the facilitator calls it used. With a node
-// that opens nothing. Without one it opens one answer, as NoNode says, and the log and the
-// facilitator's books differ.
+// TestCancelled checks a payer who cancels a refused payment, which the facilitator then calls
+// used. With a node that opens no answer. Without a node it opens one answer, as the comment
+// of NoNode says, and the log differs from the facilitator's books.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	for _, node := range []bool{true, false} {
@@ -240,7 +243,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// callsUsed is a facilitator that says of every authorization that it was used.
+// callsUsed is a facilitator that calls every authorization used.
 type callsUsed struct{ x402.Facilitator }
 
 // Settle implements x402.Facilitator.

@@ -22,10 +22,10 @@ import (
 // quiet keeps log lines out of the examples.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// newSeller is a seller that is paid with play money.
+// newSeller returns a seller that is paid with play money.
 func newSeller() *x402http.Seller { return newSellerAt(time.Now) }
 
-// newSellerAt is one with a clock.
+// newSellerAt returns such a seller with the given clock.
 func newSellerAt(now func() time.Time) *x402http.Seller {
 	config := x402http.Config{
 		PayTo:  "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
@@ -42,7 +42,7 @@ func newSellerAt(now func() time.Time) *x402http.Seller {
 	return seller
 }
 
-// newClient is a client that pays.
+// newClient returns a client that pays.
 func newClient() *x402test.Client {
 	wallet, err := x402test.NewWallet(rand.Reader)
 	if err != nil {
@@ -61,8 +61,8 @@ func buy(client *x402test.Client, url string) {
 	fmt.Println(answer.Status, string(answer.Body))
 }
 
-// A handler is sold for a cent. The client asks for the price, signs a payment, and sends
-// it twice, as one does whose first answer was lost: it is charged once.
+// A handler sells for a cent. The client asks for the price, signs a payment, and sends it
+// twice, as a client does when the first answer was lost. It is charged once.
 func Example() {
 	seller := newSeller()
 	weather := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +95,8 @@ func Example() {
 	// 200 fair in Oslo
 }
 
-// The handler learns who has paid, and has a name of the purchase for what it calls itself.
+// The handler learns who has paid. It also gets a name of the purchase, which it can use for
+// its calls to other services.
 func ExampleSeller_Sell() {
 	seller := newSeller()
 	report := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -138,8 +139,8 @@ func ExampleCheck() {
 	// 410 sold out
 }
 
-// A slow job answers 202 until it is done. What it owes is sent as 503 with the job's own
-// words, and the same client gets the result without another charge.
+// A slow job answers 202 until it is done. Owed turns that into a 503 with the job's text, and
+// the same client gets the result without another charge.
 func ExampleOwed() {
 	done := false
 	job := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -147,12 +148,12 @@ func ExampleOwed() {
 			_, _ = io.WriteString(w, "the result")
 			return
 		}
-		w.Header().Set("Retry-After", "20") // when it is worth asking again
+		w.Header().Set("Retry-After", "20") // when the client should ask again
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(w, "still running")
 		done = true
 	})
-	var later atomic.Int64 // seconds, so that nobody has to wait
+	var later atomic.Int64 // seconds; nobody has to wait for them
 	seller := newSellerAt(func() time.Time { return time.Now().Add(time.Duration(later.Load()) * time.Second) })
 	shop := httptest.NewServer(seller.Sell("0.10", job, x402http.Owed(http.StatusAccepted), x402http.Named("job")))
 	defer shop.Close()
@@ -166,7 +167,7 @@ func ExampleOwed() {
 	// 200 the result
 }
 
-// The body of a POST is a part of the purchase: the same body sent twice is charged once.
+// The body of a POST belongs to the purchase: the same body sent twice is charged once.
 func ExamplePost() {
 	summary := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
@@ -213,7 +214,7 @@ func ExamplePost() {
 	// 200 6 words
 }
 
-// An endpoint is sold as a tool. The argument takes the place of the wildcard in its path.
+// An endpoint is sold as a tool. The argument replaces the wildcard in its path.
 func ExampleSeller_MCP() {
 	seller, mux := newSeller(), http.NewServeMux()
 	weather := seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -243,7 +244,8 @@ func ExampleSeller_MCP() {
 	// fair in Oslo
 }
 
-// Reconcile finds what requests left behind: here an answer that is still owed.
+// Reconcile finds the payments that requests left undecided or unanswered. Here an answer is
+// still owed.
 func ExampleSeller_Reconcile() {
 	seller := newSeller()
 	shop := httptest.NewServer(seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -262,7 +264,7 @@ func ExampleSeller_Reconcile() {
 
 // A test of your own handler pays it with play money.
 func Example_testOfYourHandler() {
-	// In a test this is your program's own handler, made with a seller like this one.
+	// In a test this is the program's handler, made with a seller like this one.
 	handler := newSeller().Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.FormValue("city"))
 	}), x402http.Named("weather"))

@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// books are a facilitator that settles play money for payTo.
+// books returns a facilitator that settles play money for payTo.
 func books() *x402test.Facilitator {
 	terms := x402.USDC()
 	terms.PayTo = payTo
@@ -29,7 +29,7 @@ func books() *x402test.Facilitator {
 
 const payTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
-// stall is a shop of one handler over loopback, with play money.
+// stall is a shop with one handler on loopback, which takes play money.
 type stall struct {
 	*testing.T
 	url    string
@@ -77,7 +77,7 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	return s
 }
 
-// get sends a request, with a signature or without, and follows nothing.
+// get sends a request with the signature, unless that is empty. It follows no redirect.
 func (s *stall) get(signature string) x402test.Reply {
 	s.Helper()
 	return must(s.client.Get(s.Context(), s.url, signature))
@@ -90,8 +90,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// What a handler says, what the payer is told of it, and how often it has run when the
-// same payment has come twice.
+// TestSell checks the payer's answer for every kind of answer of a handler, and how often the
+// handler has run after the same payment has come twice.
 func TestSell(t *testing.T) {
 	t.Parallel()
 	answers := func(status int, kind, body string) http.HandlerFunc {
@@ -103,7 +103,7 @@ func TestSell(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}
-	long := make([]byte, 32<<20+1) // made beforehand: a handler has a second
+	long := make([]byte, 32<<20+1) // made here, because a handler has only a second
 	for name, c := range map[string]sale{
 		"an answer":       {h: answers(200, "text/plain", "fair"), status: 200, kind: "text/plain", body: "fair", runs: 1, moved: 1, answer: true},
 		"binary":          {h: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, kind: "image/png", body: "\x89PNG\r\n\xff", runs: 1, moved: 1, answer: true},
@@ -140,11 +140,11 @@ func TestSell(t *testing.T) {
 	}
 }
 
-// sale is a handler that is sold, and how that ends.
+// sale is a handler that sells, and its expected end.
 type sale struct {
 	h           http.HandlerFunc
 	options     []x402http.Option
-	query       string // in place of the usual one
+	query       string // replaces the usual query
 	status      int
 	kind, body  string
 	runs, moved int
@@ -184,13 +184,13 @@ func (c sale) check(t *testing.T) {
 	}
 }
 
-// What is sold at another path or for another host is another purchase, also where the
-// handler sees the same path, and the offer names the path that clients use.
+// TestOtherPurchases checks that another path or another host makes another purchase, even if
+// the handler sees the same path, and that the offer names the path that clients use.
 func TestOtherPurchases(t *testing.T) {
 	t.Parallel()
 	s := open(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	signature := must(s.client.Sign(t.Context(), s.url))
-	s.get(signature) // which is owed
+	s.get(signature) // the answer to this payment is owed
 	if long := must(s.client.Get(t.Context(), s.url[:len(s.url)-8]+strings.Repeat("o", 4<<10), "")); long.Status != http.StatusBadRequest {
 		t.Errorf("too long a path: %d %s", long.Status, long.Body)
 	}
@@ -202,8 +202,8 @@ func TestOtherPurchases(t *testing.T) {
 	}
 }
 
-// A tool is the same purchase as its endpoint: what was paid for on one is answered on
-// the other, and run once.
+// TestMCP checks that a tool makes the same purchase as its endpoint: a payment for one is
+// answered on the other, and the handler runs once.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	s := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -237,8 +237,8 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// Every setting that is wrong is an error at start that names it, and so is a price or a
-// method that cannot be sold.
+// TestWrongSettings checks that every wrong setting is an error at start that names it, and
+// that a price or a method which cannot be sold is an error as well.
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	good := x402http.Config{PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "https://shop.example"}
@@ -303,8 +303,8 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
-// A client has the requests of a minute that are configured, and all that it sends where
-// less than none are.
+// TestPerMinute checks that a client has the configured number of requests a minute, and any
+// number if the setting is negative.
 func TestPerMinute(t *testing.T) {
 	t.Parallel()
 	for perMinute, want := range map[int]int{1: http.StatusTooManyRequests, 2: http.StatusPaymentRequired, -1: http.StatusPaymentRequired} {

@@ -22,15 +22,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// market is a ledger, play money and a payer, with sellers of any hosts, in a bubble of
-// synctest: nothing is sent over a network, and time passes only when everybody waits.
+// market has a ledger, play money and a payer, and sellers of any hosts, in a synctest bubble:
+// nothing is sent over a network, and time passes only while every goroutine waits.
 type market struct {
 	*testing.T
 	store  ledgertest.Memory
 	books  *x402test.Facilitator
 	client *x402test.Client
 	shop   http.Handler // answers every host
-	key    string       // Idempotency-Key of what is sent; empty is none
+	key    string       // Idempotency-Key of the requests; "" is none
 	log    bytes.Buffer
 
 	mu     sync.Mutex
@@ -86,7 +86,7 @@ func (m *market) logged(text string) int {
 	return strings.Count(m.log.String(), text)
 }
 
-// seller is a seller of this market, with changes of its settings.
+// seller returns a seller of this market, with the given changes of its settings.
 func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	m.Helper()
 	c := x402http.Config{
@@ -101,17 +101,17 @@ func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	return must(x402http.New(c))
 }
 
-// paidTo has a seller paid on another account.
+// paidTo changes the account to which a seller is paid.
 func paidTo(address string) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.PayTo = address }
 }
 
-// as has a seller with one origin, whatever the Host of a request is.
+// as gives a seller a single origin, for any Host of a request.
 func as(origin string) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.Origin, c.OtherOrigins = origin, nil }
 }
 
-// get sends a request, with a payment where the signature is not empty.
+// get sends a request, with a payment if the signature is not empty.
 func (m *market) get(url, signature string) x402test.Reply {
 	m.Helper()
 	return must(m.client.Get(m.Context(), url, signature))
@@ -144,7 +144,7 @@ func (m *market) moved(amounts ...string) {
 	}
 }
 
-// answered checks a result, and whether it came from the ledger.
+// answered checks the body of an answer, and whether the ledger replayed it.
 func (m *market) answered(what string, r x402test.Reply, body string, replayed bool) {
 	m.Helper()
 	if r.Status != http.StatusOK || string(r.Body) != body || (r.Header.Get(x402.HeaderReplayed) == "true") != replayed {
@@ -152,7 +152,7 @@ func (m *market) answered(what string, r x402test.Reply, body string, replayed b
 	}
 }
 
-// refused checks that an answer is another offer, and whether it says that the payment was
+// refused checks that an answer is a new offer, and whether it says that the payment was
 // charged.
 func (m *market) refused(what string, r x402test.Reply, reason string, charged bool) {
 	m.Helper()
@@ -162,8 +162,8 @@ func (m *market) refused(what string, r x402test.Reply, reason string, charged b
 	}
 }
 
-// apply has an operator whose clock is ahead write an event to the record of the first
-// transfer.
+// apply writes an event to the record of the first transfer, as an operator whose clock is
+// ahead.
 func (m *market) apply(event ledger.Event, ahead time.Duration) {
 	m.Helper()
 	l := ledger.New(&m.store, func() time.Time { return time.Now().Add(ahead) }, rand.Text)
@@ -179,7 +179,7 @@ type stock struct {
 	empty  bool
 	status int             // while it is empty; 0 is 503
 	pause  string          // Retry-After while it is empty
-	runs   []time.Duration // when they were, since begun
+	runs   []time.Duration // the times of its runs since begun
 	begun  time.Time
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// Requests that have a common name are one purchase, at their origin alone. What can never be
-// answered is refused, and not charged.
+// TestNormalized checks that requests with a common name make one purchase, but only at the
+// same origin. A request that can never be answered is refused, and not charged.
 func TestNormalized(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -45,8 +45,8 @@ func TestNormalized(t *testing.T) {
 	})
 }
 
-// An answer that owes parts is given and kept. The same payment runs the handler again for
-// them, and the better answer takes its place.
+// TestPartsOwed checks that an incomplete answer is given and kept. The same payment runs the
+// handler again for the pieces that are owed, and the better answer replaces the first one.
 func TestPartsOwed(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -73,7 +73,8 @@ func TestPartsOwed(t *testing.T) {
 	})
 }
 
-// ReconcileEvery looks at once and every so often, and ends with its context.
+// TestReconcileEvery checks that ReconcileEvery runs at once and at every interval, and ends
+// with its context.
 func TestReconcileEvery(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -83,7 +84,7 @@ func TestReconcileEvery(t *testing.T) {
 		seller.Handle(mux, "GET /weather", "0.01", newStock("fair"))
 		m.shop = mux
 		m.behave = x402test.FailBefore
-		m.buy(oslo) // which leaves doubt
+		m.buy(oslo) // its payment ends in doubt
 		ctx, cancel := context.WithTimeout(m.Context(), 21*time.Minute)
 		defer cancel()
 		asked := node.asked.Load()
@@ -98,7 +99,7 @@ func TestReconcileEvery(t *testing.T) {
 	})
 }
 
-// countingNode counts what it is asked.
+// countingNode counts the questions that it gets.
 type countingNode struct {
 	x402.Evidence
 	asked atomic.Int32
@@ -110,8 +111,9 @@ func (n *countingNode) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return n.Evidence.Find(ctx, q)
 }
 
-// What the ledger cannot keep is said at start. An answer of that length is given, and its
-// handler runs again when the payment is repeated; a shorter one is replayed.
+// TestKeptAnswers checks that the log says at start how long an answer the ledger can keep. A
+// longer answer is given, and its handler runs again when the payment is repeated; a shorter
+// one is replayed.
 func TestKeptAnswers(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

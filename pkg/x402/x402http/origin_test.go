@@ -14,8 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A Host that is an origin of the program names that origin, in any case and with the port
-// that its scheme implies. Any other Host is no part of an offer or of a purchase.
+// TestOrigins checks that a Host which is an origin of the program names that origin, in any
+// letter case and with the default port of its scheme. Any other Host appears in no offer and
+// no purchase.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]string{
@@ -41,8 +42,9 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// A purchase is one at each origin, with a key and without: two shops of one program can both
-// have an order 1, and what is bought at one replaces nothing at the other.
+// TestPurchasesOfTwoOrigins checks that each origin has separate purchases, with a key and
+// without: two shops of one program can both have an order 1, and a purchase at one shop
+// replaces none at the other.
 func TestPurchasesOfTwoOrigins(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
@@ -67,8 +69,8 @@ func TestPurchasesOfTwoOrigins(t *testing.T) {
 	}
 }
 
-// Two handlers without a pattern or a name that are asked at one URL for one price cannot be
-// told apart: the second is answered 500.
+// TestUnnamedAtOneURL checks two handlers without a pattern or a name that sell at one URL for
+// one price. They cannot be told apart, and the second one is answered with 500.
 func TestUnnamedAtOneURL(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -84,7 +86,8 @@ func TestUnnamedAtOneURL(t *testing.T) {
 	})
 }
 
-// Every run for one payment has the same name of the purchase, and every payment has another.
+// TestNameOfAPurchase checks that every run for one payment has the same name of the purchase,
+// and that every payment has a different name.
 func TestNameOfAPurchase(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -108,8 +111,8 @@ func TestNameOfAPurchase(t *testing.T) {
 	})
 }
 
-// Clients behind a proxy have limits of their own where the program can tell them apart, by an
-// address or by another name.
+// TestClientsBehindAProxy checks that clients behind a proxy have separate limits if the
+// program can tell them apart, by an address or by another name.
 func TestClientsBehindAProxy(t *testing.T) {
 	t.Parallel()
 	forwarded := func(r *http.Request) string { return r.Header.Get("X-Forwarded-For") }
@@ -148,7 +151,8 @@ func TestClientsBehindAProxy(t *testing.T) {
 	}
 }
 
-// The log calls what is asked for by its pattern or its name.
+// TestRouteInTheLog checks that the log names the route of a request by its pattern or its
+// name.
 func TestRouteInTheLog(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -174,9 +178,9 @@ func TestRouteInTheLog(t *testing.T) {
 	})
 }
 
-// A slow job that answers 202 is sold with Owed: its client is told 503 with the job's own
-// words and pause, until it is done. A handler's own 402 is owed as well, because clients
-// would pay again.
+// TestStatusesThatAreOwed checks a slow job that answers 202 and is sold with Owed: its client
+// gets 503 with the job's text and pause until the job is done. If the handler answers 402,
+// that answer is owed as well, because clients would otherwise pay again.
 func TestStatusesThatAreOwed(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]int{

@@ -14,14 +14,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// blind is a node that is always behind.
+// blind is a node that never has the newest blocks.
 type blind struct{}
 
 // Find implements x402.Evidence.
 func (blind) Find(context.Context, x402.Question) x402.Finding { return x402.Finding{} }
 
-// A doubt that nobody settles is logged, once in a quarter of an hour, and not where somebody
-// runs Reconcile, in this process or in another one.
+// TestOverdue checks that a doubt which nobody settles is logged, once in a quarter of an
+// hour, unless this process or another one runs Reconcile.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	const shop = "https://shop.example/"
@@ -110,8 +110,9 @@ func (b behind) List(ctx context.Context, list string, _ time.Time, after ledger
 	return b.Store.(ledger.Index).List(ctx, list, time.Time{}, after, limit)
 }
 
-// crashes leaves the record of a payment whose process has ended: before it was sent, where
-// it names a purchase that was never opened, as it was sent, or after it had settled.
+// crashes stores the record of a payment whose process has ended. With a purchase that was
+// never opened, the process ended before it sent the payment; otherwise while it sent it or,
+// if settled is true, after it had settled.
 func (m *market) crashes(purchase string, settled bool) {
 	m.Helper()
 	now := time.Now()
@@ -128,10 +129,10 @@ func (m *market) crashes(purchase string, settled bool) {
 	}
 }
 
-// blinded takes the node away.
+// blinded removes the node.
 func blinded(c *x402http.Config) { c.Evidence, c.NoNode = nil, true }
 
-// doubts has many payers in doubt.
+// doubts leaves the payments of several payers in doubt.
 func (m *market) doubts(number int) {
 	m.Helper()
 	m.behave = x402test.FailBefore

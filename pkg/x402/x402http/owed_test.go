@@ -21,9 +21,9 @@ func (m *market) sells(h http.Handler, options ...x402http.Option) {
 	m.shop = mux
 }
 
-// A client that signs anew every ten seconds while a handler is broken for an hour is charged
-// once, with a key and without one. The handler runs after pauses that grow, and more than
-// five times; its first success is the answer.
+// TestBrokenHandler checks that a client which signs again every ten seconds while a handler
+// is broken for an hour is charged once, with a key and without one. The handler runs after
+// growing pauses, more than five times, and its first success is the answer.
 func TestBrokenHandler(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
@@ -47,7 +47,7 @@ func TestBrokenHandler(t *testing.T) {
 				m.answered("the payment that was charged", m.get(oslo, first), "fair", true)
 				m.moved("10000")
 				const second, minute = time.Second, time.Minute
-				want := []time.Duration{0, 10 * second, 20 * second, 80 * second} // a turn, 10 s and a minute later
+				want := []time.Duration{0, 10 * second, 20 * second, 80 * second} // as soon as possible, then 10 s and a minute later
 				for pause := 10 * minute; pause <= 40*minute; pause *= 2 {
 					want = append(want, want[len(want)-1]+pause)
 				}
@@ -59,8 +59,9 @@ func TestBrokenHandler(t *testing.T) {
 	}
 }
 
-// A handler that says when it can be asked again is asked then: a slow job has its answer
-// when it is done, however often it was asked.
+// TestHandlersOwnPause checks that a handler which says when it can be asked again is asked at
+// that time: a slow job has its answer when it is done, regardless of how often the client
+// asked.
 func TestHandlersOwnPause(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -96,9 +97,10 @@ func TestHandlersOwnPause(t *testing.T) {
 	}
 }
 
-// After the runs that a seller allows nothing runs. The payer and whoever signs anew for the
-// same get the last error, which is charged once and not retryable, until a refund is begun:
-// then the purchase can be made again, and the first payment is told of the refund.
+// TestMostRuns checks that a handler does not run more often than the seller allows. The
+// payer, and a new signature for the same purchase, get the last error, which is charged once
+// and not retryable. Once a refund is begun, the purchase can be made again, and the first
+// payment's answer tells of the refund.
 func TestMostRuns(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
@@ -138,7 +140,7 @@ func TestMostRuns(t *testing.T) {
 	}
 }
 
-// spent checks that a payment gets the last error of its purchase, for which no run is left.
+// spent checks that a payment gets the last error of its purchase, and that no run is left.
 func (m *market) spent(signature string) string {
 	m.Helper()
 	r := m.get(oslo, signature)
@@ -150,8 +152,8 @@ func (m *market) spent(signature string) string {
 	return signature
 }
 
-// A refund that was begun ends the right to an answer, whatever the clock was that began it,
-// until it is withdrawn.
+// TestRefundBegun checks that the beginning of a refund ends the right to an answer until the
+// refund is withdrawn, even if the operator's clock is wrong.
 func TestRefundBegun(t *testing.T) {
 	t.Parallel()
 	for name, ahead := range map[string]time.Duration{"ahead": time.Hour, "right": 0, "behind": -time.Hour} {

@@ -10,7 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// An integer of JSON Schema is one in whatever notation, and a text is not a number.
+// TestArguments checks that a JSON Schema integer is accepted in any notation, and that a
+// string is not a number.
 func TestArguments(t *testing.T) {
 	port, domain := Param{Name: "port", Type: "integer"}, Param{Name: "domain"}
 	rate, deep := Param{Name: "rate", Type: "number"}, Param{Name: "deep", Type: "boolean"}
@@ -18,7 +19,7 @@ func TestArguments(t *testing.T) {
 	for _, c := range []struct {
 		param Param
 		value any
-		want  string // or the error
+		want  string // the argument, or the error
 	}{
 		{port, json.Number("443.0"), "443"}, {port, json.Number("4.43e2"), "443"}, {port, json.Number("443.5"), "443.5"},
 		{port, json.Number("1e400"), "1e400"}, {port, json.Number("12345678901234567890"), "12345678901234567890"}, {port, "443", "443"},
@@ -43,7 +44,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// anySeller is a seller that nobody pays.
+// anySeller returns a seller that nobody pays.
 func anySeller(t *testing.T) *Seller {
 	t.Helper()
 	seller, err := New(Config{
@@ -55,8 +56,8 @@ func anySeller(t *testing.T) *Seller {
 	return seller
 }
 
-// A seller knows its lowest price: what somebody sends without a request is theirs only from
-// there on.
+// TestCheapest checks that a seller knows its lowest price. Money that arrives without a
+// request belongs to its sender only from that amount on.
 func TestCheapest(t *testing.T) {
 	seller := anySeller(t)
 	for _, price := range []string{"1", "0.5", "0.7"} {

@@ -25,7 +25,7 @@ import (
 
 const drawURL = "http://shop.example/draw?size=2"
 
-// takes opens a shop of one handler of POST, which answers with what it has read.
+// takes opens a shop with one POST handler, which answers with the body that it has read.
 func (m *market) takes(most int64, options ...x402http.Option) *atomic.Int32 {
 	m.Helper()
 	runs := &atomic.Int32{}
@@ -39,7 +39,7 @@ func (m *market) takes(most int64, options ...x402http.Option) *atomic.Int32 {
 	return runs
 }
 
-// post sends a body, with a payment where the signature is not empty.
+// post sends a body, with a payment if the signature is not empty.
 func (m *market) post(contentType, body, signature string) x402test.Reply {
 	m.Helper()
 	return must(m.client.Post(m.Context(), drawURL, contentType, []byte(body), signature))
@@ -52,7 +52,7 @@ func (m *market) signPost() string {
 	return must(m.client.Wallet.Pay(offer, time.Now()))
 }
 
-// form is a multipart form with its own boundary.
+// form returns a multipart form with a random boundary.
 func form(fields ...string) (contentType, body string) {
 	var text bytes.Buffer
 	w := multipart.NewWriter(&text)
@@ -64,8 +64,8 @@ func form(fields ...string) (contentType, body string) {
 	return w.FormDataContentType(), text.String()
 }
 
-// What counts as the same POST: the same signature and a new one for it are answered from the
-// ledger. Everything else is another purchase.
+// TestPost checks which POST requests count as the same purchase. The ledger answers these,
+// with the same signature and with a new one. All others are separate purchases.
 func TestPost(t *testing.T) {
 	t.Parallel()
 	type sent struct{ contentType, body string }
@@ -116,7 +116,7 @@ func TestPost(t *testing.T) {
 	}
 }
 
-// compressed has every request say that its body is compressed.
+// compressed marks the body of every request as compressed.
 type compressed struct{ http.RoundTripper }
 
 func (c compressed) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -124,7 +124,7 @@ func (c compressed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// The content encoding of a body is a part of the purchase.
+// TestPostEncoding checks that the content encoding of a body belongs to the purchase.
 func TestPostEncoding(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -145,7 +145,7 @@ func (u unread) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// sendBody sends a POST whose body has some length, or -1 where that is not known.
+// sendBody sends a POST with the given length of its body, or -1 if the length is unknown.
 func (m *market) sendBody(body io.Reader, length int64, signature string) x402test.Reply {
 	r := httptest.NewRequest(http.MethodPost, drawURL, body)
 	r.ContentLength = length
@@ -157,7 +157,7 @@ func (m *market) sendBody(body io.Reader, length int64, signature string) x402te
 	return x402test.Reply{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}
 }
 
-// The price is told without reading the body.
+// TestPriceOfAPost checks that the price is given without reading the body.
 func TestPriceOfAPost(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -173,8 +173,9 @@ func TestPriceOfAPost(t *testing.T) {
 	})
 }
 
-// A body that is too long is refused before money moves, by its length where the request says
-// it, and so is one that does not arrive.
+// TestPostTooLong checks that a body that is too long is refused before money moves, by the
+// length that the request states if there is one, and that a body which does not arrive is
+// refused as well.
 func TestPostTooLong(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -204,14 +205,14 @@ func TestPostTooLong(t *testing.T) {
 	})
 }
 
-// failing is what comes when a client is gone.
+// failing is the body of a client that has disconnected.
 type failing struct{}
 
 // Read implements io.Reader.
 func (failing) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 
-// A middleware that has read the body leaves nothing to tell one purchase from another by. It
-// is an error of the program that nobody pays for.
+// TestBodyReadBefore checks a middleware that has read the body. Purchases can then not be
+// told apart, which is an error of the program, and nobody pays.
 func TestBodyReadBefore(t *testing.T) {
 	t.Parallel()
 	for name, read := range map[string]func(*http.Request){
@@ -237,7 +238,8 @@ func TestBodyReadBefore(t *testing.T) {
 	}
 }
 
-// A check and each run of a handler have the whole body. A GET has none, whatever was sent.
+// TestBodies checks that a check and each run of a handler get the whole body, and that a GET
+// never has one.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -278,8 +280,8 @@ func TestBodies(t *testing.T) {
 	})
 }
 
-// A client that sends a megabyte without asking first gets the price over its connection, and
-// pays on the same.
+// TestLongBodyOverAConnection checks that a client which sends a megabyte without asking first
+// gets the price over its connection, and can pay on the same connection.
 func TestLongBodyOverAConnection(t *testing.T) {
 	t.Parallel()
 	bank := httptest.NewServer(books())
@@ -317,8 +319,9 @@ func TestLongBodyOverAConnection(t *testing.T) {
 	}
 }
 
-// A client that waits to be told to send its body is told the price instead, at once, and that
-// the connection ends: nobody can tell whether the body comes now.
+// TestPostThatWaits checks a client that waits for permission to send its body. It gets the
+// price at once, and the connection ends, because nobody can tell whether the body still
+// comes.
 func TestPostThatWaits(t *testing.T) {
 	t.Parallel()
 	shop := httptest.NewServer(newSeller().Sell("0.01", http.NotFoundHandler(), x402http.Post(1<<20), x402http.Named("draw")))
@@ -332,8 +335,9 @@ func TestPostThatWaits(t *testing.T) {
 	}
 }
 
-// What is left of a body that was not read is not taken for the next request of its connection,
-// which ends. Otherwise a stranger could put requests into the connection of a proxy.
+// TestRestOfALongBody checks that the rest of an unread body is not taken for the next
+// request: the connection ends. Otherwise a stranger could put requests into the connection of
+// a proxy.
 func TestRestOfALongBody(t *testing.T) {
 	t.Parallel()
 	seller := must(x402http.New(x402http.Config{
@@ -363,7 +367,7 @@ func TestRestOfALongBody(t *testing.T) {
 			t.Errorf("%s: %s", name, r.Status)
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = io.WriteString(connection, c.before+next) // it may be closed
+		_, _ = io.WriteString(connection, c.before+next) // the connection may be closed
 		rest, _ := io.ReadAll(answer)
 		if len(rest) > 0 || hidden.Load() > 0 {
 			t.Errorf("%s: a part of the body was taken for a request: %q", name, rest)

@@ -15,8 +15,8 @@ const (
 	secondTo = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
 )
 
-// twoHosts are ways to sell something cheap at one host and something dear at another, in one
-// program: what is asked for has the same path and query.
+// twoHosts returns ways to sell something cheap at one host and something expensive at
+// another, in one program, at the same path and query.
 func twoHosts() map[string]func(m *market, cheap, dear http.Handler) http.Handler {
 	const pattern = "GET /report"
 	muxOf := func(pattern string, h http.Handler) *http.ServeMux {
@@ -56,7 +56,7 @@ func twoHosts() map[string]func(m *market, cheap, dear http.Handler) http.Handle
 	}
 }
 
-// byHost answers cheap.example and dear.example.
+// byHost answers for cheap.example and dear.example.
 type byHost struct{ cheap, dear http.Handler }
 
 // ServeHTTP implements http.Handler.
@@ -68,8 +68,9 @@ func (b byHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.cheap.ServeHTTP(w, r)
 }
 
-// What was paid for something cheap, and was answered or still owes its answer, opens nothing
-// that is dear. The dear one is sold, at its price, and the debt is paid where it was made.
+// TestCheapForDear checks that a payment for something cheap, answered or owed, never opens
+// something expensive. The expensive thing is sold at its price, and the debt is answered
+// where it was made.
 func TestCheapForDear(t *testing.T) {
 	t.Parallel()
 	for name, open := range twoHosts() {
@@ -98,8 +99,9 @@ func TestCheapForDear(t *testing.T) {
 	}
 }
 
-// A payment that owes its answer is answered at its endpoint whatever the price and the payee
-// have become there, and a new signature for the new price joins it without a charge.
+// TestChangeOfPrice checks that an owed payment is answered at its endpoint after any change
+// of the price and the payee there. A new signature for the new price joins the purchase
+// without a charge.
 func TestChangeOfPrice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -136,8 +138,9 @@ func TestChangeOfPrice(t *testing.T) {
 	}
 }
 
-// Two handlers that cannot be told apart are an error of the program: the one that is asked
-// second is answered 500, paid or not, and the log says what to do. With names both sell.
+// TestSameName checks two handlers that cannot be told apart. That is an error of the program:
+// requests to the second handler are answered with 500, paid or not, and the log says what to
+// do. With names both sell.
 func TestSameName(t *testing.T) {
 	t.Parallel()
 	nested := func(m *market, cheap, dear http.Handler, named ...x402http.Option) http.Handler {
@@ -173,8 +176,8 @@ func TestSameName(t *testing.T) {
 	})
 }
 
-// A handler with a name keeps its purchases when it moves to another pattern. One without is
-// another product there.
+// TestOtherPattern checks that a handler with a name keeps its purchases when it moves to
+// another pattern. A handler without a name becomes another product there.
 func TestOtherPattern(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]x402http.Option{"with a name": {x402http.Named("weather")}, "without a name": nil} {
@@ -211,7 +214,8 @@ func TestOtherPattern(t *testing.T) {
 	}
 }
 
-// Of a handler that has neither a pattern nor a name the log says once what a name is for.
+// TestWithoutAName checks that for a handler without a pattern and a name the log says once
+// why it needs a name.
 func TestWithoutAName(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

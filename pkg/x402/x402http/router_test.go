@@ -10,11 +10,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// goesOn is a router that keeps the route of a request in its context, and goes on with one that
-// it finds there, as chi does.
+// goesOn is a router that keeps the route of a request in its context, as chi does. If it
+// finds a route there, it continues with it.
 type goesOn struct{ http.Handler }
 
-// kept is what it keeps, with the methods that chi's has.
+// kept is the route in the context. It has the same methods as chi's.
 type kept struct{ method string }
 
 type keptKey struct{}
@@ -33,8 +33,8 @@ func (g goesOn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.Handler.ServeHTTP(w, r)
 }
 
-// A router finds nothing of the message's route in the request that a call stands for, and all
-// else that was put into it.
+// TestCallHasNoRoute checks the request that stands for a tool call: a router does not find
+// the route of the MCP message in it, but finds every other value of its context.
 func TestCallHasNoRoute(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -16,7 +16,7 @@ import (
 
 const boxURL = "http://shop.example/mcp"
 
-// call calls a tool, with a payment where the signature is not empty.
+// call calls a tool, with a payment if the signature is not empty.
 func (m *market) call(tool string, args map[string]any, signature string) mcptest.ToolResult {
 	m.Helper()
 	return must(mcptest.Call(m.Context(), m.client, boxURL, tool, args, signature, m.key))
@@ -34,7 +34,7 @@ func city() []x402http.Param {
 	return []x402http.Param{{Name: "city", Description: "The name of a city.", Required: true}}
 }
 
-// routed are ways to lead /api/weather/{city} to a handler that is sold.
+// routed returns several ways to route /api/weather/{city} to a handler that sells.
 func routed() map[string]func(s *x402http.Seller, h http.Handler) (*http.ServeMux, *x402http.Endpoint) {
 	return map[string]func(s *x402http.Seller, h http.Handler) (*http.ServeMux, *x402http.Endpoint){
 		"a pattern": func(s *x402http.Seller, h http.Handler) (*http.ServeMux, *x402http.Endpoint) {
@@ -69,7 +69,7 @@ func routed() map[string]func(s *x402http.Seller, h http.Handler) (*http.ServeMu
 	}
 }
 
-// weatherTool is the tool of an endpoint that answers /api/weather/{city}.
+// weatherTool returns the tool of an endpoint that answers /api/weather/{city}.
 func weatherTool(e *x402http.Endpoint) x402http.Tool {
 	return x402http.Tool{
 		Endpoint: e, Path: "/api/weather/{city}", Name: "weather", Description: "The weather of a city.",
@@ -77,8 +77,9 @@ func weatherTool(e *x402http.Endpoint) x402http.Tool {
 	}
 }
 
-// A call goes the way of a request, so that the handler has what the router puts into one, and
-// both are one purchase: whichever comes first, with the same signature or a new one.
+// TestTwoTransports checks that a tool call goes through the router like a request, so the
+// handler gets everything that the router adds. Both make one purchase, in either order, with
+// the same signature or a new one.
 func TestTwoTransports(t *testing.T) {
 	t.Parallel()
 	for name, open := range routed() {
@@ -103,7 +104,8 @@ func TestTwoTransports(t *testing.T) {
 	}
 }
 
-// buysTwice buys the weather, and asks for it again in every way.
+// buysTwice buys the weather, and asks for it again over both transports, with the same
+// signature and with a new one.
 func (m *market) buysTwice(overMCP bool) {
 	m.Helper()
 	const url, want = "http://shop.example/api/weather/oslo%2Fnorth?unit=K", "fair in oslo/north, K"
@@ -155,8 +157,8 @@ func (m *market) toolShop(h http.Handler, behind func(http.Handler) http.Handler
 
 func straight(h http.Handler) http.Handler { return h }
 
-// The official clients give up after a minute, and their host calls again: an answer over MCP
-// stands for 90 s, and no longer.
+// TestWindowOfTools checks that an answer over MCP stands for exactly 90 s. The official
+// clients give up after a minute, and their host then calls again.
 func TestWindowOfTools(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -177,8 +179,9 @@ func TestWindowOfTools(t *testing.T) {
 
 type userKey struct{}
 
-// What a middleware says or adds is there: a call has the headers of its message, but for
-// those that are about that message, and a refusal of the middleware is its result.
+// TestMiddleware checks that a middleware works for tool calls. A call has the headers of its
+// message, except the headers that describe the message, and a refusal by the middleware is
+// the result of the call.
 func TestMiddleware(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -210,8 +213,8 @@ func TestMiddleware(t *testing.T) {
 	})
 }
 
-// A path that leads elsewhere is an error of the program. Nobody pays for it, and the log says
-// what is wrong.
+// TestLostTools checks that a tool whose path leads to another handler is an error of the
+// program. Nobody pays for it, and the log says what is wrong.
 func TestLostTools(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -233,7 +236,8 @@ func TestLostTools(t *testing.T) {
 	})
 }
 
-// A router that panics, or gives up before the endpoint does, is answered.
+// TestBrokenRouters checks that a call gets a reply if a router panics, or gives up before the
+// endpoint does.
 func TestBrokenRouters(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -281,7 +285,8 @@ func TestBrokenRouters(t *testing.T) {
 	})
 }
 
-// A handler that runs beyond its time is waited for over MCP as over HTTP.
+// TestSlowTool checks that a handler which runs beyond its time is waited for over MCP, as
+// over HTTP.
 func TestSlowTool(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -301,7 +306,8 @@ func TestSlowTool(t *testing.T) {
 	})
 }
 
-// What a handler answers is the content that the protocol has for it.
+// TestContent checks that each kind of answer of a handler becomes the kind of content that
+// the protocol has for it.
 func TestContent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ mediaType, body, want string }{
@@ -335,8 +341,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// The tool of a handler of POST sends its arguments as JSON, and is one purchase with a
-// request that has the same body.
+// TestPostTool checks that the tool of a POST handler sends its arguments as JSON. It makes
+// one purchase with a request that has the same body.
 func TestPostTool(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -355,7 +361,8 @@ func TestPostTool(t *testing.T) {
 	})
 }
 
-// An argument that routers would clean out of a path is refused before a price is asked.
+// TestArgumentsOfAPath checks that an argument which a router would clean out of a path is
+// refused before the client gets a price.
 func TestArgumentsOfAPath(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -20,9 +20,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A handler that runs beyond its time is waited for. Its client is told that the answer is
-// owed, a repeat in the meantime that it is under way, and one afterwards gets the answer
-// that the handler gave late. It runs once, and is charged once.
+// TestSlowHandler checks a handler that runs beyond its time. Its client is told that the
+// answer is owed, a repeat in the meantime is told that it is under way, and a later repeat
+// gets the late answer. The handler runs once, and the client is charged once.
 func TestSlowHandler(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -59,11 +59,11 @@ func TestSlowHandler(t *testing.T) {
 	})
 }
 
-// late is a handler that has written something when its time is over, and then does the rest.
-// When it runs again it answers at once.
+// late is a handler that has written something when its time is over, and then writes the
+// rest. When it runs again it answers at once.
 type late struct {
-	early, late string // empty is nothing
-	status      int    // what it sets late
+	early, late string // "" is nothing
+	status      int    // the status that it sets late
 	ran         bool
 }
 
@@ -87,12 +87,13 @@ func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// What a handler does when its time is over decides whether it has answered.
+// TestWhenTheTimeIsOver checks that the actions of a handler after its time is over decide
+// whether it has answered.
 func TestWhenTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		handler late
-		answer  string // empty where it has not answered
+		answer  string // "" if it has not answered
 	}{
 		"gives up":                {late{}, ""},
 		"gives up in the middle":  {late{early: `{"half":`}, ""},
@@ -124,8 +125,8 @@ func TestWhenTheTimeIsOver(t *testing.T) {
 	}
 }
 
-// A handler that outlives its lease does not overwrite what another run has answered. Its
-// answer is stored where nobody has asked meanwhile.
+// TestHandlerOutlivesItsLease checks that a handler which outlives its lease does not
+// overwrite the answer of another run. Its answer is stored if nobody has asked meanwhile.
 func TestHandlerOutlivesItsLease(t *testing.T) {
 	t.Parallel()
 	for name, repeated := range map[string]bool{"another run has answered": true, "nobody has asked": false} {
@@ -160,8 +161,8 @@ func TestHandlerOutlivesItsLease(t *testing.T) {
 	}
 }
 
-// Handlers that still run count: at the cap new requests are turned away before money moves,
-// and not charged.
+// TestSlowHandlersCount checks that handlers which still run count: at the cap new requests
+// are refused before money moves, and not charged.
 func TestSlowHandlersCount(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -198,8 +199,8 @@ func TestSlowHandlersCount(t *testing.T) {
 type slowShop struct {
 	*httptest.Server
 	client *x402test.Client
-	begun  chan struct{} // is sent a word when the handler runs
-	end    chan struct{} // ends the handler when it is closed
+	begun  chan struct{} // receives a value when the handler runs
+	end    chan struct{} // closing it ends the handler
 }
 
 func openSlow(t *testing.T, http2 bool) *slowShop {
@@ -225,13 +226,13 @@ func openSlow(t *testing.T, http2 bool) *slowShop {
 	return s
 }
 
-// Over HTTP/1.1 the answer that something is owed goes out while the handler still runs, and
-// the connection is not used again.
+// TestAnswerBeforeTheEnd checks that over HTTP/1.1 the reply that the answer is owed is sent
+// while the handler still runs, and that the connection is not used again.
 func TestAnswerBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	s := openSlow(t, false)
 	signature := must(s.client.Sign(t.Context(), s.URL+"/weather"))
-	r := must(s.client.Get(t.Context(), s.URL+"/weather", signature)) // whole, with the handler not ended
+	r := must(s.client.Get(t.Context(), s.URL+"/weather", signature)) // the whole reply, while the handler runs
 	if r.Status != http.StatusGatewayTimeout || r.Header.Get("Content-Length") != fmt.Sprint(len(r.Body)) {
 		t.Errorf("%d %v %s", r.Status, r.Header, r.Body)
 	}
@@ -243,7 +244,8 @@ func TestAnswerBeforeTheEnd(t *testing.T) {
 	s.replays(t, signature)
 }
 
-// replays waits until the late answer is stored. Over a real connection nothing else tells.
+// replays waits until the late answer is stored. Over a real connection only a repeated
+// request shows that.
 func (s *slowShop) replays(t *testing.T, signature string) {
 	t.Helper()
 	for {
@@ -258,7 +260,8 @@ func (s *slowShop) replays(t *testing.T, signature string) {
 	}
 }
 
-// Over HTTP/2 the end of an answer may wait for the handler, and other requests do not.
+// TestAnswerOverHTTP2 checks that over HTTP/2 the end of a reply may wait for the handler, but
+// other requests do not.
 func TestAnswerOverHTTP2(t *testing.T) {
 	t.Parallel()
 	s := openSlow(t, true)
@@ -273,14 +276,14 @@ func TestAnswerOverHTTP2(t *testing.T) {
 		t.Errorf("another request: %d", r.Status)
 	}
 	close(s.end)
-	if r := <-first; r.Status != http.StatusGatewayTimeout && r.Status != http.StatusOK { // it ended before or after its time
+	if r := <-first; r.Status != http.StatusGatewayTimeout && r.Status != http.StatusOK { // the handler ended before or after its time
 		t.Errorf("the first: %d %s", r.Status, r.Body)
 	}
 	s.replays(t, signature)
 }
 
-// A request that comes on the connection of an answer that is owed is not kept waiting: the
-// connection ends with the answer.
+// TestConnectionEnds checks that no later request waits on the connection of an owed answer:
+// the connection ends with the reply.
 func TestConnectionEnds(t *testing.T) {
 	t.Parallel()
 	bank := httptest.NewServer(books())
@@ -304,5 +307,5 @@ func TestConnectionEnds(t *testing.T) {
 	if r.StatusCode != http.StatusGatewayTimeout || !r.Close || int64(len(body)) != r.ContentLength {
 		t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
 	}
-	t.Cleanup(shop.Close) // when the handler has ended
+	t.Cleanup(shop.Close) // once the handler has ended
 }

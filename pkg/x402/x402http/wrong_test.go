@@ -9,7 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// What is wrong with a tool stops the program at start, in words that name the setting.
+// TestWrongTools checks that an error in a tool stops the program at start, with a message
+// that names the setting.
 func TestWrongTools(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -40,7 +41,8 @@ func TestWrongTools(t *testing.T) {
 	})
 }
 
-// What is wrong with an option stops the program at start, in words that name it.
+// TestWrongOptions checks that an error in an option stops the program at start, with a
+// message that names the option.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -62,7 +64,7 @@ func TestWrongOptions(t *testing.T) {
 	})
 }
 
-// panics checks that something panics in some words.
+// panics checks that do panics with a message that contains want.
 func panics(t *testing.T, want string, do func()) {
 	t.Helper()
 	defer func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// books are a facilitator that always behaves in one way.
+// books returns a facilitator with one behaviour.
 func books(t *testing.T, how x402test.Behaviour) *x402test.Facilitator {
 	t.Helper()
 	terms := x402.USDC()
@@ -34,7 +34,7 @@ func books(t *testing.T, how x402test.Behaviour) *x402test.Facilitator {
 	return f
 }
 
-// payment signs a payment, changed before that, to the account of books.
+// payment signs a payment to the account of books. change may alter the payment before that.
 func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Requirements) {
 	t.Helper()
 	wallet, err := x402test.NewWallet(rand.Reader)
@@ -66,8 +66,8 @@ func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Req
 	return payload, offer.Accepts[0]
 }
 
-// A seller hears the same of a settlement over HTTP and in its own process, the first time
-// and when it asks again, and as much money moves.
+// TestBehaviours checks that a seller gets the same result of a settlement over HTTP and in
+// its process, the first time and when it asks again, and that the same amount of money moves.
 func TestBehaviours(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -115,7 +115,8 @@ func TestBehaviours(t *testing.T) {
 	}
 }
 
-// What is wrong with a payment is the same word in both, whatever the behaviour is.
+// TestInvalidPayments checks that an invalid payment has the same reason both ways, with every
+// behaviour.
 func TestInvalidPayments(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -149,7 +150,7 @@ func TestInvalidPayments(t *testing.T) {
 	}
 }
 
-// clientOf is the client of package facilitator for a URL.
+// clientOf returns the client of package facilitator for a URL.
 func clientOf(t *testing.T, url string) *facilitator.Client {
 	t.Helper()
 	credentials, err := facilitator.Bearer("token")
@@ -163,7 +164,8 @@ func clientOf(t *testing.T, url string) *facilitator.Client {
 	return client
 }
 
-// settle asks a facilitator, and waits for less time than would let the client ask again.
+// settle asks a facilitator, with a time limit that is too short for a second request of the
+// client.
 func settle(t *testing.T, f x402.Facilitator, payload x402.Payload, q x402.Requirements) x402.Settlement {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -171,7 +173,7 @@ func settle(t *testing.T, f x402.Facilitator, payload x402.Payload, q x402.Requi
 	return f.Settle(ctx, payload, q)
 }
 
-// compare compares two settlements, but for what is for the log.
+// compare compares two settlements, except for the field that is only logged.
 func compare(t *testing.T, got, want x402.Settlement) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(x402.Settlement{}, "Cause")); diff != "" {

@@ -9,17 +9,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// account is one of a number.
+// account returns the address that ends in n.
 func account(n byte) x402.Address { return x402.Address{19: n} }
 
-// moves has play money move, whatever the facilitator says of it.
+// moves settles a payment. The money moves, whatever reply the behaviour gives.
 func moves(t *testing.T, f *Facilitator, nonce byte, payee x402.Address, how Behaviour) {
 	t.Helper()
 	p := &x402.Payment{From: account(1), To: payee, Nonce: [32]byte{nonce}, Value: big.NewInt(5000)}
 	f.perform(how, p, x402.Requirements{})
 }
 
-// The verdicts of the books are those of package chain.
+// TestEvidence checks that the evidence of the books gives the same verdicts as package chain.
 func TestEvidence(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
@@ -65,7 +65,8 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// What moved is read once, in the blocks that are over, whenever it is asked for.
+// TestEvidenceTransfers checks that each transfer is read once, in the blocks that are over,
+// at any time of asking.
 func TestEvidenceTransfers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 5)

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// A test of a shop: a wallet that is thrown away pays for an answer, in play money.
+// This is a test of a shop: a wallet for one use pays for an answer in play money.
 func Example() {
 	config := x402http.Config{
 		PayTo:  "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
@@ -50,9 +50,9 @@ func Example() {
 	// 200 fair <nil>
 }
 
-// A facilitator of play money whose first reply is lost after the money has moved. The seller looks
-// at the chain, which is the facilitator's books here, and answers. The payer sends the same
-// signature again, and has paid once.
+// The first reply of a play-money facilitator is lost after the money has moved. The seller
+// looks at the chain, which is the facilitator's books here, and answers. The payer sends the
+// same signature again, and has paid once.
 func ExampleNewFacilitator() {
 	terms := x402.USDC()
 	terms.PayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -111,7 +111,7 @@ func ExampleNewFacilitator() {
 	// transfers: 1
 }
 
-// printing is what a testing.T is in a test, where Judge takes that.
+// printing replaces the testing.T of a real test.
 type printing struct{ ctx context.Context }
 
 // Helper implements x402test.TB.
@@ -126,8 +126,8 @@ func (printing) Logf(string, ...any) {}
 // Errorf implements x402test.TB.
 func (printing) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// A shop is judged on a day without troubles, and on one when the reply gets lost. Without
-// Config.Rows it is every day, which takes minutes.
+// Judge tries a shop on a day without troubles, and on a day when the reply gets lost. Without
+// Config.Rows it tries every kind of day, which takes minutes.
 func ExampleJudge() {
 	books := new(ledgertest.Memory)
 	newShop := func(facilitator string) http.Handler {

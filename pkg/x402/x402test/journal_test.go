@@ -19,7 +19,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// process is what one process does with the books. settles says whether the
+// process runs do as one process that uses the books. settles reports whether the
 // authorization with a nonce executes.
 func process(t *testing.T, journal string, do func(f *Facilitator, settles func(nonce byte) bool)) {
 	t.Helper()
@@ -35,10 +35,10 @@ func process(t *testing.T, journal string, do func(f *Facilitator, settles func(
 	must(t, f.Close())
 }
 
-// Every authorization executes at most once, also after a restart, for which a crash
-// can have cut the last line anywhere. What was whole is kept, and what is written after
-// it too. What cannot be read is not passed over: a payment would execute again. The
-// error names the file, and the file stays as it is.
+// TestJournal checks that every authorization executes at most once, even after a restart,
+// before which a crash can have cut the last line anywhere. Complete lines are kept, and so
+// are later lines. An unreadable line is not skipped, because a payment would then execute
+// again: it is an error that names the file, and the file stays as it is.
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "books")
@@ -51,11 +51,11 @@ func TestJournal(t *testing.T) {
 	})
 	whole, err := os.ReadFile(path)
 	must(t, err)
-	begin := bytes.IndexByte(whole, '\n') + 1 // of the last line
+	begin := bytes.IndexByte(whole, '\n') + 1 // the beginning of the last line
 	for cut := begin; cut <= len(whole); cut++ {
 		must(t, os.WriteFile(path, whole[:cut], 0o600))
 		moved := 2
-		if cut >= len(whole)-1 { // all of the line, or all but its end
+		if cut >= len(whole)-1 { // the whole line, or everything except its end
 			moved = 3
 		}
 		process(t, path, func(_ *Facilitator, settles func(byte) bool) {
@@ -77,8 +77,8 @@ func TestJournal(t *testing.T) {
 	refusesJournals(t, path, string(whole[:begin]))
 }
 
-// refusesJournals opens files whose lines, of which one is given, are not all transfers. Each
-// is an error, and stays as it is.
+// refusesJournals opens files in which not every line is a transfer. Each is an error, and
+// stays as it is.
 func refusesJournals(t *testing.T, path, line string) {
 	t.Helper()
 	for text, says := range map[string]string{

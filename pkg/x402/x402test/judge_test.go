@@ -20,7 +20,8 @@ import (
 // payTo is a public test account.
 const payTo = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 
-// newShop sells the weather, over HTTP and as a tool. Each handler has the same ledger.
+// newShop returns a shop that sells the weather, over HTTP and as a tool. All its handlers
+// share a ledger.
 func newShop(t *testing.T) func(facilitator string) http.Handler {
 	store, err := file.Open(filepath.Join(t.TempDir(), "ledger.db"))
 	if err != nil {
@@ -52,8 +53,8 @@ func newShop(t *testing.T) func(facilitator string) http.Handler {
 	}
 }
 
-// TestJudge: what x402http sells is charged once and answered, whatever happens. After a kill
-// it takes the half minute that a lease lasts.
+// TestJudge checks that every sale of x402http is charged once and answered, on every kind of
+// day. After a kill the answer takes the half minute of a lease.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	report := x402test.Judge(t, newShop(t), func(c *judge.Config) {
@@ -81,7 +82,7 @@ func (f *failing) Errorf(format string, args ...any) {
 	f.failures = append(f.failures, fmt.Sprintf(format, args...))
 }
 
-// What cannot be judged fails its test.
+// TestJudgeFails checks that a shop which Judge cannot try fails its test.
 func TestJudgeFails(t *testing.T) {
 	t.Parallel()
 	gives := func(string) http.Handler {

@@ -21,14 +21,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// config is a client's configuration with the production time-outs.
+// config returns a client's configuration with the production time-outs.
 func config(url string) aws.Config {
 	return aws.Config{Region: "eu-north-1", BaseEndpoint: &url, Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "s", SessionToken: "tok"}, nil
 	})}
 }
 
-// dialing is the HTTP client in use, which connects as it is told.
+// dialing returns the production HTTP client, with another function to connect.
 func dialing(dial func(context.Context, string, string) (net.Conn, error)) *http.Client {
 	c := dynamo.HTTPClient(dynamo.DefaultAttemptTimeout, 4<<20, 5*time.Second)
 	dynamo.Dial(c, dial)
@@ -49,9 +49,9 @@ func replies(status int, body string) http.HandlerFunc {
 	}
 }
 
-// Every attempt is signed for its region. What may pass is tried twice. A reply is whole and
-// no longer than it may be, or the attempt has failed. No redirect is followed, and no
-// connection kept where that is not wanted.
+// TestAttempts checks each attempt of a call. Every attempt is signed for its region. A
+// failure that may be temporary is tried twice. An attempt fails if its reply is incomplete or
+// too long. No redirect is followed, and no unwanted connection is kept.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	const maxReply = 1000
@@ -65,7 +65,7 @@ func TestAttempts(t *testing.T) {
 		_, _ = io.WriteString(w, `{"Item"`)
 	}
 	for name, c := range map[string]struct {
-		handlers []http.HandlerFunc // of each call, the last one from then on
+		handlers []http.HandlerFunc // one for each call; the last one answers all later calls
 		calls    int64
 		ok       bool
 	}{
@@ -105,8 +105,8 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// Without an endpoint the region's own is dialed, and never a proxy; without
-// credentials nothing is.
+// TestRegionalEndpoint checks that without a configured endpoint the client dials the endpoint
+// of its region, and never a proxy, and that without credentials it dials nothing.
 func TestRegionalEndpoint(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	conf := config("")
@@ -127,10 +127,10 @@ func TestRegionalEndpoint(t *testing.T) {
 	}
 }
 
-// peer answers on every connection that is dialed, but for those that have died.
+// peer answers on every dialed connection, except on those that have died.
 type peer struct {
 	dials, dead atomic.Int64
-	// together holds the first answers until so many requests have come.
+	// together holds the first answers until this many requests have arrived.
 	together int64
 	arrived  atomic.Int64
 	all      chan struct{}
@@ -148,7 +148,7 @@ func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 			}
 			_, _ = io.Copy(io.Discard, req.Body)
 			if n <= p.dead.Load() {
-				continue // the request is swallowed
+				continue // the request gets no answer
 			}
 			if p.arrived.Add(1) == p.together {
 				close(p.all)
@@ -160,10 +160,11 @@ func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// A peer that takes the request and stays silent costs one attempt's time, and the second
-// attempt still fits into the call. A failed attempt takes the idle connections with it:
-// those that idled through a freeze have died together, and the second one dials. A
-// connection is used again, but not after it has idled for five seconds.
+// TestConnections checks how connections are kept. A peer that takes the request and stays
+// silent costs the time of one attempt, and the second attempt still fits into the call. A
+// failed attempt closes the idle connections: if they idled through a freeze, they have died
+// together, and the second attempt dials. A connection is used again, but not after it has
+// idled for five seconds.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -177,7 +178,7 @@ func TestConnections(t *testing.T) {
 		synctest.Wait()
 		for _, c := range []struct {
 			pause time.Duration
-			dead  int64 // of the connections dialed so far, and to come
+			dead  int64 // how many connections die, dialed or not
 			took  time.Duration
 			dials int64
 			ok    bool
@@ -202,8 +203,8 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// TestOpen: the region, the credentials and the endpoint are those of the environment,
-// nothing is created, and what the table lacks is said.
+// TestOpen checks that region, credentials and endpoint come from the environment, that
+// nothing is created, and that the error says what the table lacks.
 func TestOpen(t *testing.T) {
 	described := func(key, index string) string {
 		return `{"Table":{"TableStatus":"ACTIVE","KeySchema":[{"AttributeName":"` + key + `","KeyType":"HASH"}],"GlobalSecondaryIndexes":[{"IndexName":"open",` +
@@ -215,7 +216,7 @@ func TestOpen(t *testing.T) {
 	sound := described("pk", "RANGE")
 	for name, c := range map[string]struct {
 		table, ttl string
-		want       string // in the error; "" for success
+		want       string // a text in the error; "" means success
 	}{
 		"sound":              {sound, ttl("ENABLED", "expires_at"), ""},
 		"just made":          {sound, ttl("ENABLING", "expires_at"), ""},
@@ -247,7 +248,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// refusesSettings opens a table with settings that are wrong, whatever the table is.
+// refusesSettings checks that Open refuses wrong settings for any table.
 func refusesSettings(t *testing.T, config aws.Config) {
 	t.Helper()
 	for _, keep := range []int{-1, dynamo.LargestKept + 1} {
@@ -261,7 +262,8 @@ func refusesSettings(t *testing.T, config aws.Config) {
 	}
 }
 
-// describes answers as DynamoDB does with a table and its TTL, and a record without an end.
+// describes answers as DynamoDB does with a table and its TTL. Its third answer is a record
+// without an end.
 func describes(t *testing.T, table, ttl string) http.Handler {
 	endless := "{" + strings.Repeat(" ", 4<<20) + "}"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -280,7 +282,7 @@ func describes(t *testing.T, table, ttl string) http.Handler {
 	})
 }
 
-// checkOpened checks a table that was opened.
+// checkOpened checks an opened table.
 func checkOpened(t *testing.T, table *dynamo.Table) {
 	t.Helper()
 	if n := table.MostKept(); n != dynamo.LargestKept {

@@ -22,8 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
-// The suites that every store passes, on a server that returns no old item with a
-// failed condition.
+// TestConformance runs the suites that every store must pass, on a server that returns no old
+// item with a failed condition.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	conforms(t, cloud.StartDynamo(t), 2)
@@ -44,7 +44,7 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 		r := ledgertest.Full("large")
 		r.Terms, r.Answer.Body = json.RawMessage(`"`+strings.Repeat("terms", 4<<10)+`"`), make([]byte, dynamo.LargestKept)
 		_, _ = rand.Read(r.Answer.Body) // it never fails
-		ledgertest.MustPut(t, w, r)     // it was kept when the table was set to keep more
+		ledgertest.MustPut(t, w, r)     // it was written when the table could keep more
 		ledgertest.Holds(t, w, r)
 		next := ledgertest.Next(r)
 		ledgertest.MustPut(t, w, next)
@@ -62,9 +62,9 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 	lostReplies(t, s)
 }
 
-// TestOnDynamoDBLocal: DynamoDB Local shares its code with the service: it returns the
-// old item with a failed condition as DynamoDB does, has the limits of its expressions,
-// and charges for the index.
+// TestOnDynamoDBLocal runs the suites on DynamoDB Local, which shares its code with the
+// service: it returns the old item with a failed condition as DynamoDB does, has the limits of
+// its expressions, and charges for the index.
 func TestOnDynamoDBLocal(t *testing.T) {
 	t.Parallel()
 	s := cloud.StartDynamoLocal(t)
@@ -85,7 +85,8 @@ func TestOnDynamoDBLocal(t *testing.T) {
 	}
 }
 
-// The items are those of the design, and none of another kind passes for a record.
+// TestItems checks that the items have the designed form, and that no item of another kind is
+// read as a record.
 func TestItems(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, cloud.StartDynamo(t))
@@ -126,10 +127,10 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// What a Ledger says of a write by the error that it met and by what it read then.
-// TTL may delete the row between the two. A write whose condition failed and whose read
-// failed may be our own. A write that failed otherwise and is
-// not there may still be on its way: its error stands, whatever is there instead.
+// TestReadAfterWrite checks how a Ledger reports a write, given the error of the write and the
+// read that follows. TTL may delete the row between the two. A write whose condition failed,
+// and whose read failed, may be our write. A write that failed in another way and is not there
+// may still arrive later: its error stands, regardless of the record that is there.
 func TestReadAfterWrite(t *testing.T) {
 	t.Parallel()
 	lost, noRoute := errors.New("no reply"), errors.New("no route")
@@ -159,11 +160,12 @@ func TestReadAfterWrite(t *testing.T) {
 	}
 }
 
-// Replies are lost after the server has done what it was asked. The SDK sends a write again,
-// and the failed condition of the second is known for the success of the first. When both
-// replies are lost a read finds the write; when that is lost too, the caller learns that it
-// knows nothing. An addition is not sent twice. Units of a payment are counted again rather
-// than not at all: its payer is not turned away because a reply was lost.
+// lostReplies loses replies after the server has processed the requests. The SDK sends a write
+// again, and the failed condition of the second attempt shows that the first succeeded. If
+// both replies are lost, a read finds the write; if the reply of the read is lost as well, the
+// caller gets an error that leaves the result open. An addition is not sent twice. The
+// exception is the units of a payment, which are rather counted twice than not at all: its
+// payer is not refused because a reply was lost.
 func lostReplies(t *testing.T, s cloud.Dynamo) {
 	ctx := t.Context()
 	first, other := ledgertest.Full("k"), ledgertest.First("other")
@@ -221,8 +223,9 @@ func lostReplies(t *testing.T, s cloud.Dynamo) {
 	}
 }
 
-// A call ends after its time, its own or the configured one: the read after a failed
-// condition included, and however many partitions of the index hang.
+// TestTimeout checks that a call ends after its time limit or the configured one. This
+// includes the read after a failed condition, and any number of partitions of the index that
+// hang.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -260,8 +263,8 @@ func TestTimeout(t *testing.T) {
 
 var errDown = errors.New("down")
 
-// Half a list would look like all of it: a partition or a page that fails fails the list,
-// and ends what else is asked.
+// TestListsFail checks that a list fails if one of its partitions or pages fails, because half
+// a list would look complete. The other requests then end.
 func TestListsFail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -21,7 +21,7 @@ func lease(id string) limit.Lease {
 	return limit.Lease{ID: id, Until: noon.Add(1234 * time.Second)}
 }
 
-// acquires has a store add a lease.
+// acquires adds a lease to a store.
 func acquires(t *testing.T, s *world, operation, id string) {
 	t.Helper()
 	if _, ok, err := s.Acquire(t.Context(), operation, lease(id), 2); !ok || err != nil {
@@ -29,8 +29,8 @@ func acquires(t *testing.T, s *world, operation, id string) {
 	}
 }
 
-// What each call costs: one write and no read, and a paid request writes the index when its
-// claim comes and when its answer does.
+// checkCosts checks that each call costs one write and no read, and that a paid request writes
+// the index with its claim and with its answer.
 func checkCosts(t *testing.T, w *world) {
 	t.Helper()
 	ctx := t.Context()
@@ -54,7 +54,7 @@ func checkCosts(t *testing.T, w *world) {
 	for _, c := range []struct {
 		what                 string
 		do                   func() error
-		puts, updates, index int // each of one unit at most
+		puts, updates, index int // the number of each, of at most one unit
 	}{
 		{what: "the first slot of all", do: func() error { return takes("a", true) }, updates: 1},
 		{what: "its release", do: func() error { return w.Remove(ctx, "dns", lease("a")) }, updates: 1},
@@ -79,7 +79,7 @@ func checkCosts(t *testing.T, w *world) {
 	}
 }
 
-// differ is an error when two values do.
+// differ returns an error if two values differ.
 func differ[T any](want, got T) error {
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("(-want +got):\n%s", diff)
@@ -87,8 +87,8 @@ func differ[T any](want, got T) error {
 	return nil
 }
 
-// Whatever goes wrong on the way, or is stored and is not a number or a map of leases, is an
-// error with its cause, and not a verdict.
+// TestLimitsErrors checks that every failure, and every stored value that is not a number or a
+// map of leases, gives an error with its cause, and not a decision.
 func TestLimitsErrors(t *testing.T) {
 	t.Parallel()
 	reads := func(it item, err error) fake {
@@ -141,13 +141,13 @@ func TestLimitsErrors(t *testing.T) {
 	}
 }
 
-// A slot update costs one write unit also at the cap of 50, with the longest name of an
-// operation.
+// checkSlotUnits checks that a slot update costs one write unit, even at the cap of 50 and
+// with the longest name of an operation.
 func checkSlotUnits(t *testing.T, w *world) {
 	t.Helper()
 	const most, operation = 50, "resolve-redirect"
 	slots := limit.NewSlots(operation, most, w, func() time.Time { return noon })
-	until := time.Unix(1793534411, 123456789) // with all the digits that an end can have
+	until := time.Unix(1793534411, 123456789) // with the largest number of digits that an end can have
 	for i := range most {
 		must(t, errOf(slots.Acquire(t.Context(), fmt.Sprint("client ", i), until)))
 	}

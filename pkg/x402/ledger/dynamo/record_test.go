@@ -24,7 +24,7 @@ func numeric(n string) types.AttributeValue { return &types.AttributeValueMember
 
 func binary(b ...byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 
-// encoded is the item of a record.
+// encoded returns the item of a record.
 func encoded(t testing.TB, r ledger.Record) item {
 	t.Helper()
 	it, err := New(API{}, "t").encode(r)
@@ -34,7 +34,7 @@ func encoded(t testing.TB, r ledger.Record) item {
 	return it
 }
 
-// packed is the stored form of a record, and its JSON form.
+// packed returns the stored form of a record, and its JSON form.
 func packed(t testing.TB, r ledger.Payment) (stored, doc []byte) {
 	t.Helper()
 	doc, _, err := ledger.Marshal(r)
@@ -44,8 +44,9 @@ func packed(t testing.TB, r ledger.Payment) (stored, doc []byte) {
 	return encoded(t, r)["record"].(*types.AttributeValueMemberB).Value, doc //nolint:forcetypeassert // a failed test
 }
 
-// An item whose attributes and record disagree is corrupt, whatever reads it. So is
-// one of another key: it is not the record that was asked for.
+// TestDecodeCorrupt checks that an item whose attributes and record disagree is corrupt for
+// every reader. An item with another key is corrupt as well, because it is not the requested
+// record.
 func TestDecodeCorrupt(t *testing.T) {
 	t.Parallel()
 	r := ledgertest.Full("k")
@@ -70,7 +71,7 @@ func TestDecodeCorrupt(t *testing.T) {
 			}
 		}
 	}
-	// Those of the index and the TTL are hints: the next write puts them right.
+	// The attributes of the index and the TTL are hints: the next write corrects them.
 	it := encoded(t, r)
 	it[AttrOpen], it[AttrLeaseUntil], it[AttrExpiresAt] = text("owed#77"), numeric("1.5e99"), text("x")
 	got, err := decode("k", it)
@@ -83,7 +84,8 @@ func TestDecodeCorrupt(t *testing.T) {
 	}
 }
 
-// What is in a table was packed with the dictionary of its time.
+// TestPacking checks that the dictionary is unchanged: the records in a table were packed with
+// it.
 func TestPacking(t *testing.T) {
 	t.Parallel()
 	if got, want := fmt.Sprintf("%x", sha256.Sum256([]byte(dictionary))), "718b8a87e0aac2015b4556f181598e80eab175745fc74c851cec5a084a596e01"; got != want {
@@ -104,20 +106,20 @@ func TestPacking(t *testing.T) {
 	}
 }
 
-// Packed is the JSON form of a record as the table has it.
+// Packed returns a record's JSON form in its stored form.
 func Packed(doc string) types.AttributeValue {
 	return binary(New(API{}, "t").pack([]byte(doc))...)
 }
 
-// Paged has a table ask for smaller pages.
+// Paged makes a table ask for smaller pages.
 func Paged(t *Table, size int) { t.pageSize = size }
 
-// Dial has a client of HTTPClient connect as it is told.
+// Dial replaces the function with which a client of HTTPClient connects.
 func Dial(c *http.Client, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	c.Transport.(attempts).next.DialContext = dial //nolint:forcetypeassert // a failed test
 }
 
-// Whatever an item holds, decode reads what encode wrote or calls it corrupt.
+// FuzzDecode checks that decode reads what encode wrote, and calls every other item corrupt.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		stored, doc := packed(f, r)
@@ -133,7 +135,7 @@ func FuzzDecode(f *testing.F) {
 		if len(body) > 0 {
 			it["answer"] = binary(body...)
 		}
-		for _, record := range []types.AttributeValue{binary([]byte(doc)...), Packed(doc)} { // as it came, and packed
+		for _, record := range []types.AttributeValue{binary([]byte(doc)...), Packed(doc)} { // unpacked and packed
 			it["record"] = record
 			r, err := decode(key, it)
 			if err == nil {
@@ -148,8 +150,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// decodesAgain encodes and decodes a record, which is the same afterwards, unless it is too
-// large, or has a key that the table cannot have.
+// decodesAgain encodes and decodes a record, and checks that it is unchanged, unless the
+// record is too large or has a key that the table cannot have.
 func decodesAgain(t *testing.T, key string, r ledger.Record) {
 	t.Helper()
 	again, err := New(API{}, "t").encode(r)
@@ -157,7 +159,7 @@ func decodesAgain(t *testing.T, key string, r ledger.Record) {
 		return
 	}
 	back, err := decode(key, again)
-	// The terms come back compact: equal JSON, perhaps other bytes.
+	// The terms are compact after decoding: equal JSON, but perhaps different bytes.
 	if diff := cmp.Diff(r, back, cmpopts.IgnoreFields(ledger.Payment{}, "Terms")); diff != "" || err != nil {
 		t.Errorf("read, written and read (-first +second):\n%s%v", diff, err)
 	}

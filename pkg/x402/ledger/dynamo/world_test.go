@@ -22,7 +22,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// patience replaces the production time-out, which is not what is tested.
+// patience replaces the production time-out, which most of these tests do not test.
 const patience = time.Minute
 
 var (
@@ -44,30 +44,31 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// errOf and errOf3 are the errors of calls.
+// errOf and errOf3 return the error of a call.
 func errOf[T any](_ T, err error) error { return err }
 
 func errOf3[T, U any](_ T, _ U, err error) error { return err }
 
-// world is a table on a server, and the HTTP client that it asks with: it notes the calls and
-// what they are charged, and loses replies.
+// world is a table on a server, with the HTTP client that it uses. The client records the
+// calls and their charges, and can lose replies.
 type world struct {
 	*dynamo.Table
 	t      *testing.T
-	direct *dynamodb.Client // another client
+	direct *dynamodb.Client // another client, which nobody counts
 	client aws.HTTPClient
 	name   string
 
 	mu   sync.Mutex
 	seen charges
-	// lost is asked after the server has processed a call; when it returns true there is
-	// no reply.
+	// lost is called after the server has processed a call. If it returns true, the reply is
+	// lost.
 	lost func(op string, n int) bool
 }
 
-// charges are the calls of each kind, and what the server says it has charged for the table,
-// for one call at most, and for the index: DynamoDB charges that for what leaves it and for
-// what comes whenever the keys change that it lists a record by. Dynalite charges nothing.
+// charges holds the calls of each kind, and the capacity that the server says it charged: for
+// the table, for its most expensive call, and for the index. When a record's index keys
+// change, DynamoDB charges the index for removing the old entry and for adding the new one.
+// Dynalite charges nothing.
 type charges struct {
 	calls              map[string]int
 	units, most, index float64
@@ -83,7 +84,7 @@ func newWorld(t *testing.T, s cloud.Dynamo) *world {
 	return w
 }
 
-// put writes an item behind the back of the stores, and item reads one.
+// put writes an item directly, without the stores. item reads an item directly.
 func (w *world) put(it item) {
 	w.t.Helper()
 	_, err := w.direct.PutItem(w.t.Context(), &dynamodb.PutItemInput{TableName: &w.name, Item: it})
@@ -107,7 +108,7 @@ func planted(key, doc string) item {
 	return item{"pk": str(key), "version": num("1"), "write_id": str("w"), "state": str("settled"), "record": dynamo.Packed(doc)}
 }
 
-// took returns the calls since the last time.
+// took returns the calls since the last call of took.
 func (w *world) took() charges {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,13 +117,14 @@ func (w *world) took() charges {
 	return seen
 }
 
-// loses loses replies from now on; the calls are counted from here. nil loses none.
+// loses loses the replies that which selects, from now on. The calls are counted from here.
+// nil loses none.
 func (w *world) loses(which func(op string, n int) bool) {
 	w.took()
 	w.lost = which
 }
 
-// nth is the nth call of a kind.
+// nth selects the nth call of a kind.
 func nth(kind string, nth int) func(op string, n int) bool {
 	return func(op string, n int) bool { return op == kind && n == nth }
 }
@@ -148,7 +150,7 @@ func (w *world) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// charge notes a call, and says whether its reply is lost.
+// charge records a call, and reports whether its reply is lost.
 func (w *world) charge(op string, reply []byte) (lost bool) {
 	type units struct{ CapacityUnits float64 }
 	var charged struct {
@@ -171,7 +173,8 @@ func (w *world) charge(op string, reply []byte) (lost bool) {
 	return w.lost != nil && w.lost(op, w.seen.calls[op])
 }
 
-// fake is an API whose calls return what it says. Updates return their items, too.
+// fake is an API whose calls return the results of a function. Updates return their items as
+// well.
 type fake func(ctx context.Context, op string) (item, error)
 
 func (f fake) table() *dynamo.Table {

@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A shop that keeps its ledger in a file. After a crash the next process opens the same file and
-// knows what was paid and what is owed.
+// A shop keeps its ledger in a file. After a crash the next process opens the same file, and
+// knows which payments are paid and which answers are owed.
 func ExampleOpen() {
 	folder, err := os.MkdirTemp("", "shop")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// beside are the files in the folder of a ledger, without the ledger itself.
+// beside returns the names of the files in the folder of a ledger, except the ledger.
 func beside(t *testing.T, path string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(filepath.Dir(path))
@@ -32,7 +32,7 @@ func beside(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// copied is a copy of a ledger with the files beside it that have these endings.
+// copied copies a ledger, together with the files beside it that have the given endings.
 func copied(t *testing.T, path string, endings ...string) string {
 	t.Helper()
 	to := newPath(t)
@@ -44,7 +44,7 @@ func copied(t *testing.T, path string, endings ...string) string {
 	return to
 }
 
-// foreign runs a script on a ledger as another program would.
+// foreign runs a script on a ledger, as another program would.
 func foreign(t *testing.T, path, script string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -53,7 +53,7 @@ func foreign(t *testing.T, path, script string) {
 	must(t, errors.Join(err, db.Close()))
 }
 
-// refused opens a halved ledger, and returns the word that accepts it.
+// refused checks that an incomplete ledger is refused, and returns the word that accepts it.
 func refused(t *testing.T, path string, options ...Option) (word string) {
 	t.Helper()
 	before, err := os.ReadFile(path)
@@ -78,7 +78,7 @@ func refused(t *testing.T, path string, options ...Option) (word string) {
 	return word
 }
 
-// has checks that a ledger is opened without a word, and has records.
+// has checks that a ledger opens without an acceptance word, and that it has the records.
 func has(t *testing.T, path string, keys ...string) {
 	t.Helper()
 	s, err := Open(path)
@@ -101,7 +101,8 @@ func put(t *testing.T, s *Store, n int) (keys []string) {
 	return keys
 }
 
-// The last one that closes a ledger leaves a single file, which can be copied.
+// TestOnePiece checks that the last process to close a ledger leaves a single file, which can
+// be copied.
 func TestOnePiece(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -126,14 +127,14 @@ func TestOnePiece(t *testing.T) {
 	has(t, path, keys...)
 }
 
-// A copy of the file alone of a ledger that is open is refused with both causes and a word.
-// The word is good for this file once.
+// TestHalved checks a copy that has only the main file of an open ledger. It is refused with
+// both possible causes and a word, and the word accepts this file once.
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
 	empty := copied(t, running.at.path) // before anything is written
 	word := refused(t, empty)
-	keys := put(t, running, 300) // of which SQLite moves some into the file
+	keys := put(t, running, 300) // SQLite moves some of them into the file
 	alone := copied(t, running.at.path)
 	if other := refused(t, alone); other != word {
 		t.Errorf("the words of two copies are %q and %q", word, other)
@@ -147,10 +148,11 @@ func TestHalved(t *testing.T) {
 	}
 	must(t, s.Close())
 	has(t, alone, keys[0])
-	has(t, copied(t, running.at.path, "-wal"), keys...) // as a process leaves it that is killed
+	has(t, copied(t, running.at.path, "-wal"), keys...) // as a killed process leaves it
 }
 
-// A file that another program has looked at after a kill has everything, but cannot know it.
+// TestLookedAt checks a file that another program has opened after a kill. The file is
+// complete, but a process cannot know that.
 func TestLookedAt(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
@@ -162,12 +164,12 @@ func TestLookedAt(t *testing.T) {
 	must(t, err)
 	must(t, s.Close())
 	has(t, killed, keys...)
-	foreign(t, killed, "SELECT count(*) FROM records") // of a file in one piece nothing is lost
+	foreign(t, killed, "SELECT count(*) FROM records") // nothing is lost from a file in one piece
 	has(t, killed, keys...)
 }
 
-// What a process leaves that is killed between the steps of opening or closing is opened
-// without a word.
+// TestBetweenTheSteps checks that a file which a process leaves when it is killed between the
+// steps of opening or closing is opened without an acceptance word.
 func TestBetweenTheSteps(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
@@ -184,15 +186,16 @@ func TestBetweenTheSteps(t *testing.T) {
 	has(t, pair("PRAGMA wal_checkpoint(FULL); UPDATE marker SET whole = 1"), keys...)
 	has(t, pair("PRAGMA wal_checkpoint(FULL); UPDATE marker SET whole = 1; PRAGMA wal_checkpoint(FULL)"), keys...)
 	unmarked := pair("UPDATE marker SET whole = 1; PRAGMA wal_checkpoint(FULL)")
-	must(t, os.Remove(unmarked+"-wal")) // the mode of the file is still that of one with a -wal
+	must(t, os.Remove(unmarked+"-wal")) // the mode of the file still says that there is a -wal
 	again, err := Open(unmarked)
 	must(t, err)
-	refused(t, copied(t, unmarked)) // it says so at once, before anything is written
+	refused(t, copied(t, unmarked)) // it is refused at once, before anything is written
 	must(t, again.Close())
 	has(t, unmarked, keys...)
 }
 
-// A file of an earlier release is opened as it is, and is marked from then on.
+// TestEarlierRelease checks that a file of an earlier release is opened as it is, and is
+// marked from then on.
 func TestEarlierRelease(t *testing.T) {
 	t.Parallel()
 	s, err := Open(newPath(t))
@@ -219,7 +222,7 @@ func TestEarlierRelease(t *testing.T) {
 	}
 }
 
-// A whole file beside the -wal of another one is refused.
+// TestBesideAnother checks that a complete file beside the -wal of another ledger is refused.
 func TestBesideAnother(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
@@ -238,7 +241,8 @@ func TestBesideAnother(t *testing.T) {
 	has(t, old.at.path, keys...)
 }
 
-// An old file of a ledger that was open, beside a newer -wal of it, is refused.
+// TestOldFile checks that an old file of an open ledger, beside a newer -wal of the same
+// ledger, is refused.
 func TestOldFile(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
@@ -258,8 +262,9 @@ func TestOldFile(t *testing.T) {
 	}
 }
 
-// Two processes that are killed at any moment, while they open, write or close, lose nothing that
-// was acknowledged, and leave a ledger that is opened without a word.
+// TestKilled checks that two processes which are killed at any moment, while they open, write
+// or close, lose no acknowledged record, and leave a ledger that is opened without an
+// acceptance word.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -328,7 +333,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// writeOnce opens a ledger, writes three records, says so and closes it.
+// writeOnce opens a ledger, writes three records, prints that it has and closes the ledger.
 func writeOnce(path, name string) error {
 	s, err := Open(path)
 	if err != nil {

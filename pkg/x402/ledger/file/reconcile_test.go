@@ -16,7 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Each run of reconcile deletes a part of what has expired in a file.
+// TestReconcileSweeps checks that each run of reconcile deletes some of the expired records in
+// a file.
 func TestReconcileSweeps(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)

@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// planter is a Store whose file can be written behind its back.
+// planter is a Store with access to its file.
 type planter struct{ *Store }
 
 var _ ledgertest.Planter = planter{}
@@ -51,8 +51,8 @@ func TestConformance(t *testing.T) {
 	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return planter{open(t, newPath(t))} })
 }
 
-// The file and the folders above it are made, for this user alone. A second process
-// reads and writes what the first one does.
+// TestOpen checks that the file and the folders above it are created, for this user only, and
+// that a second process reads and writes the same records.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	path := "/" + filepath.Join(t.TempDir(), "a", "b c?%", "ledger.db")
@@ -92,7 +92,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// Processes that start at once on a new file have the same ledger.
+// TestOpenTogether checks that processes which start at once on a new file share one ledger.
 func TestOpenTogether(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -114,7 +114,7 @@ func TestOpenTogether(t *testing.T) {
 	}
 }
 
-// Sweep deletes what has expired, and nothing that is in doubt or owed.
+// TestSweep checks that Sweep deletes expired records, but none that is in doubt or owed.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	s, now := open(t, newPath(t)), time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -131,8 +131,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A Sweep is bounded, and the next one goes on, also in another process, until everything that
-// has expired is gone; then it begins again.
+// TestSweepInParts checks that one Sweep is bounded, and that the next one continues, even in
+// another process, until every expired record is gone. Then it begins again.
 func TestSweepInParts(t *testing.T) {
 	t.Parallel()
 	path, now := newPath(t), time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -153,9 +153,10 @@ func TestSweepInParts(t *testing.T) {
 	}
 }
 
-// What is not a sound ledger of this version is refused with what to do, and left as it
-// is. Where a changed page is not noticed when the file is opened, as SQLite does not notice
-// all and a large file is not checked as a whole, no record is read wrongly.
+// TestOpenOther checks that a file which is not a sound ledger of this version is refused,
+// with advice, and is left unchanged. Some changed pages are not noticed at opening, because
+// SQLite does not notice all of them and a large file is not checked as a whole. Then no
+// record is read wrongly.
 func TestOpenOther(t *testing.T) {
 	t.Parallel()
 	records, sound := soundLedger(t)
@@ -189,7 +190,7 @@ func TestOpenOther(t *testing.T) {
 // page is the size of a page of the file.
 const page = 4096
 
-// soundLedger is a ledger with some records.
+// soundLedger returns the records and the contents of a good ledger.
 func soundLedger(t *testing.T) (records map[string]ledger.Payment, contents []byte) {
 	t.Helper()
 	path := newPath(t)
@@ -207,7 +208,7 @@ func soundLedger(t *testing.T) (records map[string]ledger.Payment, contents []by
 	return records, contents
 }
 
-// otherFiles are files that are no ledger of this version, by name.
+// otherFiles returns files that are not a ledger of this version, by name.
 func otherFiles(t *testing.T, sound []byte) map[string][]byte {
 	t.Helper()
 	return map[string][]byte{
@@ -224,7 +225,7 @@ func otherFiles(t *testing.T, sound []byte) map[string][]byte {
 	}
 }
 
-// damagedFiles are ledgers of which one page was overwritten, or has one bit changed.
+// damagedFiles returns ledgers in which one page was overwritten or one bit was changed.
 func damagedFiles(sound []byte) map[string][]byte {
 	files := map[string][]byte{}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -247,7 +248,7 @@ func merged(files, more map[string][]byte) map[string][]byte {
 	return all
 }
 
-// readsNothingWrong reads all records, each of which is right or corrupt.
+// readsNothingWrong reads all records, and checks that each is either right or corrupt.
 func readsNothingWrong(t *testing.T, name string, s *Store, records map[string]ledger.Payment) {
 	t.Helper()
 	for key, r := range records {
@@ -259,7 +260,7 @@ func readsNothingWrong(t *testing.T, name string, s *Store, records map[string]l
 	}
 }
 
-// checkRefused checks the error, and that the file is as it was.
+// checkRefused checks the error, and that the file is unchanged.
 func checkRefused(t *testing.T, name, path string, contents []byte, err error) {
 	t.Helper()
 	for _, text := range []string{path, "LEDGER_FILE", "owed", "another version"} {
@@ -272,8 +273,8 @@ func checkRefused(t *testing.T, name, path string, contents []byte, err error) {
 	}
 }
 
-// readsUnchecked opens a file as a large one, which is not checked as a whole, and reads its
-// records. It returns false where the file is refused all the same.
+// readsUnchecked opens a file like a large one, which is not checked as a whole, and reads its
+// records. It returns false if the file is refused nevertheless.
 func readsUnchecked(t *testing.T, name, path string, records map[string]ledger.Payment) bool {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -288,7 +289,7 @@ func readsUnchecked(t *testing.T, name, path string, records map[string]ledger.P
 	return true
 }
 
-// another is a database that somebody else made.
+// another returns a database that another program created.
 func another(t *testing.T, script string) []byte {
 	t.Helper()
 	path := newPath(t)
@@ -301,8 +302,9 @@ func another(t *testing.T, script string) []byte {
 	return b
 }
 
-// Writes that wait for a transaction share the next one, each on top of those before it.
-// When it fails, all of them have failed, also what had nothing to write.
+// TestSharedCommit checks that writes which wait for a transaction share the next one, each
+// after the one before it. If the transaction fails, all of them fail, including one that had
+// nothing to write.
 func TestSharedCommit(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t))
@@ -324,7 +326,7 @@ func TestSharedCommit(t *testing.T) {
 			t.Errorf("change %d: %+v, want %s", i, o, want)
 		}
 	}
-	_, err := s.writer.ExecContext(t.Context(), "BEGIN") // there is one already when the next one begins
+	_, err := s.writer.ExecContext(t.Context(), "BEGIN") // the next transaction cannot begin
 	must(t, err)
 	s.commit(changes)
 	for i, c := range changes {
@@ -335,7 +337,7 @@ func TestSharedCommit(t *testing.T) {
 	ledgertest.MustPut(t, s, ledgertest.First("after it"))
 }
 
-// Whatever a row holds, decode reads what encode wrote or calls it corrupt.
+// FuzzDecode checks that decode reads what encode wrote, and calls every other row corrupt.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		doc, body, err := ledger.Marshal(r)

@@ -15,7 +15,8 @@ func TestMemory(t *testing.T) {
 	Exercise(t, func(*testing.T) Planter { return new(Memory) })
 }
 
-// A field that Full leaves empty would not be tested by the round trip.
+// TestFullIsFull checks that Full leaves no field empty, because the round trip would not test
+// an empty field.
 func TestFullIsFull(t *testing.T) {
 	t.Parallel()
 	var walk func(name string, v reflect.Value)
@@ -55,7 +56,7 @@ func TestFaultyComplains(t *testing.T) {
 	for name, c := range map[string]struct {
 		want   string // "" for no complaint
 		decide Decide
-		writes []ledger.Payment // to a store that holds r; one without a version is read
+		writes []ledger.Payment // to a store that holds r; a record without a version is only read
 	}{
 		"legal use":                          {"", nil, []ledger.Payment{r, r, second, second, Next(second)}},
 		"what was read":                      {"", nil, []ledger.Payment{{Row: ledger.Row{Key: "k"}}, second}},

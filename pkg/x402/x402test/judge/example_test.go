@@ -14,16 +14,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// A shop on a day without troubles, on one when replies get lost, and on one when a stranger
-// sends what a payer has sent. Here its payers repeat their signature. Without Rows and Ways it
-// is every day in every way, which takes minutes.
+// Run tries a shop on a day without troubles, on a day when replies get lost, and on a day
+// when a stranger repeats a payer's request. The payers here repeat their signature. Without
+// Rows and Ways it tries every kind of day in every way, which takes minutes.
 func ExampleRun() {
 	world, err := x402test.World(x402.Base)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	books := new(ledgertest.Memory) // which outlives the handlers
+	books := new(ledgertest.Memory) // the records outlive the handlers
 	shop := judge.Handler(func(s judge.Settings) http.Handler {
 		seller, err := x402http.New(x402http.Config{
 			PayTo:       payTo,
