@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// Every fault of a configuration is reported at once, by the name of its variable,
-// and none shows a secret.
+// TestFaults checks that all faults of a configuration are reported at once, by the names of
+// their variables, and that no report shows a secret.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const one, other = "https://one.example/x402", "https://other.example"
@@ -36,7 +36,7 @@ func TestFaults(t *testing.T) {
 	}
 	for _, c := range []struct {
 		vars vars
-		says string // "|" is between two; empty: there is no fault
+		says string // "|" separates two texts; "" means no fault
 	}{
 		{vars{"PAY_TO": ""}, "PAY_TO is not set"},
 		{vars{"LEDGER_TABLE": ""}, "LEDGER_TABLE is not set"},
@@ -88,12 +88,12 @@ func TestFaults(t *testing.T) {
 			"PAY_TO": "", "LEDGER_TABLE": "", "AWS_REGION": "", "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "FACILITATOR_URL": "ftp://x", "RPC_URL": "x",
 		}, "7 fault(s)|AWS_ACCESS_KEY_ID is not set|AWS_SECRET_ACCESS_KEY is not set|RPC_URL must be|FACILITATOR_URL must be"},
 
-		// One kind of credentials, whole.
+		// A configuration has one kind of credentials, and all of it.
 		{vars{"FACILITATOR_KEY_SECRET": "hush"}, "go together"},
 		{vars{"FACILITATOR_TOKEN": "hush", "FACILITATOR_KEY_ID": "id", "FACILITATOR_KEY_SECRET": "hush"}, "choose one"},
 		{secret, ""},
 		{deployed(secret, vars{"FACILITATOR_TOKEN": "hush"}), "FACILITATOR_SECRET_ARN and other"},
-		{deployed(secret, vars{"AWS_ACCESS_KEY_ID": ""}), "1 fault(s)"}, // of two that read it
+		{deployed(secret, vars{"AWS_ACCESS_KEY_ID": ""}), "1 fault(s)"}, // one fault, although two settings read the variable
 		{deployed(secret, vars{"FACILITATOR_KEY_ID": "i"}),
 			"FACILITATOR_SECRET_ARN and other|FACILITATOR_KEY_ID and FACILITATOR_KEY_SECRET go together"},
 		{vars{"FACILITATOR_SECRET_ARN": "facilitator"}, "FACILITATOR_SECRET_ARN must be the complete ARN"},
@@ -163,7 +163,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFormerTerms: one setting holds what was different and until when, which is soon.
+// TestFormerTerms checks that one setting holds the former values and their end, which must be
+// soon.
 func TestFormerTerms(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	read := func(v string) *service.FormerTerms { return configured(t, vars{"FORMER_TERMS": v}).Former }
@@ -188,10 +189,10 @@ func TestFormerTerms(t *testing.T) {
 	}
 }
 
-// What is right is taken as it was meant. Nothing is sold where that is said, or where there
-// is no facilitator, whatever else is configured. Nothing needs to be said on this machine.
-// Nobody can call an address that stands for all of them. Who takes real money to an
-// address whose key is public is told.
+// TestValues checks that correct values are understood. Nothing is for sale if a setting says
+// that, or if there is no facilitator, whatever the other settings are. A program on this
+// machine needs no settings. Clients cannot call an address that stands for all addresses.
+// There is a warning if real money would go to an address whose key is public.
 func TestValues(t *testing.T) {
 	type values map[string]any
 	local := func(v vars) Local { return must(ParseLocal(env(v))) }
@@ -204,7 +205,7 @@ func TestValues(t *testing.T) {
 	warned := func(v vars) any { return configured(t, v).warnings()["payee"] != "" }
 	const payee, upper = "0x209693bc6afc0c5328ba36faf03c514ef312287c", "0x209693BC6AFC0C5328BA36FAF03C514EF312287C"
 	for _, c := range []struct {
-		name string // of the variable
+		name string // the variable
 		show func(vars) any
 		want values
 	}{
@@ -265,7 +266,8 @@ func TestValues(t *testing.T) {
 		{"LEDGER_TABLE", func(v vars) any { return local(v).LedgerFile + local(v).Ledger.Name }, values{"": LocalLedgerFile}},
 		{"FACILITATOR_URL", sells, values{"": "false  \n", "https://a.example": "false https://a.example https://b.example\n"}},
 		{"SELLING", sells, values{"yes": "false https://one.example https://b.example\n", "no": "true  \n"}},
-		// A blank is none: the SAM CLI takes no empty answer for what it hides.
+		// A blank counts as none, because the SAM CLI accepts no empty answer for a hidden
+		// parameter.
 		{"RPC_URL", nodes, values{
 			" ": "https://mainnet.base.org", " none ": "", " https://rpc.example/v2/key ": "https://rpc.example/v2/key",
 			"https://one.example/k, http://127.0.0.1:8545": "https://one.example/k http://127.0.0.1:8545",
@@ -283,8 +285,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// The documents need the ledger's table to count their clients' requests, and nothing
-// where nobody is counted.
+// TestDiscoveryNeedsATableForItsLimit checks that the documents need the ledger's table to
+// count their clients' requests, and do not need it if no requests are counted.
 func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	v := deployed(vars{"LEDGER_TABLE": ""})
 	if _, err := parseDocuments(env(v)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
@@ -299,8 +301,8 @@ func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	}
 }
 
-// The origin is configuration, or the platform's word; never the Host header
-// of a client. On Lambda r.Host is the gateway's domain name.
+// TestOrigin checks that the origin comes from the configuration or the platform, and never
+// from a client's Host header. On Lambda r.Host is the gateway's domain name.
 func TestOrigin(t *testing.T) {
 	r := httptest.NewRequest("GET", "https://Abc.execute-api.us-east-1.amazonaws.com/", nil)
 	same(t, "configured", (Config{BaseURL: "https://api.example.com"}).origin(r), "https://api.example.com")
@@ -309,7 +311,8 @@ func TestOrigin(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the table of settings into the runbook")
 
-// TestRunbookSettings: the runbook's table is the one that the list of settings prints.
+// TestRunbookSettings checks that the runbook's table is the same as the printed list of
+// settings.
 func TestRunbookSettings(t *testing.T) {
 	t.Parallel()
 	const runbook, head = "../../infra/RUNBOOK.md", "| Variable | Meaning | Default |\n|---|---|---|\n"

@@ -20,17 +20,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// What is in the secret is asked for when somebody pays, and read anew where it was of no
-// use. Whatever is wrong with it, nothing is sent, and no payer is told that the payment was
-// refused. A facilitator without credentials can be paid through with a secret that holds
-// only what others read. Which documents are good is tested with
-// facilitator.ParseCredentials.
+// TestSecret checks that the secret is read when somebody pays, and read again if its content
+// did not work. If anything is wrong with it, nothing is sent, and no payer is told that the
+// payment was refused. A facilitator without credentials works with a secret that holds only
+// values for other readers. The tests of facilitator.ParseCredentials check which documents
+// are valid.
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	receiptKey, _ := keyPair(1)
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
-		code   fault.Code // empty: the payment goes through
+		code   fault.Code // "" if the payment succeeds
 	}{
 		"a token":        {holds(`{"token":"one"}`), ""},
 		"none":           {holds(`{"rpc_urls":["https://one.example"],"receipt_key":"` + receiptKey + `"}`), ""},
@@ -66,7 +66,7 @@ func TestSecret(t *testing.T) {
 			f.token = "Bearer two"
 			v.says(holds(`{"token":"two"}`))
 			now = now.Add(time.Minute)
-			settle() // where it was good, the facilitator refuses it now
+			settle() // if the secret was good, the facilitator refuses it now
 			if s := settle(); s.Class != x402.Moved {
 				t.Errorf("mended: %+v", s)
 			}
@@ -74,8 +74,8 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// Whatever is asked of the two, and however they answer, neither operator sees a
-// credential of the other.
+// TestNoCredentialReachesTheOtherFacilitator checks that no facilitator sees a credential of
+// the other one, for every call and every reply.
 func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	t.Parallel()
 	v := newVault(t, func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +88,7 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		vars       vars
-		one, other bool // have credentials
+		one, other bool // whether they have credentials
 	}{
 		"tokens":     {vars{"FACILITATOR_TOKEN": "token-of-one", "FACILITATOR_FALLBACK_TOKEN": "token-of-other"}, true, true},
 		"secrets":    {vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}, true, true},
@@ -121,7 +121,8 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	}
 }
 
-// /ready is ready while one of the two supports our kind, and warns of the other.
+// TestReadyWithAFallback checks that /ready is ready while one of the two facilitators
+// supports our kind, and warns about the other.
 func TestReadyWithAFallback(t *testing.T) {
 	t.Parallel()
 	for i := range 4 {
@@ -147,9 +148,9 @@ func TestReadyWithAFallback(t *testing.T) {
 	}
 }
 
-// A secret is kept once it was read. It is read again when the reading failed, or what it
-// holds has failed, at most once a minute by the clock on the wall, and a reading that
-// fails leaves what there was. A payer waits for it two seconds at most.
+// TestSharedSecret checks that a secret is kept once it was read. It is read again if the
+// reading failed, or if its content did not work, at most once a minute by the wall clock. A
+// failed reading leaves the earlier secret. A payer waits for a reading at most two seconds.
 func TestSharedSecret(t *testing.T) {
 	t.Parallel()
 	reads, doc, fails := 0, "", errors.New("throttled")
@@ -165,8 +166,8 @@ func TestSharedSecret(t *testing.T) {
 		what   string
 		wait   time.Duration
 		failed bool
-		doc    string // of the store; empty: it does not answer
-		want   string // empty: an error
+		doc    string // the document in the store; "" if the store does not answer
+		want   string // "" for an error
 		reads  int
 	}{
 		{what: "the first reading fails", reads: 1},
@@ -212,8 +213,8 @@ func testKeys() aws.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider("AK", "SK", "ST")
 }
 
-// TestReadSecret: a reading is of the team's role, whose token goes along. What a store that
-// says nothing costs is tested in TestSecret.
+// TestReadSecret checks that the secret is read with the team's role, and with its token.
+// TestSecret checks how long a silent store takes.
 func TestReadSecret(t *testing.T) {
 	t.Parallel()
 	const secret = `{"token":"s3cr3t"}`

@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// changed is a GET of /v1/tools/dns that a test changes before it is sent.
+// changed returns a GET of /v1/tools/dns, changed by a test.
 func changed(change func(*event)) event {
 	e := event{
 		Version: "2.0", RouteKey: "ANY /v1/tools/dns", RawPath: "/v1/tools/dns", RawQueryString: "domain=example.com",
@@ -67,9 +67,10 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// A line says which invocation it belongs to, also at the end of a context that lost its
-// deadline; outside of one it says nothing. Lambda reads level and time under these names;
-// without them it makes up its own. What a peer wrote is bounded, and steers no terminal.
+// TestLog checks that a line names its invocation, even at the end of a context that lost its
+// deadline, and names none outside an invocation. Lambda reads level and time under these
+// names, and would otherwise add its own. Text from a peer is bounded, and cannot control a
+// terminal.
 func TestLog(t *testing.T) {
 	const id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
 	for _, want := range []string{id, ""} {
@@ -96,10 +97,11 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// FuzzEvent: whatever the bytes are, the handler answers something that the gateway accepts,
-// or the invocation fails, and sees what the event says. The host and the address are the
-// gateway's and not those of headers. Headers, with canonical names, are not split; a query
-// keeps its duplicates, their order and their escaping; a bad escape in a path is literal.
+// FuzzEvent checks that for any bytes the handler gives an answer that the gateway accepts, or
+// the invocation fails, and that the handler sees the content of the event. Host and address
+// come from the gateway and not from headers. Headers, with canonical names, are not split; a
+// query keeps its duplicates, their order and their escaping; a bad escape in a path is
+// literal.
 func FuzzEvent(f *testing.F) {
 	for _, file := range must(filepath.Glob("../../events/*.json")) {
 		f.Add(must(os.ReadFile(file)))
@@ -157,7 +159,7 @@ type sent struct {
 	}
 }
 
-// check compares a request, of which the body is read, with the event.
+// check compares a request, whose body was already read, with the event.
 func (e sent) check(t *testing.T, r *http.Request, read []byte) {
 	t.Helper()
 	c := e.RequestContext

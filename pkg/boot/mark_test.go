@@ -16,8 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// A mark is right for its own stack and payee, however the address is written, and for the
-// payee of FORMER_TERMS while these are set. Everything else is said with the command.
+// TestMarkCheck checks that a mark is right for its stack and payee, in any notation of the
+// address, and for the payee of FORMER_TERMS while these are set. Every other mark is reported
+// with the command that corrects it.
 func TestMarkCheck(t *testing.T) {
 	t.Parallel()
 	const payee, former = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", "0x857b06519E91e3A54538791bDbb0E22373e36b66"
@@ -50,8 +51,9 @@ func TestMarkCheck(t *testing.T) {
 	}
 }
 
-// The mark is asked for where there are a table and a name of a stack, and without it the
-// service is ready: a table that cannot be reached is the business of another probe.
+// TestMarkProbe checks that the mark is read if there are a table and the name of a stack, and
+// that the service is ready without a mark. Another probe reports a table that cannot be
+// reached.
 func TestMarkProbe(t *testing.T) {
 	t.Parallel()
 	nowhere := configured(t, vars{"STACK_NAME": "shop", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
@@ -72,13 +74,14 @@ func TestMarkProbe(t *testing.T) {
 	}
 }
 
-// Strangers reach a deployment at BASE_URL, or else where the ledger's mark says; nobody is
-// asked for an origin that is for this machine, or that cannot be read.
+// TestPublicOrigin checks that a deployment is asked at BASE_URL, or otherwise at the origin
+// in the ledger's mark. No origin is asked if it is for this machine, or if the mark cannot be
+// read.
 func TestPublicOrigin(t *testing.T) {
 	t.Parallel()
 	const marked = `{"Item":{"pk":{"S":"stack|shop"},"stack":{"S":"shop"},"payee":{"S":"0x1"},"origin":{"S":"%s"},"written":{"N":"1"}}}`
 	for name, c := range map[string]struct {
-		base, table string // what the table answers
+		base, table string // the answer of the table
 		want        string
 	}{
 		"a domain":              {"https://api.example.com", "{}", "https://api.example.com"},
@@ -104,8 +107,8 @@ func TestPublicOrigin(t *testing.T) {
 	}
 }
 
-// A mark is written only over the one that was read: who wrote another payee meanwhile is not
-// overwritten, also by force.
+// TestSetMarkMeanwhile checks that a mark replaces only the mark that was read. If another
+// payee was written meanwhile, it is not overwritten, even by force.
 func TestSetMarkMeanwhile(t *testing.T) {
 	t.Parallel()
 	stored, condition := "{}", ""

@@ -22,13 +22,13 @@ const (
 	otherARN  = "arn:aws:secretsmanager:eu-west-3:111122223333:secret:fallback-GhIjKl"
 )
 
-// vars are variables of an environment.
+// vars holds the variables of an environment.
 type vars map[string]string
 
-// env is an environment of nothing else.
+// env returns an environment with only these variables.
 func env(v vars) func(string) string { return func(name string) string { return v[name] } }
 
-// deployed is a good environment of a function, with these changes.
+// deployed returns a good environment of a function, with these changes.
 func deployed(changes ...vars) vars {
 	v := vars{
 		"PAY_TO": LocalPayTo, "LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1",
@@ -40,18 +40,19 @@ func deployed(changes ...vars) vars {
 	return v
 }
 
-// secretVars name a secret of a vault.
+// secretVars returns the variables that name a secret of a vault.
 func (v *vault) secretVars() vars {
 	return vars{"FACILITATOR_SECRET_ARN": secretARN, "AWS_ENDPOINT_URL_SECRETS_MANAGER": v.URL}
 }
 
-// configured is what a function that sells reads of an environment with these changes.
+// configured returns the configuration that a selling function reads from an environment with
+// these changes.
 func configured(t *testing.T, changes ...vars) Config {
 	t.Helper()
 	return must(parseFunction(env(deployed(changes...)), ReadByOthers))
 }
 
-// componentsOf are what a configuration makes, over stores in memory.
+// componentsOf returns the components of a configuration, with stores in memory.
 func componentsOf(c Config, log *slog.Logger) Components {
 	return must(c.Components(stores(), log, time.Now))
 }
@@ -65,7 +66,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// same compares what there is with what is wanted.
+// same fails the test if two values differ.
 func same[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -73,7 +74,7 @@ func same[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// must is for set-up that cannot fail unless the test is wrong: an error panics.
+// must returns v, for set-up that fails only if the test is wrong. It panics on an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -81,7 +82,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// vault is a Secrets Manager that checks what it is asked.
+// vault is a Secrets Manager that checks its requests.
 type vault struct {
 	*httptest.Server
 	answer atomic.Pointer[http.HandlerFunc]
@@ -93,9 +94,9 @@ func newVault(t *testing.T, answer http.HandlerFunc) *vault {
 	v := &vault{}
 	v.says(answer)
 	v.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		raw, err := io.ReadAll(r.Body) // a handler learns that its client has gone only then
+		raw, err := io.ReadAll(r.Body) // until then a handler does not learn that its client has gone
 		if err != nil {
-			return // the caller gave up before it had asked
+			return // the caller gave up before the request was complete
 		}
 		var body map[string]string
 		if json.Unmarshal(raw, &body) != nil || len(body) != 1 ||
@@ -114,10 +115,10 @@ func newVault(t *testing.T, answer http.HandlerFunc) *vault {
 	return v
 }
 
-// says sets what is answered from now on.
+// says sets the answer to all later requests.
 func (v *vault) says(answer http.HandlerFunc) { v.answer.Store(&answer) }
 
-// silent answers when its caller has given up.
+// silent answers only after its caller has given up.
 func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 func reply(status int, body string) http.HandlerFunc {
@@ -128,7 +129,7 @@ func reply(status int, body string) http.HandlerFunc {
 	}
 }
 
-// holds is the answer of a vault that has a document in the secret.
+// holds returns the answer of a vault whose secret is the document.
 func holds(doc string) http.HandlerFunc { return reply(200, secretReply("SecretString", doc)) }
 
 func secretReply(member string, value any) string {
@@ -136,12 +137,12 @@ func secretReply(member string, value any) string {
 	return string(must(json.Marshal(doc)))
 }
 
-// settler is a facilitator that takes one Authorization, or none if that is empty, and notes
-// what it is told. Its clients ask one after another.
+// settler is a facilitator that accepts one Authorization, or none if token is empty, and
+// records its requests. Its clients ask one after another.
 type settler struct {
 	*httptest.Server
 	token    string
-	status   int // of every answer, where it is set
+	status   int // the status of every answer, if set
 	supports bool
 	heard    []string
 }

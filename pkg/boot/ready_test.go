@@ -11,8 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// What one process keeps another one reads, to the millisecond; of many that have seen the
-// same one alone may ask; and versions are apart.
+// TestReadyItems checks that a process reads what another process has stored, to the
+// millisecond, that only one of several processes that have read the same item may ask, and
+// that versions do not share an item.
 func TestReadyItems(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)

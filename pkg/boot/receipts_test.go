@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// keyPair is the private and the public text of a key for receipts.
+// keyPair returns the private and the public text of a key for receipts.
 func keyPair(n byte) (private, public string) {
 	seed := make([]byte, ed25519.SeedSize)
 	seed[0] = n
@@ -20,9 +20,9 @@ func keyPair(n byte) (private, public string) {
 	return receipt.FormatKey(key), receipt.FormatPublic(key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // what Public says
 }
 
-// Whatever the configuration: an answer is signed with a published key or not at
-// all, and /ready says why not. An offer is signed by the same key, where that is in
-// memory: nothing is read for it, and /ready says so.
+// TestReceiptConfiguration checks every configuration: an answer is signed with a published
+// key or not at all, and /ready says why not. An offer is signed with the same key if that is
+// in memory. Nothing is read for an offer, and /ready says so.
 func TestReceiptConfiguration(t *testing.T) {
 	t.Parallel()
 	one, onePublic := keyPair(1)
@@ -34,8 +34,8 @@ func TestReceiptConfiguration(t *testing.T) {
 	for name, c := range map[string]struct {
 		vars   vars
 		answer http.HandlerFunc // of Secrets Manager
-		signs  bool             // answers
-		says   string           // /ready
+		signs  bool             // answers are signed
+		says   string           // the warning of /ready
 		fails  bool             // with a log line for each answer
 	}{
 		"none":             {says: "RECEIPT_KEY is not set"},
@@ -87,7 +87,8 @@ func TestReceiptConfiguration(t *testing.T) {
 	}
 }
 
-// signedByFirst verifies a receipt with the published keys: the first of keyPair signed it.
+// signedByFirst verifies a receipt with the published keys, and checks that the first key of
+// keyPair signed it.
 func signedByFirst(t *testing.T, jws string, published []ed25519.PublicKey) {
 	t.Helper()
 	_, key := keyPair(1)
@@ -99,7 +100,8 @@ func signedByFirst(t *testing.T, jws string, published []ed25519.PublicKey) {
 	}
 }
 
-// warns asks the probes of receipts, which must be optional and say this, or that all is well.
+// warns checks that the probes of receipts are optional, and give this warning, or none if
+// says is empty.
 func warns(t *testing.T, probes []service.Probe, says string) {
 	t.Helper()
 	for _, probe := range probes {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// The secret's nodes come first, the others only where it names none; with the word
-// secret there are no others, and a secret that cannot be read does not make it ask
-// the public node then.
+// TestNodesOfTheSecret checks that the secret's nodes are used, and the other nodes only if
+// the secret names none. If the setting is the word secret, there are no other nodes, and the
+// public node is not asked even if the secret cannot be read.
 func TestNodesOfTheSecret(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -45,8 +45,8 @@ func TestNodesOfTheSecret(t *testing.T) {
 	}
 }
 
-// The view of the chain and its probe come and go together; without them the
-// interfaces are nil, and /ready says what is not set.
+// TestWatch checks that the view of the chain and its probe are both present or both absent.
+// If they are absent, the interfaces are nil, and /ready names the missing setting.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for rpc, wants := range map[string]bool{"none": false, "http://127.0.0.1:1": true} {

@@ -18,10 +18,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Ways to ask.
+// These are ways to ask for a lookup.
 func unpaid(w way) answer { return w.ask("example.com", "") }
 
-// twice pays, and sends the same payment again, for the same lookup or another.
+// twice pays, and sends the same payment again, for the same lookup or for another one.
 func twice(name string) func(way) answer {
 	return func(w way) answer {
 		header := w.sign("example.com")
@@ -30,7 +30,7 @@ func twice(name string) func(way) answer {
 	}
 }
 
-// badlyNamed pays for a purchase with a key that is none.
+// badlyNamed pays for a purchase with an invalid key.
 func badlyNamed(w way) answer {
 	const key = "with space"
 	header := w.sign("example.com")
@@ -73,7 +73,7 @@ func untilLimited(w way) answer {
 	return answer{}
 }
 
-// bug has a request panic before anything is paid for.
+// bug makes a request panic before anything is paid.
 func bug(p *parts) {
 	origin := p.Origin
 	var asked atomic.Bool
@@ -85,10 +85,10 @@ func bug(p *parts) {
 	}
 }
 
-// noRandom leaves nothing to make retry tokens of.
+// noRandom leaves no random bytes for retry tokens.
 func noRandom(p *parts) { p.Random = iotest.ErrReader(errors.New("bug: no entropy")) }
 
-// corrupted sends a payment whose record cannot be one.
+// corrupted sends a payment whose record is invalid.
 func corrupted(w way) answer {
 	header := w.sign("example.com")
 	p, terms := testbed.Must(x402.DecodePayment(header)), testTerms()
@@ -97,7 +97,7 @@ func corrupted(w way) answer {
 	return w.ask("example.com", header)
 }
 
-// noted is a facilitator that says what it made of an extension.
+// noted sets what the facilitator reports about an extension.
 func noted(what string) func(*shop) {
 	return func(s *shop) { s.extensions = base64.StdEncoding.EncodeToString([]byte(what)) }
 }

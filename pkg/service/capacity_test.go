@@ -23,19 +23,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// capacity asks TestCapacity for rates that take long, too (make bench).
+// capacity makes TestCapacity include the rates that take long (make bench).
 var capacity = flag.Bool("capacity", false, "sell up to 10,000 a second on a model of DynamoDB's limits")
 
-// What DynamoDB takes of one item, and of one partition of an index, in a second
-// (its developer guide, "partitions and data distribution"), and how much of that at
-// once. The burst that it may grant after idle minutes is not counted on. Adaptive
-// capacity gives a single item as much as a partition has, and no more.
+// unitsASecond is what DynamoDB accepts in a second for one item, or for one partition of an
+// index (its developer guide, "partitions and data distribution"). burst is how much of that
+// it accepts at once. The test does not count on the burst that DynamoDB may grant after idle
+// minutes. Adaptive capacity gives a single item as much as a partition has, and no more.
 const (
 	unitsASecond = 1000
 	burst        = unitsASecond / 10
 )
 
-// hot is an item or a partition of the index: a bucket of write units.
+// hot is an item or a partition of the index, with its bucket of write units.
 type hot struct {
 	left           float64
 	at             time.Time
@@ -44,8 +44,8 @@ type hot struct {
 
 var errThrottled = errors.New("ProvisionedThroughputExceededException: throughput exceeds the limit of a partition")
 
-// take takes so many units of an item or a partition, if it has them, and tries as often as
-// the client library does.
+// take takes units from an item or a partition, and tries as often as the client library does
+// if they are not available.
 func (t *table) take(name string, units int) error {
 	for try := range 3 {
 		if t.tried(name, units) {
@@ -80,8 +80,8 @@ func (t *table) tried(name string, units int) bool {
 	return true
 }
 
-// written is what was written to the items or partitions of a kind: to all, and to one at
-// most; and how often it was refused.
+// written returns how many units the items or partitions of a kind got in total, the most that
+// one of them got, and how often a write was refused.
 func (t *table) written(kind string) (all, most, refused int) {
 	for name, h := range t.hot {
 		if strings.HasPrefix(name, kind) {
@@ -91,10 +91,10 @@ func (t *table) written(kind string) (all, most, refused int) {
 	return all, most, refused
 }
 
-// TestCapacity sells one operation, and one beside the smoke test, at 1,000 a second, and
-// with -capacity at rates from 10 to 10,000, through the real Gate, ledger, index
-// and limits, over a model of DynamoDB's limits and by a clock that nothing else
-// moves. Nobody is refused at 1,000.
+// TestCapacity sells one operation, and one together with the smoke test, at 1,000 a second,
+// and with -capacity at rates from 10 to 10,000. It uses the real Gate, ledger, index and
+// limits on a model of DynamoDB's limits, with a clock that nothing else moves. At 1,000 a
+// second nobody is refused.
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{10, 100, 1000, 10_000} {
@@ -104,7 +104,7 @@ func TestCapacity(t *testing.T) {
 		t.Run(fmt.Sprintf("%d_a_second", rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { sells(t, rate) })
 		})
-		if rate >= 1000 { // beside an environment of the smoke test, which takes no slot, over the same table
+		if rate >= 1000 { // together with an environment of the smoke test, which takes no slot, on the same table
 			t.Run(fmt.Sprintf("%d_a_second_and_ping", rate), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { sells(t, rate, service.Ping()) })
 			})
@@ -112,14 +112,14 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// sells sends a second's payments for lookups, and for others by turns, and reports what the
-// table took.
+// sells sends one second of payments for lookups, and for the other operations in turn, and
+// reports how much the table accepted.
 func sells(t *testing.T, rate int, others ...service.Operation) {
 	// A lookup and a settlement take half a second together.
 	const busy = 2
 	f := newFleet(t, 1, explorer, func(p *parts) {
 		if p.Limits.Single = max(50, busy*rate); p.Limits.Single > limit.MaxCap {
-			p.Limits.Single = 0 // off, as the runbook has it
+			p.Limits.Single = 0 // off, as in the runbook
 		}
 	})
 	for _, op := range others {
@@ -157,8 +157,8 @@ func sells(t *testing.T, rate int, others ...service.Operation) {
 	}
 }
 
-// priceCall is what every call costs, and priceOf the other list prices of AWS in us-east-1, in
-// US dollars, without the free tiers and the rebates for much.
+// priceCall is the cost of every call. priceOf returns the other list prices of AWS in
+// us-east-1, in US dollars, without the free tiers and the volume discounts.
 const priceCall = 0.20/1e6 + 1.00/1e6 // Lambda's invocation, and the HTTP API
 
 func priceOf() map[string]float64 {
@@ -171,15 +171,15 @@ func priceOf() map[string]float64 {
 	}
 }
 
-// What is logged besides the function's line, in bytes: Lambda's start and report
+// These are the bytes that are logged besides the function's line: Lambda's start and report
 // as JSON, and the gateway's line.
 const (
 	platformLines = 650
 	gatewayLine   = 400
 )
 
-// kindOfCall is a call that is paid for in another way: how long it takes on Lambda
-// is mostly how long the facilitator and the target take, which is assumed.
+// kindOfCall is a kind of call with its cost. How long it takes on Lambda depends mostly on
+// the facilitator and the target, and is an assumption.
 type kindOfCall struct {
 	name string // as in the README
 	took time.Duration
@@ -187,7 +187,7 @@ type kindOfCall struct {
 	do   func(f *fleet) x402test.Reply
 }
 
-// fee is what the CDP facilitator takes for a settlement, in US dollars.
+// fee is the price of a settlement at the CDP facilitator, in US dollars.
 const fee = 0.001
 
 func kindsOfCalls() []kindOfCall {
@@ -201,14 +201,14 @@ func kindsOfCalls() []kindOfCall {
 	}
 }
 
-// count counts what a call takes, and what a million of such calls cost.
+// count counts the resources that a call uses, and the cost of a million such calls.
 func (k kindOfCall) count(t *testing.T) map[string]float64 {
 	t.Helper()
 	var log bytes.Buffer
 	f := newFleet(t, 1, explorer, func(p *parts) {
 		p.Stack, p.Function, p.Log = "hostfacts-production", "hostfacts", slog.New(slog.NewJSONHandler(&log, nil))
 	})
-	k.do(f) // whatever is done once
+	k.do(f) // includes the work that is done only once
 	f.table.reset()
 	log.Reset()
 	r := k.do(f)
@@ -227,7 +227,7 @@ func (k kindOfCall) count(t *testing.T) map[string]float64 {
 	return c
 }
 
-// memory is what a function has, in MB.
+// memory returns the memory of a function, in MB.
 func memory(t *testing.T) float64 {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^    MemorySize: (\d+)$`).FindSubmatch(testbed.Must(os.ReadFile("../../template.yaml")))
@@ -237,8 +237,9 @@ func memory(t *testing.T) float64 {
 	return testbed.Must(strconv.ParseFloat(string(m[1]), 64))
 }
 
-// What a year costs besides its calls, in US dollars: metrics, alarms and the dashboard;
-// and what is kept of a call, 35 days in the table with its recovery, 90 in the log.
+// These are the costs of a year besides its calls, in US dollars: metrics, alarms and the
+// dashboard. The others are for what is kept of a call: 35 days in the table with its
+// recovery, 90 days in the log.
 const (
 	fixedCosts  = 12 * 54
 	recordBytes = 3 << 10
@@ -246,15 +247,15 @@ const (
 	priceLogged = 0.03 / (1 << 30) * 90 / 30.4
 )
 
-// near says whether a number of a document is that which is counted. Ids and
+// near reports whether a number in a document is close to the counted number. Ids and
 // compression make sizes differ a little.
 func near(said string, want float64) bool {
 	n, err := strconv.ParseFloat(strings.ReplaceAll(said, ",", ""), 64)
 	return err == nil && math.Abs(n-want) <= 0.1*want
 }
 
-// TestReadmeCosts: the README says what a call costs on AWS, and the runbook what a year
-// does, as it is counted here. make bench prints it.
+// TestReadmeCosts checks that the README gives the cost of a call on AWS, and the runbook the
+// cost of a year, as they are counted here. make bench prints them.
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
 	readme, runbook := testbed.Must(os.ReadFile("../../README.md")), testbed.Must(os.ReadFile("../../infra/RUNBOOK.md"))

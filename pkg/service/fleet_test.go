@@ -34,27 +34,27 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// peers are facilitator, chain and lookup of a fleet, by the clock of a bubble. Only
-// funded payers have money, and what has none takes two seconds to refuse. Hosts
-// below silent.example.com accept connections and say nothing.
+// peers is the facilitator, chain and lookup of a fleet, on the clock of a bubble. Only funded
+// payers have money, and a refusal for lack of money takes two seconds. Hosts below
+// silent.example.com accept connections and send nothing.
 type peers struct {
 	table *table
-	// What each takes; a request to one that takes too long ends with its time limit.
+	// These are the durations of each; a request that takes too long ends with its time limit.
 	settles, looks, finds time.Duration
-	cancelled             bool // what is settled was cancelled on the chain
-	unjudging             bool // nothing is said of a signature that cannot be verified locally
-	// reverts is how long a transaction of what has no money takes to revert, of a
-	// wallet that is a contract and has it in a simulation; 0 where there is none.
+	cancelled             bool // a settled payment was cancelled on the chain
+	unjudging             bool // a signature that cannot be verified locally gets no verdict
+	// reverts is how long a transaction without money takes to revert, if its wallet is a
+	// contract that has the money in a simulation. 0 means that there is no such wallet.
 	reverts time.Duration
 
 	rich sync.Map // payers with money
 	mu   sync.Mutex
-	// settling is how many payments of payers without money are at the facilitator,
-	// and worst the most that ever were.
+	// settling is how many payments of payers without money are at the facilitator. worst is
+	// the largest value that it has had.
 	settling, worst int
 }
 
-// Verify finds no signature valid that cannot be verified locally.
+// Verify accepts no signature: it gets only those that cannot be verified locally.
 func (p *peers) Verify(_ context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
 	p.table.add(func(s *spent) { s.Verifies++ })
 	time.Sleep(2 * time.Second)
@@ -109,8 +109,8 @@ func (p *peers) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
 	return noRecords(q), nil
 }
 
-// silent is a lookup whose target accepts connections and says nothing: it ends with
-// this code.
+// silent is a lookup whose target accepts connections and sends nothing. It ends with this
+// code.
 type silent[Q, R any] fault.Code
 
 func (s silent[Q, R]) Lookup(ctx context.Context, _ Q) (r R, err error) {
@@ -127,14 +127,14 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// fleet is several environments of one operation over one table and one set of peers, with
+// fleet has several environments of one operation, with a shared table and shared peers, and
 // the limits at their defaults.
 type fleet struct {
 	testing.TB
 	*peers
 	environments []http.Handler
 	parts        parts  // of the last environment
-	tool         string // the operation's
+	tool         string // the tool of the operation
 }
 
 func newFleet(t testing.TB, environments int, op func(parts) service.Operation, changes ...func(*parts)) *fleet {
@@ -169,7 +169,7 @@ func (f *fleet) add(op service.Operation) {
 
 func explorer(p parts) service.Operation { return service.DNS(p.DNS) }
 
-// from is a client at an address that calls one of the environments without a network.
+// from returns a client at an address that calls one of the environments without a network.
 func (f *fleet) from(n int, address string) *x402test.Client {
 	return &x402test.Client{HTTP: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		w := httptest.NewRecorder()
@@ -179,7 +179,7 @@ func (f *fleet) from(n int, address string) *x402test.Client {
 	})}}
 }
 
-// roundTrip is a transport made of a function.
+// roundTrip is a function that serves as a transport.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -189,8 +189,8 @@ func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
 	return testbed.Must(f.from(n, from).Get(f.Context(), "http://service"+pathOf(domain), header))
 }
 
-// draftOf is a payment of an offer that is not signed yet, and a new wallet to sign
-// it with, which has money if it is rich.
+// draftOf returns an unsigned payment for an offer, and a new wallet to sign it. The wallet
+// has money if rich is true.
 func (f *fleet) draftOf(offer x402test.Reply, rich bool) (*x402test.Wallet, x402test.Draft) {
 	wallet := testbed.Must(x402test.NewWallet(rand.Reader))
 	if rich {
@@ -205,13 +205,15 @@ func (f *fleet) sign(offer x402test.Reply, rich bool) string {
 	return testbed.Must(wallet.Seal(draft))
 }
 
-// contract signs an offer as a contract does: with what only its code can judge.
+// contract signs an offer with a contract's signature, which only the contract's code can
+// check.
 func (f *fleet) contract(offer x402test.Reply) string {
 	_, draft := f.draftOf(offer, true)
 	return unjudged(draft)
 }
 
-// copied has somebody pay, and returns what a reader of the chain can make of it.
+// copied lets a client pay, and returns the payment that a reader of the chain can build from
+// that.
 func (f *fleet) copied(offer x402test.Reply) string {
 	wallet, draft := f.draftOf(offer, true)
 	f.served(victim, "example.com", testbed.Must(wallet.Seal(draft)))
@@ -224,7 +226,7 @@ func unjudged(draft x402test.Draft) string {
 	return testbed.Must(x402.EncodeHeader(draft.Payload))
 }
 
-// served sends a payment, which must be answered.
+// served sends a payment, and checks that it is answered.
 func (f *fleet) served(from, domain, header string) {
 	f.Helper()
 	if r := f.to(0, from, domain, header); r.Status != http.StatusOK {
@@ -232,39 +234,39 @@ func (f *fleet) served(from, domain, header string) {
 	}
 }
 
-// silentHosts ends the names of hosts that say nothing.
+// silentHosts is the end of the names of hosts that send nothing.
 const silentHosts = ".silent.example.com"
 
-// raceDetector makes signatures fifteen times as slow, so what needs many is counted without
-// it, which make test does as well.
+// raceDetector reports whether the race detector is on. It makes signatures fifteen times as
+// slow; tests that need many count without it, in the other run of make test.
 func raceDetector() bool {
 	build, _ := debug.ReadBuildInfo()
 	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// spent is what a client's requests have cost.
+// spent counts the cost of a client's requests.
 type spent struct {
 	Writes, Units, Reads, Verifies, Settles, Looks int
 }
 
-// above says that something cost more than the most that it may.
+// above reports whether a count is above its maximum.
 func (s spent) above(most spent) bool {
 	return s.Writes > most.Writes || s.Units > most.Units || s.Reads > most.Reads ||
 		s.Verifies > most.Verifies || s.Settles > most.Settles || s.Looks > most.Looks
 }
 
-// table is a model of DynamoDB, which the environments of a deployment share: a ledger's
-// store, and what the limits write. It counts what is spent.
+// table is a model of DynamoDB that the environments of a deployment share. It is the ledger's
+// store and the store of the limits, and counts the cost.
 type table struct {
 	ledger *ledgertest.Faulty
 	memory ledgertest.Memory
 	mu     sync.Mutex
 	spent
 	trip time.Duration // how long each call takes
-	// unsized says that the sizes of records are not asked for: a third of a test's time.
+	// unsized turns off the sizes of records, which take a third of a test's time.
 	unsized bool
-	// hot has what is written to each item and each partition of the index, where a test
-	// asks what the table can take of that.
+	// hot holds the writes to each item and each partition of the index, in a test that checks
+	// how much of that the table accepts.
 	hot map[string]*hot
 
 	encode *dynamo.Table // sends its items to PutItem
@@ -286,8 +288,8 @@ func (t *table) add(f func(*spent)) {
 
 func (t *table) reset() { t.add(func(s *spent) { *s = spent{} }) }
 
-// write takes so many units for an item, and one for each entry that is removed from the
-// index or added.
+// write takes units for an item, and one unit for each entry that is removed from the index or
+// added to it.
 func (t *table) write(item string, units int, entries ...string) error {
 	for _, keys := range entries {
 		partition, _, _ := strings.Cut(keys, " ")
@@ -303,8 +305,8 @@ func (t *table) write(item string, units int, entries ...string) error {
 	return nil
 }
 
-// pays is what a call of the ledger costs. One whose condition fails costs what is there, and
-// one that replaces an item as much as the larger of the two.
+// pays charges a call of the ledger. If its condition fails, the call costs as much as the
+// existing item; if it replaces an item, it costs as much as the larger of the two.
 func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 	if op == ledgertest.Fetch {
 		t.add(func(s *spent) { s.Reads++ })
@@ -337,16 +339,16 @@ func (t *table) limits() *limittest.Watched {
 	s := &limittest.Watched{}
 	s.Before = func(ctx context.Context, c limittest.Call) error {
 		if c.Verb == "count" {
-			return t.write("count "+c.Of, 1) // below a kilobyte (see package dynamo)
+			return t.write("count "+c.Of, 1) // smaller than a kilobyte (see package dynamo)
 		}
 		held, _, err := s.Memory.Acquire(ctx, c.Of, limit.Lease{}, 0)
-		// One item, of 20 bytes a lease (dynamo's checkSlotUnits).
+		// One item, with 20 bytes for each lease (dynamo's checkSlotUnits).
 		return errors.Join(err, t.write("slots "+c.Of, (20*(len(held)+1)+1023)/1024))
 	}
 	return s
 }
 
-// sizeOf is the write units of a record in the form in which a store sends it, and its
+// sizeOf returns the write units of a record in the form in which a store sends it, and its
 // entry in the index, if it has one: the partition, and the key in it.
 func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	t.mu.Lock()
@@ -377,13 +379,13 @@ func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	return (size + 1023) / 1024, entry
 }
 
-// PutItem is what encode sends.
+// PutItem keeps the item that encode sends.
 func (t *table) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	t.item = in.Item
 	return &dynamodb.PutItemOutput{}, nil
 }
 
-// signer signs offers and receipts, as long as real ones.
+// signer signs offers and receipts that are as long as real ones.
 type signer struct{ *receipt.Signer }
 
 func newSigner() signer {

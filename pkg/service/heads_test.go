@@ -18,11 +18,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// mostHead is what the head of a 402 may have in bytes: proxies read it into a page of
-// memory, 4,096 bytes, unless they are told otherwise.
+// mostHead is the largest size of the head of a 402, in bytes. Proxies read a head into one
+// page of memory, 4,096 bytes, unless they are configured otherwise.
 const mostHead = 4000
 
-// hostOf is a host name of so many characters.
+// hostOf returns a host name of the given length.
 func hostOf(length int) string {
 	const end = ".test"
 	name := []byte(strings.Repeat("x", length-len(end)) + end)
@@ -49,10 +49,10 @@ func (s *shop) rawly(method, path, version string, headers ...string) (head, bod
 	return append(head, end...), body
 }
 
-// Every response that asks for a payment passes a proxy as it is installed: to a program and
-// to a browser, with a limit and signed offers, for any name that a host can have, any query
-// and any origin. The header has the signature while there is room, and the JSON of the body
-// has it always.
+// TestHeads checks that every response that asks for a payment passes a proxy with default
+// settings: to a program and to a browser, with a limit and signed offers, for any length of a
+// host name, any query and any origin. The header has the signature if there is room, and the
+// JSON of the body always has it.
 func TestHeads(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{14, 24, 40, 51, 60, 64, 100, 180, 253} {
@@ -85,24 +85,24 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// refusing is a facilitator that refuses every payment, with the longest reason there is.
+// refusing is a facilitator that refuses every payment, with the longest possible reason.
 type refusing struct{ x402.Facilitator }
 
 func (refusing) Settle(context.Context, x402.Payload, x402.Requirements) x402.Settlement {
 	return x402.Settlement{Class: x402.Refused, Reason: strings.Repeat("r", 128)}
 }
 
-// acceptPage is what a browser accepts.
+// acceptPage is the Accept header of a browser.
 const acceptPage = "Accept: text/html,*/*;q=0.8"
 
-// asked is a request that is answered with an offer.
+// asked is a request whose answer is an offer.
 type asked struct {
 	method, path, version string
 	headers               []string
 }
 
-// check asks a service whose host has so many characters, and says whether the offer in the
-// head of its response is signed. It is, unless there was no room.
+// check asks a service whose host name has the given length, and reports whether the offer in
+// the head of the response is signed. It must be signed, unless there is no room.
 func (c asked) check(s *shop, length int) bool {
 	s.Helper()
 	head, body := s.rawly(c.method, c.path, c.version, c.headers...)
@@ -120,7 +120,7 @@ func (c asked) check(s *shop, length int) bool {
 	if strings.HasPrefix(c.headers[len(c.headers)-1], x402.HeaderSignature) && !bytes.Contains(body, []byte("settlement refused: rrr")) {
 		s.Errorf("%s: the payment was not refused: %s", what, body)
 	}
-	if slices.Contains(c.headers, acceptPage) { // which has the terms, and leaves the signature out
+	if slices.Contains(c.headers, acceptPage) { // a page has the terms, without the signature
 		return signed
 	}
 	_, extension, found := strings.Cut(string(body), signature)
@@ -135,14 +135,15 @@ func (c asked) check(s *shop, length int) bool {
 	return signed
 }
 
-// signature is how the extension with a signature of the terms begins.
+// signature is the beginning of the extension with a signature of the terms.
 const signature = `"offer-receipt":`
 
-// slack is what a head may have of room that is not used: what is rounded, and a header that
-// net/http adds or does not.
+// slack is how much room in a head may stay unused, because of rounding and of a header that
+// net/http adds only sometimes.
 const slack = 40
 
-// A page of another origin may read everything, and for what caches keep that is said to all.
+// TestOrigins checks that a page of another origin may read everything. Every client gets the
+// same permission, because caches keep it.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -163,7 +164,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// termsOf are the resource and the ways to pay of an offer.
+// termsOf returns the resource and the ways to pay of an offer.
 func termsOf(t *testing.T, offer []byte) string {
 	t.Helper()
 	var o x402.PaymentRequired

@@ -18,7 +18,7 @@ import (
 )
 
 // emf reads the metrics of a line as CloudWatch does: each is there once, with its unit and
-// the dimensions that it is kept by. A latency of a millisecond or more is 1, whatever it is.
+// its dimensions. It replaces every latency of a millisecond or more with 1.
 func emf(t *testing.T, line map[string]any, namespace string, single [][]string, begun time.Time) map[string]float64 {
 	t.Helper()
 	var doc struct {
@@ -60,8 +60,8 @@ func emf(t *testing.T, line map[string]any, namespace string, single [][]string,
 	return got
 }
 
-// dimensionsOf are the dimensions that a metric is published under; single are those of one
-// operation.
+// dimensionsOf returns the dimensions under which a metric is published. single holds the
+// dimensions of one operation.
 func dimensionsOf(metric string, single [][]string) [][]string {
 	var all [][]string
 	total, operation := service.KeptBy(metric)
@@ -74,8 +74,8 @@ func dimensionsOf(metric string, single [][]string) [][]string {
 	return all
 }
 
-// valueOf is the value of a metric in a line; that of a duration, which the line says too, is
-// 1 at most.
+// valueOf returns the value of a metric in a line. A duration, which the line has as well, is
+// at most 1.
 func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
 	t.Helper()
 	v, ok := line[name].(float64)
@@ -91,7 +91,7 @@ func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
 	return v
 }
 
-// counted are the metrics of the request, of which this is the line.
+// counted returns the metrics of the request, given its log line.
 func (c request) counted(line map[string]any) map[string]float64 {
 	counts := map[string]float64{"Requests": 1}
 	if c.status >= 500 {
@@ -100,7 +100,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	for name := range strings.FieldsSeq(c.counts) {
 		counts[name] = 1
 	}
-	number := line["payer_unanswered"] // where nobody could be read, anything
+	number := line["payer_unanswered"] // if no payer could be read, any value is right
 	if payer, ok := line["payer"].(string); ok {
 		number = float64(testbed.Must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
 	}
@@ -113,7 +113,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	if c.silent {
 		counts["SilentPayer"] = number.(float64)
 	}
-	// A release is judged by every payment that is taken up.
+	// A release is judged by every payment that it begins to process.
 	if c.unjudged || !paid {
 		return counts
 	}
@@ -127,7 +127,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	return counts
 }
 
-// filtered holds what the template's filters read of a line to its metrics.
+// filtered compares the values that the template's filters read from a line with its metrics.
 func (c request) filtered(t *testing.T, line map[string]any, counts map[string]float64) {
 	t.Helper()
 	release, number := any("dns-function:7"), line["payer_unanswered"]
@@ -145,7 +145,8 @@ func (c request) filtered(t *testing.T, line map[string]any, counts map[string]f
 	}
 }
 
-// What has metrics is written whatever the level of the log, and nothing else is.
+// TestMetricsAtEveryLevel checks that a line with metrics is written at every level of the
+// log, and that no other line is.
 func TestMetricsAtEveryLevel(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -153,7 +154,7 @@ func TestMetricsAtEveryLevel(t *testing.T) {
 	s.get("/health", "")
 	s.lineOf(s.get(dnsPath, "").Header.Get("X-Request-Id"))
 	same(t, "lines", strings.Count(s.log.String(), "\n"), 1)
-	// The alarms and the dashboard are made of these.
+	// The alarms and the dashboard use these metrics.
 	same(t, "settlements", strings.Join(service.SettlementMetrics(), " "),
 		"SettlementSettled SettlementRefused SettlementTurnedAway SettlementNotSent SettlementUnknown")
 }

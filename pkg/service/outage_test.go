@@ -22,7 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// outage is a lookup that fails on our side until a time, and then finds something.
+// outage is a lookup that fails for a reason on our side until a given time, and succeeds
+// afterwards.
 type outage[Q, R any] struct {
 	code  fault.Code
 	until time.Time
@@ -37,7 +38,7 @@ func (o outage[Q, R]) Lookup(context.Context, Q) (r R, err error) {
 	return r, nil
 }
 
-// loop is a client of one operation that signs again each time, and names no purchase.
+// loop is a client of one operation that signs again for every request, and names no purchase.
 type loop struct {
 	*fleet
 	client *x402test.Client
@@ -53,11 +54,11 @@ func newLoop(t *testing.T, op service.Operation) *loop {
 	return &loop{fleet: f, client: client, path: op.Entry().Path}
 }
 
-// heard is what a client learns of an answer.
+// heard holds what a client learns from an answer.
 type heard struct {
-	result bool // it is one, whole or with parts that are owed
+	result bool // the answer is a result, complete or with owed pieces
 	code   fault.Code
-	owed   bool // a part of it is owed
+	owed   bool // a piece of the answer is owed
 	wait   time.Duration
 }
 
@@ -78,7 +79,7 @@ func (l *loop) buy(tool bool) heard {
 	return heard{r.Status == http.StatusOK, fault.Code(codeOf(r)), r.Header.Get(x402.HeaderOwed) != "", r.RetryAfter()}
 }
 
-// byTurns are the ways in which a loop asks: over HTTP, as a tool, or by turns.
+// byTurns returns the ways in which a loop asks: over HTTP, as a tool, or both in turn.
 func byTurns() map[string]func(turn int) (tool bool) {
 	return map[string]func(int) bool{
 		"HTTP":     func(int) bool { return false },
@@ -87,9 +88,9 @@ func byTurns() map[string]func(turn int) (tool bool) {
 	}
 }
 
-// While our resolvers are down for an hour, a client that signs anew every 15 seconds is
-// charged once. What it was told to wait last is over within a moment of the answer, and the
-// first lookup that succeeds is the answer.
+// TestOutage checks that a client which signs again every 15 seconds, while our resolvers are
+// down for an hour, is charged once. The first lookup that succeeds is the answer, and it
+// comes within a moment of the last wait that the client was told.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	const every = 15 * time.Second
@@ -100,7 +101,7 @@ func TestOutage(t *testing.T) {
 				runs := 0
 				until := time.Now().Add(time.Hour)
 				l := newLoop(t, service.DNS(outage[dns.Query, dns.Result]{lookup.UpstreamUnavailable, until, &runs}))
-				var next time.Time // when the next lookup may run, as the last answer says
+				var next time.Time // when the next lookup may run, according to the last answer
 				turn := 0
 				got := l.buy(tool(turn))
 				for ; !got.result && turn < 1000; turn++ {
@@ -121,9 +122,9 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// A bundle with a part that our side owes stands for its purchase until it is whole: a client
-// that signs anew every half minute of an hour is charged once. When it is whole it stands
-// as long as any other answer.
+// TestPartOwedForLong checks a bundle of which our side owes a piece. It stands for its
+// purchase until it is complete: a client that signs again every half minute for an hour is
+// charged once. Once complete, it stands as long as any other answer.
 func TestPartOwedForLong(t *testing.T) {
 	t.Parallel()
 	for name, tool := range byTurns() {
@@ -154,7 +155,8 @@ func TestPartOwedForLong(t *testing.T) {
 	}
 }
 
-// A bundle whose part nobody can look up stands for a day.
+// TestPartOwedForADay checks that a bundle with a piece which nobody can look up stands for a
+// day.
 func TestPartOwedForADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -30,10 +30,10 @@ type ends[Q, R any] struct{ error }
 
 func (e ends[Q, R]) Lookup(context.Context, Q) (r R, err error) { return r, e.error }
 
-// What the Gate is told: a bundle that was answered names its parts that are owed; one
-// that fails as a whole owes all of its answer, and names no part; so does a single
-// lookup, whose error alone says whether it was prevented, or the target silent. A code
-// that the operation does not list is a bug, which has neither mark. Package bundle tests which parts
+// TestReplies checks what the Gate gets. An answered bundle names its owed pieces. A bundle
+// that fails completely owes its whole answer, and names no piece. The same holds for a single
+// lookup, whose error says whether it was prevented or the target was silent. A code that the
+// operation does not list is a bug, and has neither mark. Package bundle tests which pieces
 // are owed.
 func TestReplies(t *testing.T) {
 	marked := lookup.Fault(lookup.DNSTimeout, nil).Prevented()
@@ -45,7 +45,7 @@ func TestReplies(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		op   Operation
-		code fault.Code // of an error
+		code fault.Code // the code of an error
 		mark string
 		owed string
 	}{
@@ -77,12 +77,12 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// Two facilitators are counted apart, each once a payment, and named in the log
-// line in the order in which they were asked. With one there is nothing to tell
-// apart.
+// TestMetricsBySource checks that two facilitators are counted separately, each once for a
+// payment, and that the log line names them in the order of asking. A single facilitator has
+// no separate count.
 func TestMetricsBySource(t *testing.T) {
 	const names = "primary.example fallback.example"
-	for want, asked := range map[string]string{ // the classes of what the first answered, and of what the second did
+	for want, asked := range map[string]string{ // the classes of the answers of the first facilitator, and of the second
 		"":                              "",
 		" of one":                       "settled|",
 		" of one that refused":          "refused|",
@@ -113,8 +113,8 @@ func TestMetricsBySource(t *testing.T) {
 	}
 }
 
-// Each payer has a number, however often it tries; where there is none, each network has one
-// of few, from which no address can be read.
+// TestPayerNumber checks that each payer has the same number in every attempt. If there is no
+// payer, each network has one of a few numbers, from which nobody can read an address.
 func TestPayerNumber(t *testing.T) {
 	for payer, want := range map[string]int{
 		"0x00000000000000000000000000000000000000aB": 0xab,
@@ -145,15 +145,15 @@ type unlisted struct {
 
 func (unlisted) NoServer(domain string) bool { return strings.HasSuffix(domain, ".io") }
 
-// A page has what is asked as the operation reads it, and no other word of its link, or why
-// it would be refused; and what can be told before. Which names are refused is tested in
-// pkg/lookup/guard, and what the page shows in pkg/discovery.
+// TestAsked checks what a page shows of a request: the request as the operation reads it, and
+// no other text from its link, or the reason of a refusal, and everything that is known in
+// advance. pkg/lookup/guard tests which names are refused, and pkg/discovery tests the page.
 func TestAsked(t *testing.T) {
 	dnsOp, whoisOp := DNS(ends[dns.Query, dns.Result]{}), Whois(unlisted{})
 	for query, c := range map[string]struct {
 		op                             Operation
-		asked, request, refused, known string // the last two are parts
-		typed                          string // the domain; empty is any
+		asked, request, refused, known string // refused and known are parts of the text
+		typed                          string // the domain; "" is any
 	}{
 		"domain=WWW.Example.COM.":                     {op: dnsOp, asked: "domain=www.example.com", request: "GET /v1/tools/dns?domain=www.example.com&type=A"},
 		"domain=%D0%B0pple.com":                       {op: dnsOp, asked: "domain=xn--pple-43d.com", request: "GET /v1/tools/dns?domain=xn--pple-43d.com&type=A"},
@@ -185,7 +185,8 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// A program does not start with an operation that answers a code which its entry lacks.
+// TestCodesAreListedAtStart checks that a program does not start with an operation that
+// answers a code which its entry lacks.
 func TestCodesAreListedAtStart(t *testing.T) {
 	for says, code := range map[string]fault.Code{
 		"Errors of dns lack a code with status 504": lookup.DNSTimeout, "Errors of dns lack invalid_domain": lookup.InvalidDomain,
@@ -205,9 +206,10 @@ func TestCodesAreListedAtStart(t *testing.T) {
 	}
 }
 
-// Each number of a run has its member of the line, and those that alarms are computed from
-// their metrics. A run that did not read the index to its end counts as failed. What comes to
-// the payee before the last change is read, too, and its price is not a deposit.
+// TestRunOfReconcile checks that the line has a member for each number of a run, and a metric
+// for each number that alarms use. A run that did not read the whole index counts as failed.
+// Money that goes to the payee before the last change is read as well, and its price is not
+// taken for a deposit.
 func TestRunOfReconcile(t *testing.T) {
 	var s reconcile.Summary
 	for i, v := range reflect.ValueOf(&s).Elem().Fields() {

@@ -35,8 +35,8 @@ const (
 	publicZone   = publicName + ". 30 A 93.184.216.34\ncom. 30 NS a.gtld-servers.net.\n"
 )
 
-// shopfront is the public origin of a deployment: a real server of TLS on loopback, which a
-// name leads to by a real resolver.
+// shopfront is the public origin of a deployment: a real TLS server on loopback, with a name
+// that a real resolver resolves.
 type shopfront struct {
 	zone    string
 	leaf    tls.Certificate
@@ -44,7 +44,7 @@ type shopfront struct {
 	shut    bool
 }
 
-// opened serves it, and returns what asks it.
+// opened starts the server, and returns a client of it.
 func (s shopfront) opened(t *testing.T, ca *testbed.Authority) service.Outside {
 	t.Helper()
 	listener := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
@@ -53,7 +53,7 @@ func (s shopfront) opened(t *testing.T, ca *testbed.Authority) service.Outside {
 		testbed.Check(listener.Close())
 	} else {
 		go func() {
-			_ = server.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{s.leaf}})) // until it is closed
+			_ = server.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{s.leaf}})) // runs until it is closed
 		}()
 		t.Cleanup(func() { _ = server.Close() })
 	}
@@ -75,7 +75,7 @@ func (s shopfront) opened(t *testing.T, ca *testbed.Authority) service.Outside {
 	}
 }
 
-// deployedHealth is /health of a deployment.
+// deployedHealth returns the /health of a deployment.
 func deployedHealth(stack, table string) http.Handler {
 	p := platform()
 	p.Deployment = service.Deployment(stack, table)
@@ -86,8 +86,9 @@ func lasting(d time.Duration) func(*x509.Certificate) {
 	return func(c *x509.Certificate) { c.NotAfter = time.Now().Add(d) }
 }
 
-// TestOutside: a deployment is met at its public origin, by a real resolver and a real
-// handshake; and whatever stands there in its place is told apart, and bounded.
+// TestOutside checks that a deployment is recognized at its public origin, through a real
+// resolver and a real handshake, and that any other server in its place is recognized as such,
+// within limits of time and size.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	ca, stranger := testbed.NewAuthority(t, pkix.Name{CommonName: "CA"}), testbed.NewAuthority(t, pkix.Name{CommonName: "another CA"})
@@ -102,7 +103,7 @@ func TestOutside(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		at   shopfront
-		says string // empty: it is met
+		says string // "" if the deployment is recognized
 	}{
 		"its own":              {shopfront{publicZone, good, own, false}, ""},
 		"a lost name":          {shopfront{"com. 30 NS a.gtld-servers.net.\ncom. 30 SOA a.gtld-servers.net. n. 1 2 3 4 5\n", good, own, false}, "cannot be reached: nxdomain"},
@@ -139,8 +140,8 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// A host that takes the connection and says nothing, at the handshake or after it, is given
-// the time of the context and no more.
+// TestOutsideSilence checks that a host which accepts the connection and sends nothing, at the
+// handshake or after it, gets only the time of the context.
 func TestOutsideSilence(t *testing.T) {
 	t.Parallel()
 	ca := testbed.NewAuthority(t, pkix.Name{CommonName: "CA"})
@@ -169,7 +170,7 @@ func TestOutsideSilence(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			_, _ = conn.Read(make([]byte, 1)) // the hello has come
+			_, _ = conn.Read(make([]byte, 1)) // the hello has arrived
 			cancel()
 		}()
 		return new(net.Dialer).DialContext(ctx, network, listener.Addr().String())
@@ -179,8 +180,9 @@ func TestOutsideSilence(t *testing.T) {
 	}
 }
 
-// What reconcile says of the public origin, in its line: whether it was met, and for how many
-// days the certificate is good. It asks whether or not the stack sells, and is ready without.
+// TestReconcileOrigin checks what the line of reconcile says about the public origin: whether
+// the deployment was recognized there, and for how many days the certificate is valid. It asks
+// even if the stack sells nothing, and a failure leaves it ready.
 func TestReconcileOrigin(t *testing.T) {
 	t.Parallel()
 	ca := testbed.NewAuthority(t, pkix.Name{CommonName: "CA"})

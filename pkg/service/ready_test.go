@@ -52,7 +52,7 @@ func (s *shelf) Keep(_ context.Context, said []byte, at time.Time) error {
 	return s.fails
 }
 
-// monitors ask processes of a health function that share a store.
+// monitors asks processes of a health function that share a store.
 type monitors struct {
 	testing.TB
 	store     *shelf
@@ -98,8 +98,8 @@ func (c *monitors) burst() map[string]int {
 	return answers
 }
 
-// TestBurstAtReady: however many processes are asked at once, and from however many
-// addresses, the probes are asked once in fifteen seconds.
+// TestBurstAtReady checks that the probes are asked once in fifteen seconds, for any number of
+// processes and addresses that ask at once.
 func TestBurstAtReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,8 @@ func TestBurstAtReady(t *testing.T) {
 			same(t, fmt.Sprintf("burst %d", n), c.burst()[well], processes)
 			same(t, "probes", c.asked.Load(), 1)
 		}
-		// The first one that comes when they are old asks; the others have what stood.
+		// The first process that is asked after the answers are old asks the probes; the
+		// others give the old answer.
 		time.Sleep(16 * time.Second)
 		c.down.Store(true)
 		answers := c.burst()
@@ -126,7 +127,8 @@ func TestBurstAtReady(t *testing.T) {
 			}
 		}
 		same(t, "probes", c.asked.Load(), 3)
-		// What is older than a minute stands no more: all wait for the one that asks.
+		// An answer that is older than a minute does not stand: all wait for the process that
+		// asks.
 		time.Sleep(time.Hour)
 		c.down.Store(false)
 		same(t, "after an hour", c.burst()[well], processes)
@@ -134,9 +136,9 @@ func TestBurstAtReady(t *testing.T) {
 	})
 }
 
-// TestReadyWithoutItsStore: where the store does not answer, the ledger does not, and nobody
-// else is asked. A process that ends while it asks leaves the others with what stood, and
-// without an answer if nothing did.
+// TestReadyWithoutItsStore checks that if the store does not answer, the ledger counts as
+// down, and no other probe is asked. If a process ends while it asks, the others give the old
+// answer, or none if there was none.
 func TestReadyWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

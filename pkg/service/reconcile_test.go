@@ -31,7 +31,7 @@ import (
 
 const payer = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
 
-// chainView is an Evidence of a function.
+// chainView is a function that serves as an Evidence.
 type chainView func(ctx context.Context, q x402.Question) x402.Finding
 
 func (f chainView) Find(ctx context.Context, q x402.Question) x402.Finding { return f(ctx, q) }
@@ -47,8 +47,8 @@ func testTerms() x402.Terms {
 	return testbed.Terms(testbed.Must(x402.ParseAddress("0x209693Bc6afc0C5328bA36FaF03C514EF312287C")))
 }
 
-// scheduled is the reconcile function over a ledger with two payments in doubt and a
-// refund that is due.
+// scheduled is the reconcile function on a ledger with two payments in doubt and a refund that
+// is due.
 type scheduled struct {
 	*testing.T
 	parts
@@ -88,7 +88,7 @@ func (s *scheduled) claim(p ledger.Submission) *ledger.Hold {
 	return testbed.Must(s.Ledger.Claim(s.Context(), p, time.Now().Add(30*time.Second))).Hold
 }
 
-// run runs the function, and returns the one line that it leaves.
+// run runs the function, and returns the single line that it logs.
 func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Probe) map[string]any {
 	s.Helper()
 	reconciler := service.Reconciler(reconcile.Reconciler{
@@ -104,8 +104,8 @@ func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Prob
 	return m
 }
 
-// A run ends in time for its verdict and its line, which is written whatever
-// the level of the log.
+// TestReconcile checks that a run ends in time to write its verdict and its line, and that the
+// line is written at every level of the log.
 func TestReconcile(t *testing.T) {
 	reconciles(t, func(s *scheduled) {
 		var until []time.Duration
@@ -116,10 +116,10 @@ func TestReconcile(t *testing.T) {
 				time.Sleep(time.Second)
 				return x402.Finding{Fate: x402.Paid, Transaction: "0x2"}
 			}
-			<-ctx.Done() // until the chain's budget, or the run's end
+			<-ctx.Done() // until the end of the chain's budget, or of the run
 			return x402.Finding{Cause: ctx.Err()}
 		})
-		const timeout = 15 * time.Second // 5 s to work with, 3.75 s of them for the chain
+		const timeout = 15 * time.Second // 5 s for the work, of which 3.75 s are for the chain
 		ctx, cancel := context.WithTimeout(s.Context(), timeout)
 		defer cancel()
 		ends := time.Now().Add(3750 * time.Millisecond).Format(time.RFC3339Nano)
@@ -142,8 +142,8 @@ func TestReconcile(t *testing.T) {
 	})
 }
 
-// A run has no request: what it stores of a silent target is the body of an error that
-// names none.
+// TestReconcileStoresSilence checks that a run stores the silence of a target as the body of
+// an error without a request id, because a run has no request.
 func TestReconcileStoresSilence(t *testing.T) {
 	reconciles(t, func(s *scheduled) {
 		p := ledger.Submission{Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer, "0x09"), AuthDigest: "9", ValidBefore: time.Now().Add(time.Minute)}
@@ -161,15 +161,16 @@ func TestReconcileStoresSilence(t *testing.T) {
 	})
 }
 
-// Without evidence a run counts, and says that it had none. A corrupt record is not an error of
-// the invocation. A run that failed is, and has no other metric than the failure: an incomplete
-// count would end an alarm. A probe that the service can do without does not keep it from being
-// ready, and a run that fails says that the ledger is not.
+// TestReconcileSays checks the line of a run. A run without evidence counts the payments, and
+// says that it had no evidence. A corrupt record is not an error of the invocation. A failed
+// run is one, and its only metric is the failure, because an incomplete count would end an
+// alarm. A probe that the service can do without leaves it ready, and a failed run says that
+// the ledger is not ready.
 func TestReconcileSays(t *testing.T) {
 	throttled := errors.New("throttled")
 	type line = map[string]any
 	for _, c := range []struct {
-		down   string // probes
+		down   string // the probes that fail
 		change func(s *scheduled)
 		fails  error
 		want   line
@@ -190,7 +191,7 @@ func TestReconcileSays(t *testing.T) {
 			"level": "INFO", "not_ready": []any{"facilitator", "resolvers"},
 			"Ready": 0.0, "ReadyLedger": 1.0, "ReadyFacilitator": 0.0, "ReadyResolvers": 0.0, "ReadyChain": 1.0,
 		}},
-		// A facilitator is not missed where nothing is to be sold.
+		// If nothing is for sale, a facilitator that is down does not matter.
 		{"facilitator", func(s *scheduled) { s.Paused = true }, nil, line{"Ready": 1.0, "ReadyFacilitator": nil, "not_ready": nil}},
 		{"", func(s *scheduled) { s.Index = brokenIndex{throttled} }, throttled, line{
 			"level": "ERROR", "ReconcileFailed": 1.0, "Open": nil, "CannotTell": nil, "OwedUnclaimed": nil, "RefundsDue": nil, "Left": nil,
@@ -220,9 +221,9 @@ func TestReconcileSays(t *testing.T) {
 	}
 }
 
-// ready asks a health function with these probes, of an origin with a wrong ownership proof,
-// and compares the status of the answer. Its wall clock is shifted, and the monotonic one is
-// not.
+// ready asks a health function with these probes, at an origin with a wrong ownership proof,
+// and compares the status of the answer. The test shifts its wall clock, but not the monotonic
+// clock.
 func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(what string, status int) (body string) {
 	at := platform()
 	at.Now = func() time.Time { return time.Now().Round(0).Add(*shift) }
@@ -237,7 +238,7 @@ func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(wha
 	}
 }
 
-// An answer stands for 15 s, good or bad, by wall clock.
+// TestReadyIsKept checks that an answer stands for 15 s, good or bad, by the wall clock.
 func TestReadyIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shift time.Duration
@@ -268,8 +269,9 @@ func TestReadyIsKept(t *testing.T) {
 	})
 }
 
-// A probe that says nothing ends after 2 s; they are asked side by side, and
-// each failure is named. An optional probe that fails leaves the service ready.
+// TestReadyNamesWhatFails checks that a probe without a reply ends after 2 s, that probes run
+// at the same time, and that each failure is named. An optional probe that fails leaves the
+// service ready.
 func TestReadyNamesWhatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -295,7 +297,7 @@ func TestReadyNamesWhatFails(t *testing.T) {
 	})
 }
 
-// unlisted is a ledger whose index the function is not permitted to read.
+// unlisted is a ledger whose index the function may not read.
 type unlisted struct {
 	ledger.Store
 	read *atomic.Int32
@@ -307,8 +309,8 @@ func (u unlisted) List(context.Context, string, time.Time, ledger.Place, int) ([
 	return nil, errors.New("access denied")
 }
 
-// Only the function on a schedule reads the index: those that sell do not look there for what
-// it has not settled.
+// TestIndexIsReconciles checks that only the scheduled function reads the index. The functions
+// that sell do not look there for payments that they have not settled.
 func TestIndexIsReconciles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

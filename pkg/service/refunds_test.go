@@ -29,15 +29,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// Domains of a payer, by what their name servers and hosts do.
+// The domains of a payer, named for the behaviour of their name servers and hosts.
 const (
-	silentZone = "silent-servers.example.org" // the name servers say nothing
-	silentHost = "silent-host.example.org"    // connections are accepted, and nothing is said
+	silentZone = "silent-servers.example.org" // the name servers send nothing
+	silentHost = "silent-host.example.org"    // the host accepts connections and sends nothing
 	ipv6Only   = "ipv6-only.example.org"
 )
 
-// internet is what the lookups of a test reach, all in its bubble: two resolvers that work,
-// and hosts that say nothing. It has no route to IPv6.
+// internet is the network of a test's lookups, inside its bubble: two resolvers that work, and
+// hosts that send nothing. It has no route to IPv6.
 type internet struct {
 	resolver *dns.Client
 	dialer   *guard.Dialer
@@ -58,7 +58,7 @@ func newInternet() internet {
 	return i
 }
 
-// dialResolver connects to a resolver over a pipe, which keeps datagrams apart.
+// dialResolver connects to a resolver over a pipe that keeps datagrams apart.
 func dialResolver(_ context.Context, network, _ string) (net.Conn, error) {
 	if network != "udp" {
 		return nil, net.ErrClosed
@@ -80,7 +80,7 @@ func dialResolver(_ context.Context, network, _ string) (net.Conn, error) {
 	return near, nil
 }
 
-// resolved is what a resolver replies to a query; nil for nothing.
+// resolved returns the reply of a resolver to a query, or nil for none.
 func resolved(query []byte) []byte {
 	q := new(miekg.Msg)
 	if q.Unpack(query) != nil {
@@ -103,7 +103,7 @@ func resolved(query []byte) []byte {
 	return testbed.Must(reply.Pack())
 }
 
-// operation is an operation over this internet.
+// operation returns an operation on this internet.
 func (i internet) operation(tool catalog.Operation) service.Operation {
 	origins := &origin.Client{Connector: i.dialer, UserAgent: "test"}
 	certificates := ssl.New(ssl.Config{Connector: i.dialer})
@@ -122,11 +122,11 @@ func (i internet) operation(tool catalog.Operation) service.Operation {
 	return service.HostIntel(bundle.HostIntel{DNS: i.resolver, SSL: certificates, Whois: registered{}})
 }
 
-// TestRefundsDue: what one client can make us owe at the default limit, with domains of its
-// own and as fast as it is let, by asking once and never again: after a day each is a refund
-// that is due. Its silent name servers and hosts make 15 a minute over time. What it begins
-// before the first of them is known to be silent is above that in the first minute, and the
-// next ones pay for it. That a host has no address that can be reached is an answer.
+// TestRefundsDue checks how much one client can make us owe at the default limit. It uses its
+// own domains as fast as it may, and asks once for each: after a day each of them is a refund
+// that is due. Its silent name servers and hosts cause 15 a minute over time. The lookups that
+// it begins before the first one is known to be silent exceed that in the first minute, and
+// the next minutes allow fewer. If no address of a host can be reached, that is an answer.
 func TestRefundsDue(t *testing.T) {
 	t.Parallel()
 	const aMinute = 15
@@ -136,15 +136,15 @@ func TestRefundsDue(t *testing.T) {
 	type row struct {
 		tools    []catalog.Operation
 		domain   string
-		first    int    // the most of the first minute
-		most     int    // the most of all minutes
-		answered string // what those are answered that leave nothing due
+		first    int    // the maximum in the first minute
+		most     int    // the maximum of all minutes
+		answered string // the answer to requests that leave nothing due
 	}
 	minutes := 10
 	if raceDetector() {
 		minutes = 2
 	}
-	overTime := minutes*aMinute + 12 // those in a tool's places, when the limit is reached
+	overTime := minutes*aMinute + 12 // plus the lookups that hold a tool's slots when the limit is reached
 	rows := map[string]row{
 		"dns, silent servers":      {tools: resolving[:1], domain: silentZone, first: 24, most: overTime},
 		"all at once, silent ones": {tools: resolving, domain: silentZone, first: 60, most: minutes*aMinute + 60},
@@ -163,7 +163,7 @@ func TestRefundsDue(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lasts := minutes
 				if c.answered != "" {
-					lasts = 1 // nothing adds up
+					lasts = 1 // no debts accumulate
 				}
 				first, all, answers := farm(t, c.tools, c.domain, lasts)
 				t.Logf("%d in the first minute, %d in %d minutes; answers %v", first, all, lasts, answers)
@@ -182,10 +182,10 @@ func TestRefundsDue(t *testing.T) {
 	}
 }
 
-// farm has one client buy lookups of its domains for so many minutes, from the beginning of
-// one on, with more hands than it has places. It returns how many lookups have moved money
-// and owe their whole answer, of those that were begun in the first minute and of all, and
-// how often which answer came.
+// farm lets one client buy lookups of its domains for some minutes, from the beginning of a
+// minute, with more concurrent requests than it has slots. It returns how many lookups have
+// moved money and owe their whole answer, in the first minute (first) and in total (all), and
+// how often each answer occurred.
 func farm(t *testing.T, tools []catalog.Operation, domain string, minutes int) (first, all int, answers map[string]int) {
 	net := newInternet()
 	f := newFleet(t, 1, func(parts) service.Operation { return net.operation(tools[0]) })
@@ -215,7 +215,7 @@ func farm(t *testing.T, tools []catalog.Operation, domain string, minutes int) (
 	return got.first, got.all, got.answers
 }
 
-// harvest counts answers in a time, and those that leave a debt.
+// harvest counts the answers in a period, and those that leave a debt.
 type harvest struct {
 	begin, end time.Time
 
@@ -224,8 +224,8 @@ type harvest struct {
 	answers    map[string]int
 }
 
-// add counts an answer to a request that was let in at a time, and reports whether that was
-// in time.
+// add counts an answer to a request that was accepted at the given time, and reports whether
+// that time is in the period.
 func (h *harvest) add(at time.Time, r x402test.Reply) bool {
 	if !at.Before(h.end) {
 		return false
@@ -243,15 +243,15 @@ func (h *harvest) add(at time.Time, r x402test.Reply) bool {
 	return true
 }
 
-// answerOf is the status of an answer, and its code if it is an error.
+// answerOf returns the status of an answer, and its code if it is an error.
 func answerOf(r x402test.Reply) string {
-	if r.Status == http.StatusOK { // the codes in a bundle are its parts'
+	if r.Status == http.StatusOK { // the codes in a bundle belong to its pieces
 		return strconv.Itoa(r.Status)
 	}
 	return fmt.Sprint(r.Status, " ", codeOf(r))
 }
 
-// insist sends a payment until it is let in, and returns when that was.
+// insist sends a payment until it is accepted, and returns the time of that.
 func insist(client *x402test.Client, url, header string) (at time.Time, r x402test.Reply) {
 	for {
 		at, r = time.Now(), testbed.Must(client.Get(context.Background(), url, header))

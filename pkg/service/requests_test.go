@@ -23,8 +23,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// request is one kind of request: what it is answered over HTTP and over MCP, and
-// what its log line says.
+// request is a kind of request, with its expected answer over HTTP and over MCP, and its log
+// line.
 type request struct {
 	name   string
 	change func(*parts)
@@ -35,37 +35,37 @@ type request struct {
 	status        int
 	code, charged string // see way.expect
 	replayed      bool
-	counts        string         // its metrics, but for Requests, and Faults of a status above 500
-	unjudged      bool           // no release is judged by it
+	counts        string         // its metrics, except Requests, and except Faults if the status is 500 or more
+	unjudged      bool           // no release is judged by this request
 	silent        bool           // the facilitator gives no verdict
 	line          map[string]any // further members
-	settles       int            // that the facilitator is sent
+	settles       int            // how many settlements the facilitator gets
 }
 
-// anything stands for whatever is there.
+// anything stands for any value.
 const anything = "anything"
 
-// ticking is a clock that moves with every reading, so that no duration is zero, in a stack
-// with a name.
+// ticking is a clock that moves with every reading, which makes every duration positive, in a
+// stack with a name.
 func ticking(p *parts) {
 	p.Stack, p.Function, p.Version = "prod", "dns-function", "7"
 	var looks atomic.Int64
 	p.Now = func() time.Time { return time.Now().Add(time.Duration(looks.Add(1)) * time.Millisecond) }
 }
 
-// withEvidence has the chain always say the same.
+// withEvidence makes the chain always give the same finding.
 func withEvidence(f x402.Finding) func(*parts) {
 	return func(p *parts) {
 		p.Evidence = chainView(func(context.Context, x402.Question) x402.Finding { return f })
 	}
 }
 
-// always is a facilitator whose settlements all go one way.
+// always gives all settlements of the facilitator one behaviour.
 func always(how x402test.Behaviour) func(*shop) {
 	return func(s *shop) { s.behave = func(int, string) x402test.Behaviour { return how } }
 }
 
-// first is a facilitator whose first settlement goes one way, and the others honestly.
+// first gives the first settlement a behaviour; the later ones are honest.
 func first(how x402test.Behaviour) func(*shop) {
 	return func(s *shop) {
 		s.behave = func(n int, _ string) x402test.Behaviour {
@@ -83,7 +83,7 @@ type traced struct{ stack string }
 func (traced) Error() string   { return "a trace" }
 func (b traced) Stack() string { return b.stack }
 
-// noKey signs nothing, as with a key that is not published.
+// noKey signs nothing, as if its key were not published.
 type noKey struct{}
 
 func (noKey) Sign(context.Context, receipt.Statement) (string, error) { return "", receipt.ErrMismatch }
@@ -93,7 +93,7 @@ func failsWith(err error) func() (dns.Result, error) {
 	return func() (dns.Result, error) { return dns.Result{}, err }
 }
 
-// unsigned is a facilitator whose credentials cannot be read, and which therefore is sent nothing.
+// unsigned is a facilitator whose credentials cannot be read. It therefore gets no requests.
 func unsigned(p *parts) {
 	missing := func(context.Context, time.Time) (facilitator.Credentials, error) {
 		return facilitator.Credentials{}, errors.New("bug: no secret")
@@ -103,13 +103,13 @@ func unsigned(p *parts) {
 	}))
 }
 
-// What settlements and lookups count as.
+// The metrics of settlements and lookups.
 const (
 	tried   = " SettleLatency Settlement" // and the class
 	settled = tried + "Settled LookupLatency"
 )
 
-// quietRequests are answered without a settlement.
+// quietRequests returns the requests that are answered without a settlement.
 func quietRequests() []request {
 	down := func(s *shop) { s.down.Store(true) }
 	uncounted := func(s *shop) { s.uncounts.Store(true) }
@@ -130,7 +130,7 @@ func quietRequests() []request {
 		{name: "an authorization that is over", ask: altered(func(p *x402.Payload) { p.Payload.Authorization.ValidBefore = "1" }), status: 402, code: "payment_required"},
 		{name: "bad parameters", ask: badName, status: 400, code: "invalid_domain", charged: "false"},
 		{name: "a slip in a parameter", httpOnly: true, ask: func(w way) answer {
-			path := "/v1/tools/dns?tpye=MX&domain=localhost&utm_source=x&q=%zz" // whose value is refused, too
+			path := "/v1/tools/dns?tpye=MX&domain=localhost&utm_source=x&q=%zz" // the value of domain is refused as well
 			a := w.reply(w.get(path, w.sign("example.com")))
 			if !strings.Contains(a.text, "There is no parameter \\\"tpye\\\": it is called type.") {
 				w.Errorf("%s", a.text)
@@ -160,7 +160,7 @@ func quietRequests() []request {
 	}
 }
 
-// settledRequests reach the facilitator.
+// settledRequests returns the requests that reach the facilitator.
 func settledRequests() []request {
 	type members = map[string]any
 	doubt := func(name string, how x402test.Behaviour, change func(*parts), line members) request {
@@ -183,7 +183,7 @@ func settledRequests() []request {
 		return request{name: name, before: before, status: 200, settles: 1, counts: "Answers" + more + settled, line: line}
 	}
 	fails := func(code fault.Code) func() (dns.Result, error) { return failsWith(lookup.Fault(code, nil)) }
-	// As an origin's header that cannot be read, from a lookup that quotes it.
+	// Such an error can come from a lookup that quotes an origin's malformed header.
 	flood := fmt.Errorf("bug: malformed header: %q", strings.Repeat("\x01\u202e", 64000))
 	panics := func() (dns.Result, error) { panic(flood) }
 	all := []request{
@@ -250,9 +250,9 @@ func settledRequests() []request {
 	return append(all, where, pending, lookup)
 }
 
-// TestRequests holds each kind of request to its answer over HTTP and over MCP, and
-// to its metrics: each is there once, with its unit, in one directive of
-// CloudWatch's, and none besides.
+// TestRequests checks the answer to each kind of request over HTTP and over MCP, and its
+// metrics: each is there once, with its unit, in one CloudWatch directive, and there are no
+// others.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	for _, c := range append(quietRequests(), settledRequests()...) {
@@ -284,7 +284,7 @@ func (c request) run(w way) {
 		w.Errorf("replayed %v: %s", a.replayed, a.text)
 	}
 	w.settled(c.settles)
-	// What a bug ends has no other headers than those that it had by then.
+	// A response that a bug ended has only the headers that were set before.
 	varies := "Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey
 	if !w.tool && c.code != "internal_error" && a.vary != varies {
 		w.Errorf("a cache may give one client the answer of another: Vary %q, want %q", a.vary, varies)

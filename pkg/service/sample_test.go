@@ -20,8 +20,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// The 402 that the documentation shows is the one that is sent, in size and in content, but
-// for the token and the signature: with and without a key of receipts, for any host.
+// TestSampleIsWhatIsSent checks that the 402 in the documentation has the same size and
+// content as a real one, except for the token and the signature, with and without a key for
+// receipts, for any host.
 func TestSampleIsWhatIsSent(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{14, 40, 64, 200} {
@@ -51,7 +52,7 @@ func TestSampleIsWhatIsSent(t *testing.T) {
 	}
 }
 
-// shownIn are the texts that a page shows when they are unfolded, by their summaries.
+// shownIn returns the texts that a page shows in its foldable sections, by their summaries.
 func shownIn(page []byte) map[string]string {
 	shown := map[string]string{}
 	for n := range testbed.Must(html.Parse(bytes.NewReader(page))).Descendants() {
@@ -67,7 +68,7 @@ func shownIn(page []byte) map[string]string {
 	return shown
 }
 
-// blanked is JSON, compact, without the token and the signature of the terms.
+// blanked returns compact JSON without the token and the signature of the terms.
 func blanked(raw []byte) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {

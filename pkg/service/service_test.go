@@ -24,12 +24,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// A client over its rate gets 429 from every message to the tools, and still reads the
-// documents, to which the error points, and /ready, until it is over their own rate;
-// /health has no limit. The priced paths and the tools are in TestRequests.
+// TestRateLimited checks that a client over its rate gets 429 for every message to the tools.
+// It can still read the documents, to which the error points, and /ready, until it is over the
+// separate rate of these. /health has no limit. TestRequests covers the priced paths and the
+// tools.
 func TestRateLimited(t *testing.T) {
 	s := newShop(t, perMinute(20))
-	for range 30 { // a payment that is none counts, too
+	for range 30 { // an invalid payment counts as well
 		s.get(dnsPath, "garbage!")
 	}
 	for range 10 {
@@ -56,9 +57,10 @@ func TestRateLimited(t *testing.T) {
 	same(t, "health, which has no limit", s.get("/health", "").Status, http.StatusOK)
 }
 
-// An answer without a payment weighs a unit for each started 16 KB that leave us, and the
-// page and the list of tools leave compressed where that is taken. What is over the limit
-// only by its size is served, and the next request is not.
+// TestSizesInUnits checks that an answer without a payment weighs a unit for each started 16
+// KB that we send. The page and the list of tools are sent compressed if the client accepts
+// that. A request that exceeds the limit only by its size is served, and the next request is
+// not.
 func TestSizesInUnits(t *testing.T) {
 	const list = `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
 	s, left := newShop(t, perMinute(300)), 300
@@ -82,12 +84,13 @@ func TestSizesInUnits(t *testing.T) {
 		}
 	}
 	s = newShop(t, perMinute(2))
-	for _, want := range []int{200, 429} { // by its size alone
+	for _, want := range []int{200, 429} { // over the limit by its size alone
 		same(t, "the documentation", s.send(http.MethodGet, "/docs", "", "Accept-Encoding", "identity").Status, want)
 	}
 }
 
-// A failed correction of a client's count is logged, and does not change the answer.
+// TestRateLimitNotCorrected checks that a failed correction of a client's count is logged, and
+// does not change the answer.
 func TestRateLimitNotCorrected(t *testing.T) {
 	s := newShop(t, perMinute(300))
 	s.resolver = func() (dns.Result, error) {
@@ -100,8 +103,8 @@ func TestRateLimitNotCorrected(t *testing.T) {
 	}
 }
 
-// A service that lacks an operation of the catalog does not start, and says
-// which.
+// TestEveryOperationIsServed checks that a service that lacks an operation of the catalog does
+// not start, and names the operation.
 func TestEveryOperationIsServed(t *testing.T) {
 	seller := newFleet(t, 1, explorer).parts.seller()
 	for i, op := range every(nil) {
@@ -114,8 +117,8 @@ func TestEveryOperationIsServed(t *testing.T) {
 	}
 }
 
-// The documents of an origin are kept: a proof that is wrong is left out of them once, with
-// a warning.
+// TestDocumentsAreKept checks that the documents of an origin are made once. A wrong proof is
+// left out of them, with one warning.
 func TestDocumentsAreKept(t *testing.T) {
 	var log bytes.Buffer
 	p := platform()
@@ -129,7 +132,7 @@ func TestDocumentsAreKept(t *testing.T) {
 	}
 }
 
-// tokenOf is the retry token among the extensions of an offer.
+// tokenOf returns the retry token among the extensions of an offer.
 func tokenOf(raw []byte) string {
 	var offer struct {
 		Extensions map[string]struct{ Info struct{ Token string } }
@@ -140,9 +143,9 @@ func tokenOf(raw []byte) string {
 	return offer.Extensions[x402.ExtensionToken].Info.Token
 }
 
-// TestReasonOf402: the log line of every 402 says by itself why it was answered. Every
-// challenge has another retry token, the same in the header and in the body, of every
-// kind: JSON, a page, no body at all, and a refusal.
+// TestReasonOf402 checks that the log line of every 402 says why it was answered. Every
+// challenge has a new retry token, the same in the header and in the body. This holds for
+// JSON, a page, no body and a refusal.
 func TestReasonOf402(t *testing.T) {
 	const unsigned, head = "the request has no PAYMENT-SIGNATURE", "HEAD returns the offer and is never charged"
 	const page, garbage = "text/html", "PAYMENT-SIGNATURE is not acceptable JSON: not valid JSON"
@@ -191,10 +194,10 @@ func TestReasonOf402(t *testing.T) {
 	s.showsNothing("SECRET")
 }
 
-// Pages have the headers that browsers heed for pages, and data does not. An unknown
-// path is a page for a person and an error for everybody else: a program, a payment,
-// another method, and what looks below /.well-known. A page of another origin may read how a
-// purchase ended.
+// TestPagesByWhoAsks checks that pages have the headers that browsers use for pages, and data
+// does not. For an unknown path a person gets a page and everybody else an error: a program, a
+// payment, another method, and a request below /.well-known. A page of another origin may read
+// how a purchase ended.
 func TestPagesByWhoAsks(t *testing.T) {
 	s := newShop(t)
 	const browser, markup = "text/html,application/xhtml+xml,*/*;q=0.8", "/v1/tools/<script>"
@@ -225,7 +228,7 @@ func TestPagesByWhoAsks(t *testing.T) {
 			headers = append(headers, x402.HeaderSignature, c.signature)
 		}
 		r := s.send(c.method, c.path, "", headers...)
-		s.lineOf(r.Header.Get("X-Request-Id")) // is there
+		s.lineOf(r.Header.Get("X-Request-Id")) // checks that there is one
 		s.showsNothing("script", "agent-card")
 		body, h := string(r.Body), r.Header
 		policy := h.Get("Content-Security-Policy")
@@ -247,7 +250,7 @@ func TestPagesByWhoAsks(t *testing.T) {
 	}
 }
 
-// An unknown path that is a slip for one of ours names it.
+// TestSlipsInPaths checks that the answer for a misspelled path names the right path.
 func TestSlipsInPaths(t *testing.T) {
 	s := newShop(t)
 	for path, want := range map[string]string{

@@ -42,8 +42,8 @@ const (
 
 func pathOf(domain string) string { return "/v1/tools/dns?domain=" + domain }
 
-// shop is the whole service over loopback, with a client that pays, a facilitator of
-// play money, and stores and a lookup that count what is done.
+// shop is the whole service on loopback, with a client that pays, a facilitator of play money,
+// and stores and a lookup that count their calls.
 type shop struct {
 	*testing.T
 	client *x402test.Client
@@ -54,8 +54,8 @@ type shop struct {
 	books  *x402test.Facilitator
 	log    programs.Output
 	level  slog.LevelVar   // of the log
-	signed testbed.Secrets // every payment of the client
-	tokens []string        // of the offers that it signed
+	signed testbed.Secrets // holds every payment of the client
+	tokens []string        // the tokens of the offers that it signed
 
 	lookups atomic.Int32 // of the DNS Explorer
 
@@ -63,9 +63,9 @@ type shop struct {
 	broken   atomic.Bool // every write after a claim's fails
 	down     atomic.Bool // every call of the ledger's store fails
 	uncounts atomic.Bool // every count of a client's requests fails
-	// behave is how the settlements go; honestly when nil.
+	// behave returns the behaviour of a settlement; if it is nil, all are honest.
 	behave func(n int, key string) x402test.Behaviour
-	// extensions is what the facilitator says about extensions, as its header has it.
+	// extensions is the facilitator's report about extensions, in the form of its header.
 	extensions string
 }
 
@@ -83,7 +83,8 @@ func noRecords(q dns.Query) dns.Result {
 	return dns.Result{Domain: q.Domain, Type: q.Type, Rcode: "NOERROR", Resolver: "127.0.0.1", Records: []dns.Record{}}
 }
 
-// newShop opens a shop without limits, with these changes of its parts, of which some may be nil.
+// newShop opens a shop without limits, with these changes of its parts; a nil change does
+// nothing.
 func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	t.Helper()
 	s := &shop{T: t, memory: &ledgertest.Memory{}}
@@ -133,7 +134,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	}
 	p.Limits.Single, p.Limits.Bundle = p.slots, p.slots
 	if p.perMinute > 0 {
-		// Its minute does not end, however long a test takes.
+		// Its minute does not end, even if a test takes long.
 		begun := time.Now()
 		p.Limits.Rate = limit.NewRate(p.perMinute, &s.limits, func() time.Time { return begun })
 	}
@@ -144,17 +145,17 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	return s
 }
 
-// perMinute limits a client to so many requests a minute.
+// perMinute limits the requests of a client in a minute.
 func perMinute(n int) func(*parts) { return func(p *parts) { p.perMinute = n } }
 
-// slots are how many lookups of an operation run at once.
+// slots limits how many lookups of an operation run at once.
 func slots(n int) func(*parts) { return func(p *parts) { p.slots = n } }
 
 func (s *shop) get(path, header string) x402test.Reply {
 	return testbed.Must(s.client.Get(s.Context(), s.url+path, header))
 }
 
-// send makes a request of any kind. The headers are names and values by turns.
+// send makes a request of any kind. The headers are names and values in turn.
 func (s *shop) send(method, path, body string, headers ...string) x402test.Reply {
 	s.Helper()
 	r := testbed.Must(http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body)))
@@ -179,7 +180,7 @@ func (s *shop) sign(path string) (header string) {
 	return s.pay(testbed.Must(s.client.Challenge(s.Context(), s.url+path)))
 }
 
-// buy pays for a path, and must be served.
+// buy pays for a path, and checks that it is served.
 func (s *shop) buy(path string) {
 	s.Helper()
 	if r := s.get(path, s.sign(path)); r.Status != http.StatusOK {
@@ -187,7 +188,7 @@ func (s *shop) buy(path string) {
 	}
 }
 
-// settled checks how many settlements the facilitator was sent.
+// settled checks how many settlements the facilitator got.
 func (s *shop) settled(want int) {
 	s.Helper()
 	if all, _ := s.books.Settles(); all != want {
@@ -195,7 +196,7 @@ func (s *shop) settled(want int) {
 	}
 }
 
-// same compares what there is with what is wanted.
+// same fails the test if two values differ.
 func same[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -203,8 +204,7 @@ func same[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// parts are what a service of these tests is made of. A test changes those that
-// it is about.
+// parts holds the components of a service in these tests. Each test changes some of them.
 type parts struct {
 	service.Platform
 	service.Offering
@@ -217,7 +217,7 @@ type parts struct {
 	perMinute, slots int // limits of a shop; 0 is none
 }
 
-// platform is one that discards its log.
+// platform returns a platform that discards its log.
 func platform() service.Platform {
 	return service.Platform{
 		Log: slog.New(slog.DiscardHandler), Now: time.Now, Random: rand.Reader,
@@ -230,14 +230,14 @@ func (p parts) seller() *service.Seller {
 	return testbed.Must(service.NewSeller(p.Platform, p.Offering, p.Ledger, x402.One(p.Facilitator), p.Evidence, p.Limits))
 }
 
-// whole is every function.
+// whole returns a handler with every function.
 func (p parts) whole() http.Handler {
 	return testbed.Must(service.All(p.seller(), every(p.DNS),
 		service.Health(p.Platform, p.Offering, p.Limits.Rate, nil, nil, nil), service.Discovery(p.Platform, p.Offering, p.Limits.Rate)))
 }
 
-// every is every operation as the deployment makes it, but for the DNS
-// Explorer, which asks c.
+// every returns every operation as the deployment makes it, except the DNS Explorer, which
+// asks c.
 func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 	local := testbed.Must(boot.ParseLocal(func(string) string { return "" }))
 	local.FacilitatorURL = "http://127.0.0.1:1" // nobody asks it
@@ -251,9 +251,10 @@ func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 	return all
 }
 
-// showsNothing checks that the log shows no secret part of a payment, no retry token, with
-// which a reader of the chain who copied the payment would get its answer, and nothing that was
-// asked about; and that whatever a peer sends, the length of a line is bounded.
+// showsNothing checks that the log shows no secret part of a payment, no retry token and
+// nothing about the request. A reader of the chain who copied the payment could get its answer
+// with the token. It also checks that the length of a line is bounded, regardless of what a
+// peer sends.
 func (s *shop) showsNothing(secrets ...string) {
 	s.Helper()
 	log := s.log.String()
@@ -269,8 +270,7 @@ func (s *shop) showsNothing(secrets ...string) {
 	}
 }
 
-// lineOf is the log's line about a request, of which there is one. It may be written after
-// the answer.
+// lineOf returns the log's single line about a request, which may be written after the answer.
 func (s *shop) lineOf(id string) map[string]any {
 	s.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(time.Millisecond) {

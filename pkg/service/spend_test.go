@@ -25,25 +25,28 @@ const (
 	victim   = "198.51.100.9:1"
 )
 
-// free is a kind of request that pays nothing for what it costs, with the most that a
-// minute of one client's may cost, over one environment and over two hundred.
+// free is a kind of request that costs us and is not paid for, with the maximum cost of one
+// client in a minute, on one environment and on two hundred.
 type free struct {
 	name      string
 	one, many spent
-	// headers are what the client then sends for a minute, one after another and over again.
+	// headers returns the payments that the client sends for a minute, one after another and
+	// repeatedly.
 	headers func(f *fleet, offer x402test.Reply) []string
-	// asks and operation are what it asks for: example.com, and the DNS Explorer, if not set.
+	// asks and operation are the domain and the operation; by default example.com and the DNS
+	// Explorer.
 	asks      string
 	operation func(parts) service.Operation
 }
 
-// freeRequests: what is answered from the record counts one unit, so that it is bounded by
-// the limit; what asks somebody else is bounded by what it weighs, and what that is above the
-// limit costs a write for the minute that it is carried into. Each environment asks the store
-// once before it knows that the client is over its limit.
+// freeRequests returns the requests with their bounds. A request that is answered from the
+// record counts one unit, and the limit bounds it. A request that calls somebody else is
+// bounded by its weight; weight above the limit costs a write for the minute into which it is
+// carried. Each environment asks the store once before it knows that the client is over its
+// limit.
 func freeRequests() []free {
 	type reply = x402test.Reply
-	nothing := spent{Writes: 10, Units: 10} // but the limit's reports
+	nothing := spent{Writes: 10, Units: 10} // except the reports of the limit
 	verified, byMany := spent{Writes: 90, Units: 90, Reads: 35, Verifies: 35}, spent{Writes: 300, Units: 300, Reads: 35, Verifies: 35}
 	always := func(header string) func(*fleet, reply) []string {
 		return func(*fleet, reply) []string { return []string{header} }
@@ -76,11 +79,11 @@ func freeRequests() []free {
 			name: "reverting wallet", one: spent{Writes: 400, Units: 540, Settles: 25, Looks: 25}, many: spent{Writes: 620, Units: 760, Settles: 25, Looks: 25},
 			headers: pool(func(p *peers) { p.reverts = 4 * time.Second }, poor),
 		},
-		{ // which has paid: the answer is owed
+		{ // this one is paid: the answer is owed
 			name: "silent target", one: spent{Writes: 740, Units: 960, Settles: 22}, many: spent{Writes: 940, Units: 1150, Settles: 22},
 			headers: pool(honest, rich), asks: "a" + silentHosts,
 		},
-		{ // the same; each payment that finds no place costs its claim
+		{ // the same; each payment that gets no slot costs its claim
 			name: "bundle with a silent target", one: spent{Writes: 1450, Units: 1800, Settles: 12}, many: spent{Writes: 1650, Units: 2000, Settles: 12},
 			headers: pool(honest, rich), operation: silentBundle,
 		},
@@ -106,7 +109,7 @@ func freeRequests() []free {
 	}
 }
 
-// silentBundle is a bundle whose certificate's host says nothing.
+// silentBundle is a bundle in which the host of the certificate sends nothing.
 func silentBundle(p parts) service.Operation {
 	return service.HostIntel(bundle.HostIntel{DNS: p.DNS, SSL: silent[ssl.Query, ssl.Result](lookup.SSLTimeout), Whois: registered{}})
 }
@@ -118,20 +121,20 @@ func (registered) Lookup(context.Context, whois.Query) (whois.Result, error) {
 	return whois.Result{}, nil
 }
 
-// TestPaidUnits: what one paid request takes of DynamoDB, all tables and the index included,
-// with a signed receipt and an answer of less than a kilobyte, and how many calls of the table
-// follow one another, by a clock that nothing else moves. Units and calls are bounded by the
-// design's numbers; make bench prints them. Another signature of the payer for the same question
-// is its claim, the purchase, which is another's, that one's record, and its own end; the smoke
-// test, which takes no slot, is bought anew. The first payment of a process in an hour has a read
-// and a write more, beside the settlement, which note the payee.
+// TestPaidUnits counts the DynamoDB units of one paid request, including all tables and the
+// index, with a signed receipt and an answer of less than a kilobyte. It also counts how many
+// calls of the table follow one another, by a clock that nothing else moves. The numbers in
+// the design bound both; make bench prints them. Another signature of the payer for the same
+// question costs its claim, the purchase, the record of the purchase's owner, and its end. The
+// smoke test takes no slot, and is bought again each time. The first payment of a process in
+// an hour has one more read and write, during the settlement, to record the payee.
 func TestPaidUnits(t *testing.T) {
 	t.Parallel()
 	const trip, mostTrips = 3 * time.Millisecond, 5
 	for _, c := range []struct {
 		name        string
 		operation   func(parts) service.Operation
-		most, again spent // Units are the most
+		most, again spent // Units is the maximum
 		looks       time.Duration
 	}{
 		{name: "dns", operation: explorer, most: spent{Writes: 9, Units: 12, Reads: 1, Settles: 1}, again: spent{Writes: 5, Units: 8, Reads: 1}, looks: 200 * time.Millisecond},
@@ -166,9 +169,8 @@ func TestPaidUnits(t *testing.T) {
 	}
 }
 
-// TestBudget: what a client that pays nothing can make us spend in a minute is
-// bounded, whatever it sends, over either transport, and however many environments
-// it reaches.
+// TestBudget checks that the cost of a client that pays nothing is bounded for a minute, for
+// all its requests, over both transports, and for any number of environments.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	for _, kind := range freeRequests() {
@@ -182,7 +184,7 @@ func TestBudget(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s, %d, tools %v", kind.name, c.environments, c.tools), func(t *testing.T) {
 				t.Parallel()
-				c.most.Reads += c.environments // each reads once, whom payments are known to be made to
+				c.most.Reads += c.environments // each reads the known payees once
 				synctest.Test(t, func(t *testing.T) {
 					spends(t, kind, c.environments, c.tools, c.most)
 				})
@@ -191,8 +193,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// spends sends free requests for a minute, over HTTP or as calls of tools, and compares what
-// they cost with a budget.
+// spends sends free requests for a minute, over HTTP or as tool calls, and compares their cost
+// with a budget.
 func spends(t *testing.T, kind free, environments int, tools bool, most spent) {
 	t.Helper()
 	const requests = 600 // ten a second
@@ -218,9 +220,9 @@ func spends(t *testing.T, kind free, environments int, tools bool, most spent) {
 	}
 }
 
-// TestBudgets: a request ends in the time that its deadline and the lookup's leave;
-// which call gets how much is tested with the Gate. The clock is that of a bubble, so
-// the time is exact.
+// TestBudgets checks that a request ends in the time that its deadline and the lookup's
+// deadline allow. The tests of the Gate check the share of each call. The clock of the bubble
+// makes the time exact.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -229,7 +231,7 @@ func TestBudgets(t *testing.T) {
 		code, charged         string
 		took                  time.Duration
 	}{
-		// The lookup's 8 s and 2 s to write everything down are kept.
+		// The request keeps 8 s for the lookup and 2 s for the writes.
 		{settles: time.Hour, finds: time.Hour, status: 503, code: "settlement_uncertain", charged: "null", took: 17 * time.Second},
 		{looks: time.Hour, status: 504, code: "dns_timeout", charged: "true", took: 8 * time.Second},
 	} {
@@ -246,7 +248,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// comes has so many clients do something, one after another.
+// comes starts many clients, one after another.
 func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
 	for i := range many {
 		all.Go(func() {
@@ -256,25 +258,25 @@ func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
 	}
 }
 
-// attack is a minute of requests that cost us and bring nothing.
+// attack is a minute of requests that cost us money and bring none.
 type attack struct {
-	name, asks string        // of itself, and what the request with a number asks about
-	rich       bool          // pays, and is refunded
+	name, asks string        // the name of the attack, and the domain of each request
+	rich       bool          // the payer has money, and gets a refund
 	reverts    time.Duration // see peers
 	crowd
 }
 
-// crowd is the source of an attack: so many requests of each of so many clients.
+// crowd is the source of an attack: its clients, and the requests of each.
 type crowd struct {
-	from           string // an address, of a client and a request
+	from           string // the address, by client and request
 	clients, sends int
-	apart, step    time.Duration // between requests, and between the phases that are tried
+	apart, step    time.Duration // the time between requests, and between the tested phases
 }
 
-// TestNobodyIsTurnedAway: beside empty wallets, wallets whose transactions revert, and
-// buyers who ask about their own silent hosts, everyone who pays is served: whether those
-// come as soon as they are let in, or all at once, from three addresses or from
-// everywhere in one network, and at every phase of the limit's minute.
+// TestNobodyIsTurnedAway checks that everyone who pays is served during an attack with empty
+// wallets, with wallets whose transactions revert, or with buyers who ask about their own
+// silent hosts. The attackers come as soon as they are accepted or all at once, from three
+// addresses or from everywhere in one network, at every phase of the limit's minute.
 func TestNobodyIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	for _, a := range []attack{
@@ -286,7 +288,7 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 			{from: "203.0.113.%[1]d:1", clients: 3, sends: 120, apart: time.Second / 2, step: 15 * time.Second},
 			{from: "203.0.113.%[1]d:1", clients: 3, sends: 100, step: time.Minute}, {from: "[2001:db8:1:%[2]x::1]:1", clients: 1, sends: 100, step: time.Minute},
 		} {
-			if raceDetector() && a.apart > 0 { // who comes at once races most
+			if raceDetector() && a.apart > 0 { // attackers that come at once race most
 				continue
 			}
 			for phase := time.Duration(0); phase < time.Minute; phase += a.step {
@@ -299,9 +301,9 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 	}
 }
 
-// begin begins the attack at a phase of the limit's minute, beside 120 payers.
+// begin begins the attack at a phase of the limit's minute, while 120 payers arrive.
 func (a attack) begin(t *testing.T, phase time.Duration) {
-	const most = 50 / 4 // places of one client
+	const most = 50 / 4 // slots of one client
 	f := newFleet(t, 1, explorer)
 	f.reverts, f.table.unsized = a.reverts, true
 	offer := f.to(0, victim, "example.com", "")

@@ -35,12 +35,12 @@ type way struct {
 	tool bool // over MCP, not over HTTP
 }
 
-// ways are both ways into a shop.
+// ways returns both ways into a shop.
 func (s *shop) ways() []way { return []way{{s, false}, {s, true}} }
 
 func (w way) String() string { return map[bool]string{false: "HTTP", true: "MCP"}[w.tool] }
 
-// said is what an answer says, in whichever form a client is told.
+// said holds the content of an answer, in the form of either transport.
 type said struct {
 	status               int    // of HTTP
 	code                 string // of an error; payment_required asks for a payment
@@ -48,14 +48,14 @@ type said struct {
 	retryable, receipted bool
 }
 
-// answer is what a client learns.
+// answer is what a client learns from a response.
 type answer struct {
 	said
 	id       string // of the request
 	replayed bool
 	wait     int    // seconds
 	text     string // the result, or the error
-	all      string // whatever was sent
+	all      string // everything that was sent
 	vary     string // of HTTP
 }
 
@@ -74,7 +74,7 @@ func (w way) buy(name string) answer {
 	return w.ask(name, w.sign(name))
 }
 
-// ask asks for a lookup, with a payment where the header is not empty.
+// ask asks for a lookup, with a payment if the header is not empty.
 func (w way) ask(name, header string) answer {
 	w.Helper()
 	if w.tool {
@@ -83,7 +83,7 @@ func (w way) ask(name, header string) answer {
 	return w.reply(w.get(pathOf(name), header))
 }
 
-// reply reads an answer of HTTP, and holds an error to what is true of each.
+// reply reads an HTTP answer, and checks what holds for every error.
 func (w way) reply(r x402test.Reply) answer {
 	w.Helper()
 	paid, _ := r.Receipt()
@@ -106,8 +106,8 @@ func (w way) reply(r x402test.Reply) answer {
 	return a
 }
 
-// result reads an answer of MCP. An error that is not a challenge must not look like
-// one: clients sign anew when they see x402Version and accepts.
+// result reads an MCP answer. Only a challenge may look like one, because clients sign again
+// when they see x402Version and accepts.
 func (w way) result(r mcptest.ToolResult) answer {
 	w.Helper()
 	a := answer{
@@ -137,15 +137,15 @@ func (w way) result(r mcptest.ToolResult) answer {
 	return a
 }
 
-// offers notes that an answer asks for a payment. With a receipt, it is to one that
-// has paid for something else.
+// offers notes that an answer asks for a payment. If it has a receipt, the client has paid for
+// something else.
 func (a *answer) offers(code string) {
 	if a.code = code; a.receipted {
 		a.charged = "true"
 	}
 }
 
-// read reads the text of an error, which both ways share.
+// read reads the text of an error, which is the same both ways.
 func (w way) read(a *answer) (wait int) {
 	w.Helper()
 	var body fault.Body
@@ -165,15 +165,14 @@ func (w way) read(a *answer) (wait int) {
 	return e.RetryAfter
 }
 
-// codeOf is the error code of a reply, or empty.
+// codeOf returns the error code of a reply, or "".
 func codeOf(r x402test.Reply) string {
 	m := regexp.MustCompile(`"code":"(\w+)"|$`).FindSubmatch(r.Body)
 	return string(m[1])
 }
 
-// expect compares an answer with a status of HTTP, a code and what a client is
-// charged. What is answered is charged for; an error that is ours, or that ends by
-// itself, may be asked for again with the same signature.
+// expect compares an answer with an HTTP status, a code and the charge. An answer is charged.
+// A client may repeat an error of ours, or a temporary one, with the same signature.
 func (w way) expect(a answer, status int, code, charged string) {
 	w.Helper()
 	want := said{status: status, code: code, charged: charged, receipted: code == "" || charged == "true"}
@@ -184,10 +183,11 @@ func (w way) expect(a answer, status int, code, charged string) {
 	same(w, w.String()+": "+a.all, a.said, want)
 }
 
-// A payment whose answer was lost on one transport gets it on the other, and is
-// settled once. So does one whose request was lost: the echo of one offer is good
-// for the other transport's first claim. Another signature for the same question is
-// the same purchase, and for another question a signature does not pay, on either.
+// TestLostAnswerOnTheOtherTransport checks that a payment whose answer was lost on one
+// transport gets it on the other, and is settled once. The same holds if the request was lost:
+// the echo of one offer is valid for the first claim on the other transport. Another signature
+// for the same question makes the same purchase. A signature does not pay for another
+// question, on either transport.
 func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	s := newShop(t, slots(50))
 	for i, w := range s.ways() {
@@ -219,7 +219,8 @@ func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	}
 }
 
-// An answer over MCP stands for twice the window of one over HTTP.
+// TestWindowByTransport checks that an answer over MCP stands twice as long as an answer over
+// HTTP.
 func TestWindowByTransport(t *testing.T) {
 	for _, tool := range []bool{false, true} {
 		var later atomic.Int64
@@ -232,7 +233,8 @@ func TestWindowByTransport(t *testing.T) {
 	}
 }
 
-// Wrong arguments are an error that a model can correct, and cost nothing.
+// TestToolArguments checks that wrong arguments are an error that a model can correct, and
+// cost nothing.
 func TestToolArguments(t *testing.T) {
 	s := newShop(t, slots(50))
 	w := way{s, true}
@@ -254,7 +256,7 @@ func TestToolArguments(t *testing.T) {
 	w.expect(w.result(s.call(map[string]any{"domain": "example.com", "type": nil}, paid, "")), 200, "", "")
 }
 
-// Other methods, a preflight and a body that is too large at /mcp.
+// TestToolPath checks other methods, a preflight and a body that is too large at /mcp.
 func TestToolPath(t *testing.T) {
 	s := newShop(t)
 	for _, c := range []struct {
@@ -268,13 +270,13 @@ func TestToolPath(t *testing.T) {
 		{method: "POST", body: strings.Repeat(" ", 70_000), status: 413, header: "Content-Type", value: "application/json"},
 	} {
 		r := s.send(c.method, "/mcp", c.body)
-		s.lineOf(r.Header.Get("X-Request-Id")) // is there
+		s.lineOf(r.Header.Get("X-Request-Id")) // checks that there is one
 		same(t, c.method, fmt.Sprint(r.Status, r.Header.Get(c.header)), fmt.Sprint(c.status, c.value))
 	}
 }
 
-// What a stranger wrote is legible, in the same bytes over both transports and when it is
-// given again.
+// TestStrangersText checks that text from a stranger is readable, and has the same bytes over
+// both transports and in a replay.
 func TestStrangersText(t *testing.T) {
 	text := "a\u202eb\u009bc\u200bd\U000e0041\u2028é\x7f"
 	const want = `{"text":"a\u202eb\u009bc\u200bd\udb40\udc41\u2028é\u007f","strings":[]}`
@@ -294,11 +296,11 @@ func TestStrangersText(t *testing.T) {
 	}
 }
 
-// TestChangeOfTerms has buyers across a change of the payee, at either version and over
-// either transport, each with an offer and a payment and the payment again: nobody is turned
-// away, and nobody is answered anew. When the time of the former terms is over only what was
-// claimed before is answered. What passes are the terms now and the former ones, whole, and
-// nothing that a client makes of them.
+// TestChangeOfTerms sends buyers during a change of the payee, to either version and over
+// either transport. Each asks for an offer, pays and repeats the payment: nobody is refused,
+// and nobody gets a new answer for the repetition. After the time of the former terms, only
+// payments that were claimed before are answered. The current and the former terms are
+// accepted only complete, and not in any form that a client has changed.
 func TestChangeOfTerms(t *testing.T) {
 	t.Parallel()
 	const now, former = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
@@ -314,7 +316,7 @@ func TestChangeOfTerms(t *testing.T) {
 		next.client.Wallet = old.client.Wallet
 	}
 	var last string
-	for i, c := range [][2]*shop{{old, old}, {old, next}, {next, next}, {old, old}, {old, next}, {next, next}} { // asked, and paid
+	for i, c := range [][2]*shop{{old, old}, {old, next}, {next, next}, {old, old}, {old, next}, {next, next}} { // the shop that is asked, and the shop that is paid
 		buyer()
 		last = way{c[0], i < 3}.sign("example.com")
 		for _, w := range []way{{c[1], i < 3}, {next, i >= 3}} {
@@ -326,7 +328,7 @@ func TestChangeOfTerms(t *testing.T) {
 	path := catalog.HostIntel().Path + "?domain=localhost"
 	for _, c := range []struct {
 		payee, amount string
-		status        int // 400 is that of the domain, of a payment that passes
+		status        int // 400 is about the domain: the payment passes
 	}{{now, "15000", 400}, {former, "7000", 400}, {former, "15000", 402}, {now, "7000", 402}, {former, "1", 402}, {payer, "7000", 402}} {
 		buyer()
 		offer := testbed.Must(next.client.Challenge(t.Context(), next.url+path))
@@ -339,7 +341,7 @@ func TestChangeOfTerms(t *testing.T) {
 		}
 	}
 	before := way{old, false}.sign("example.com")
-	later.Store(int64(time.Minute)) // in which the payment itself is valid
+	later.Store(int64(time.Minute)) // the payment is valid for longer
 	if a := (way{next, false}).ask("example.com", last); a.status != 200 || !a.replayed {
 		t.Errorf("what was claimed is not answered: %+v", a)
 	}
