@@ -13,11 +13,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The tests of this file ask a real Ethereum node about a real token, so that the play
-// money of the others is known to be what a chain is.
+// The tests of this file ask a real Ethereum node about a real token. They show that the play
+// money of the other tests behaves as a chain does.
 
-// books are a real chain with Base's pace, a payer who has money, and what was really
-// sent to the payee.
+// books is a real chain with Base's block time, a payer who has money, and the transfers that
+// the payee really got.
 type books struct {
 	world
 	*testbed.Chain
@@ -39,28 +39,28 @@ func newBooks(t testing.TB) *books {
 
 func wallet(t testing.TB) *x402test.Wallet { return testbed.NewClient(t, nil).Wallet }
 
-// authorize drafts a payment of the price to the payee.
+// authorize returns an unsigned payment of the price to the payee.
 func (b *books) authorize(t testing.TB) x402.Authorization {
 	return testbed.Authorization(b.wallet, b.payee, price, b.Now(t).Add(window))
 }
 
-// again is a second authorization with the nonce of the first.
+// again returns a second authorization with the nonce of the first.
 func again(a x402.Authorization, to x402.Address, value string) x402.Authorization {
 	a.To, a.Value = to.Checksum(), value
 	return a
 }
 
-// pay has an authorization's transfer made.
+// pay makes the transfer of an authorization.
 func (b *books) pay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
 	return b.Transfer(t, testbed.SignTransfer(t, b.wallet, a))
 }
 
-// payCall is the call with which a contract has the transfer made.
+// payCall returns the call with which a contract makes the transfer.
 func (b *books) payCall(t testing.TB, a x402.Authorization) []byte {
 	return testbed.TransferCall(t, testbed.SignTransfer(t, b.wallet, a))
 }
 
-// claimed is an authorization that was first claimed now, and the question about it.
+// claimed returns an authorization that was first claimed now, and the question about it.
 func (b *books) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 	t.Helper()
 	a := b.authorize(t)
@@ -70,7 +70,7 @@ func (b *books) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 	}
 }
 
-// enter notes the transfers to the payee that a transaction made, in order.
+// enter records the transfers to the payee that a transaction made, in order.
 func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconcile.Transfer) {
 	t.Helper()
 	if tx.Pending || !tx.Success {
@@ -83,26 +83,26 @@ func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconc
 	}
 }
 
-// by is an authorization's transfer, as it is expected.
+// by returns the expected transfer of an authorization.
 func by(t testing.TB, a x402.Authorization) reconcile.Transfer {
 	t.Helper()
 	value, _ := new(big.Int).SetString(a.Value, 10)
 	return reconcile.Transfer{From: testbed.Address(t, a.From), Value: value, Authorized: true, Nonce: testbed.NonceBytes(t, a.Nonce)}
 }
 
-// without is a transfer without an authorization.
+// without returns a transfer without an authorization.
 func without(from x402.Address, value int64) reconcile.Transfer {
 	return reconcile.Transfer{From: from, Value: big.NewInt(value)}
 }
 
-// payment is one of the price, made and entered.
+// payment makes a payment of the price, and records it.
 func (b *books) payment(t testing.TB) {
 	t.Helper()
 	a := b.authorize(t)
 	b.enter(t, b.pay(t, a), by(t, a))
 }
 
-// finish makes everything safe that was sent, and returns the safe block.
+// finish makes all transactions safe, and returns the safe block.
 func (b *books) finish(t testing.TB) uint64 {
 	t.Helper()
 	b.Mine(t, safeDepth+1)
@@ -110,7 +110,7 @@ func (b *books) finish(t testing.TB) uint64 {
 	return safe
 }
 
-// same compares transfers with what was sent.
+// same compares the transfers that were read with those that were sent.
 func (b *books) same(t testing.TB, got []reconcile.Transfer) {
 	t.Helper()
 	equal(t, "transfers that were sent, and read", lines(b.sent), lines(got))
@@ -121,8 +121,8 @@ func (b *books) same(t testing.TB, got []reconcile.Transfer) {
 	}
 }
 
-// A reorganisation takes a payment away, and the same authorization is used again in
-// another block.
+// TestReorganisation checks a reorganisation that removes a payment. The same authorization is
+// used again in another block.
 func TestReorganisation(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
@@ -135,8 +135,8 @@ func TestReorganisation(t *testing.T) {
 	b.Call(t, "anvil_rollback", 1)
 	b.expect(t, q, open(reasonOpen), callsHint[:1], callsOpen)
 
-	// While a run goes on, deeper than what the node had called safe, it gives an error,
-	// and afterwards only what is on the chain.
+	// If a reorganisation goes deeper than the block that the node had called safe, a run that
+	// is under way gives an error, and later runs give only the transfers on the chain.
 	b.enter(t, b.pay(t, a), by(t, a))
 	b.payment(t)
 	b.finish(t)
@@ -148,7 +148,7 @@ func TestReorganisation(t *testing.T) {
 			return false
 		})))
 		b.refuses(t, start+1, "")
-		// The first payment comes again, in another block, and the second not.
+		// The first payment is made again, in another block, but not the second.
 		b.Mine(t, 5)
 		b.sent = nil
 		b.enter(t, b.pay(t, a), by(t, a))
@@ -163,7 +163,8 @@ func TestReorganisation(t *testing.T) {
 	b.expect(t, q, never(reasonCancelled), callsSearch)
 }
 
-// Every way in which the token can reach the payee, and many in which it does not.
+// TestTransfers checks every way in which the token can reach the payee, and many events in
+// which it does not.
 func TestTransfers(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
@@ -183,7 +184,7 @@ func TestTransfers(t *testing.T) {
 	deposit(b.other, price)
 	deposit(b.payee, 5) // to itself
 	b.Mint(t, b.other, 1)
-	b.Deposit(t, b.payee.Checksum(), b.other, 3) // going out
+	b.Deposit(t, b.payee.Checksum(), b.other, 3) // money that leaves the payee
 	b.pay(t, again(b.authorize(t), b.other, "9"))
 	b.Cancel(t, b.wallet, b.authorize(t).Nonce)
 	b.Pause(t, true)
@@ -191,15 +192,15 @@ func TestTransfers(t *testing.T) {
 		t.Fatal("a paused token moved money")
 	}
 	b.Pause(t, false)
-	// Several in one transaction, with the same values, other people's beside them, and
-	// plain transfers between them. Each authorization of them is read by itself.
+	// These transactions have several payments with the same values, between transfers of
+	// other people and plain transfers. Each of the authorizations is read by itself.
 	for _, noisy := range []bool{false, true} {
 		a1, q1 := b.claimed(t)
 		a2, q2 := b.claimed(t)
 		a3, q3 := b.claimed(t)
 		less, q4 := b.claimed(t)
 		gone, q5 := b.claimed(t)
-		less = again(less, b.payee, "1") // a payment for another request
+		less = again(less, b.payee, "1") // for another request
 		b1, call1 := theirs()
 		b2, call2 := theirs()
 		tx := b.Batch(t, noisy,

@@ -14,7 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// The verdicts of the package comment, and what a node or a clock can do about them.
+// TestFind checks the verdicts of the package comment, and how a node or a clock can affect
+// them.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	const end, old = int(window / blockTime), "latest block is"
@@ -35,15 +36,15 @@ func TestFind(t *testing.T) {
 		settled bool
 		claim   time.Duration // after the block of the payment; 0 is two seconds before it
 		sent    bool
-		mined   int           // blocks since
-		ahead   time.Duration // our clock before the chain's
-		value   int64         // that is asked about; 0 is the price
-		payee   x402.Address  // that is asked about; zero is the payee
+		mined   int           // how many blocks since
+		ahead   time.Duration // how far our clock is ahead of the chain's
+		value   int64         // the value in the question; 0 is the price
+		payee   x402.Address  // the payee in the question; zero is the payee
 		rule    rule
 		want    x402.Finding
-		why     string        // there is no verdict
+		why     string        // the reason why there is no verdict
 		calls   []string      // nil: any
-		hinted  *x402.Finding // if the transaction is named; nil is the same
+		hinted  *x402.Finding // the finding if the question names the transaction; nil is the same
 	}{
 		{name: "unused", mined: 1, want: open(reasonOpen), calls: callsOpen},
 		{name: "a block before its end", mined: end - 1, want: open(reasonOpen), calls: callsOpen},
@@ -73,8 +74,8 @@ func TestFind(t *testing.T) {
 		{name: "over a minute before", settled: true, claim: time.Minute + time.Second, mined: 100, want: never(reasonEarlier), calls: callsSearch},
 		{name: "long before", settled: true, claim: 200 * time.Second, mined: 100, want: never(reasonSpent), calls: callsEarlier, hinted: new(never(reasonEarlier))},
 
-		// A clock that ran ahead at the claim makes our own transfer look older than it.
-		// That must not turn away a payer who has paid.
+		// If our clock ran ahead at the claim, our transfer looks older than the claim. A
+		// payer who has paid must still not be refused.
 		{name: "a clock a little ahead", settled: true, claim: 50 * time.Second, ahead: 50 * time.Second, want: paid(tx)},
 		{name: "a clock ahead by minutes", settled: true, claim: 4 * time.Minute, ahead: 4 * time.Minute, why: old},
 		{name: "a clock ahead by minutes, sent", settled: true, sent: true, claim: 4 * time.Minute, ahead: 4 * time.Minute, want: paid(tx)},
@@ -82,7 +83,7 @@ func TestFind(t *testing.T) {
 		{name: "sent, before any clock's error", settled: true, sent: true, claim: 15 * time.Minute, mined: 450, want: never(reasonSpent), hinted: new(never(reasonEarlier))},
 		{name: "earlier, by a node of the future", settled: true, claim: 2 * time.Minute, ahead: -slack - time.Second, why: old},
 
-		// Behind a load balancer stand nodes that are behind each other.
+		// The nodes behind a load balancer can have different latest blocks.
 		{name: "a state that is behind", settled: true, rule: stateBehind, want: open(reasonOpen), calls: callsOpen, hinted: new(paid(tx))},
 		{name: "two states that cannot both be", settled: true, mined: end + safeDepth, rule: stateBehind, why: "used at an older one", hinted: new(paid(tx))},
 		{name: "no log", settled: true, rule: noLogs, why: "there is no log of it", hinted: new(paid(tx))},
@@ -90,8 +91,8 @@ func TestFind(t *testing.T) {
 		{name: "pruned, searches are capped", settled: true, mined: 150, rule: either(pruned, capped(t, 1500, tooWide())), want: paid(tx)},
 		{name: "pruned, claimed late", settled: true, claim: 300 * time.Second, mined: 150, rule: pruned, want: never(reasonEarlier)},
 		{name: "pruned, and no log", settled: true, mined: 150, rule: either(pruned, noLogs), why: "there is no log of it", hinted: new(paid(tx))},
-		// The window is found also on a chain that makes blocks faster than Base: the first
-		// guess is not old enough.
+		// The window is found even on a chain that makes blocks faster than Base, where the
+		// first guess is not old enough.
 		{name: "a fast chain", settled: true, mined: 280, rule: fast, want: paid(tx), calls: guessedTwice},
 		{name: "long before, a fast chain", settled: true, claim: 10 * time.Minute, mined: 300, rule: fast,
 			want: never(reasonSpent), calls: slices.Concat(callsEarlier[:2], callsEarlier[1:]), hinted: new(never(reasonEarlier))},
@@ -128,7 +129,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A hash from outside helps when it is right and does no harm when it is not.
+// TestHint checks that a transaction hash from outside helps if it is right, and does no harm
+// if it is wrong.
 func TestHint(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -142,7 +144,7 @@ func TestHint(t *testing.T) {
 		}
 		for _, c := range []struct {
 			name, hash string
-			first      []string // the calls for it
+			first      []string // the calls about the hash
 		}{
 			{"another payment", unrelated, callsHint},
 			{"in no block", hash("77"), callsHint[:1]},
@@ -161,7 +163,7 @@ func TestHint(t *testing.T) {
 	}
 	for name, r := range map[string]rule{
 		"not to be asked": refusal(http.StatusOK, `{"code":-32000,"message":"transaction indexing is in progress"}`),
-		"too long":        result(`"` + strings.Repeat("x", maxBody) + `"`), // as a stranger can make a transaction's
+		"too long":        result(`"` + strings.Repeat("x", maxBody) + `"`), // a stranger can make such a transaction
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.proxy.reset(func(c *call) bool { return c.nth == 0 && r(c) })
@@ -170,7 +172,7 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// Providers cap the range of a search, each in its own way.
+// TestCappedRanges checks nodes that cap the range of a search, each in its own way.
 func TestCappedRanges(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -196,14 +198,14 @@ func TestCappedRanges(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name          string
-		most          uint64 // blocks of a range
+		most          uint64 // the largest number of blocks in a range
 		refuse        rule
 		why           string
-		calls, search int // of each at most
+		calls, search int // the maximum of each
 	}{
 		{name: "too narrow to finish", most: 1, refuse: tooWide(), why: errOutOfCalls.Error(), calls: maxCalls, search: maxCalls},
 		{name: "no search at all", refuse: tooWide(), why: "query exceeds max block range", calls: maxCalls, search: 15},
-		// A node that has had enough of us is not asked again at once.
+		// A node that has refused us for too many requests is not asked again at once.
 		{name: "HTTP 429", refuse: slowDown(), why: methodLogs, calls: 4, search: 1},
 		{name: "HTTP 429 with an error", refuse: refusal(http.StatusTooManyRequests, `{"code":-32005,"message":"rate limit"}`), why: methodLogs, calls: 4, search: 1},
 		{name: "code 429", refuse: refusal(http.StatusOK, `{"code":429,"message":"compute units exceeded"}`), why: methodLogs, calls: 4, search: 1},
@@ -217,7 +219,7 @@ func TestCappedRanges(t *testing.T) {
 			}
 		})
 	}
-	// The bound on calls holds whatever the node answers.
+	// The bound on calls holds for all answers of the node.
 	for calls := 1; calls < len(callsSearch); calls++ {
 		p.client.maxCalls = calls
 		p.proxy.reset(nil)
@@ -226,7 +228,7 @@ func TestCappedRanges(t *testing.T) {
 	}
 }
 
-// A question with a part missing is answered without the node.
+// TestIncompleteQuestion checks that an incomplete question is answered without the node.
 func TestIncompleteQuestion(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -236,9 +238,9 @@ func TestIncompleteQuestion(t *testing.T) {
 	equal(t, "calls", 0, len(p.proxy.methods()))
 }
 
-// Whatever is wrong with a reply, at whichever call, and wherever the connection breaks or
-// the node hangs until the caller's time is up, there is no verdict. What makes a reply
-// none by itself is in FuzzReply.
+// TestGarbage checks that there is no verdict if a reply to any call is wrong, if the
+// connection breaks at any point, or if the node hangs until the caller's time is up.
+// FuzzReply checks which replies are invalid by themselves.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -264,7 +266,7 @@ func TestGarbage(t *testing.T) {
 		"HTTP 500":         status(http.StatusInternalServerError),
 		"redirect":         status(http.StatusTemporaryRedirect),
 		"it breaks":        func(*call) bool { panic(http.ErrAbortHandler) },
-		"no end":           endless, // it is not read to it
+		"no end":           endless, // a reply without an end is not read to the end
 		"it hangs": func(c *call) bool {
 			c.say(`{"jsonrpc":`)
 			c.ResponseWriter.(http.Flusher).Flush()
@@ -276,7 +278,7 @@ func TestGarbage(t *testing.T) {
 		for at, method := range callsSearch {
 			otherWays := name == "an error" || name == "no end"
 			if otherWays && method == methodLogs {
-				continue // they are in TestCappedRanges and TestFind
+				continue // TestCappedRanges and TestFind cover these
 			}
 			t.Run(fmt.Sprintf("%s at %d %s", name, at, method), func(t *testing.T) {
 				var ctx context.Context
@@ -288,20 +290,20 @@ func TestGarbage(t *testing.T) {
 				if f.Fate != x402.CannotTell || !strings.Contains(f.Cause.Error(), method) && ctx.Err() != nil {
 					t.Errorf("finding = %+v", f)
 				}
-				if n := len(p.proxy.methods()); n != at+1 && name != "it breaks" { // then the transport asks again
+				if n := len(p.proxy.methods()); n != at+1 && name != "it breaks" { // the transport asks again if the connection breaks
 					t.Errorf("%d calls, want it to end at %d", n, at+1)
 				}
 			})
 		}
 	}
-	// A kept connection that was closed meanwhile costs nothing.
+	// If a kept connection was closed meanwhile, that costs nothing.
 	p.proxy.reset(nil)
 	p.expect(t, q, paid(tx), callsSearch)
 	p.proxy.server.CloseClientConnections()
 	p.expect(t, q, paid(tx), callsSearch)
 }
 
-// endless sends blanks until nobody reads them.
+// endless sends blanks until the client stops reading.
 func endless(c *call) bool {
 	blanks := []byte(strings.Repeat(" ", 1<<16))
 	for {

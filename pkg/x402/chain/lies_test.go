@@ -17,13 +17,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// lie is a rule, and why what is read under it is refused.
+// lie is a rule, and the reason why the client refuses the result.
 type lie struct {
 	rule rule
 	why  string
 }
 
-// Logs and receipts that are not what they should be.
+// TestLyingLogs checks logs and receipts that are wrong.
 func TestLyingLogs(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -85,7 +85,8 @@ func TestLyingLogs(t *testing.T) {
 			p.expectNothing(t, q, c.why)
 		})
 	}
-	// What many nodes leave out, and what some add, does no harm; nor did the lies.
+	// Fields that many nodes omit, and fields that some add, do no harm. The lies have done
+	// none either.
 	for name, r := range map[string]rule{
 		"honest":       nil,
 		"no removed":   rewrite(logs, `,"removed":false`, ``),
@@ -99,8 +100,8 @@ func TestLyingLogs(t *testing.T) {
 	}
 }
 
-// A reply that no honest node gives is an error, and no transfer. What is wrong with a
-// log or header by itself is in TestLyingLogs.
+// TestLyingTransfers checks that a reply which no honest node gives is an error, and no
+// transfer. TestLyingLogs checks logs and headers that are wrong by themselves.
 func TestLyingTransfers(t *testing.T) {
 	t.Parallel()
 	p, at := newPayments(t, 2)
@@ -197,20 +198,19 @@ var (
 	dataForm    = regexp.MustCompile(`^0x([0-9a-f]{2})*$`)
 )
 
-// fuzzScan is a scan that asks no node.
+// fuzzScan returns a scan that asks no node.
 func fuzzScan() *scan {
 	return &scan{session: &session{Nodes: &Nodes{token: fuzzToken.String()}}, payee: topicOf(fuzzPayee)}
 }
 
-// fuzzLog is a transfer of one atomic unit to the payee, as a node sends it.
+// fuzzLog returns a transfer of one atomic unit to the payee, as a node sends it.
 func fuzzLog(index int) string {
 	return fmt.Sprintf(`{"address":"%s","topics":["%s","%s","%s"],"data":"0x%064x","logIndex":"0x%x","removed":false,%s}`,
 		fuzzToken, topicTransfer, topicOf(x402.Address{1}), topicOf(fuzzPayee), 1, index, fuzzPlace)
 }
 
-// FuzzReply reads any bytes as the reply to each of the calls. What is taken
-// must be in form and in its bounds, and must be what another reader of JSON
-// sees.
+// FuzzReply reads any bytes as the reply to each of the calls. An accepted result must have
+// the right form and be within its bounds, and must be the same as another JSON reader finds.
 func FuzzReply(f *testing.F) {
 	receipt := `{` + fuzzPlace + `,"status":"0x1","logs":[` + fuzzLog(3) + `]}`
 	for _, result := range []string{
@@ -249,8 +249,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// wellDecoded decodes a result as each thing that it can be, and holds what comes out to
-// its form.
+// wellDecoded decodes a result as each thing that it can be, and checks the form of every
+// decoded value.
 func wellDecoded(t *testing.T, raw json.RawMessage) {
 	t.Helper()
 	if h, err := decodeHeader(raw, "latest"); err == nil && (h.Number > maxQuantity || h.Seconds > maxQuantity || !wordForm.MatchString(h.Hash)) {
@@ -276,7 +276,7 @@ func wellDecoded(t *testing.T, raw json.RawMessage) {
 	}
 }
 
-// toPayee holds logs to be transfers to the payee that is asked for.
+// toPayee checks that logs are transfers to the requested payee.
 func toPayee(t *testing.T, logs []entry) {
 	t.Helper()
 	for _, l := range logs {
@@ -286,7 +286,8 @@ func toPayee(t *testing.T, logs []entry) {
 	}
 }
 
-// wellFormed holds logs to their form, to a range of blocks, and to the order of the chain.
+// wellFormed checks that logs have the right form, lie in a range of blocks, and follow the
+// order of the chain.
 func wellFormed(t *testing.T, logs []entry, low, high uint64) {
 	t.Helper()
 	for i, l := range logs {
@@ -305,8 +306,8 @@ func wellFormed(t *testing.T, logs []entry, low, high uint64) {
 	}
 }
 
-// FuzzBatch reads any bytes as the answer to a batch. Each result that is taken
-// must be the one that its reply would have given by itself.
+// FuzzBatch reads any bytes as the answer to a batch. Each accepted result must be the same as
+// its reply alone would have given.
 func FuzzBatch(f *testing.F) {
 	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":7,"result":"0x1"},{"jsonrpc":"2.0","id":8,"result":null}]`))
 	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":8,"result":"0x1"},{"jsonrpc":"2.0","id":7,"result":{}}]`))

@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// probe asks and compares the part of the error that a client may read.
+// probe calls Probe, and compares the part of the error that a client may read.
 func (w *world) probe(ctx context.Context, t *testing.T, want string) {
 	t.Helper()
 	err := w.client.Probe(ctx)
@@ -44,7 +44,8 @@ func TestProbe(t *testing.T) {
 	p.expectNothing(t, p.claimed(), methodState)
 }
 
-// The chain id is asked until it was right once, also where many ask at once.
+// TestChainID checks that the chain id is asked until it was right once, even if many ask at
+// the same time.
 func TestChainID(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -71,7 +72,7 @@ func TestChainID(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	p.proxy.reset(lie(`"0x1"`)) // not asked any more
+	p.proxy.reset(lie(`"0x1"`)) // nobody asks for it any more
 	p.expect(t, q, open(reasonOpen), callsOpen)
 }
 
@@ -107,8 +108,9 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A node that is down, hangs, is on another chain or behind is passed over, and each is
-// asked within its share of the time. One that is asked too often is not asked again at once.
+// TestNodes checks that the next node is asked if a node is down, hangs, is on another chain
+// or is behind, and that each node gets only its share of the time. A node that refuses us for
+// too many requests is not asked again at once.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -126,7 +128,7 @@ func TestNodes(t *testing.T) {
 			passesOver(t, p, name, r, q, tx)
 		})
 	}
-	// No node at all: every cause is there, and no key.
+	// If no node answers, the error has every cause, and no key.
 	one, two := startProxy(t, p.proxy.target, bare(http.StatusBadGateway, "")), startProxy(t, p.proxy.target, on(methodChain, result(`"0x1"`)))
 	n := p.cold(t, one.url(), two.url())
 	f := n.Find(t.Context(), q)
@@ -141,7 +143,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// passesOver finds a payment by a node beside a first one that follows a rule.
+// passesOver finds a payment through a second node, while the first one follows a rule.
 func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx string) {
 	t.Helper()
 	first := startProxy(t, p.proxy.target, r)
@@ -149,7 +151,7 @@ func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	limit := patience
-	if name == "hangs" { // not for long, where the machine does not need longer
+	if name == "hangs" { // only briefly, unless the machine needs longer
 		limit = time.Second
 	}
 	f := findsWithin(ctx, n, q, limit)
@@ -165,7 +167,8 @@ func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx 
 	}
 }
 
-// findsWithin looks for a payment, in a time that is tripled until it is found.
+// findsWithin looks for a payment within a time limit, which it triples until it finds the
+// payment.
 func findsWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Duration) x402.Finding {
 	var f x402.Finding
 	for ; f.Fate != x402.Paid && limit <= patience; limit *= 3 {
@@ -176,7 +179,7 @@ func findsWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Dura
 	return f
 }
 
-// answersAll asks everything but for a payment, of which the chain has one.
+// answersAll makes every call except Find, on a chain with one payment.
 func (p *play) answersAll(ctx context.Context, t *testing.T, n *Nodes, tx string) {
 	t.Helper()
 	list, err1 := n.Received(ctx, tx, p.payee)
@@ -187,8 +190,9 @@ func (p *play) answersAll(ctx context.Context, t *testing.T, n *Nodes, tx string
 	}
 }
 
-// A list that is read comes first, and is another one when that is read. Until it can be
-// read the others are asked. The reader is told when no node could answer.
+// TestNodesThatAreRead checks a list of nodes that is read from elsewhere. Its nodes come
+// first, and the list is replaced when another one is read. Until it can be read, the other
+// nodes are asked. Its reader is told when no node could answer.
 func TestNodesThatAreRead(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)

@@ -12,17 +12,17 @@ import (
 	"testing"
 )
 
-// secret stands for a provider's key; it must appear in no cause.
+// secret stands for a provider's key, which must not appear in any cause.
 const secret = "s3cr3tk3y"
 
-// proxy stands before a real node, counts, and lies as told.
+// proxy stands in front of a real node. It counts calls, and lies as its rule says.
 type proxy struct {
 	server *httptest.Server
 	target http.Handler
 	mu     sync.Mutex
 	rule   rule
 	calls  []call
-	trips  int // messages, of which a batch is one
+	trips  int // messages; a batch is one message
 	batch  int // requests that a batch may hold; 0 means any number
 }
 
@@ -30,25 +30,25 @@ func startProxy(t testing.TB, target http.Handler, r rule) *proxy {
 	p := &proxy{target: target, rule: r}
 	p.server = httptest.NewServer(p)
 	t.Cleanup(func() {
-		p.server.CloseClientConnections() // some are hung on purpose
+		p.server.CloseClientConnections() // some connections hang on purpose
 		p.server.Close()
 	})
 	return p
 }
 
-// url holds a secret in every part that can hold one.
+// url returns a URL with a secret in every component that can hold one.
 func (p *proxy) url() string {
 	return strings.Replace(p.server.URL, "http://", "http://user:"+secret+"@", 1) + "/v2/" + secret + "?key=" + secret
 }
 
-// reset forgets the calls and sets the rule; nil passes everything.
+// reset forgets the calls and sets the rule; nil passes every call on.
 func (p *proxy) reset(r rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rule, p.calls, p.trips = r, nil, 0
 }
 
-// methods are those of the calls since the last reset.
+// methods returns the methods of the calls since the last reset.
 func (p *proxy) methods() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,7 @@ func (p *proxy) methods() (names []string) {
 	return names
 }
 
-// messages are those since the last reset.
+// messages returns the number of messages since the last reset.
 func (p *proxy) messages() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,8 +87,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveBatch answers each request of a batch by itself. An answer that is not a
-// reply is the answer to all.
+// serveBatch answers each request of a batch by itself. If an answer is not a JSON-RPC reply,
+// it is the answer to the whole batch.
 func (p *proxy) serveBatch(ctx context.Context, w http.ResponseWriter, list []json.RawMessage) {
 	replies := make([]json.RawMessage, len(list))
 	for i, body := range list {
@@ -143,14 +143,13 @@ type call struct {
 	node    func(body string) string // asks the real node
 }
 
-// say writes an answer, or a part of it.
+// say writes an answer, or the beginning of one.
 func (c *call) say(text string) bool {
 	_, _ = io.WriteString(c, text) // the client may be gone
 	return true
 }
 
-// mentions says whether a call is about something that stands in quotes in it, such
-// as a block or a transaction.
+// mentions reports whether a call contains a quoted text, such as a block or a transaction.
 func (c *call) mentions(what string) bool { return strings.Contains(c.body, `"`+what+`"`) }
 
 // rule may answer a call in the node's place; false lets it pass.
@@ -195,10 +194,10 @@ func result(raw string) rule { return reply(http.StatusOK, `"result":`+raw) }
 // refusal answers with a JSON-RPC error.
 func refusal(status int, object string) rule { return reply(status, `"error":`+object) }
 
-// refused is a refusal that says nothing about why.
+// refused returns a refusal without a reason.
 func refused() rule { return refusal(http.StatusOK, `{"code":-32000,"message":"no"}`) }
 
-// tooWide refuses a range of blocks in the words of one provider.
+// tooWide refuses a range of blocks with the text of one provider.
 func tooWide() rule {
 	return refusal(http.StatusOK, `{"code":-32602,"message":"query exceeds max block range"}`)
 }
@@ -211,10 +210,10 @@ func bare(status int, body string) rule {
 	}
 }
 
-// slowDown is an answer to a client that asks too often.
+// slowDown returns the answer to a client that asks too often.
 func slowDown() rule { return bare(http.StatusTooManyRequests, "slow down") }
 
-// changed changes the text of the node's own answers.
+// changed changes the text of the node's answers.
 func changed(change func(answer string) string) rule {
 	return func(c *call) bool { return c.say(change(c.node(c.body))) }
 }
@@ -242,7 +241,8 @@ func member(name, value string) rule {
 	})
 }
 
-// instead answers about a block, or what else a call mentions, with another one.
+// instead gives the answer about something else, such as another block, to the calls that
+// mention what.
 func instead(what, other string) rule {
 	return about(what, func(c *call) bool { return c.say(c.node(strings.Replace(c.body, `"`+what+`"`, `"`+other+`"`, 1))) })
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// newPayments is a play world in which payments were made in separate blocks, all
-// safe, and the first block of them.
+// newPayments returns a play world with payments in separate blocks, all of them safe, and the
+// first of these blocks.
 func newPayments(t testing.TB, n int) (p *play, first uint64) {
 	t.Helper()
 	p = newPlay(t)
@@ -32,8 +32,8 @@ func (p *play) deposit(value int64) {
 	p.pay(x402.Question{Payer: p.other, Payee: p.payee, Value: big.NewInt(value)})
 }
 
-// Wherever a reader stops, the next goes on from its cursor, and together they have read
-// what was sent: for any budget, cap and size of batches.
+// TestTransfersInRuns checks that each reader continues from the cursor of the one before it,
+// and that together they read every transfer, for any budget, cap and size of batches.
 func TestTransfersInRuns(t *testing.T) {
 	t.Parallel()
 	p, first := newPayments(t, 24)
@@ -43,7 +43,7 @@ func TestTransfersInRuns(t *testing.T) {
 	}
 	for _, c := range []struct {
 		calls, batch int
-		most         uint64 // blocks of a search
+		most         uint64 // it takes more than one run
 		several      bool   // runs are needed
 	}{
 		{48, 0, 10_000, false}, {4, 0, 10_000, true}, {48, 10, 10_000, false}, {12, 10, 10_000, false}, {9, 3, 10_000, true},
@@ -58,15 +58,16 @@ func TestTransfersInRuns(t *testing.T) {
 		})
 	}
 	p.client.maxCalls, p.proxy.batch = maxCalls, 0
-	// Methods that are refused in a batch are asked for by themselves.
+	// A method that is refused in a batch is called separately.
 	p.proxy.reset(on(methodLogs, func(c *call) bool { return c.batched && refused()(c) }))
 	got, _ := p.readAll(t, first)
 	equal(t, "transfers without logs in batches", lines(want.Transfers), lines(got))
-	// A node that has had enough is not asked again at once.
+	// A node that refuses us for too many requests is not asked again at once.
 	p.proxy.reset(capped(t, 0, slowDown()))
 	p.refuses(t, first, "429")
 	equal(t, "messages: latest, safe, and the search that was refused", 3, p.proxy.messages())
-	// Too few calls to read anything are an error, and so is a reply that is too long.
+	// If too few calls are allowed to read anything, that is an error. A reply that is too
+	// long is an error as well.
 	for calls := 1; calls < 4; calls++ {
 		p.proxy.reset(nil)
 		p.client.maxCalls = calls
@@ -76,7 +77,8 @@ func TestTransfersInRuns(t *testing.T) {
 	p.refuses(t, first, fmt.Sprintf("blocks %d to %d: %s: %s", first, first, methodLogs, "read the reply: http: request body too large"))
 }
 
-// A run ends after so many transfers, at the end of a block.
+// TestTransfersEndOfRun checks that a run ends after a number of transfers, at the end of a
+// block.
 func TestTransfersEndOfRun(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -95,7 +97,8 @@ func TestTransfersEndOfRun(t *testing.T) {
 	}
 }
 
-// What was read before an error is kept, and the error is met by the next run.
+// TestTransfersBeforeError checks that the transfers which were read before an error are kept,
+// and that the next run meets the error.
 func TestTransfersBeforeError(t *testing.T) {
 	t.Parallel()
 	p, first := newPayments(t, 4)
@@ -131,7 +134,8 @@ func TestTransfersBeforeError(t *testing.T) {
 	})
 }
 
-// A node that is behind moves no cursor, and hides nothing.
+// TestTransfersLagging checks that a node that is behind moves no cursor, and hides no
+// transfer.
 func TestTransfersLagging(t *testing.T) {
 	t.Parallel()
 	p, first := newPayments(t, 1)
@@ -142,7 +146,7 @@ func TestTransfersLagging(t *testing.T) {
 			t.Errorf("from %d: %+v, %v", from, got, err)
 		}
 	}
-	// It takes part of the range for all of it.
+	// The node passes off a shorter range for the whole range.
 	p.proxy.reset(either(on(methodLogs, result("[]")), about(hexQuantity(safe), result("null"))))
 	p.refuses(t, first, "node has no block")
 	p.proxy.reset(about("latest", on(methodHeader, member("number", "0x5"))))
@@ -151,7 +155,7 @@ func TestTransfersLagging(t *testing.T) {
 	if all, _ := p.readAll(t, first); len(all) != 1 {
 		t.Errorf("%d transfers", len(all))
 	}
-	// Of several nodes, one that is not behind is asked.
+	// Of several nodes, a node that is not behind is asked.
 	behind := startProxy(t, p.proxy.target, instead("safe", "0x5"))
 	got, err := p.cold(t, behind.url(), p.proxy.url()).Transfers(t.Context(), p.payee, safe)
 	if err != nil || got.Next != safe+1 || len(behind.methods()) == 0 {
@@ -174,7 +178,7 @@ func TestReceived(t *testing.T) {
 		name, hash string
 		to         x402.Address
 		rule       rule
-		want       error // nil: none, and nothing was received
+		want       error // nil if there is no error, and nothing was received
 		says       string
 	}{
 		{name: "to somebody else", hash: deposited, to: p.other},

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	price  = 5000 // what the tests pay
+	price  = 5000 // the amount that the tests pay
 	window = 300 * time.Second
 	// safeDepth is how many blocks make a block safe.
 	safeDepth = 32
-	// patience bounds a Find that is meant to end by itself on a busy machine. It
-	// is below the client's own ceiling.
+	// patience bounds a Find that must end by itself on a busy machine. It is below the
+	// client's own ceiling.
 	patience = 9 * time.Second
 )
 
-// The methods that tests look at.
+// The methods that the tests check.
 const (
 	methodLogs    = "eth_getLogs"
 	methodReceipt = "eth_getTransactionReceipt"
@@ -37,7 +37,7 @@ const (
 	methodChain   = "eth_chainId"
 )
 
-// The calls of each way to an answer, beside one eth_chainId per node.
+// The calls for each kind of answer, in addition to one eth_chainId for each node.
 var (
 	callsHint    = []string{methodReceipt, methodHeader}
 	callsSearch  = []string{methodState, methodHeader, methodHeader, methodLogs, methodReceipt, methodHeader}
@@ -51,13 +51,13 @@ var (
 type world struct {
 	proxy               *proxy
 	client              *Nodes
-	clock               func() time.Time // of the chain's latest block
-	ahead               time.Duration    // our clock before the chain's
+	clock               func() time.Time // the time of the chain's latest block
+	ahead               time.Duration    // how far our clock is ahead of the chain's
 	payer, payee, other x402.Address
 }
 
-// ask puts a proxy before the node at target, and a client before the proxy, which knows
-// already that the node is on the right chain.
+// ask puts a proxy in front of the node at target, and a client in front of the proxy. The
+// client already knows that the node is on the right chain.
 func (w *world) ask(t testing.TB, target http.Handler) {
 	t.Helper()
 	w.proxy = startProxy(t, target, nil)
@@ -66,7 +66,7 @@ func (w *world) ask(t testing.TB, target http.Handler) {
 	w.proxy.reset(nil)
 }
 
-// cold is a client that has not asked its nodes for their chain id.
+// cold returns a client that has not yet asked its nodes for their chain id.
 func (w *world) cold(t testing.TB, urls ...string) *Nodes {
 	t.Helper()
 	n := testbed.Must(New(w.config(urls)))
@@ -80,7 +80,7 @@ func (w *world) config(urls []string) Config {
 	}
 }
 
-// equal compares what there is with what there must be.
+// equal fails the test if two values differ.
 func equal(t testing.TB, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -88,7 +88,7 @@ func equal(t testing.TB, what string, want, got any) {
 	}
 }
 
-// play is a world of play money: blocks are two seconds apart and only hold transfers.
+// play is a world of play money: blocks are two seconds apart and hold only transfers.
 type play struct {
 	world
 	now   time.Time
@@ -107,7 +107,7 @@ func newPlay(t testing.TB) *play {
 	return p
 }
 
-// claimed asks about an authorization that was first claimed now.
+// claimed returns the question about an authorization that was first claimed now.
 func (p *play) claimed() x402.Question {
 	return x402.Question{
 		Payer: p.payer, Payee: p.payee, Value: big.NewInt(price), Nonce: [32]byte{byte(len(p.moved) + 1), 1},
@@ -115,8 +115,8 @@ func (p *play) claimed() x402.Question {
 	}
 }
 
-// pay makes an authorization's transfer, or one without an authorization if it has no
-// nonce, in the next block, and returns the transaction.
+// pay makes the transfer of an authorization in the next block, or a transfer without an
+// authorization if there is no nonce, and returns the transaction.
 func (p *play) pay(q x402.Question) string {
 	nonce := fmt.Sprintf("0x%x", q.Nonce)
 	if q.Nonce == [32]byte{} {
@@ -129,7 +129,7 @@ func (p *play) pay(q x402.Question) string {
 	return tx
 }
 
-// settled asks about an authorization whose transfer was made after its claim.
+// settled returns the question about an authorization whose transfer was made after its claim.
 func (p *play) settled() (q x402.Question, tx string) {
 	q = p.claimed()
 	return q, p.pay(q)
@@ -137,10 +137,10 @@ func (p *play) settled() (q x402.Question, tx string) {
 
 func (p *play) mine(blocks int) { p.now = p.now.Add(time.Duration(blocks) * blockTime) }
 
-// head is the number of the latest block.
+// head returns the number of the latest block.
 func (p *play) head() uint64 { return uint64(p.now.Unix()) / 2 }
 
-// blockHash is that of a block of any world.
+// blockHash returns the hash of a block.
 func (w *world) blockHash(t testing.TB, number uint64) string {
 	t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":["%s",false]}`, hexQuantity(number))
@@ -149,10 +149,10 @@ func (w *world) blockHash(t testing.TB, number uint64) string {
 	return h.Hash
 }
 
-// hash is 32 bytes that repeat one.
+// hash returns a hash that repeats one byte 32 times.
 func hash(b string) string { return "0x" + strings.Repeat(b, 32) }
 
-// find asks, and checks what is true of every finding.
+// find asks, and checks what must hold for every finding.
 func (w *world) find(t testing.TB, q x402.Question) x402.Finding {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -172,7 +172,7 @@ func check(t testing.TB, f x402.Finding) {
 	}
 }
 
-// expect asks and compares the answer, and the calls that it took, if any are given.
+// expect asks, and compares the answer and, if any are given, the calls.
 func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls ...[]string) {
 	t.Helper()
 	w.proxy.reset(w.proxy.rule)
@@ -187,7 +187,7 @@ func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls .
 	}
 }
 
-// expectHinted asks with the transaction, which takes its receipt, its block and, for a
+// expectHinted asks with the transaction. That takes its receipt, its block and, for a
 // refusal, the latest block.
 func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402.Finding) {
 	t.Helper()
@@ -199,7 +199,7 @@ func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402
 	}
 }
 
-// expectNothing asks and wants no verdict, for a reason that says why.
+// expectNothing asks, and checks that there is no verdict, and the reason.
 func (w *world) expectNothing(t *testing.T, q x402.Question, why string) {
 	t.Helper()
 	got := w.find(t, q)
@@ -214,7 +214,7 @@ func never(reason string) x402.Finding {
 }
 func open(reason string) x402.Finding { return x402.Finding{Fate: x402.StillOpen, Reason: reason} }
 
-// next makes one run of Transfers, and checks what is true of every run.
+// next makes one run of Transfers, and checks what must hold for every run.
 func (w *world) next(t testing.TB, from uint64) (reconcile.Batch, error) {
 	t.Helper()
 	before := w.proxy.messages()
@@ -241,8 +241,8 @@ func (w *world) next(t testing.TB, from uint64) (reconcile.Batch, error) {
 	return got, err
 }
 
-// readAll reads from a block on until there is no more, each time as a process that knows
-// only the cursor, and returns the number of runs.
+// readAll reads from a block until there are no more transfers, each time as a process that
+// knows only the cursor, and returns the number of runs.
 func (w *world) readAll(t testing.TB, from uint64) (all []reconcile.Transfer, runs int) {
 	t.Helper()
 	for {
@@ -257,7 +257,7 @@ func (w *world) readAll(t testing.TB, from uint64) (all []reconcile.Transfer, ru
 	}
 }
 
-// refuses makes one run and wants an error that says why.
+// refuses makes one run, and checks that it fails for the given reason.
 func (w *world) refuses(t testing.TB, from uint64, why string) {
 	t.Helper()
 	got, err := w.next(t, from)
@@ -266,8 +266,8 @@ func (w *world) refuses(t testing.TB, from uint64, why string) {
 	}
 }
 
-// lines are transfers as text, which is quick to compare. Logs are numbered by a node for
-// itself, so that only their order is looked at.
+// lines returns transfers as text, which is quick to compare. Each node has its own numbers
+// for logs, and only their order is compared.
 func lines(transfers []reconcile.Transfer) []string {
 	all := make([]string, len(transfers))
 	for i, x := range transfers {

@@ -30,8 +30,8 @@ func answered(status int, body string) reply {
 
 func credentialed(r reply) reply { r.authorized = true; return r }
 
-// settlesAs is an outcome with its reason, and what a second facilitator is asked after and
-// what counts against this one.
+// settlesAs returns the outcome and reason of a reply. It also says whether a second
+// facilitator is asked after it, and whether it counts against this one.
 func settlesAs(t *testing.T, re reply) string {
 	t.Helper()
 	outcome, s := settles(re)
@@ -51,7 +51,7 @@ func settlesAs(t *testing.T, re reply) string {
 	return said
 }
 
-// What these bodies say holds at every status.
+// TestClassifyByBody checks bodies that have the same meaning at every status.
 func TestClassifyByBody(t *testing.T) {
 	t.Parallel()
 	moved := func(transaction, more string) string {
@@ -89,7 +89,8 @@ func TestClassifyByBody(t *testing.T) {
 	}
 }
 
-// An answer without a verdict leaves its status, to each of the calls.
+// TestClassifyByStatus checks that the status decides if the body has no verdict, for each of
+// the calls.
 func TestClassifyByStatus(t *testing.T) {
 	t.Parallel()
 	const denied, wrong = string(fault.FacilitatorUnauthorized), string(fault.FacilitatorMisconfigured)
@@ -110,8 +111,8 @@ func TestClassifyByStatus(t *testing.T) {
 	}
 }
 
-// checkStatus compares what a reply without a verdict means, to each call, with what it
-// should mean.
+// checkStatus compares the meaning of a reply without a verdict with the expected one, for
+// each call.
 func checkStatus(t *testing.T, re reply, status int, settle, verify string) {
 	t.Helper()
 	want := fmt.Sprintf("%s http_%d", settle, status)
@@ -129,8 +130,8 @@ func checkStatus(t *testing.T, re reply, status int, settle, verify string) {
 	}
 }
 
-// What every reason means is in TestEveryReasonAtEveryStatus, and what comes of requests
-// that have no answer in TestNothingIsSent and TestSettleAgainstBadPeers.
+// TestClassify checks other replies. TestEveryReasonAtEveryStatus covers every reason, and
+// TestNothingIsSent and TestSettleAgainstBadPeers cover requests without an answer.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -156,7 +157,7 @@ func TestClassify(t *testing.T) {
 		t.Run(name, func(t *testing.T) { equal(t, "outcome", row.want, settlesAs(t, row.in)) })
 	}
 	for body, want := range map[string]string{
-		`{"isValid":true}`: "valid", `{"isValid":false,"invalidReason":"insufficient_funds"}`: "invalid", // of nobody that it names
+		`{"isValid":true}`: "valid", `{"isValid":false,"invalidReason":"insufficient_funds"}`: "invalid", // if it names no payer
 	} {
 		if got, v := verifies(answered(200, body)); got != want {
 			t.Errorf("verify: %s: %s, %+v, want %s", body, got, v, want)
@@ -166,8 +167,8 @@ func TestClassify(t *testing.T) {
 	equal(t, "cause", "out of gas", fmt.Sprint(s.Cause))
 }
 
-// Some facilitators quote the call that they made. Nothing of a signature gets
-// into what is logged and kept.
+// TestSignatureIsNotKept checks that no fragment of a signature is logged or kept. Some
+// facilitators quote the call that they made.
 func TestSignatureIsNotKept(t *testing.T) {
 	t.Parallel()
 	signature := strings.Repeat("0123456789abcdef", 8) + "1c"
@@ -201,8 +202,8 @@ func TestSignatureIsNotKept(t *testing.T) {
 	}
 }
 
-// recording is one answer of the official facilitator, as it was received, and what it
-// must be taken for.
+// recording is one answer of the official facilitator, as it was received, and its expected
+// meaning.
 type recording struct {
 	Name, Endpoint, Want string
 	Status               int

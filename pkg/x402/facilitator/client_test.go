@@ -38,7 +38,7 @@ func TestNewRefusesBadConfig(t *testing.T) {
 	}
 }
 
-// Only a 401 says that the credentials are of no use.
+// TestRejected checks that only a 401 says that the credentials do not work.
 func TestRejected(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 400, 401, 402, 403, 429, 500} {
@@ -50,7 +50,8 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// What cannot be sent is not sent, and the answer says whose affair that is.
+// TestNothingIsSent checks that an invalid request is not sent, and that the result says whose
+// fault it is.
 func TestNothingIsSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("access denied")
@@ -97,10 +98,10 @@ func TestNothingIsSent(t *testing.T) {
 	}
 }
 
-// TestRequestsOnTheWire: the resend is the same bytes, and each request has a token of
-// its own.
+// TestRequestsOnTheWire checks that the second request has the same bytes, and that each
+// request has a new token.
 func TestRequestsOnTheWire(t *testing.T) {
-	t.Parallel() // the pause before the resend is a real one
+	t.Parallel() // the pause before the second request is real
 	const agent = "Hostfacts/1 (+https://example.com)"
 	script := []string{pendingA, settled, `{"isValid":true,"payer":"` + strings.ToLower(payer) + `"}`, `{"kinds":[]}`}
 	var requests []string
@@ -153,8 +154,9 @@ func TestRequestsOnTheWire(t *testing.T) {
 	}
 }
 
-// A settlement that is pending is asked about once more, a second later, if the caller's
-// time allows it. Only success clears the doubt of the first answer. The clock is a fake.
+// TestResend checks that a pending settlement is asked about once more, a second later, if the
+// caller's time allows it. Only success clears the doubt of the first answer. The clock is a
+// fake.
 func TestResend(t *testing.T) {
 	const once, twice = "[0s]", "[0s 1s]"
 	for name, c := range map[string]resend{
@@ -190,11 +192,11 @@ func TestResend(t *testing.T) {
 	})
 }
 
-// resend is what the facilitator answers to a settlement and to the same once more.
+// resend holds the facilitator's answers to a settlement and to its repetition.
 type resend struct {
 	first, second string
-	budget        time.Duration // 0: the caller sets no deadline; below 0, it gives up
-	at            string        // when each request was made
+	budget        time.Duration // 0: the caller sets no deadline; negative: it gives up
+	at            string        // when each request was sent
 	want          string        // class and transaction
 }
 
@@ -209,7 +211,7 @@ func (c resend) check(t *testing.T) {
 	}
 	s := over(t, func(r *http.Request) (*http.Response, error) {
 		at = append(at, time.Since(start))
-		body := "" // a third is never asked for
+		body := "" // there is never a third request
 		switch len(at) {
 		case 1:
 			body = c.first
@@ -234,8 +236,8 @@ func (c resend) check(t *testing.T) {
 	}
 }
 
-// TestProofOfNotSent holds the one rule about transports: only a transport that
-// says that it looked for a connection, and wrote nothing, proves anything.
+// TestProofOfNotSent checks the one rule about transports: only a transport which reports that
+// it looked for a connection and wrote nothing proves that nothing was sent.
 func TestProofOfNotSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

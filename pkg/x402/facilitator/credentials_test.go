@@ -24,7 +24,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// seed is a throw-away key of this test.
+// seed is a key that only this test uses.
 var seed = []byte("thirty-two bytes of test seed...")
 
 func edSecret() string { return base64.StdEncoding.EncodeToString(ed25519.NewKeyFromSeed(seed)) }
@@ -163,8 +163,8 @@ func TestCredentialsPrintWithoutTheirSecret(t *testing.T) {
 	}
 }
 
-// FuzzParseCredentials: never both an error and credentials, and a token that
-// is accepted goes into the header as it is.
+// FuzzParseCredentials checks that there is never both an error and credentials, and that an
+// accepted token goes into the header unchanged.
 func FuzzParseCredentials(f *testing.F) {
 	for _, doc := range []string{
 		`{"token":"abc"}`, `{"key_id":"k","key_secret":"` + edSecret() + `"}`, `{"key_secret":"0"}`, `{"a":"","a":""}`,

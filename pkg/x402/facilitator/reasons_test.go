@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// documented are the words of reasons.md by their meanings.
+// documented returns the reasons in reasons.md by their meanings.
 func documented(t testing.TB) map[string][]string {
 	t.Helper()
 	doc := must(os.ReadFile("reasons.md"))
@@ -29,18 +29,19 @@ func documented(t testing.TB) map[string][]string {
 	return words
 }
 
-// unlisted are words that no table has: what facilitators may say tomorrow,
-// and everything that only looks like a code of the closed list.
+// unlisted holds reasons that no table has: possible future reasons of facilitators, and texts
+// that only look like a code of the closed list.
 const unlisted = "|error|ok|brand_new_reason|insufficient_funds_for_gas|INSUFFICIENT_FUNDS|Insufficient_funds|insufficient_funds |" +
 	" insufficient_funds|insufficient_fund|x_insufficient_funds|insufficient_balance|invalid_exact_evm_signaturе|invalid_signature|" +
 	"invalid_exact_evm_signature\n|signature|nonce_already_used|INVALID_EXACT_EVM_NONCE_ALREADY_USED|expired|SETTLEMENT_PENDING|" +
 	"settlement_pending_review|rate_limited_after_send|unauthorized_transfer|execution reverted"
 
-// outcomes are those of /settle and /verify after some words: where the status says
-// nothing, at 401 and 403, at 404 and 405, and at 429. The request carries credentials.
+// outcomes holds the outcomes of /settle and /verify after a reason: at a status without
+// meaning, at 401 and 403, at 404 and 405, and at 429. The request carries credentials.
 type outcomes struct{ settle, verify [4]string }
 
-// ofPayer ends the outcome of a /verify without a verdict after a word about the payer.
+// ofPayer is the end of the outcome of a /verify without a verdict, if the reason is about the
+// payer.
 const ofPayer = ", about the payer"
 
 func column(status int) int {
@@ -62,7 +63,7 @@ func expected() map[string]outcomes {
 	)
 	all := func(word string) [4]string { return [4]string{word, word, word, word} }
 	payers := func(word, at401, at429 string) [4]string { return [4]string{word, at401, word, at429} }
-	none := [4]string{busy, denied, wrong, busy} // what a status means by itself
+	none := [4]string{busy, denied, wrong, busy} // the meaning of a status by itself
 	return map[string]outcomes{
 		"refused":                    {payers("refused", away+denied, away+busy), payers("invalid", denied+ofPayer, busy+ofPayer)},
 		"signature refused":          {payers("refused", away+denied, away+busy), payers("invalid signature", denied+ofPayer, busy+ofPayer)},
@@ -77,8 +78,8 @@ func expected() map[string]outcomes {
 	}
 }
 
-// settles is the outcome of an answer to /settle; its reason and transaction are
-// beside it.
+// settles returns the outcome of an answer to /settle, and the settlement with its reason and
+// transaction.
 func settles(re reply) (outcome string, s x402.Settlement) {
 	s, pending := classify(re, network, payer)
 	flag := func(is bool, name string) string { return strings.Repeat(name, map[bool]int{true: 1}[is]) }
@@ -105,9 +106,9 @@ func verifies(re reply) (outcome string, v x402.Verification) {
 	return "invalid", v
 }
 
-// Each word in each of its forms: as a verdict of the facilitator, with a transaction,
-// by /verify, and as an error of a platform in front of it, which counts only where it
-// is the operator's affair.
+// TestEveryReasonAtEveryStatus checks each reason in each of its forms: as a verdict of the
+// facilitator, with a transaction, by /verify, and as an error of a platform in front of the
+// facilitator. The last counts only if it is the operator's concern.
 func TestEveryReasonAtEveryStatus(t *testing.T) {
 	t.Parallel()
 	all, words := expected(), documented(t)
@@ -130,8 +131,8 @@ func TestEveryReasonAtEveryStatus(t *testing.T) {
 	}
 }
 
-// checkReason answers with a word at a status, and compares what that means with a row of
-// the table, and with that of the platform.
+// checkReason answers with a reason at a status, and compares its meaning with a row of the
+// table, and as an error of the platform with the platform's row.
 func checkReason(t *testing.T, name, code string, status int, e, platform outcomes) {
 	t.Helper()
 	in := fmt.Sprintf("%s: %d %q", name, status, code)
@@ -161,8 +162,8 @@ func checkReason(t *testing.T, name, code string, status int, e, platform outcom
 	}
 }
 
-// Each word is in the table once, and in the document beside it. None of them but those in
-// doubt stands for more than itself.
+// TestTableOfReasons checks that each reason is once in the table and in the document. Only
+// the reasons in doubt stand for more than themselves.
 func TestTableOfReasons(t *testing.T) {
 	t.Parallel()
 	all, words := expected(), documented(t)
@@ -193,7 +194,7 @@ func TestTableOfReasons(t *testing.T) {
 
 var wellFormed = regexp.MustCompile(`^0x[0-9a-fA-F]{64}$`)
 
-// said holds a facilitator's text to what may be logged and kept.
+// said checks that a facilitator's text may be logged and kept.
 func said(t *testing.T, what, text string) {
 	t.Helper()
 	if len(text) > maxReason || untrusted.Clip(text, maxReason) != text {
@@ -201,8 +202,8 @@ func said(t *testing.T, what, text string) {
 	}
 }
 
-// FuzzAnswer reads any bytes as the answer to each of the calls, and holds the rules
-// that money hangs on against a second, lenient reading of the same bytes.
+// FuzzAnswer reads any bytes as the answer to each of the calls. It checks the rules that
+// decide about money against a second, lenient reading of the same bytes.
 func FuzzAnswer(f *testing.F) {
 	for _, r := range recordings(f) {
 		f.Add(r.Status, []byte(r.Body), false, false)
@@ -246,7 +247,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// isNote holds what is kept of an extension to its form.
+// isNote checks the form of a stored extension value.
 func isNote(t *testing.T, k, v string) {
 	t.Helper()
 	dot := strings.LastIndexByte(k, '.')
@@ -293,8 +294,8 @@ func settlement(t *testing.T, re reply, lenient map[string]any, lost bool, words
 	}
 }
 
-// verification: a yes needs the boolean true, a 2xx, and neither another payer nor a reason;
-// a no needs the boolean false, a reason, and no other payer.
+// verification checks a verification: valid needs the boolean true, a 2xx status, and neither
+// another payer nor a reason; invalid needs the boolean false, a reason, and no other payer.
 func verification(t *testing.T, re reply, lenient map[string]any) {
 	t.Helper()
 	v := classifyVerification(re, payer)

@@ -28,8 +28,8 @@ func http200(body string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// TestSettleAgainstBadPeers runs the real transport against servers that
-// misbehave after they have the request.
+// TestSettleAgainstBadPeers runs the real transport against servers that misbehave after they
+// have received the request.
 func TestSettleAgainstBadPeers(t *testing.T) {
 	t.Parallel()
 	var zipped strings.Builder
@@ -39,9 +39,9 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 	}
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for _, row := range []struct {
-		name, text, endless string // which is written until the other side has closed
+		name, text, endless string // endless is written until the other side has closed
 		class               x402.Class
-		reason              string // after "timeout" nothing is written, and the time of the call is up
+		reason              string // after "timeout" nothing is written, and the time of the call ends
 	}{
 		{name: "close after reading", class: x402.Unknown, reason: "connection_lost"},
 		{name: "short of its length", text: ok + "Content-Length: 4000\r\n\r\n" + settled, class: x402.Unknown, reason: "connection_lost"},
@@ -83,8 +83,8 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 	}
 }
 
-// TestFailuresBeforeWriting: each is "not sent", and the peer has seen no byte
-// of HTTP.
+// TestFailuresBeforeWriting checks that each of these failures counts as not sent, and that
+// the peer has seen no byte of HTTP.
 func TestFailuresBeforeWriting(t *testing.T) {
 	t.Parallel()
 	untrusted := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -121,8 +121,8 @@ func TestFailuresBeforeWriting(t *testing.T) {
 	}
 }
 
-// TestOwnTransportKeepsNoConnection: a server cannot close a kept connection
-// under the next settle, because the client closes each one itself.
+// TestOwnTransportKeepsNoConnection checks that the client closes each connection. A server
+// could otherwise close a kept connection while the next settle uses it.
 func TestOwnTransportKeepsNoConnection(t *testing.T) {
 	t.Parallel()
 	gone, calls := make(chan bool, 3), 0
@@ -136,14 +136,14 @@ func TestOwnTransportKeepsNoConnection(t *testing.T) {
 			t.Fatalf("call %d of %d: %+v", n, calls, s)
 		}
 	}
-	// What a new connection costs is less where it resumes a TLS session.
+	// A new connection costs less if it resumes a TLS session.
 	if tr := f.newTransport(t.Context()); tr.Proxy != nil || tr.TLSClientConfig.ClientSessionCache != f.sessions || f.sessions == nil {
 		t.Errorf("the transport is %+v", tr)
 	}
 }
 
-// TestHandshakeThatHangsEndsWithTheCall: net/http would let the handshake go on
-// for its own time-out; nothing of ours may outlive the call.
+// TestHandshakeThatHangsEndsWithTheCall checks that the handshake ends with the call, like
+// everything else of ours. net/http would let it continue until its own time-out.
 func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
@@ -208,7 +208,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// equal compares what there is with what there must be.
+// equal fails the test if two values differ.
 func equal(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -216,14 +216,14 @@ func equal(t *testing.T, what string, want, got any) {
 	}
 }
 
-// over is a client of the origin with a transport made of a function.
+// over returns a client of the origin with the given transport function.
 func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *Client {
 	f := must(New(Config{URL: origin}))
 	f.transport = func(context.Context) http.RoundTripper { return roundTrip(transport) }
 	return f
 }
 
-// settle is a call that is expected to end by itself.
+// settle makes a call that must end by itself.
 func settle(t *testing.T, f *Client) x402.Settlement {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -231,7 +231,7 @@ func settle(t *testing.T, f *Client) x402.Settlement {
 	return f.Settle(ctx, testPayload(), testRequirements())
 }
 
-// serve is the origin of a facilitator of one test.
+// serve starts a facilitator for one test, and returns its origin.
 func serve(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	srv := httptest.NewServer(h)
@@ -239,11 +239,11 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	return srv.URL
 }
 
-// patience is far more than a call over loopback takes on any machine.
+// patience is far longer than a call over loopback takes on any machine.
 const patience = 2 * time.Minute
 
-// raw is a handler that writes an answer as it stands, and ends the connection once then
-// has returned.
+// raw returns a handler that writes a raw answer, and closes the connection once then has
+// returned.
 func raw(text string, then func(c net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -252,7 +252,7 @@ func raw(text string, then func(c net.Conn)) http.HandlerFunc {
 			panic(err)
 		}
 		defer c.Close()
-		// No peer of a failed test may hang the suite.
+		// A peer must not hang the suite if its test has failed.
 		_ = c.SetDeadline(time.Now().Add(patience))
 		_, _ = io.WriteString(c, text)
 		then(c)
@@ -262,7 +262,7 @@ func raw(text string, then func(c net.Conn)) http.HandlerFunc {
 // untilGone blocks until the other side has closed the connection.
 func untilGone(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
-// roundTrip is a transport made of a function.
+// roundTrip is a function that serves as a transport.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -271,7 +271,7 @@ func respond(status int, body string) *http.Response {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
 }
 
-// hooks calls the httptrace hooks that a real transport would.
+// hooks calls the httptrace hooks as a real transport would.
 func hooks(r *http.Request, wrote bool) {
 	t := httptrace.ContextClientTrace(r.Context())
 	t.GetConn("peer:443")

@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// An index that fails is the run's error, and half of the work is still done. So is the
-// first record that the store fails on.
+// TestReconcileIndexFails checks that a failing index is the run's error, but half of the work
+// is still done. The same holds for the first record at which the store fails.
 func TestReconcileIndexFails(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.uncertain(1)
@@ -56,8 +56,8 @@ func TestReconcileIndexFails(t *testing.T) {
 	})
 }
 
-// A corrupt record is counted, named in the log, never written to, and stops
-// nothing. It is not a failure of the ledger.
+// TestReconcileCorruptRecord checks that a corrupt record is counted, named in the log and
+// never written to, and that it stops nothing. It is not a failure of the ledger.
 func TestReconcileCorruptRecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.find = verdict(x402.Finding{Fate: x402.NeverPaid})
@@ -94,8 +94,8 @@ func TestReconcileCorruptRecord(t *testing.T) {
 	})
 }
 
-// When the time is up in the middle of a batch, the next run goes on behind the
-// last block that was finished; every transfer is recorded once.
+// TestReceiveTimeUp checks that if the time ends in the middle of a batch, the next run
+// continues after the last finished block, and every transfer is recorded once.
 func TestReceiveTimeUp(t *testing.T) {
 	slow := false
 	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
@@ -122,7 +122,7 @@ func TestReceiveTimeUp(t *testing.T) {
 	})
 }
 
-// sendThreeASecond makes transfers, three in a block, that are old enough to be safe.
+// sendThreeASecond makes transfers, three in each block, that are old enough to be safe.
 func sendThreeASecond(p *fakeScanner, n int) {
 	for i := range n {
 		p.send(i)
@@ -133,8 +133,9 @@ func sendThreeASecond(p *fakeScanner, n int) {
 	time.Sleep(time.Minute)
 }
 
-// runOutOfTime runs reconcile for 20 s, of which something is read and not everything. It
-// returns how many transfers nobody had asked about, beside those of the runs before.
+// runOutOfTime runs reconcile for 20 s, in which it reads some transfers but not all. It
+// returns how many transfers without a record it has found. before is the number that earlier
+// runs have found.
 func (d *harness) runOutOfTime(what string, before int) (unasked int) {
 	d.t.Helper()
 	was := d.cursor().Next
@@ -153,8 +154,8 @@ func (d *harness) runOutOfTime(what string, before int) (unasked int) {
 	return s.Unasked
 }
 
-// A node that is unreachable or hangs is reported once and is not an error; the rest of
-// the run is done.
+// TestReceiveNodeDown checks that a node which is unreachable or hangs is reported once and is
+// not an error, and that the run does all its other work.
 func TestReceiveNodeDown(t *testing.T) {
 	t.Parallel()
 	down := errors.New("node is down")
@@ -176,7 +177,8 @@ func TestReceiveNodeDown(t *testing.T) {
 				p := &fakeScanner{d: d, width: 30, safe: uint64(time.Now().Unix())}
 				d.chain = p
 				p.before = c.during(p)
-				// What hangs after something was read, was read: there was no time for more.
+				// If the node hangs after a first batch, that batch counts as read: there was
+				// no time for more.
 				want := reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 1, Unread: name != "later transfers hang"}
 				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 				defer cancel()
@@ -201,10 +203,10 @@ func TestReceiveNodeDown(t *testing.T) {
 type nodeFault struct {
 	call  string
 	fails func(context.Context) error
-	first int // how often transfers were asked for by then
+	first int // how many times transfers were asked for before that
 }
 
-// during is what happens before each call of a scanner.
+// during returns the function that a scanner calls before each call.
 func (c nodeFault) during(p *fakeScanner) func(context.Context, string) error {
 	return func(ctx context.Context, call string) error {
 		if call == c.call && len(p.asked) >= c.first {
@@ -214,7 +216,8 @@ func (c nodeFault) during(p *fakeScanner) func(context.Context, string) error {
 	}
 }
 
-// A node that is behind, or has nothing to say, ends the run and moves nothing.
+// TestReceiveNothingNew checks that a node that is behind, or has nothing new, ends the run
+// and moves no cursor.
 func TestReceiveNothingNew(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()

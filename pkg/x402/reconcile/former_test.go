@@ -12,27 +12,27 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// seller is somebody who was paid before, on the ledger of a harness.
+// seller has a former payee, on the ledger of a harness.
 type seller struct {
 	d      *harness
 	p      *fakeScanner
 	former x402.Address
 }
 
-// formerly is a harness whose payee was another one until now, with no run of reconcile so far.
+// formerly returns a seller whose payee has just changed, with no run of reconcile so far.
 func formerly(d *harness) *seller {
 	s := &seller{d: d, p: &fakeScanner{d: d}, former: address("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")}
 	d.chain = s.p
 	return s
 }
 
-// sold notes a payment of an amount to the former payee.
+// sold records a payment of an amount to the former payee.
 func (s *seller) sold(amount string) {
 	s.d.t.Helper()
 	s.d.must(ledger.NewPayees(s.d.ledger).Note(s.d.t.Context(), terms().Network, strings.ToLower(terms().Asset), s.former.String(), amount))
 }
 
-// refuses claims the nth payment, to the former payee, which the facilitator refuses.
+// refuses claims the nth payment, to the former payee; the facilitator refuses it.
 func (s *seller) refuses(n int) {
 	s.d.t.Helper()
 	s.sold("5000")
@@ -44,7 +44,7 @@ func (s *seller) refuses(n int) {
 	s.d.must(h.End(s.d.t.Context(), ledger.EventRefused, "insufficient_funds", ""))
 }
 
-// onRecord are the payees that the ledger knows.
+// onRecord returns the payees that the ledger knows.
 func (s *seller) onRecord() []ledger.Payee {
 	s.d.t.Helper()
 	all, err := s.d.ledger.Sold(s.d.t.Context(), ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset)))
@@ -54,7 +54,7 @@ func (s *seller) onRecord() []ledger.Payee {
 
 func (s *seller) receives(t *reconcile.Transfer) { t.To = s.former }
 
-// finds has the money of a payment that was refused falsely found, some time later.
+// finds checks that the money of a falsely refused payment is found some time later.
 func (s *seller) finds(later time.Duration) {
 	s.d.t.Helper()
 	s.refuses(1)
@@ -79,15 +79,15 @@ func (s *seller) isForgotten() {
 	}
 }
 
-// Money of a payment that was refused falsely is found after the payee has changed, with nothing
-// configured and no run before. The former payee is read until everything was read that can have
-// been sent to it, and is forgotten then.
+// TestFormerPayee checks that the money of a falsely refused payment is found after the payee
+// has changed, without any configuration and without an earlier run. The former payee is read
+// until every transfer that can have gone to it has been read. Then it is forgotten.
 func TestFormerPayee(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		s := formerly(d)
 		s.finds(time.Hour)
 		time.Sleep(24 * time.Hour)
-		s.p.send(1, s.receives, func(t *reconcile.Transfer) { t.Nonce[0] = 7 }) // what comes last
+		s.p.send(1, s.receives, func(t *reconcile.Transfer) { t.Nonce[0] = 7 }) // the last transfer
 		if got, err := d.run(t.Context()); err != nil || got.Received != 1 || got.Unasked != 1 || len(s.onRecord()) != 1 {
 			t.Errorf("the last transfer: %+v, %v, with %+v on record", got, err, s.onRecord())
 		}
@@ -99,7 +99,8 @@ func TestFormerPayee(t *testing.T) {
 	})
 }
 
-// It is found as well by a first run that comes days later, which reads everything at once.
+// TestFormerPayeeDaysLater checks that a first run which comes days later finds the money as
+// well. It reads everything at once.
 func TestFormerPayeeDaysLater(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		s := formerly(d)
@@ -108,7 +109,8 @@ func TestFormerPayeeDaysLater(t *testing.T) {
 	})
 }
 
-// What is a payment to a former payee, and what a deposit, is known by what that was paid.
+// TestFormerPrice checks that the lowest price of the former payee decides whether money sent
+// to it is a payment or a deposit.
 func TestFormerPrice(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		s := formerly(d)
@@ -124,7 +126,8 @@ func TestFormerPrice(t *testing.T) {
 	})
 }
 
-// Former payees that cannot be read fail the run, which does everything else.
+// TestFormerPayeesUnread checks that former payees that cannot be read fail the run, but the
+// run does everything else.
 func TestFormerPayeesUnread(t *testing.T) {
 	key := ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset))
 	unread := func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {

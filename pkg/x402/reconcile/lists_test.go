@@ -16,27 +16,28 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// What is owed, and what of it is a refund; what is in doubt, and nothing that somebody
-// holds or that is decided.
+// TestReconcileOutstanding checks the lists of debts, of refunds among them, and of doubts. A
+// payment that somebody holds, or that is decided, is in none of them.
 func TestReconcileOutstanding(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		d.owed(1, mostLookups) // no lookup left
+		d.owed(1, mostLookups) // no lookup is left
 		d.owed(2, 2)
-		d.owed(3, 0)          // settled late, never asked for
+		d.owed(3, 0)          // settled late, and nobody asked for the answer
 		redeem(d, d.claim(4)) // has its answer
 		d.uncertain(5)
 		looking := d.claim(6)
 		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
 		d.claim(7)
-		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, RefundsDue: 1}) // the leases of 6 and 7 run
+		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, RefundsDue: 1}) // the leases of 6 and 7 are live
 		d.outstanding("doubt 5", "due 1", "owed 2", "owed 3")
-		time.Sleep(25 * time.Hour) // they have been owed for a day; the live ones died
+		time.Sleep(25 * time.Hour) // the debts are a day old; the attempts with a lease have died
 		d.outstanding("doubt 5", "doubt 7", "due 1", "due 2", "due 3", "due 6")
 		d.wants(reconcile.Summary{Listed: 3, Open: 2, Skipped: 1, StillOpen: 2, Owed: 4, OwedLong: 4, RefundsDue: 4})
 	})
 }
 
-// A record that cannot be read is missed, and hides no other.
+// TestReconcilerEach checks that a record that cannot be read is left out, and hides no other
+// record.
 func TestReconcilerEach(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		for n := range 5 {
@@ -56,7 +57,7 @@ func TestReconcilerEach(t *testing.T) {
 	})
 }
 
-// bought is a purchase of the nth payment, which the mth has opened.
+// bought claims the nth payment for a purchase that the mth payment has opened.
 func (d *harness) bought(n, m int) {
 	d.t.Helper()
 	with := func(p *ledger.Submission) { p.Purchase = "purchase|" + payment(n).Key }
@@ -68,9 +69,9 @@ func (d *harness) bought(n, m int) {
 	}
 }
 
-// Processes that died: what was not sent is closed when its window is long over, and
-// before that it is in no list and takes no place of what is in doubt. What may have been
-// sent stays for evidence.
+// TestReconcileUnsent checks payments whose process died. A payment that was not sent is
+// closed when its window is long over. Before that it is in no list, and takes no place among
+// the doubts. A payment that may have been sent stays until there is evidence.
 func TestReconcileUnsent(t *testing.T) {
 	t.Parallel()
 	for _, blind := range []bool{false, true} {
@@ -78,8 +79,8 @@ func TestReconcileUnsent(t *testing.T) {
 			withReconciler(t, nil, func(t *testing.T, d *harness) {
 				d.blind = blind
 				d.bought(1, 1)  // died as the owner of its purchase
-				d.bought(2, 12) // while it waited for another
-				d.bought(3, -1) // before the purchase was opened
+				d.bought(2, 12) // died while it waited for another payment
+				d.bought(3, -1) // died before the purchase was opened
 				d.claim(4)      // a ping
 				d.uncertain(5)  // in doubt
 				time.Sleep(time.Minute)
@@ -112,7 +113,8 @@ func TestReconcileUnsent(t *testing.T) {
 	}
 }
 
-// Where its purchase is missing, what decides nothing about a payment puts it in no doubt.
+// TestReconcileUnopened checks that a finding without a decision does not put a payment in
+// doubt if its purchase is missing.
 func TestReconcileUnopened(t *testing.T) {
 	t.Parallel()
 	for _, f := range []x402.Finding{{Fate: x402.StillOpen}, {Cause: errors.New("down")}} {
@@ -132,15 +134,15 @@ func TestReconcileUnopened(t *testing.T) {
 	}
 }
 
-// A silent target's debt is none: reconcile stores the silence as the answer, also where
-// nobody asks again, and it is in no list.
+// TestReconcileSilence checks that a silent target's debt is closed: reconcile stores the
+// silence as the answer, even if nobody asks again, and the payment is in no list.
 func TestReconcileSilence(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		h := d.claim(1)
 		d.must(h.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
 		d.must(h.Release(t.Context(), ledger.Failure{Code: "ssl_timeout", Message: "m", Silence: true}))
 		d.owed(2, 1)
-		d.wants(reconcile.Summary{Owed: 2}) // it can be asked for still
+		d.wants(reconcile.Summary{Owed: 2}) // the answer can still be asked for
 		time.Sleep(25 * time.Hour)
 		d.outstanding("due 2")
 		d.wants(reconcile.Summary{Owed: 1, OwedLong: 1, RefundsDue: 1, Silent: 1})
@@ -152,8 +154,8 @@ func TestReconcileSilence(t *testing.T) {
 	})
 }
 
-// The lists are read to their end, whatever is in them, unless the time ends first; then a
-// run says so.
+// TestReconcileReadsToTheEnd checks that the lists are read to their end, with any content,
+// unless the time ends first. The summary then says so.
 func TestReconcileReadsToTheEnd(t *testing.T) {
 	last, stop := 0, func() {}
 	withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
@@ -193,7 +195,8 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 	})
 }
 
-// 1,500 records in doubt and runs of 1,000: the second run sees the rest.
+// TestReconcileIsFair checks 1,500 records in doubt and runs of 1,000: the second run sees the
+// rest.
 func TestReconcileIsFair(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		const n = 1500
@@ -218,7 +221,7 @@ func TestReconcileIsFair(t *testing.T) {
 			}
 		}
 		for nonce, times := range seen {
-			if times != 2 { // 3,000 looks at 1,500
+			if times != 2 { // 3,000 checks of 1,500 records
 				t.Fatalf("%x was seen %d times, want 2", nonce, times)
 			}
 		}
@@ -228,8 +231,8 @@ func TestReconcileIsFair(t *testing.T) {
 	})
 }
 
-// When the time is up the rest is left, untouched, and what is owed is counted
-// all the same.
+// TestReconcileTimeUp checks that the records for which there is no time left stay unchanged,
+// and that the debts are counted nevertheless.
 func TestReconcileTimeUp(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		const n = 30
@@ -249,7 +252,7 @@ func TestReconcileTimeUp(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		got, err := d.run(ctx)
-		want := reconcile.Summary{Listed: n, Open: 11, StillOpen: 10, Left: 20, Owed: 1} // the eleventh was begun
+		want := reconcile.Summary{Listed: n, Open: 11, StillOpen: 10, Left: 20, Owed: 1} // the eleventh had begun
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("summary (-want +got), %v:\n%s", err, diff)
 		}
@@ -264,8 +267,8 @@ func TestReconcileTimeUp(t *testing.T) {
 	})
 }
 
-// When the time for evidence is up, incoming transfers are read before the rest of the
-// list is, however long that takes.
+// TestReceiveBeforeTheRestIsCounted checks that when the time for evidence is up, incoming
+// transfers are read before the rest of the list, however long that takes.
 func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 	slow := false
 	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
@@ -290,8 +293,8 @@ func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 	})
 }
 
-// A verdict that is known is written even when the run ends at that moment; nothing
-// is asked any more.
+// TestReconcileFinishesAVerdict checks that a known verdict is written even if the run ends at
+// that moment, and that no further question is asked.
 func TestReconcileFinishesAVerdict(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
@@ -318,8 +321,9 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 	})
 }
 
-// What a facilitator refused where there was no node is counted, also when another payment has
-// taken its purchase over, and not once a node has disproved it or its money is found.
+// TestUnproven checks that a payment which a facilitator refused without a node is counted,
+// even if another payment has taken its purchase over, but no longer once a node has disproved
+// it or its money is found.
 func TestUnproven(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.blind = true

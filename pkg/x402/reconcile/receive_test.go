@@ -17,13 +17,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// fakeScanner is a chain with a block in every second, each of them safe at once.
+// fakeScanner is a chain with one block for every second, each of them safe at once.
 type fakeScanner struct {
 	d         *harness
 	transfers []reconcile.Transfer
-	width     uint64           // blocks of a batch; 0 is any number
-	asked     []uint64         // the blocks that reading began from
-	safe      uint64           // what is safe when a cursor is made; 0 is now
+	width     uint64           // the number of blocks in a batch; 0 is any number
+	asked     []uint64         // the blocks from which reading began
+	safe      uint64           // the safe block when a cursor is made; 0 is now
 	constant  *reconcile.Batch // replaces what it reads
 	// before may fail a call, or do something while it runs.
 	before func(ctx context.Context, call string) error
@@ -74,7 +74,7 @@ func (p *fakeScanner) BlockAt(ctx context.Context, t time.Time) (uint64, error) 
 	return uint64(t.Unix()), p.call(ctx, "block at")
 }
 
-// send puts the transfer of the nth payment on the chain, as of now.
+// send puts the transfer of the nth payment on the chain at the current time.
 func (p *fakeScanner) send(n int, change ...func(*reconcile.Transfer)) reconcile.Transfer {
 	t := reconcile.Transfer{
 		Transaction: fmt.Sprintf("0x%064x", 0xabc00+len(p.transfers)), Time: time.Now(), Value: big.NewInt(5000),
@@ -99,7 +99,7 @@ func earlier(d time.Duration) func(*reconcile.Transfer) {
 
 func unauthorized(t *reconcile.Transfer) { t.Authorized, t.Nonce = false, [32]byte{} }
 
-// cursorOf is the stored one of a payee, and cursor that of ours.
+// cursorOf returns the stored cursor of a payee. cursor returns the cursor of our payee.
 func (d *harness) cursorOf(payee x402.Address) *ledger.Cursor {
 	d.t.Helper()
 	key := ledger.CursorKey(terms().Network, strings.ToLower(terms().Asset), payee.String())
@@ -126,7 +126,7 @@ func (d *harness) watched() *fakeScanner {
 	return p
 }
 
-// refused is a payment that a facilitator, or evidence, refused.
+// refused makes a payment that a facilitator or, if disproved is true, evidence refused.
 func (d *harness) refused(n int, disproved bool) {
 	d.t.Helper()
 	if h := d.claim(n); disproved {
@@ -136,7 +136,7 @@ func (d *harness) refused(n int, disproved bool) {
 	}
 }
 
-// The result of a transfer, by what the ledger holds of its payment.
+// TestReceive checks the result of a transfer, for every state of its payment in the ledger.
 func TestReceive(t *testing.T) {
 	t.Parallel()
 	undecided := reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 1, Found: 1, Owed: 1}
@@ -145,7 +145,7 @@ func TestReceive(t *testing.T) {
 		"uncertain": {func(d *harness) { d.uncertain(1) }, undecided, ledger.Settled},
 		"abandoned": {func(d *harness) { d.abandoned(1) }, undecided, ledger.Settled},
 		"refused":   {func(d *harness) { d.refused(1, false) }, found, ledger.Settled},
-		"in flight": {func(d *harness) { d.claim(1) }, reconcile.Summary{Received: 1, Found: 1}, ledger.Settled}, // somebody is at it
+		"in flight": {func(d *harness) { d.claim(1) }, reconcile.Summary{Received: 1, Found: 1}, ledger.Settled}, // an attempt holds the lease
 		"disproved": {func(d *harness) { d.refused(1, true) }, reconcile.Summary{Received: 1, Unasked: 1, Owed: 1, RefundsDue: 1}, ledger.Settled},
 		"settled":   {func(d *harness) { d.owed(1, 1) }, reconcile.Summary{Received: 1, Owed: 1}, ""},
 		"redeemed":  {func(d *harness) { redeem(d, d.claim(1)) }, known, ""},
@@ -177,14 +177,15 @@ func TestReceive(t *testing.T) {
 	}
 }
 
-// receiveRow is what the ledger holds of a payment before its transfer is found.
+// receiveRow is the state of a payment in the ledger before its transfer is found, and the
+// expected result.
 type receiveRow struct {
 	before func(d *harness)
 	want   reconcile.Summary
-	state  ledger.State // "": the record is as it was
+	state  ledger.State // "": the record is unchanged
 }
 
-// checkRecord checks what the ledger holds afterwards.
+// checkRecord checks the record in the ledger afterwards.
 func (c receiveRow) checkRecord(t *testing.T, before, r ledger.Payment, transaction string) {
 	t.Helper()
 	if c.state == "" {
@@ -201,8 +202,8 @@ func (c receiveRow) checkRecord(t *testing.T, before, r ledger.Payment, transact
 	}
 }
 
-// Money that no record is about: a refund is due, of what was sent. What is no
-// payment is only counted.
+// TestReceiveWithoutARecord checks money that belongs to no record: a refund of the amount
+// sent is due. Money that is not a payment is only counted.
 func TestReceiveWithoutARecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
@@ -214,7 +215,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		other := p.send(2, worth(6000)) // another authorization with the same nonce
 		inFlight := p.send(3, worth(4999))
 		p.send(4, worth(0))
-		p.send(5, worth(cheapest-1)) // as many as somebody likes
+		p.send(5, worth(cheapest-1)) // anybody may send any number of these
 		p.send(2, worth(cheapest-1))
 		p.send(0, unauthorized)
 		p.send(0, unauthorized, worth(0))
@@ -222,7 +223,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		want := map[string]string{
 			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
 		}
-		owed := map[string]string{} // amounts; all of them are refunds
+		owed := map[string]string{} // the amounts; all of them are refunds
 		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Payment) {
 			var q x402.Requirements
 			d.must(json.Unmarshal(r.Terms, &q))
@@ -243,7 +244,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		if n := d.memory.Len(); n != 6 {
 			t.Errorf("%d records, want three debts, two payments and the cursor", n)
 		}
-		// Nobody gets an answer for it: there is no request that was paid for.
+		// Nobody gets an answer for it, because there is no request that was paid for.
 		c, err := d.ledger.Claim(t.Context(), payment(1), time.Now().Add(attemptTime))
 		if err != nil || c.Result != ledger.OtherAuthorization {
 			t.Errorf("a claim on it: %+v, %v", c, err)
@@ -251,15 +252,15 @@ func TestReceiveWithoutARecord(t *testing.T) {
 	})
 }
 
-// What is older than the ledger's memory, and has no record, is counted and
-// logged: its answer may have been given, and its record deleted.
+// TestReceiveForgotten checks that a transfer which is older than the ledger's records, and
+// has none, is counted and logged: its answer may have been given, and its record deleted.
 func TestReceiveForgotten(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
 		d.uncertain(1)
 		const days = 24 * time.Hour
 		time.Sleep(40 * days)
-		p.send(1, earlier(40*days)) // its record is there: it was in doubt
+		p.send(1, earlier(40*days)) // it was in doubt, and therefore its record is still there
 		p.send(2, earlier(34*days+time.Second))
 		p.send(3, earlier(34*days))
 		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 3, Found: 1, Unasked: 1, Unmatched: 1, Owed: 2, RefundsDue: 1})
@@ -272,17 +273,18 @@ func TestReceiveForgotten(t *testing.T) {
 	})
 }
 
-// The first cursor begins before every payment that can still move: what is of a record
-// counts from there on, and of anything else only what comes after the cursor was made.
+// TestReceiveBeforeTheFirstCursor checks that the first cursor begins before every payment
+// that can still move. Transfers that belong to a record count from there on, and all others
+// only if they come after the cursor was made.
 func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := &fakeScanner{d: d, width: 24 * 3600}
-		d.refused(1, false) // the facilitator said no, and settled
+		d.refused(1, false) // the facilitator refused, and settled
 		d.refused(3, false)
 		time.Sleep(2 * time.Second)
 		p.send(1)
 		p.send(2)
-		p.send(3, worth(6000)) // not that payment's
+		p.send(3, worth(6000)) // does not belong to that payment
 		p.send(4, worth(1))
 		p.send(0, unauthorized)
 		time.Sleep(3 * time.Minute)
@@ -296,7 +298,7 @@ func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 		}
 		p.asked = nil
 		time.Sleep(time.Minute)
-		p.send(5, earlier(time.Minute-time.Second)) // in the first block that came after
+		p.send(5, earlier(time.Minute-time.Second)) // in the first block after the cursor was made
 		d.wants(reconcile.Summary{Received: 1, Unasked: 1, Owed: 2, RefundsDue: 1})
 		if want := uint64(time.Now().Unix()) - 59; len(p.asked) != 1 || p.asked[0] != want {
 			t.Errorf("the next run read from %v, want block %d", p.asked, want)
@@ -304,7 +306,8 @@ func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 	})
 }
 
-// The cursor of a former payee goes on moving until no payment to it is undecided.
+// TestReceiveFormerPayee checks that the cursor of a former payee moves until no payment to it
+// is undecided.
 func TestReceiveFormerPayee(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		former := address("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")

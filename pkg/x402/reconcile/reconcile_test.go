@@ -24,7 +24,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// harness is a Reconciler with fakes of its parts, in a bubble of fake time.
+// harness is a Reconciler with fakes around it, in a bubble with fake time.
 type harness struct {
 	t      *testing.T
 	memory *ledgertest.Memory
@@ -43,7 +43,7 @@ func (d *harness) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return d.find(ctx, q)
 }
 
-// withReconciler runs a test with faults of the store; nil is none.
+// withReconciler runs a test with faults of the store; nil means none.
 func withReconciler(t *testing.T, faults ledgertest.Decide, test func(t *testing.T, d *harness)) {
 	t.Helper()
 	t.Parallel()
@@ -78,7 +78,7 @@ func (d *harness) reconciler() *reconcile.Reconciler {
 	return c
 }
 
-// run reconciles once, and checks that the parts of the summary add up.
+// run reconciles once, and checks that the numbers of the summary add up.
 func (d *harness) run(ctx context.Context) (reconcile.Summary, error) {
 	d.t.Helper()
 	s, err := d.reconciler().Run(ctx)
@@ -100,8 +100,8 @@ func (d *harness) wants(want reconcile.Summary) {
 	}
 }
 
-// outstanding compares what is outstanding with what it must be, each as its list and
-// number, such as "doubt 1".
+// outstanding compares the outstanding payments with the expected ones, each given as its list
+// and number, such as "doubt 1".
 func (d *harness) outstanding(want ...string) {
 	d.t.Helper()
 	var got []string
@@ -125,9 +125,9 @@ func (d *harness) outstanding(want ...string) {
 
 const (
 	cheapest    = 1000 // the lowest price
-	mostLookups = 5    // that a payment buys
+	mostLookups = 5    // the lookups that a payment buys
 	payer       = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
-	tx          = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9" // of a settlement
+	tx          = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9" // the transaction of a settlement
 	attemptTime = 30 * time.Second
 )
 
@@ -137,7 +137,7 @@ func terms() x402.Terms {
 	return usdc
 }
 
-// must is for set-up that cannot fail unless the test is wrong: an error panics.
+// must returns v, for set-up that fails only if the test is wrong. It panics on an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -147,7 +147,7 @@ func must[T any](v T, err error) T {
 
 func address(s string) x402.Address { return must(x402.ParseAddress(s)) }
 
-// payment is the nth payment, for 5,000 atomic units.
+// payment returns the nth payment, for 5,000 atomic units.
 func payment(n int) ledger.Submission {
 	return ledger.Submission{
 		Key:        ledger.Key(terms().Network, strings.ToLower(terms().Asset), payer, fmt.Sprintf("0x%064x", n)),
@@ -156,7 +156,7 @@ func payment(n int) ledger.Submission {
 	}
 }
 
-// claim claims the nth payment, as changed.
+// claim claims the nth payment, with these changes.
 func (d *harness) claim(n int, changes ...func(*ledger.Submission)) *ledger.Hold {
 	d.t.Helper()
 	p := payment(n)
@@ -170,7 +170,7 @@ func (d *harness) claim(n int, changes ...func(*ledger.Submission)) *ledger.Hold
 	return c.Hold
 }
 
-// must stops the test on the error of its surroundings.
+// must stops the test if its set-up fails.
 func (d *harness) must(err error) {
 	d.t.Helper()
 	if err != nil {
@@ -178,8 +178,8 @@ func (d *harness) must(err error) {
 	}
 }
 
-// uncertain is a payment whose settlement was lost; abandoned one whose
-// attempt died.
+// uncertain makes a payment whose settlement was lost. abandoned makes a payment whose attempt
+// died.
 func (d *harness) uncertain(n int, changes ...func(*ledger.Submission)) {
 	d.t.Helper()
 	d.must(d.claim(n, changes...).End(d.t.Context(), ledger.EventUncertain, "connection lost", tx))
@@ -191,7 +191,7 @@ func (d *harness) abandoned(n int) {
 	time.Sleep(attemptTime)
 }
 
-// owed is a payment whose lookup failed so many times.
+// owed makes a payment whose lookup failed the given number of times.
 func (d *harness) owed(n, lookups int) {
 	d.t.Helper()
 	h := d.claim(n)
@@ -214,7 +214,8 @@ func (d *harness) stored(n int) ledger.Payment {
 	return *r
 }
 
-// Each verdict, on a lost settlement and on an attempt that died.
+// TestReconcileVerdicts checks each verdict, for a lost settlement and for an attempt that
+// died.
 func TestReconcileVerdicts(t *testing.T) {
 	t.Parallel()
 	reason := "authorization expired unused"
@@ -275,7 +276,7 @@ func TestReconcileVerdicts(t *testing.T) {
 	}
 }
 
-// verdictRow is a verdict of the chain, and what becomes of a payment in doubt.
+// verdictRow is a verdict of the chain, and the expected end of a payment in doubt.
 type verdictRow struct {
 	finding  x402.Finding
 	want     reconcile.Summary
@@ -283,10 +284,10 @@ type verdictRow struct {
 	doubt    bool
 	receipt  *ledger.Receipt
 	reason   string
-	asBefore bool // the reason is that of the attempt
+	asBefore bool // the reason stays the reason of the attempt
 }
 
-// checkRecord checks what the ledger holds of a payment, whose attempt gave a reason.
+// checkRecord checks the record of a payment whose attempt gave a reason.
 func (c verdictRow) checkRecord(t *testing.T, r ledger.Payment, attempt string) {
 	t.Helper()
 	if r.State != c.state || r.Doubt != c.doubt || !r.LeaseUntil.IsZero() {
@@ -304,7 +305,7 @@ func (c verdictRow) checkRecord(t *testing.T, r ledger.Payment, attempt string) 
 	}
 }
 
-// checkQuestion checks the one question that the chain was asked, about the first payment.
+// checkQuestion checks the single question to the chain, about the first payment.
 func (d *harness) checkQuestion(q x402.Question) {
 	d.t.Helper()
 	q.Payer = must(x402.ParseAddress(payer))
@@ -316,7 +317,7 @@ func (d *harness) checkQuestion(q x402.Question) {
 	}
 }
 
-// elsewhere puts a payment on another chain.
+// elsewhere moves a payment to another chain.
 func elsewhere(p *ledger.Submission) {
 	p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1)
 }

@@ -23,11 +23,11 @@ import (
 
 var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 
-// documented is where an error is documented.
+// documented returns the address at which an error is documented.
 func documented(c fault.Code) string { return "https://api.example.com/docs#error-" + string(c) }
 
-// aCall is a call of a tool, paid or not, by a client of either era, and what a response to
-// the GET that it stands for is to that client.
+// aCall returns a tool call, paid or not, by a client of the old or the modern protocol. The
+// function returns what the client gets for a response to the GET for which the call stands.
 func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	docs := func(_ *http.Request, c fault.Code) string { return documented(c) }
 	front := Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Docs: docs}
@@ -44,10 +44,10 @@ func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	return x, func(res Response) Response { return box.result(x, q, res) }
 }
 
-// No answer but a challenge looks like one: clients sign anew when they see
-// x402Version and accepts, and in doubt, in progress, limited or owed that would
-// be a second payment. For every code, however it came about. What a stored error
-// says is the same by whichever transport it was answered first.
+// TestOnlyAChallengeAsksForAPayment checks, for every code and however it came about, that
+// only a challenge looks like one. Clients sign again when they see x402Version and accepts,
+// and that would be a second payment if the first is in doubt, in progress, limited or owed. A
+// stored error says the same on both transports.
 func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	never := []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"}
 	for _, info := range slices.Concat(fault.All(), lookup.Codes()) {
@@ -84,7 +84,8 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	}
 }
 
-// A refusal says in _meta whether money has moved, where that is known: its body is the offer.
+// TestRefusalSaysWhetherCharged checks that a refusal says in _meta whether money has moved,
+// if that is known, because its body is the offer.
 func TestRefusalSaysWhetherCharged(t *testing.T) {
 	for _, c := range []struct {
 		charged *bool
@@ -98,14 +99,14 @@ func TestRefusalSaysWhetherCharged(t *testing.T) {
 	}
 }
 
-// busy is what a handler owes in its own words.
+// busy returns a debt with the handler's own text.
 func busy() *fault.Error {
 	owed := fault.Info{Code: "answer_owed", Status: 503, Class: fault.Owed, Retry: true, After: time.Second}
 	return owed.New(&HandlerAnswer{map[string][]string{"Retry-After": {"7"}}, []byte("busy")})
 }
 
-// A stored answer says how old it is, a bundle which of its parts are owed, and an
-// error how long to wait: over HTTP in headers, and over MCP in _meta.
+// TestHeadersOfAPurchase checks that a stored answer says how old it is, a bundle which of its
+// pieces are owed, and an error how long to wait: over HTTP in headers, and over MCP in _meta.
 func TestHeadersOfAPurchase(t *testing.T) {
 	late := lookup.Fault(lookup.DNSTimeout, nil)
 	const id = `"hostfacts/request-id":"id"`
@@ -164,7 +165,8 @@ func TestHeadersOfAPurchase(t *testing.T) {
 	}
 }
 
-// A handler's own words stand for an error over HTTP, while the answer can still be had.
+// TestOwnWords checks that the text of a handler replaces an error over HTTP while the answer
+// can still be had.
 func TestOwnWords(t *testing.T) {
 	x, _ := aCall(true, false)
 	said := func(left bool) bool {
@@ -176,7 +178,8 @@ func TestOwnWords(t *testing.T) {
 	}
 }
 
-// A purchase key of a call is the member's, or the header's where both are sent.
+// TestKeysOfACall checks that the purchase key of a call comes from the member, or from the
+// header if both are sent.
 func TestKeysOfACall(t *testing.T) {
 	x, _ := aCall(true, false)
 	x.call.Keys = []string{"member"}
@@ -188,7 +191,7 @@ func TestKeysOfACall(t *testing.T) {
 	}
 }
 
-// lateKey is a key that cannot be read at first.
+// lateKey is a key that at first cannot be read.
 type lateKey struct {
 	x402.Receipts
 	jws string
@@ -196,9 +199,9 @@ type lateKey struct {
 
 func (k *lateKey) SignOffer(receipt.Offer) (string, error) { return k.jws, nil }
 
-// A quote is made once for each place, and once more when it can be signed, which a call does
-// not get to see. What is kept is
-// bounded, the latest place among it, and none is dropped in vain.
+// TestQuotes checks that a quote is made once for each place, and once more when it can be
+// signed, which a call does not see. The number of kept quotes is bounded, the latest place is
+// kept, and none is dropped needlessly.
 func TestQuotes(t *testing.T) {
 	key := &lateKey{}
 	terms := x402.USDC()
@@ -227,8 +230,8 @@ func TestQuotes(t *testing.T) {
 	}
 }
 
-// An answer has its length where it has a body, weighs what is sent of it, and says how its
-// client stands unless it is public.
+// TestServe checks that an answer has its length if it has a body, weighs as much as is sent
+// of it, and tells its client the state of its limit unless it is public.
 func TestServe(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string

@@ -7,8 +7,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// A request is answered before its function is ended, and its lookup leaves room for the
-// settlement. Tests of the template hold the functions to 29 s, and the gateway waits for 30.
+// TestDeadline checks that a request is answered before its function is ended, and that its
+// lookup leaves time for the settlement. Tests of the template keep the functions at 29 s, and
+// the gateway waits for 30.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	if deadline >= 29*time.Second {

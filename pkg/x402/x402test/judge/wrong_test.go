@@ -20,25 +20,25 @@ import (
 
 const payTo = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 
-// fault is what a wrong seller does wrong. All of them keep no record of what was answered.
+// fault is the mistake of a wrong seller. None of these sellers records its answers.
 type fault string
 
 const (
-	forgets  fault = "forgets"  // nothing more
+	forgets  fault = "forgets"  // no other mistake
 	upfront  fault = "upfront"  // it settles before it has an answer
-	trusts   fault = "trusts"   // it answers whatever the facilitator says
-	believes fault = "believes" // a nonce that was used counts as paid
-	reserves fault = "reserves" // it takes no payment twice, whatever became of it
+	trusts   fault = "trusts"   // it answers even if the facilitator refuses
+	believes fault = "believes" // it takes a used nonce for a payment
+	reserves fault = "reserves" // it takes no payment twice, even after a failure
 	hasty    fault = "hasty"    // it does not wait for the facilitator
 	silent   fault = "silent"   // it fails once the money has moved
-	lies     fault = "lies"     // it says that nothing was charged, whatever it did
+	lies     fault = "lies"     // it always says that nothing was charged
 )
 
-// wrongSeller is what a seller writes in an afternoon: verify, answer, settle.
+// wrongSeller does what a simple seller does: verify, answer, settle.
 type wrongSeller struct {
 	judge.Settings
 	fault fault
-	seen  *sync.Map // payments that were seen, also by the process before
+	seen  *sync.Map // payments that were seen, even by an earlier process
 }
 
 func (s wrongSeller) terms() x402.Requirements {
@@ -106,7 +106,7 @@ func (s wrongSeller) demand(w http.ResponseWriter, reason string) {
 	}
 }
 
-// ask asks the facilitator, and returns why it says no; empty where it says yes.
+// ask asks the facilitator, and returns the reason of a refusal, or "" if it accepts.
 func (s wrongSeller) ask(path string, payload json.RawMessage) (reason string) {
 	body, err := json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payload, "paymentRequirements": s.terms()})
 	if err != nil {
@@ -132,22 +132,22 @@ func (s wrongSeller) ask(path string, payload json.RawMessage) (reason string) {
 	return said.InvalidReason + said.ErrorReason + " "
 }
 
-// accepts says whether the seller answers although the facilitator says no.
+// accepts reports whether the seller answers although the facilitator refuses.
 func (s wrongSeller) accepts(reason string) bool {
 	return s.fault == trusts || s.fault == believes && strings.Contains(reason, x402.ReasonNonceUsed)
 }
 
 const (
-	slow   = 3 * time.Second // half of it is enough for a machine that is busy
+	slow   = 3 * time.Second // half of it is enough for a busy machine
 	dearer = "0.02"
 )
 
-// everything is what a seller can promise by words alone.
+// everything returns the promises that a seller can make by words alone.
 func everything() []judge.Promise {
 	return []judge.Promise{judge.PromiseSame, judge.PromiseNew, judge.PromiseKey}
 }
 
-// judged plays rows against a wrong seller with promises.
+// judged plays rows against a wrong seller that makes promises.
 func judged(t *testing.T, f fault, promises []judge.Promise, rows ...string) *judge.Report {
 	t.Helper()
 	seen := new(sync.Map)
@@ -168,7 +168,7 @@ func judged(t *testing.T, f fault, promises []judge.Promise, rows ...string) *ju
 	return report
 }
 
-// brokenRows are the rows in which a report has something that is broken.
+// brokenRows returns the rows with a broken promise in a report.
 func brokenRows(r *judge.Report) map[string]bool {
 	rows := map[string]bool{}
 	for _, row := range r.Rows {
@@ -181,11 +181,11 @@ func brokenRows(r *judge.Report) map[string]bool {
 	return rows
 }
 
-// TestWrongSellers: each row is failed by a wrong seller, and by those alone that do what it is
-// about wrong.
+// TestWrongSellers checks that each row fails for a wrong seller, and only for sellers with
+// the mistake that the row tests.
 func TestWrongSellers(t *testing.T) {
 	t.Parallel()
-	// Without records every reply that is lost is paid for again.
+	// Without records every lost reply leads to another charge.
 	forgetful := []string{
 		"reply-lost", "reply-cut", "reply-late", "settle-silent", "settle-refused", "settle-later", "settle-500", "settle-pending", "settle-used",
 		"kill-while", "kill-after", "evening", "at-once", "stranger", "stranger-in-doubt", "price-changes",
@@ -234,8 +234,8 @@ func TestWrongSellers(t *testing.T) {
 	}
 }
 
-// A seller that promises nothing is not blamed for what the protocol does not promise, and
-// still for what it does, and for what it says itself.
+// TestNotPromised checks that a seller without promises is not blamed for what the protocol
+// does not promise. It is still blamed for its mistakes, and for false statements.
 func TestNotPromised(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -257,7 +257,7 @@ func TestNotPromised(t *testing.T) {
 	}
 }
 
-// Two runs with one seed say the same, to the last word.
+// TestSameSeed checks that two runs with one seed give the same report.
 func TestSameSeed(t *testing.T) {
 	t.Parallel()
 	rows := judge.RowNames()
@@ -275,7 +275,8 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// A seller that does not start again after a kill is judged by what its payers have then.
+// TestDoesNotStartAgain checks that a seller which does not start again after a kill is judged
+// by the answers that its payers have then.
 func TestDoesNotStartAgain(t *testing.T) {
 	t.Parallel()
 	starts := 0
@@ -285,7 +286,7 @@ func TestDoesNotStartAgain(t *testing.T) {
 		Goods: judge.Goods{Path: "/weather?city=Oslo"},
 		Rows:  []string{"kill-after"},
 		Seller: judge.Handler(func(s judge.Settings) http.Handler {
-			if starts++; starts > 2 { // the first is asked for the price
+			if starts++; starts > 2 { // the first one is asked for the price
 				return nil
 			}
 			return wrongSeller{s, forgets, seen}
@@ -302,7 +303,7 @@ func TestDoesNotStartAgain(t *testing.T) {
 	}
 }
 
-// world is what is around a wrong seller.
+// world returns the surroundings of a wrong seller.
 func world(t *testing.T) judge.World {
 	t.Helper()
 	w, err := x402test.World(x402.Base)
