@@ -75,7 +75,7 @@ type attempt struct {
 	refusedBy  string                // the facilitator whose refusal of the payer arrived
 	refusal    *x402.Settlement      // the refusal that counts
 	verdict    *x402.Fate            // the last verdict of the chain, if it was asked
-	wroteAt    time.Time             // the last write of the record, and whether it said doubt
+	wroteAt    time.Time             // the last write of the record, and whether it recorded doubt
 	wroteDoubt bool
 }
 

@@ -188,7 +188,7 @@ func (c *actors) checkEnd() {
 			w.violated("in doubt in the end")
 		}
 	}
-	if w.chainVisible || movedRefused { // otherwise the operator reconciles with chain evidence afterwards
+	if w.chainVisible || movedRefused { // otherwise the operator reconciles with chain evidence later
 		time.Sleep(2 * safeHeadDelay) // every transfer is in a safe block then
 		c.reconcile(true)
 	}
@@ -216,8 +216,8 @@ func (c *actors) checkEnd() {
 	w.checkRecorded()
 }
 
-// unsettled says whether an authorization is in doubt, when the last window of those
-// ends, and whether a facilitator moved money that it had refused.
+// unsettled reports whether an authorization is in doubt, when the last window of the
+// authorizations in doubt ends, and whether a facilitator moved money that it had refused.
 func (w *world) unsettled() (open bool, until time.Time, movedRefused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,9 +233,9 @@ func (w *world) unsettled() (open bool, until time.Time, movedRefused bool) {
 	return open, until, movedRefused
 }
 
-// checkLongAfter checks, in some schedules, what is left much later. After 35
-// days a decided row has expired and its authorization is not sent again, while
-// what is owed or in doubt is still on its list.
+// checkLongAfter checks, in some schedules, the state much later. After 35 days a decided row
+// has expired and its authorization is not sent again, while every debt and every doubt is
+// still on its list.
 func (c *actors) checkLongAfter(x *patientClient) {
 	w := c.w
 	if !c.oneIn(12) {

@@ -127,7 +127,7 @@ func (x *explorer) checkWait(s *state) {
 		if r == nil {
 			continue
 		}
-		unkept := r.State == ledger.Redeemed && !r.Answer.Stored // a redeemed payment without a stored answer gets the same reply
+		unkept := r.State == ledger.Redeemed && !r.Answer.Stored // this gets the same reply
 		if unkept || r.LeaseUntil.After(x.clock(s)) {
 			return
 		}

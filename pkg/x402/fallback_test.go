@@ -152,8 +152,9 @@ func (b *harness) askPairAgain(h string, c pairRow) {
 	}
 }
 
-// TestFallbackAloneInDoubt checks that a fallback which is asked alone, because the primary
-// refused the payment before, is not believed in doubt until the chain has the payment.
+// TestFallbackAloneInDoubt checks a fallback that is asked alone, because it has refused the
+// payment before. If the payment is in doubt, the fallback is not believed until the chain has
+// the payment.
 func TestFallbackAloneInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(shows(x402.StillOpen))

@@ -324,8 +324,8 @@ func TestRefusedIsSpaced(t *testing.T) {
 }
 
 // TestNoTimeToLookUp checks a lookup that has no time left because a settlement or a slot came
-// too late. It does not begin. The lookup is given back to the payer if that can be written,
-// and in no case are more lookups counted than that. The result of the last lookup stands.
+// too late. It does not begin, and is given back to the payer if that can be written. No failing
+// write gives the payer an extra lookup. The result of the last lookup stands.
 func TestNoTimeToLookUp(t *testing.T) {
 	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, mostTries - 1: 20 * time.Second} {
 		for how, name := range map[ledgertest.Fault]string{

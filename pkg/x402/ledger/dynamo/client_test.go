@@ -178,7 +178,7 @@ func TestConnections(t *testing.T) {
 		synctest.Wait()
 		for _, c := range []struct {
 			pause time.Duration
-			dead  int64 // how many connections die, dialed or not
+			dead  int64 // the connections up to this number are dead
 			took  time.Duration
 			dials int64
 			ok    bool

@@ -14,20 +14,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A shop as a Lambda function with a function URL. In main its ledger is a table, which
-// counts the limits of all environments as well:
+// This shop is a Lambda function with a function URL. In main its ledger is a table, which
+// also counts the limits of all environments:
 //
 //	table, err := dynamo.Open(ctx, aws, os.Getenv("LEDGER_TABLE"))
 //	config.Ledger, config.Limits = table, table
 //
-// and the last lines are lambdaurl.Start(mux), and a schedule that has another entry of the
-// function call Seller.Reconcile every five minutes. A function that is frozen between two
-// requests cannot run ReconcileEvery.
+// Its last line is lambdaurl.Start(mux). A schedule makes another entry of the function call
+// Seller.Reconcile every five minutes, because a function that is frozen between two requests
+// cannot run ReconcileEvery.
 func Example_lambda() {
 	config := x402http.Config{
 		PayTo:  "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
 		Ledger: new(ledgertest.Memory),
-		OriginOf: func(r *http.Request) string { // what the platform says, and not the client
+		OriginOf: func(r *http.Request) string { // from the platform, and not from the client
 			event, _ := lambdaurl.RequestFromContext(r.Context())
 			return "https://" + event.RequestContext.DomainName
 		},
