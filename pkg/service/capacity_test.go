@@ -237,9 +237,9 @@ func memory(t *testing.T) float64 {
 	return testbed.Must(strconv.ParseFloat(string(m[1]), 64))
 }
 
-// These are the costs of a year besides its calls, in US dollars: metrics, alarms and the
-// dashboard. The others are for what is kept of a call: 35 days in the table with its
-// recovery, 90 days in the log.
+// fixedCosts is the cost of a year without its calls, in US dollars: metrics, alarms and the
+// dashboard. The other constants are for the stored data of a call, which is kept 35 days in
+// the table with its recovery, and 90 days in the log.
 const (
 	fixedCosts  = 12 * 54
 	recordBytes = 3 << 10

@@ -334,7 +334,7 @@ func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault 
 	return ledgertest.None
 }
 
-// limits is a store of the limits in the table.
+// limits returns a store that keeps the limits in the table.
 func (t *table) limits() *limittest.Watched {
 	s := &limittest.Watched{}
 	s.Before = func(ctx context.Context, c limittest.Call) error {

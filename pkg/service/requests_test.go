@@ -45,8 +45,8 @@ type request struct {
 // anything stands for any value.
 const anything = "anything"
 
-// ticking is a clock that moves with every reading, which makes every duration positive, in a
-// stack with a name.
+// ticking sets a clock that moves with every reading, which makes every duration positive, and
+// gives the stack a name.
 func ticking(p *parts) {
 	p.Stack, p.Function, p.Version = "prod", "dns-function", "7"
 	var looks atomic.Int64
@@ -93,7 +93,7 @@ func failsWith(err error) func() (dns.Result, error) {
 	return func() (dns.Result, error) { return dns.Result{}, err }
 }
 
-// unsigned is a facilitator whose credentials cannot be read. It therefore gets no requests.
+// unsigned sets a facilitator whose credentials cannot be read. It therefore gets no requests.
 func unsigned(p *parts) {
 	missing := func(context.Context, time.Time) (facilitator.Credentials, error) {
 		return facilitator.Credentials{}, errors.New("bug: no secret")

@@ -78,7 +78,7 @@ func (s *shop) Lookup(_ context.Context, q dns.Query) (dns.Result, error) {
 	return noRecords(q), nil
 }
 
-// noRecords is an answer to a query.
+// noRecords returns an answer to a query that has no records.
 func noRecords(q dns.Query) dns.Result {
 	return dns.Result{Domain: q.Domain, Type: q.Type, Rcode: "NOERROR", Resolver: "127.0.0.1", Records: []dns.Record{}}
 }

@@ -109,7 +109,7 @@ func freeRequests() []free {
 	}
 }
 
-// silentBundle is a bundle in which the host of the certificate sends nothing.
+// silentBundle returns a bundle in which the host of the certificate sends nothing.
 func silentBundle(p parts) service.Operation {
 	return service.HostIntel(bundle.HostIntel{DNS: p.DNS, SSL: silent[ssl.Query, ssl.Result](lookup.SSLTimeout), Whois: registered{}})
 }

@@ -206,7 +206,7 @@ func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	return s
 }
 
-// executeSettlement is the facilitator's side of one settlement. It drops the request
+// executeSettlement does the facilitator's side of one settlement. It drops the request
 // (nothing), refuses it, or executes the transfer, late or at once.
 func (p *process) executeSettlement(a *authorization, late, refuses, nothing bool, delay time.Duration) x402.Settlement {
 	w := p.w

@@ -23,8 +23,8 @@ import (
 )
 
 // process is one execution environment, which may freeze or die at any await point. It
-// implements the Gate's store, facilitators, evidence, slots and lookup, so each process has
-// faults of its own in all of them.
+// implements the Gate's store, facilitators, evidence, slots and lookup. Therefore each process
+// has different faults in all of them.
 type process struct {
 	w   *world
 	mu  sync.Mutex // guards rng

@@ -39,7 +39,7 @@ var (
 // outcome ask the chain at once, and with how much time; that an attempt continues from
 // evidence of its payment, and only within its lease; that a lookup which got no time is not
 // counted; a reconciler's verdict on another version than the one that it asked about; more
-// than eight other signatures; answers too large to keep; bundles of which a piece is owed; a
+// than eight other signatures; answers too large to keep; bundles with an owed piece; a
 // new price between two signatures for one purchase; a client that disconnects; dust; lists of
 // many pages; a silent target's debt that nobody asks for until a day is over.
 //

@@ -55,7 +55,7 @@ func trade(t *testing.T, test func(m *market)) {
 	})
 }
 
-// payer is a client of this market with its own wallet.
+// payer returns a client of this market with its own wallet.
 func (m *market) payer() *x402test.Client {
 	return &x402test.Client{HTTP: &http.Client{Transport: m}, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
 }

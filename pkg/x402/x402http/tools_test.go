@@ -29,7 +29,7 @@ func (m *market) pay(tool string, args map[string]any) (mcptest.ToolResult, stri
 	return m.call(tool, args, signature), signature
 }
 
-// city is a parameter of most tools of these tests.
+// city returns the parameter of most tools in these tests.
 func city() []x402http.Param {
 	return []x402http.Param{{Name: "city", Description: "The name of a city.", Required: true}}
 }
