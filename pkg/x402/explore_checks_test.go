@@ -86,7 +86,8 @@ func (x *explorer) checkSend(s *state, t task, c *call) {
 	})
 }
 
-// checkRun checks that the work that is under way was allowed to begin.
+// checkRun notes a violation if two processes work for one payment at once, or if a process
+// begins to work for a payment whose refund was begun.
 func (x *explorer) checkRun(s *state, slot int, n *node) {
 	auth := n.job.auth
 	for other, p := range s.procs {

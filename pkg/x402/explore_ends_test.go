@@ -64,9 +64,9 @@ func (x *explorer) checkGuard(s *state, auth int) {
 	}
 }
 
-// outrun reports whether other processes wrote a payment three times while this process tried
-// to write that it is paid. The process then gives up, and gives an answer that no record
-// holds.
+// outrun reports whether writes of other processes were in the way more than three times while
+// this process tried to write that a payment is paid. The process then gives up, and gives an
+// answer that no record holds.
 func outrun(n *node) bool {
 	const tries = 3
 	met := 0

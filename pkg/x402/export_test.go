@@ -86,7 +86,8 @@ func (g *Gate) Concluding(rows []Conclusion, reached func(row int)) {
 	}
 }
 
-// Otherwise returns the row with every other pair of event and reply that occurs in the table.
+// Otherwise returns the row with each pair of the table whose event and reply both differ from
+// those of the row.
 func (c Conclusion) Otherwise() (rows []Conclusion) {
 	for _, o := range []struct {
 		event ledger.Event

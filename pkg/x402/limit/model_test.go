@@ -46,8 +46,9 @@ type rateModel struct {
 	began     map[*limit.Request]time.Time // the windows of the undecided requests
 }
 
-// check compares the decision for a request with the model, and counts it. The request passes
-// if there are asks units free, and weighs units if it is refused.
+// check compares the decision for a request with the model, and counts the request if it
+// passes. It passes if asks units are free. If it is refused, it may pass soon if the undecided
+// requests can give back enough for weighs units.
 func (m *rateModel) check(t *testing.T, v limit.Decision, asks, weighs int, counts limit.Units) {
 	t.Helper()
 	end := max(m.window.Add(limit.Window).Sub(m.clock.now()), time.Second)
