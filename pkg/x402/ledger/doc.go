@@ -1,9 +1,10 @@
 // Package ledger makes every signed authorization count once, and charges every purchase once.
-// It records what became of each payment, so that a repeat gets the answer, a debt is not
-// forgotten, and doubt is not mistaken for a refusal.
+// It records what became of each payment. A repeated payment gets its answer, a debt is not
+// forgotten, and an unknown outcome is not taken for a refusal.
 //
-// A program that sells with package x402http only opens a store, from package file or package
-// dynamo below this one. Another kind of store implements Store; package ledgertest tests it.
+// A program that sells with package x402http needs only to open a store, from the package file
+// or dynamo below this one. Another kind of store implements Store; package ledgertest tests
+// it.
 //
 //	       Claim             Settled             Redeem
 //	(none) -----> settling ----------> settled ---------> redeemed
@@ -15,25 +16,27 @@
 //	settling with its lease past = abandoned: the next Claim takes over, with doubt
 //
 // Three rules matter most. Once a request may have reached the facilitator, the payment is in
-// doubt until evidence decides: a timeout is not a refusal, and a used nonce may be our payment.
-// Refusing a payer who has paid is the worst error that this service could make. Evidence does
-// not need the lease: a holder that was frozen, lost its lease and then learns of a receipt
-// still writes settled; it does not answer, but the next retry does. The lease covers settlement
-// and lookup, so that a retry never runs concurrently with the attempt before it.
+// doubt until evidence decides: A timeout is not a refusal, and a used nonce may mean that our
+// payment went through. Refusing a payer who has paid is the worst error that this service
+// could make. Evidence does not need the lease: if the holder was frozen, lost its lease and
+// then learns of a receipt, it still writes settled. It does not answer the payer; the payer's
+// next retry gets the answer. The lease covers settlement and lookup, so a retry never runs at
+// the same time as the attempt before it.
 //
 // The diagram leaves out that a payment can be refunded, or superseded by another one for the
 // same Purchase, and that evidence also settles refused and superseded ones (see edges). A
 // payment that evidence has refused is never claimed again.
 //
-// A record in doubt, or paid and not answered, does not expire: it ends with an answer, a
-// refund, or proof that no money moved. Any other payment is deleted 35 days after its
-// authorization and its last write, and a purchase 70 days after it was given to a payment.
+// The record of a payment that is in doubt, or that is paid and not answered, does not expire.
+// It ends with an answer, a refund, or proof that no money moved. Any other payment is deleted
+// 35 days after its authorization and its last write, and a purchase 70 days after it was
+// given to a payment.
 //
-// A store limits the size of a kept answer (Store.MostKept): 1 MB in a file, 32 KB by default in
-// a DynamoDB table, both compressed. A larger answer is given once; each repeat runs the lookup
-// again, MostUnkept times in all. Ledger.MostKept returns the limit.
+// A store limits the size of a kept answer (Store.MostKept): 1 MB in a file, 32 KB by default
+// in a DynamoDB table, both compressed. A larger answer is given once, and each repeat runs
+// the lookup again, for at most MostUnkept lookups in all. Ledger.MostKept returns the limit.
 //
-// The rules are a table, and a Store below it only compares versions and swaps, so that one
-// suite tests every store (ledgertest). The package knows neither HTTP nor facilitators nor
-// lookups.
+// The rules are in a table in this package. A Store only compares versions and swaps records,
+// so one test suite covers every store (ledgertest). The package knows neither HTTP nor
+// facilitators nor lookups.
 package ledger

@@ -17,20 +17,20 @@ type Ledger struct {
 	rules Rules
 }
 
-// New returns a Ledger over a store. newID returns a random write id, a different
-// one on every call.
+// New returns a Ledger over a store. newID must return a different random write id on every
+// call.
 func New(store Store, now func() time.Time, newID func() string) *Ledger {
 	return &Ledger{store: store, now: now, newID: newID, rules: NewRules()}
 }
 
-// Rules are the two tables that a Ledger goes by.
+// Rules holds the two tables that a Ledger follows.
 type Rules struct {
 	Edges    []Edge
 	Meanings []Meaning // by Standing
 }
 
-// NewRules returns the rules of every Ledger. Tests change one row of them, to see that it
-// matters.
+// NewRules returns the rules that every Ledger uses. Tests change single rows to check that
+// each row matters.
 func NewRules() Rules {
 	r := Rules{Edges: edges(), Meanings: make([]Meaning, standings)}
 	for s := range standings {
@@ -39,7 +39,7 @@ func NewRules() Rules {
 	return r
 }
 
-// Under returns a Ledger over the same store that goes by other rules.
+// Under returns a Ledger that uses the same store and the rules r.
 func (l *Ledger) Under(r Rules) *Ledger {
 	other := *l
 	other.rules = r
@@ -49,25 +49,25 @@ func (l *Ledger) Under(r Rules) *Ledger {
 // Submission is a signed authorization that was found to be valid, and the
 // request that it came with.
 type Submission struct {
-	// These are as in the Record that a first claim makes of them.
+	// The first claim copies these fields into the Payment that it creates; see there.
 	Key, AuthDigest, SigDigest, Request, Endpoint, Purchase, Token string
 
 	Terms, Payload json.RawMessage
 	ValidBefore    time.Time
-	// Asks is the facilitator that the attempt asks first; empty where there is
-	// only one.
+	// Asks is the name of the facilitator that the attempt asks first. It is empty if there is
+	// only one facilitator.
 	Asks string
-	// MostLookups is how many lookups the seller allows for the payment; 0 is any number.
+	// MostLookups is how many lookups the seller allows for the payment; 0 means no limit.
 	MostLookups int
-	// NoNode says that there is no node that could prove what a facilitator says.
+	// NoNode reports that no node is configured that could confirm a facilitator's reply.
 	NoNode bool
-	// Recovered says that the payer's own key made the signature. Everything
-	// that a settlement publishes is recovered as well.
+	// Recovered reports that the signature was made with the payer's key. That alone does not
+	// prove who sent the payment: a settlement publishes the signature.
 	Recovered bool
 }
 
-// Key names a payment. The nonce alone is not unique, and neither is the
-// signature: a contract wallet has many for one authorization. All parts must
+// Key returns the key of a payment. The nonce alone is not unique, and neither is the
+// signature: a contract wallet can make many signatures for one authorization. All parts must
 // be in lower case.
 func Key(network, asset, payer, nonce string) string {
 	return network + "|" + asset + "|" + payer + "|" + nonce
@@ -77,25 +77,26 @@ func Key(network, asset, payer, nonce string) string {
 // be in lower case.
 func PayerPrefix(network, asset, payer string) string { return Key(network, asset, payer, "") }
 
-// Proof is what a payment shows that names a record's authorization.
+// Proof says how well a submission proves that it comes from the payer of the recorded
+// authorization.
 type Proof int
 
 const (
 	// Copied: anybody could have read it from the chain.
 	Copied Proof = iota
-	// SettlesOnly: it has the payer's signature, which a settlement publishes. It may be
-	// repeated to settle the doubt about the record, and opens nothing.
+	// SettlesOnly: it has the payer's signature, which a settlement publishes. It may be sent
+	// again to settle the doubt about the record, but it gives no access to the answer.
 	SettlesOnly
 	// FromPayer: only the payer can have sent it.
 	FromPayer
 )
 
-// Proof says what a payment shows that names a record's authorization. Its payer brings the
-// retry token of the first claim, which no settlement publishes. A first claim without a token
-// can be repeated by anybody who has the payer's key or the same signature: it opens
-// everything until it may have been sent, and nothing from then on. A payment that names no
-// purchase cannot be had with another signature, so that it opens everything until it is known
-// that its money moved.
+// Proof returns how well a submission of the same authorization proves that it comes from the
+// payer. The payer repeats the retry token of the first claim, which no settlement publishes.
+// If the first claim had no token, anybody with the payer's key or the same signature can
+// repeat it. Such a repeat is FromPayer until the payment may have been sent, and SettlesOnly
+// or Copied from then on. If the payment names no purchase, the payer cannot replace it with
+// another signature, so the repeat is FromPayer until its money is known to have moved.
 func (r Payment) Proof(p Submission) Proof {
 	signed := p.Recovered || r.SigDigest == p.SigDigest
 	switch {
@@ -109,7 +110,8 @@ func (r Payment) Proof(p Submission) Proof {
 	return SettlesOnly
 }
 
-// public says that the signature may be on the chain, or with those who watch it.
+// public reports whether the signature may be on the chain, or known to somebody who watches
+// the chain.
 func (r Payment) public() bool { return r.Sent || r.Doubt || r.State == Settling }
 
 // ClaimResult is how a claim ended.
@@ -122,20 +124,20 @@ const (
 	InFlight              // another attempt holds the lease
 	Answered              // the answer is stored; replay it
 	Waiting               // the answer is owed, and it is too early for the next lookup
-	Exhausted             // the seller allows no more lookups; what the last one said stands
-	// SilenceAnswers: the silence of the target, which is to be stored, is the answer.
+	Exhausted             // the seller allows no more lookups; the result of the last one is final
+	// SilenceAnswers: the answer is that the target was silent; the caller must store it.
 	SilenceAnswers
-	GoesBack // the amount has to go back, or a refund was begun; nothing is looked up
+	GoesBack // the amount must be refunded, or a refund was begun; nothing is looked up
 
-	OtherRequest       // the authorization was used for another request, or at another endpoint
-	OtherPurchase      // it was claimed with another key first, or without one
-	OtherAuthorization // the payer signed something else with this nonce, or its money came unasked
-	// Over: evidence proved that the authorization moves nothing for this
-	// record, or the facilitator has just refused it, or the amount was sent
-	// back. It is answered from the record.
+	OtherRequest       // the authorization was claimed for another request or endpoint
+	OtherPurchase      // the first claim had another purchase key, or none
+	OtherAuthorization // the payer signed something else with this nonce, or paid without a request
+	// Over: nothing more is tried, and the request is answered from the record. Evidence
+	// proved that the authorization moves no money for it, or the facilitator has just refused
+	// it, or the amount was sent back.
 	Over
-	Replaced // another payment answers the purchase that this one was for
-	Unproven // nothing shows that the sender of the repeated authorization is its payer
+	Replaced // another payment was used for the purchase
+	Unproven // nothing proves that the sender of the repeated authorization is its payer
 )
 
 // Claim is the outcome of Ledger.Claim.
@@ -143,20 +145,22 @@ type Claim struct {
 	Result ClaimResult
 	Record Payment
 	Hold   *Hold // when Held
-	// SettlesOnly says that the payment may be sent to settle the doubt about it, and that
-	// nothing is answered: see Proof.
+	// SettlesOnly reports that the payment may be sent to settle the doubt about it, but that
+	// its answer must not be given to this sender: see Proof.
 	SettlesOnly bool
-	// Wait is when to come back: after InFlight and Waiting, and after Over where
-	// a facilitator has refused the payment a moment ago.
+	// Wait is how long the client should wait before it repeats the request. It is set with
+	// InFlight and Waiting, and with Over if a facilitator has refused the payment a moment
+	// ago.
 	Wait time.Duration
 }
 
-// Fetch reads the record of a payment. It returns nil for one that is missing or expired.
+// Fetch reads the record of a payment. It returns nil if the record is missing or expired.
 func (l *Ledger) Fetch(ctx context.Context, key string) (*Payment, error) {
 	return fetch[Payment](ctx, l, key)
 }
 
-// fetch reads a record of one kind. One of another kind is ErrCorrupt.
+// fetch reads a record of kind T. It fails with ErrCorrupt if a record of another kind is
+// stored under the key.
 func fetch[T Record](ctx context.Context, l *Ledger, key string) (*T, error) {
 	stands, err := l.store.Fetch(ctx, key)
 	if err != nil || stands == nil || l.expired(stands.Head()) {
@@ -165,7 +169,7 @@ func fetch[T Record](ctx context.Context, l *Ledger, key string) (*T, error) {
 	return of[T](stands)
 }
 
-// of returns a record as one of a kind.
+// of converts a record to the kind T, or fails with ErrCorrupt.
 func of[T Record](r Record) (*T, error) {
 	t, ok := r.(T)
 	if !ok {
@@ -174,20 +178,21 @@ func of[T Record](r Record) (*T, error) {
 	return &t, nil
 }
 
-// expired compares the time itself, because stores delete late.
+// expired reports whether a record has expired. Stores delete expired records late, so a
+// record that was read may be one.
 func (l *Ledger) expired(r Row) bool {
 	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
 }
 
-// Sleeping says that a record is in doubt, or was abandoned, and that nobody
-// holds it.
+// Sleeping reports whether a record is in doubt or abandoned and no attempt holds its lease.
 func (l *Ledger) Sleeping(r Payment) bool { return r.InDoubt() && leasePast(r, l.now()) }
 
-// Unclaimed says that a record is paid, not answered, and nobody is looking up.
+// Unclaimed reports whether a record is paid and not answered and no attempt is looking up its
+// answer.
 func (l *Ledger) Unclaimed(r Payment) bool { return r.Owed() && leasePast(r, l.now()) }
 
-// Claim takes the lease of a payment until a point in time, or says why not.
-// An error is a store that failed; nothing may be sent then.
+// Claim takes the lease of a payment until the time lease, or says in its result why it does
+// not. An error means that the store failed, and nothing may be sent then.
 func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Claim, error) {
 	first := Payment{
 		Row:         Row{Key: p.Key},
@@ -230,15 +235,14 @@ func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Clai
 	return l.Resume(ctx, *old, p.Asks, lease)
 }
 
-// writable is a record that the ledger can give another row.
+// writable is a kind of record whose Row the ledger can replace.
 type writable[T any] interface {
 	Record
 	withRow(r Row) T
 }
 
-// create writes a record that is new under its key, also in the place of one that has
-// expired. It returns the record as it is written and, with ErrConflict, the one that is in
-// its way.
+// create writes a new record under its key, and replaces an expired one. It returns the record
+// as it was written. With ErrConflict it also returns the record that is stored under the key.
 func create[T writable[T]](ctx context.Context, l *Ledger, r T) (made T, other *T, err error) {
 	row := l.newRow(r.Head().Key)
 	row.ExpiresAt = expiry(r, row.UpdatedAt)
@@ -254,7 +258,7 @@ func create[T writable[T]](ctx context.Context, l *Ledger, r T) (made T, other *
 	return made, other, err
 }
 
-// newRow is the row of a record that is new under its key.
+// newRow returns the row of a new record under a key.
 func (l *Ledger) newRow(key string) Row {
 	now := l.now()
 	return Row{
@@ -266,10 +270,10 @@ func (l *Ledger) newRow(key string) Row {
 	}
 }
 
-// Apply writes what an event makes of a record over the version that was read, and
-// returns it, also after an error of the store, when it may have been written.
-// ErrConflict says that somebody else has written the record since, and ErrIllegal that
-// the event cannot happen.
+// Apply applies an event to a record, writes the result over the version r that was read, and
+// returns it. After an error of the store it returns the result as well, because that may have
+// been written. ErrConflict means that somebody else has written the record since r was read,
+// and ErrIllegal that the event cannot happen in this state.
 func (l *Ledger) Apply(ctx context.Context, r Payment, event Event, c Change) (Payment, error) {
 	c.now = l.now()
 	next, err := l.rules.step(r, event, c)
@@ -283,8 +287,8 @@ func (l *Ledger) Apply(ctx context.Context, r Payment, event Event, c Change) (P
 	return next, err
 }
 
-// put writes a record. ErrConflict says that it was not written, because the record that
-// put returns is in its way; nil where that is gone.
+// put writes a record. ErrConflict means that it was not written because another version is
+// stored. put then returns that version, or nil if it is gone.
 func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 	stands, err := l.store.Put(ctx, r)
 	switch {
@@ -301,7 +305,8 @@ func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 	return other, ErrConflict
 }
 
-// claimed is the outcome of a claim that wrote next. lookupAt is of the lookup before.
+// claimed returns the outcome of a claim that wrote next with the error err. lookupAt is the
+// time of the lookup before this claim.
 func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, error) {
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -316,9 +321,9 @@ func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, er
 	}, nil
 }
 
-// Resume takes the lease of a payment that is on record, or says why not, like Claim. It is
-// for a request of the same payer with another payment for the same purchase, which proves
-// its right to this one. asks is as in Payment.
+// Resume takes the lease of a payment that is on record, or says why it does not, as Claim
+// does. It is also for the payer's request with another payment for the same purchase, which
+// proves the right to this one. asks is as in Submission.
 func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
 	c := Claim{Record: old, Result: l.rules.Meanings[Stand(&old, View{Now: now})].Claim}
@@ -337,8 +342,9 @@ func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease tim
 	return c, nil
 }
 
-// inFlight tells a client to come back when the other attempt must be over,
-// but soon at first: most attempts end long before their lease.
+// inFlight returns a Claim that tells the client to come back when the lease of the other
+// attempt ends, but after 5 s at the latest, because most attempts end long before their
+// lease.
 func (l *Ledger) inFlight(r Payment) Claim {
 	const most = 5 * time.Second
 	return Claim{

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind says what a record is of. It is a part of the stored form.
+// Kind is the kind of a record. It is stored with the record.
 type Kind string
 
 // The kinds of records.
@@ -24,39 +24,40 @@ const (
 // Record is what a store keeps under a key: a Payment, a Purchase, a Cursor, a Repayment or a
 // Sold.
 type Record interface {
-	// Head returns what every record has.
+	// Head returns the fields that every record has.
 	Head() Row
 	Kind() Kind
-	// Status is the state of a payment, and another word for each other kind. A store
+	// Status returns the state of a payment, and for every other kind a fixed name. A store
 	// shows it to operators.
 	Status() string
-	// Listed returns the list of an Index that the record belongs in, or an empty string
-	// for none, and the time by which that list is sorted.
+	// Listed returns the name of the Index list that the record belongs in, or an empty string
+	// if it belongs in none, and the time by which that list sorts it.
 	Listed() (list string, at time.Time)
 }
 
-// Row is what every record has.
+// Row holds the fields that every record has.
 type Row struct {
 	Key       string    `json:"key"`
 	Version   int64     `json:"version"`  // +1 on every write; the fencing token
 	WriteID   string    `json:"write_id"` // random, different on every write
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-	// ExpiresAt is when a store may delete the record; zero is never. A payment that is
-	// undecided or owed is kept until that ends.
+	// ExpiresAt is when a store may delete the record; zero means never. A payment that is
+	// undecided, or whose answer is owed, has no such time.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 // Head implements Record.
 func (r Row) Head() Row { return r }
 
-// Listed implements Record: payments alone are in a list.
+// Listed implements Record. Only payments are in a list, and Payment has its own Listed.
 func (r Row) Listed() (list string, at time.Time) { return "", r.UpdatedAt }
 
-// Purchase is what a payer means to buy once, and names the payment that it is bought with,
-// its owner. A payment is sent only by an attempt that has opened its purchase and found it
-// to be its own. So of all the payments that a payer signs for one purchase only one can be
-// sent, until that one is known to be dead. Whether it is decided is in the owner's record.
+// Purchase is something that a payer wants to buy once. It names its owner, the payment that
+// is used for it. An attempt sends a payment only after it has opened the purchase and found
+// that its payment is the owner. So a payer may sign several payments for one purchase, but
+// only one of them can be sent until that one is known to be dead. The owner's record says
+// whether it is decided.
 type Purchase struct {
 	Row
 
@@ -76,8 +77,8 @@ func (p Purchase) withRow(row Row) Purchase {
 }
 
 // Cursor is how far the chain was read for transfers of one token to one payee. A transfer
-// without a record is a debt from block DebtsFrom on: what is older may have been answered
-// before the cursor was made.
+// without a record is a debt if it is in block DebtsFrom or a later one. An older transfer may
+// have been answered before the cursor was made.
 type Cursor struct {
 	Row
 
@@ -96,7 +97,7 @@ func (c Cursor) withRow(row Row) Cursor {
 	return c
 }
 
-// Repayment assigns a transfer that sent an amount back to the debt that it has paid.
+// Repayment records which debt a refund transfer has paid.
 type Repayment struct {
 	Row
 
@@ -114,8 +115,8 @@ func (r Repayment) withRow(row Row) Repayment {
 	return r
 }
 
-// The words that stand for the state of a record which is not a payment. Releases before
-// Kind know such a record by them, so that they are written beside it.
+// The values of Status for records that are not payments. Releases before Kind tell the kinds
+// apart by them, so they are stored beside Kind.
 const (
 	statusPurchase  = "bought"
 	statusCursor    = "scanned"
@@ -123,17 +124,17 @@ const (
 	statusSold      = "sold"
 )
 
-// What a store takes, in bytes: of a key, of a record without the body of its answer, and of
-// that body.
+// The largest sizes that a store accepts, in bytes: of a key, of a record without the body of
+// its answer, and of that body.
 const (
 	maxKey      = 2048
 	maxDocument = 399<<10 - maxKey
 	maxBody     = LargestKept
 )
 
-// Marshal returns the stored form: the record as JSON, and the body of its answer
-// separately. It fails for a record that no store takes or that Unmarshal would not read:
-// stored, it could no longer answer for somebody's money.
+// Marshal returns the stored form: the record as JSON, and the body of its answer separately.
+// It fails for a record that is too large for a store or that Unmarshal would not read. Once
+// stored, such a record would be lost, and with it the evidence of somebody's payment.
 func Marshal(r Record) (doc, body []byte, err error) {
 	if doc, body, err = marshal(r); err != nil {
 		return nil, nil, fmt.Errorf("marshal ledger record: %w", err)
@@ -172,7 +173,7 @@ func marshal(r Record) (doc, body []byte, err error) {
 	return doc, body, err
 }
 
-// WithoutBody returns a record without the body of its answer, as a Page has it.
+// WithoutBody returns a record without the body of its answer, as a Page lists it.
 func WithoutBody(r Record) Record {
 	p, ok := r.(Payment)
 	if !ok || p.Answer == nil {
@@ -184,7 +185,7 @@ func WithoutBody(r Record) Record {
 	return p
 }
 
-// stored is what the stored form has beside the fields of a record.
+// stored holds the members of the stored form that are not fields of a record.
 type stored struct {
 	Kind   Kind   `json:"kind"`
 	Status string `json:"state"`
@@ -194,12 +195,12 @@ type storedPayment struct {
 	Payment
 
 	Kind Kind `json:"kind"`
-	// CutOff is of earlier releases, for which the most of it and of Lookups together meant
-	// that the amount has to go back.
+	// CutOff was written by earlier releases. When both CutOff and Lookups had reached their
+	// limits, the amount had to be refunded.
 	CutOff int `json:"cut_off,omitempty"`
 }
 
-// upgrade completes a payment that a release before Kind wrote.
+// upgrade sets DueBack in a payment that was written by a release before Kind.
 func (p *storedPayment) upgrade() {
 	const mostLookups, mostCutOff = 5, 3
 	switch {
@@ -231,7 +232,7 @@ type storedSold struct {
 	stored
 }
 
-// check says what is wrong with the row of a record that is under a key.
+// check returns an error if the row is not valid for a record stored under key.
 func (r Row) check(key string) error {
 	switch {
 	case r.Key == "" || r.Version < 1 || r.WriteID == "":
@@ -251,8 +252,8 @@ func (r Payment) checkState() error {
 	return nil
 }
 
-// Unmarshal reads what is stored under a key. Anything that is not a record that this
-// code could have written there is ErrCorrupt.
+// Unmarshal decodes the record that is stored under a key. It fails with ErrCorrupt unless
+// this code could have written that record there.
 func Unmarshal(key string, doc, body []byte) (Record, error) {
 	r, err := unmarshal(doc, body)
 	if err == nil {
@@ -265,7 +266,8 @@ func Unmarshal(key string, doc, body []byte) (Record, error) {
 }
 
 func unmarshal(doc, body []byte) (Record, error) {
-	// Most records are payments, and the other kinds have less in common with one another.
+	// Decode as a payment first: most records are payments, and the result has the kind of any
+	// record.
 	var p storedPayment
 	if err := json.Unmarshal(doc, &p); err != nil {
 		return nil, err
@@ -297,8 +299,8 @@ func unmarshal(doc, body []byte) (Record, error) {
 	return nil, fmt.Errorf("unknown kind %q", p.Kind)
 }
 
-// kind is that of a stored record. Earlier releases wrote none, and told the kinds apart by
-// the state alone.
+// kind returns the kind of a stored record. Earlier releases stored no kind, and told the
+// kinds apart by the state alone.
 func (p storedPayment) kind() Kind {
 	if p.Kind != "" {
 		return p.Kind

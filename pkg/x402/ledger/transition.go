@@ -11,29 +11,29 @@ import (
 // Event is something that happens to a record.
 type Event string
 
-// The events; each is an edge of the diagram in the package comment.
+// The events. The diagram in the package comment shows the main ones as its edges.
 const (
 	EventClaim      Event = "claim"       // an attempt takes the lease
 	EventSettled    Event = "settled"     // proof of payment, from any source
 	EventRefused    Event = "refused"     // the facilitator said no
-	EventTurnedAway Event = "turned_away" // the facilitator did not process it, and the operator must act
+	EventTurnedAway Event = "turned_away" // the facilitator did not process the payment, and the operator must act
 	EventDisproved  Event = "disproved"   // proof that the authorization never moved money and never will
 	EventNotSent    Event = "not_sent"    // the request provably never left
-	EventUncertain  Event = "uncertain"   // the attempt ended without learning whether money moved
-	// EventBadSignature is EventRefused, for the signature of the payment.
+	EventUncertain  Event = "uncertain"   // the attempt ended and does not know whether money moved
+	// EventBadSignature is an EventRefused whose reason is the payment's signature.
 	EventBadSignature Event = "bad_signature"
 	EventRedeem       Event = "redeem"    // the answer is stored
 	EventRelease      Event = "release"   // the lookup failed on our side; the answer stays owed
 	EventRefund       Event = "refund"    // the operator has sent the amount back
-	EventSupersede    Event = "supersede" // another payment answers its purchase
+	EventSupersede    Event = "supersede" // another payment is used for its purchase
 	EventAsk          Event = "ask"       // one more facilitator is about to be asked
 	EventSendBack     Event = "send_back" // an operator is about to send the amount back
-	EventWithdraw     Event = "withdraw"  // a refund that was begun is not made after all
-	EventAttest       Event = "attest"    // an operator has shown that it was answered
+	EventWithdraw     Event = "withdraw"  // a refund that was begun is cancelled
+	EventAttest       Event = "attest"    // an operator has shown that the payer got the answer
 )
 
-// ErrIllegal says that an event cannot happen in the record's state. It is a
-// bug, and it fails closed.
+// ErrIllegal says that an event cannot happen in the record's state. It means that there is a
+// bug; nothing is written.
 var ErrIllegal = errors.New("ledger: illegal transition")
 
 // Edge is one row of the transition table: an event that may happen in a state, and the
@@ -41,36 +41,36 @@ var ErrIllegal = errors.New("ledger: illegal transition")
 type Edge struct {
 	From   State
 	Events []Event
-	When   func(r Payment, now time.Time) bool // nil: always
+	When   func(r Payment, now time.Time) bool // nil means always
 	To     State
 
-	apply func(r *Payment, c Change) // after the state has changed
+	apply func(r *Payment, c Change) // called after the state has changed
 }
 
-// Change has the particulars of an event.
+// Change holds the details of an event.
 type Change struct {
 	Reason      string
-	Transaction string // Uncertain: of the payment; Refund: of the transfer back
-	Operator    string // SendBack, Refund, Attest: who
+	Transaction string // Uncertain: hash of the payment; Refund: hash of the transfer back
+	Operator    string // SendBack, Refund, Attest: who acts
 
 	event     Event
 	now       time.Time
 	lease     time.Time
 	receipt   *Receipt
 	owner     string
-	asks      string  // Claim, Ask: the facilitator that is asked next
-	refusedBy string  // the end of an attempt: who refused it for a reason about the payer
+	asks      string  // Claim, Ask: the facilitator to ask next
+	refusedBy string  // end of an attempt: the facilitator that refused for a reason about the payer
 	begins    bool    // Settled: the lookup begins at once
 	dueBack   DueBack // Settled: why the amount must go back
 	answer    *Answer
-	stands    time.Duration // Redeem: for how long the answer stands for a purchase without a key
+	stands    time.Duration // Redeem: how long the answer is valid for a purchase without a key
 	failure   *Failure
 	unused    bool      // Redeem, Release: the lookup does not count
-	lookupAt  time.Time // Release, unused: when the one before began
+	lookupAt  time.Time // Release with unused: when the previous lookup began
 }
 
-// edges is the state machine. The first row that fits is taken; a pair without
-// a row is illegal. The claim of a missing record creates it, and has no row.
+// edges returns the state machine. The first row that matches the state and the event applies;
+// if none matches, the event is illegal. The claim that creates a record has no row.
 func edges() []Edge {
 	unproven := []Event{EventRefused, EventBadSignature, EventTurnedAway, EventNotSent}
 	return []Edge{
@@ -92,8 +92,8 @@ func edges() []Edge {
 
 		{Superseded, []Event{EventSettled}, nil, Settled, keepReceipt},
 
-		// A refund that was begun ends the right to an answer. It can begin at any time at
-		// which nobody looks up.
+		// Once a refund was begun, the payment is not answered. A refund can begin whenever no
+		// lookup is under way.
 		{Settled, []Event{EventClaim}, mayLookUp, Settled, beginLookup},
 		{Settled, []Event{EventRedeem}, mayBeAnswered, Redeemed, keepAnswer},
 		{Settled, []Event{EventRelease}, nil, Settled, release},
@@ -125,18 +125,19 @@ func (t Rules) step(r Payment, event Event, c Change) (Payment, error) {
 	return r, fmt.Errorf("%w: %s in state %s", ErrIllegal, event, r.State)
 }
 
-// keep is how long a decided row outlives its authorization and its last write:
-// long enough for a month's books.
+// keep is how long a decided record is kept after its authorization has expired and it was
+// last written. It covers a month's bookkeeping.
 const keep = 35 * 24 * time.Hour
 
 // purchaseKept is how long a purchase is kept after it was given to a payment. It must not
-// end before its owner is decided, also where the chain cannot be asked for weeks: with twice
-// the time for which a decided payment is kept, a purchase that is missing says something
-// about every payment of the last 35 days (see Sending).
+// expire before its owner is decided, even if the chain cannot be asked for weeks. Because it
+// is kept twice as long as a decided payment, a missing purchase is evidence about every
+// payment of the last 35 days (see Sending).
 const purchaseKept = 2 * keep
 
-// expiry is when a record that was just written may be deleted. A payment in doubt, a debt, a
-// cursor and a repayment are kept.
+// expiry returns when a record that was just written may be deleted. It is zero, which means
+// never, for a payment that is in doubt or whose answer is owed, and for cursors, repayments
+// and payees.
 func expiry(r Record, now time.Time) time.Time {
 	switch r := r.(type) {
 	case Payment:
@@ -166,14 +167,14 @@ func undisproved(r Payment, _ time.Time) bool { return !r.Disproved }
 
 func refundBegun(r Payment, _ time.Time) bool { return r.SendingBack != nil }
 
-// mayBeAnswered is a paid record whose amount does not have to go back.
+// mayBeAnswered reports whether a paid record may be answered: its amount does not have to be
+// refunded.
 func mayBeAnswered(r Payment, _ time.Time) bool { return r.SendingBack == nil && r.DueBack == "" }
 
 func mayLookUp(r Payment, now time.Time) bool { return leasePast(r, now) && mayBeAnswered(r, now) }
 
-// incomplete is a redeemed record whose answer was too large to keep, or has
-// parts that are owed: a repeat runs the lookup again, under a lease like any
-// other.
+// incomplete reports whether the answer of a redeemed record was too large to keep or has owed
+// parts. A repeat then runs the lookup again, under a lease.
 func incomplete(r Payment, _ time.Time) bool {
 	return r.Answer != nil && (!r.Answer.Stored || len(r.Answer.Owed) > 0)
 }
@@ -187,14 +188,14 @@ func takeLease(r *Payment, c Change) {
 	}
 }
 
-// ask names a facilitator before it is asked.
+// ask adds a facilitator to the record before it is asked.
 func ask(r *Payment, c Change) {
 	if c.asks != "" && !slices.Contains(r.Asked, c.asks) {
 		r.Asked = append(slices.Clip(r.Asked), c.asks)
 	}
 }
 
-// takeOver follows an attempt that died with the lease: it may have sent.
+// takeOver takes the lease of an attempt that died. That attempt may have sent the payment.
 func takeOver(r *Payment, c Change) {
 	takeLease(r, c)
 	r.Doubt = true
@@ -218,8 +219,8 @@ func keepReceipt(r *Payment, c Change) {
 	}
 }
 
-// end ends an attempt to settle that brought no proof of payment. What it leaves alone
-// was true before the attempt, and still is.
+// end records an attempt to settle that brought no proof of payment. The fields that it does
+// not change stay true.
 func end(r *Payment, c Change) {
 	r.Reason = c.Reason
 	r.LeaseUntil = time.Time{}
@@ -258,7 +259,7 @@ func refund(r *Payment, c Change) {
 	r.ClosedBy = c.Operator
 }
 
-// attest leaves AnsweredAt zero: no answer is kept, so that none is replayed.
+// attest leaves AnsweredAt zero, because no answer is stored that could be replayed.
 func attest(r *Payment, c Change) {
 	r.Answer = &Answer{Stored: true}
 	r.Reason = c.Reason
@@ -266,7 +267,7 @@ func attest(r *Payment, c Change) {
 	r.ClosedBy = c.Operator
 }
 
-// sendBack keeps who began first.
+// sendBack records who began the refund. If it was begun before, it keeps the first operator.
 func sendBack(r *Payment, c Change) {
 	if r.SendingBack == nil {
 		r.SendingBack = &SendingBack{At: c.now, By: c.Operator}
@@ -293,10 +294,10 @@ func keepAnswer(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
 }
 
-// stand stamps from when and for how long an answer stands. One that owes a part stands for
-// its purchase for a day from the first one, so that the parts can be had without another
-// charge. An answer that is not stored can be had for a day from the first time, and its
-// lookups are counted from then.
+// stand sets when the answer was given and how long it is valid. If parts of it are owed, it
+// is valid for its purchase for a day from the first answer, so the payer can get those parts
+// without another charge. An answer that is not stored can be repeated for a day from the
+// first time, and its lookups are counted from then.
 func stand(r *Payment, c Change) {
 	first := r.AnsweredAt.IsZero()
 	r.AnsweredAt = c.now
@@ -311,8 +312,8 @@ func stand(r *Payment, c Change) {
 	}
 }
 
-// release returns the lease after a lookup that gave no answer. One that never
-// began does not count.
+// release gives the lease back after a lookup that gave no answer. An unused lookup does not
+// count.
 func release(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
 	if c.unused {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Reclaim takes the lease of a record whose outcome is not known, without the
-// payment that made it: for the reconciler. It returns nil for a record that
-// is decided, that a live attempt holds, or that is gone.
+// Reclaim takes the lease of a record whose outcome is not known. The reconciler uses it,
+// because it does not have the payer's request. It returns nil if the record is decided or a
+// live attempt holds it.
 func (l *Ledger) Reclaim(ctx context.Context, r Payment, lease time.Time) (*Hold, error) {
 	if !l.Sleeping(r) {
 		return nil, nil
@@ -19,24 +19,25 @@ func (l *Ledger) Reclaim(ctx context.Context, r Payment, lease time.Time) (*Hold
 	return c.Hold, err
 }
 
-// Sending says what is known, without evidence, about whether an undecided payment that
-// nobody holds was sent.
+// Sending says what the ledger alone, without evidence from the chain, knows about whether an
+// undecided payment was sent. No attempt holds that payment.
 type Sending int
 
 const (
-	MayBeSent Sending = iota + 1 // only evidence decides it
+	MayBeSent Sending = iota + 1 // only evidence can decide
 	Undue                        // its attempt died, and it is too early to tell
-	// Unopened: its attempt died, its window is over, and its purchase is missing.
-	// Evidence may decide it; nothing else does until the record is older.
+	// Unopened: its attempt died, its window is over, and its purchase is missing. Only
+	// evidence can decide it until the record is older.
 	Unopened
-	NeverSent // it was not sent, and cannot be any more
+	NeverSent // it was not sent, and can no longer be sent
 )
 
-// Sending returns what is known. Only the payment that a purchase names is sent. An attempt
-// that was frozen may open the purchase and send at any time, but a facilitator or the chain
-// refuses what comes after the payment's window. So the clock is read first, with ClockSlack,
-// and then the purchase. A purchase that may have expired since it named the payment proves
-// nothing. A payment without a purchase may have been sent by any holder.
+// Sending returns what the ledger knows about whether a payment was sent. A payment is sent
+// only if its purchase names it. An attempt that was frozen may open the purchase and send at
+// any time, but after the payment's window a facilitator or the chain refuses it. So Sending
+// compares the clock with the window first, allowing for ClockSlack, and then reads the
+// purchase. A missing purchase proves nothing if it may have expired after it named the
+// payment. A payment without a purchase may have been sent by any holder.
 func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	if r.State != Settling || r.Sent || r.Doubt || r.Purchase == "" {
 		return MayBeSent, nil
@@ -58,29 +59,30 @@ func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	return NeverSent, nil
 }
 
-// ClockSlack is how far a process's clock may be ahead of the chain's. A transfer
-// that is older than the first claim of its payment by more than that was made
-// for something else.
+// ClockSlack is how far a process's clock may be ahead of the chain's. A transfer that is
+// older than the first claim of its payment by more than ClockSlack was made for something
+// else.
 const ClockSlack = 10 * time.Minute
 
 // Witness is proof of a transfer to a payee.
 type Witness struct {
 	Key     string
 	Receipt Receipt
-	At      time.Time       // by the chain's clock; zero when a facilitator has just said so
+	At      time.Time       // by the chain's clock; zero if a facilitator has just reported it
 	Terms   json.RawMessage // of the transfer: asset, payee, amount
-	// Of says whether the transfer is the one that a record is about.
+	// Of reports whether the transfer is the one that a record is about; nil means that it is.
 	Of func(Payment) bool
 }
 
-// Testify records proof that money moved, over whatever other writers have made of its
-// record. It returns the record that stands, and whether this call wrote it: it does not
-// where the money is known. The record then owes an answer, or has to go back (DueBack)
-// if there was no record before, if its payer had been told for good that nothing moves, if
-// the transfer is older than the request, or if another payment has paid for the purchase.
-// Testify may be called again for the same transfer.
+// Testify records proof that money moved, whatever other writers have written meanwhile. It
+// returns the stored record and whether this call wrote it. It writes nothing if the record is
+// known to be paid. Otherwise an answer is owed from then on, or the amount must be refunded
+// (DueBack). It must be refunded if there was no record before, if the payer had been told
+// that the payment was finally refused, if the transfer is older than the request, or if
+// another payment has paid for the purchase. Testify may be called again for the same
+// transfer.
 func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Payment, written bool, err error) {
-	const tries = 3 // against other writers; each of them is a verdict, and those end
+	const tries = 3 // each conflict is another writer's decision, and there are few of those
 	for range tries {
 		switch r, err = l.Fetch(ctx, w.Key); {
 		case err != nil:
@@ -88,8 +90,8 @@ func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Payment, written bo
 		case r == nil:
 			r, err = l.orphan(ctx, w)
 		case w.Of != nil && !w.Of(*r):
-			// The same nonce in another authorization: both cannot have moved
-			// money, and the record that is there did not.
+			// The record is about another authorization with the same nonce. Only one of the
+			// two can have moved money, and it was not that one. So use another key.
 			w.Key = w.Key + "|" + w.Receipt.Transaction
 			w.Of = nil
 			continue
@@ -105,8 +107,8 @@ func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Payment, written bo
 	return nil, false, ErrConflict
 }
 
-// prove writes that a record is paid, over the version that was read. The lease of a live
-// attempt is left to it.
+// prove writes that a record is paid, over the version that was read. A live attempt keeps its
+// lease.
 func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, error) {
 	c := Change{receipt: &w.Receipt}
 	if !w.At.IsZero() && (r.Disproved || w.At.Before(r.CreatedAt.Add(-ClockSlack))) {
@@ -128,7 +130,7 @@ func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, err
 	return &next, err
 }
 
-// orphan makes a record for money that there was none for.
+// orphan creates a record for a transfer that has none.
 func (l *Ledger) orphan(ctx context.Context, w Witness) (*Payment, error) {
 	now := l.now()
 	r, _, err := create(ctx, l, Payment{
