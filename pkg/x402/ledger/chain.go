@@ -6,25 +6,25 @@ import (
 	"strconv"
 )
 
-// CursorKey names the cursor of a token and a payee. All parts must be in lower
+// CursorKey returns the key of the cursor of a token and a payee. All parts must be in lower
 // case.
 func CursorKey(network, asset, payee string) string {
 	return "cursor|" + network + "|" + asset + "|" + payee
 }
 
-// Cursor reads a cursor. It returns nil for one that is missing.
+// Cursor reads a cursor. It returns nil if there is none.
 func (l *Ledger) Cursor(ctx context.Context, key string) (*Cursor, error) {
 	return fetch[Cursor](ctx, l, key)
 }
 
-// Begin makes a cursor. ErrConflict means that somebody else has made it.
+// Begin creates a cursor. ErrConflict means that somebody else has created it.
 func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) (*Cursor, error) {
 	c, _, err := create(ctx, l, Cursor{Row: Row{Key: key}, Next: next, DebtsFrom: debtsFrom})
 	return &c, err
 }
 
-// Advance moves a cursor forward. ErrConflict means that somebody else has moved
-// it, and reads on from there.
+// Advance moves a cursor forward. ErrConflict means that somebody else has moved it and
+// continues reading from there.
 func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, error) {
 	if next < c.Next {
 		return nil, errors.New("ledger: a cursor does not go back")
@@ -37,15 +37,15 @@ func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, e
 	return &c, err
 }
 
-// RepaymentKey names a transfer to a payer in a transaction: the nth of an amount, from
-// 0 on. All parts must be in lower case.
+// RepaymentKey returns the key of a refund transfer: the nth transfer of an amount to a payer
+// in a transaction, counted from 0. All parts must be in lower case.
 func RepaymentKey(network, asset, payer, transaction, amount string, n int) string {
 	return "refund|" + Key(network, asset, payer, transaction) + "|" + amount + "|" + strconv.Itoa(n)
 }
 
 // Reserve assigns a transfer to the refund of one debt, so that no other debt is closed with
-// it, even by another operator at the same time. It reports whether the transfer is that
-// debt's. A reservation does not expire: a transaction stays on the chain.
+// it, even by another operator at the same time. It reports whether the transfer is assigned
+// to that debt. A reservation does not expire: a transaction stays on the chain.
 func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
 	_, old, err := create(ctx, l, Repayment{Row: Row{Key: transfer}, Debt: debt})
 	if old != nil {

@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// ErrLost says that the lease went to somebody else before this verdict was
-// written. Nothing was overwritten; a receipt was still recorded.
+// ErrLost means that another attempt took the lease before this outcome was written. Nothing
+// was overwritten. A receipt was recorded nevertheless.
 var ErrLost = errors.New("ledger: the lease was lost")
 
-// Hold is a claim that was won: the right to write the verdict of one attempt. It is not
-// safe for concurrent use.
+// Hold is a successful claim: the right to write the outcome of one attempt. It is not safe
+// for concurrent use.
 type Hold struct {
 	ledger    *Ledger
 	record    Payment
-	pending   *Payment  // a write whose fate is not known; the next one asks for it
-	lookupAt  time.Time // of the lookup before this claim's
+	pending   *Payment  // a write that may have succeeded; the next one finds out
+	lookupAt  time.Time // time of the lookup before this claim's
 	refusedBy string    // see RefusedBy
 }
 
-// Record is the record as this holder last wrote it.
+// Record returns the record as this holder last wrote it.
 func (h *Hold) Record() Payment { return h.record }
 
-// Released says that this holder's last write gave the lease back.
+// Released reports whether this holder's last write gave the lease back.
 func (h *Hold) Released() bool { return h.record.LeaseUntil.IsZero() }
 
-// Settled records proof of payment. begins says that the lookup runs already and keeps the
-// lease. If the lease was lost the receipt is recorded all the same, and the error is ErrLost.
+// Settled records proof of payment. begins says that the lookup has begun, and that the lease
+// is kept for it. If the lease was lost, Settled records the receipt nevertheless and returns
+// ErrLost.
 func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error {
 	c := Change{receipt: &receipt, begins: begins}
 	if begins {
@@ -40,28 +41,30 @@ func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error 
 	return err
 }
 
-// Ask records that a facilitator is about to be asked. Only if it succeeds may that one be
-// sent the payment. It writes also where the name is there already, so that an attempt that
-// has lost its lease finds out. It fails with ErrIllegal once the lease is past.
+// Ask records that a facilitator is about to be asked. The payment may be sent to that
+// facilitator only if Ask succeeds. Ask writes even if the name is already recorded, so that
+// an attempt notices that it has lost its lease. It fails with ErrIllegal once the lease has
+// ended.
 func (h *Hold) Ask(ctx context.Context, facilitator string) error {
 	return h.write(ctx, EventAsk, Change{asks: facilitator})
 }
 
-// RefusedBy has the write that ends this attempt, whichever it is, name the
-// facilitator that refused the payment for a reason about the payer.
+// RefusedBy sets the facilitator that refused the payment for a reason about the payer. The
+// write that ends this attempt records it.
 func (h *Hold) RefusedBy(facilitator string) { h.refusedBy = facilitator }
 
 // End records how an attempt to settle ended without proof of payment: EventRefused,
-// EventBadSignature, EventTurnedAway, EventDisproved, EventNotSent or EventUncertain. A
-// record in doubt stays so after all but EventDisproved: a refusal proves nothing about an
-// earlier attempt. transaction is the hash of a payment that is EventUncertain, or empty.
+// EventBadSignature, EventTurnedAway, EventDisproved, EventNotSent or EventUncertain. A record
+// that is in doubt stays in doubt unless the event is EventDisproved, because a refusal proves
+// nothing about an earlier attempt. transaction is the hash of a payment that is
+// EventUncertain, or empty.
 func (h *Hold) End(ctx context.Context, event Event, reason, transaction string) error {
 	return h.write(ctx, event, Change{Reason: reason, Transaction: transaction})
 }
 
-// Redeem stores the answer, which uses the payment up. stands is how long the answer stands
-// for a purchase without a key. unused says that the lookup does not count: it was of a
-// bundle whose owed parts were not tried.
+// Redeem stores the answer, and the payment is then used up. stands is how long the answer is
+// valid for a purchase without a key. unused says that the lookup does not count, because the
+// owed parts of a bundle were not tried.
 func (h *Hold) Redeem(ctx context.Context, a Answer, stands time.Duration, unused bool) error {
 	return h.write(ctx, EventRedeem, Change{answer: &a, stands: stands, unused: unused})
 }
@@ -76,20 +79,19 @@ func (h *Hold) Supersede(ctx context.Context, owner string) error {
 	return h.write(ctx, EventSupersede, Change{owner: owner})
 }
 
-// Release gives the lease back after a lookup that failed on our side. The
-// answer stays owed.
+// Release gives the lease back after a lookup that failed on the seller's side. The answer
+// stays owed.
 func (h *Hold) Release(ctx context.Context, f Failure) error {
 	return h.write(ctx, EventRelease, Change{failure: &f})
 }
 
-// KeepAnswer gives the lease back after a lookup that brought no better answer than the
-// one that is stored. unused says that it does not count.
+// KeepAnswer gives the lease back after a lookup that brought no better answer than the stored
+// one. unused says that the lookup does not count.
 func (h *Hold) KeepAnswer(ctx context.Context, unused bool) error {
 	return h.write(ctx, EventRelease, Change{unused: unused, lookupAt: h.ledger.now()})
 }
 
-// Return gives the lease back without having begun the lookup of this claim, which does
-// not count.
+// Return gives the lease back without a lookup. The lookup of this claim then does not count.
 func (h *Hold) Return(ctx context.Context) error {
 	if err := h.confirm(ctx); err != nil || h.Released() {
 		return err
@@ -97,8 +99,9 @@ func (h *Hold) Return(ctx context.Context) error {
 	return h.write(ctx, EventRelease, Change{unused: true, lookupAt: h.lookupAt})
 }
 
-// write applies an event and compares and swaps. After an error other than
-// ErrLost and ErrIllegal the write may have happened; the next one finds out.
+// write applies an event and writes the result over the version that this holder last wrote.
+// After an error other than ErrLost and ErrIllegal the write may have succeeded; the next
+// write finds out.
 func (h *Hold) write(ctx context.Context, event Event, c Change) error {
 	if err := h.confirm(ctx); err != nil {
 		return err
@@ -107,7 +110,7 @@ func (h *Hold) write(ctx context.Context, event Event, c Change) error {
 	return h.wrote(h.ledger.Apply(ctx, h.record, event, c))
 }
 
-// wrote takes the result of a write.
+// wrote remembers the result of a write, and turns ErrConflict into ErrLost.
 func (h *Hold) wrote(next Payment, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -122,8 +125,9 @@ func (h *Hold) wrote(next Payment, err error) error {
 	return err
 }
 
-// confirm settles the fate of a write that failed: it is sent again, which succeeds if it
-// had happened. A receipt that comes too late for the lease is recorded as evidence.
+// confirm finds out whether a write that failed has succeeded nevertheless, by sending it
+// again. That succeeds if the first write did. If the lease was lost meanwhile, a receipt is
+// recorded as evidence.
 func (h *Hold) confirm(ctx context.Context) error {
 	if h.pending == nil {
 		return nil
@@ -137,9 +141,9 @@ func (h *Hold) confirm(ctx context.Context) error {
 	return err
 }
 
-// evidence writes a receipt over whatever another attempt has made of the record,
-// unless it already knows. It returns ErrLost when the receipt is on record and the
-// lease is not ours.
+// evidence records a receipt, whatever another attempt has written meanwhile, unless the
+// record is already paid. It returns ErrLost if the receipt is on record and this attempt does
+// not hold the lease.
 func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error {
 	r, written, err := h.ledger.Testify(ctx, Witness{
 		Key:     h.record.Key,
@@ -152,8 +156,8 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 	case written, !begins, !r.Owed(), !mayBeAnswered(*r, time.Time{}), r.Attempt != h.record.Attempt, leasePast(*r, h.ledger.now()):
 		return ErrLost
 	}
-	// Somebody else has found it to be paid while this attempt held the lease. Nobody has
-	// claimed it since, so the lookup that began is ours.
+	// Somebody else recorded the payment while this attempt held the lease, and nobody has
+	// claimed it since. So this attempt still holds the lease for its lookup.
 	r.Lookups = r.Lookups + 1
 	r.LookupAt = h.ledger.now()
 	h.record = *r

@@ -8,22 +8,23 @@ import (
 
 // Bounds of owed lookups, and of replaying an answer.
 const (
-	// MostUnkept is how many lookups one payment buys whose answers are too large to be
+	// MostUnkept is how many lookups are run for one payment if its answer is too large to be
 	// kept.
 	MostUnkept = 5
-	// MostSilent is how many lookups must have met the silence of the target for that to be
-	// the answer.
+	// MostSilent is how many lookups must have ended with a silent target before that silence
+	// is the answer.
 	MostSilent = 5
-	// OwedFor is how long an answer may be owed before a refund is due, and KeptFor how
-	// long after it was given an answer is replayed.
+	// OwedFor is how long an answer may be owed before a refund is due. KeptFor is how long an
+	// answer is replayed after it was first given.
 	OwedFor = 24 * time.Hour
 	KeptFor = 24 * time.Hour
 )
 
-// longestPause is the most between two lookups, where the work has not said otherwise.
+// longestPause is the longest pause between two lookups, unless a failed lookup asks for
+// another one (Failure.Pause).
 const longestPause = time.Hour
 
-// spacing is the least time between the end of lookup n and the next one.
+// spacing returns the least time between the end of the nth lookup and the next one.
 func spacing(lookups int) time.Duration {
 	first := []time.Duration{0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
 	if lookups < len(first) {
@@ -36,14 +37,14 @@ func spacing(lookups int) time.Duration {
 	return min(pause, longestPause)
 }
 
-// tooSoon is for how long a facilitator is not asked again about a payment that it has
-// refused, since asking costs us and not the sender.
+// tooSoon returns how long it is until a facilitator may be asked again about a payment that
+// it has refused. There is a pause because asking costs the seller something and the sender
+// nothing.
 func tooSoon(r Payment, now time.Time) time.Duration {
 	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
 }
 
-// NextLookup returns how long after a failed lookup, which was the last one that the record
-// counts, the next one is allowed.
+// NextLookup returns how long after the last lookup, which failed, the next one is allowed.
 func NextLookup(r Payment) time.Duration {
 	if r.LastFault != nil && r.LastFault.Pause > 0 {
 		return r.LastFault.Pause
@@ -51,14 +52,14 @@ func NextLookup(r Payment) time.Duration {
 	return spacing(r.Lookups)
 }
 
-// lookupIn is how long it is until the next lookup of a payment may begin.
+// lookupIn returns how long it is until the next lookup of a payment may begin.
 func lookupIn(r Payment, now time.Time) time.Duration {
 	return max(0, r.LookupAt.Add(NextLookup(r)).Sub(now))
 }
 
-// SilenceDecides says that the lookup of a record which ends now is one after which the
-// silence of the target is the answer: some have met it, or none has failed otherwise in a
-// day.
+// SilenceDecides reports whether silence becomes the answer if the current lookup also ends
+// with a silent target. It does after MostSilent such lookups, or if the answer has been owed
+// for a day and all its lookups ended that way.
 func SilenceDecides(r Payment, now time.Time) bool {
 	r.Silent++
 	return r.State == Settled && silenceStands(r, now)
@@ -68,10 +69,10 @@ func silenceStands(r Payment, now time.Time) bool {
 	return r.Silent >= MostSilent || r.Silent == r.Lookups && r.Silent > 0 && now.Sub(r.SettledAt) > OwedFor
 }
 
-// AnswerSilence stores the silence of the target as the answer of a payment that is
-// StandingSilent, and returns the record as it is written. stands is as with Hold.Redeem.
-// ErrConflict means that somebody else has written it, and ErrIllegal that the silence
-// does not stand.
+// AnswerSilence stores a, the answer that the target was silent, for a payment that is
+// StandingSilent, and returns the record as it was written. stands is as in Hold.Redeem.
+// ErrConflict means that somebody else has written the record, and ErrIllegal that the payment
+// is not StandingSilent.
 func (l *Ledger) AnswerSilence(ctx context.Context, r Payment, a Answer, stands time.Duration) (*Payment, error) {
 	if Stand(&r, View{Now: l.now()}) != StandingSilent {
 		return nil, fmt.Errorf("answer silence: %w", ErrIllegal)

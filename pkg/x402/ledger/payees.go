@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// Sold are the accounts that one token was paid to by all who sell on this ledger, for as long
-// as transfers to them have to be looked at. So a change of payee needs no setting: what was
-// sent to the former one is found all the same.
+// Sold lists the accounts to which one token is or was paid by the buyers of all sellers on
+// this ledger. An account stays in it as long as transfers to it have to be checked. So a
+// seller can change the payee without any other setting: transfers to the previous payee are
+// still found.
 type Sold struct {
 	Row
 
 	Payees []Payee `json:"payees"`
 }
 
-// Payee is an account that payments are made to, or were.
+// Payee is an account that receives payments, or did.
 type Payee struct {
 	Address string `json:"address"` // in lower case
 	// Until is when the last payment to it was claimed, or up to NotedFor later.
@@ -39,14 +40,14 @@ func (s Sold) withRow(row Row) Sold {
 	return s
 }
 
-// maxPayees is how many payees a record has. Another one takes the place of the one that was
-// paid longest ago.
+// maxPayees is how many payees a record can have. A further one replaces the payee whose last
+// payment is the oldest.
 const maxPayees = 1000
 
-// SoldKey names the record of a token's payees. All parts must be in lower case.
+// SoldKey returns the key of the record of a token's payees. All parts must be in lower case.
 func SoldKey(network, asset string) string { return "payees|" + network + "|" + asset }
 
-// Sold reads the payees of a token, those first that were paid longest ago.
+// Sold reads the payees of a token. The payee whose last payment is the oldest comes first.
 func (l *Ledger) Sold(ctx context.Context, key string) ([]Payee, error) {
 	r, err := fetch[Sold](ctx, l, key)
 	if err != nil || r == nil {
@@ -56,8 +57,8 @@ func (l *Ledger) Sold(ctx context.Context, key string) ([]Payee, error) {
 	return r.Payees, nil
 }
 
-// Forget takes a payee off the record, if that is as it was read. ErrConflict means that the
-// record has changed since.
+// Forget removes a payee from the record, unless the payee has changed since it was read.
+// ErrConflict means that another writer came first.
 func (l *Ledger) Forget(ctx context.Context, key string, p Payee) error {
 	_, err := l.changeSold(ctx, key, func(all []Payee) []Payee {
 		return slices.DeleteFunc(all, func(q Payee) bool { return q == p })
@@ -65,7 +66,7 @@ func (l *Ledger) Forget(ctx context.Context, key string, p Payee) error {
 	return err
 }
 
-// changeSold writes what change makes of the payees that are on record, and returns that.
+// changeSold applies change to the recorded payees, writes the result and returns it.
 func (l *Ledger) changeSold(ctx context.Context, key string, change func([]Payee) []Payee) ([]Payee, error) {
 	old, err := fetch[Sold](ctx, l, key)
 	if err != nil {
@@ -88,22 +89,22 @@ func (l *Ledger) changeSold(ctx context.Context, key string, change func([]Payee
 	return next.Payees, err
 }
 
-// NotedFor is for how long a payee is noted at once, so that a payment seldom costs a write.
+// NotedFor is how far ahead a payee is recorded as paid, so that few payments cost a write.
 const NotedFor = time.Hour
 
-// Payees notes whom payments are made to. It is safe for concurrent use.
+// Payees records to whom payments are made. It is safe for concurrent use.
 type Payees struct {
 	ledger *Ledger
 
 	mu    sync.Mutex
-	noted map[string]Payee // what is on record, by the key of the record and the address
+	noted map[string]Payee // payees on record, by the key of the record and the address
 }
 
 // NewPayees returns a Payees that has noted nothing.
 func NewPayees(l *Ledger) *Payees { return &Payees{ledger: l, noted: map[string]Payee{}} }
 
-// Note has it on record that a payee is paid an amount now, in atomic units. All parts must be
-// in lower case.
+// Note makes sure that the record says that a payee is paid an amount now, in atomic units.
+// All parts must be in lower case.
 func (p *Payees) Note(ctx context.Context, network, asset, payee, amount string) error {
 	key := SoldKey(network, asset)
 	now := p.ledger.now()
@@ -115,7 +116,7 @@ func (p *Payees) Note(ctx context.Context, network, asset, payee, amount string)
 	}
 	var all []Payee
 	var err error
-	const tries = 3 // against other writers, each of whom notes another payee, or another price
+	const tries = 3 // each conflict is another writer with another payee or price
 	for range tries {
 		all, err = p.ledger.changeSold(ctx, key, func(all []Payee) []Payee { return noted(all, payee, amount, now) })
 		if !errors.Is(err, ErrConflict) {
@@ -133,12 +134,12 @@ func (p *Payees) Note(ctx context.Context, network, asset, payee, amount string)
 	return nil
 }
 
-// covers says that a payment of an amount is on record by what was noted.
+// covers reports whether the entry p already covers a payment of an amount now.
 func (p Payee) covers(amount string, now time.Time) bool {
 	return p.Until.After(now) && lower(p.Cheapest, amount) == p.Cheapest
 }
 
-// noted returns the payees with a payment that is made now.
+// noted returns the payees with a payment to address added that is made now.
 func noted(all []Payee, address, amount string, now time.Time) []Payee {
 	at := slices.IndexFunc(all, func(p Payee) bool { return p.Address == address })
 	if at >= 0 && all[at].covers(amount, now) {
@@ -156,7 +157,8 @@ func noted(all []Payee, address, amount string, now time.Time) []Payee {
 	return append(all, p)
 }
 
-// lower is the lower one of two amounts; one that is not a number is the higher one.
+// lower returns the lower of two amounts. Text that is not a number counts as higher than any
+// number.
 func lower(a, b string) string {
 	x, okA := new(big.Int).SetString(a, 10)
 	y, okB := new(big.Int).SetString(b, 10)

@@ -7,42 +7,43 @@ import (
 	"time"
 )
 
-// byKey begins the id of a purchase that its payer has named, and byRequest that of any
-// other.
+// byKey is the prefix of the id of a purchase that the payer has named with a key, and
+// byRequest the prefix of any other id.
 const (
 	byKey     = "key:"
 	byRequest = "request:"
 )
 
-// KeyID is the id of a purchase that its payer has named, by the digest of that name.
+// KeyID returns the id of a purchase that the payer has named with a key. digest is that of
+// the key.
 func KeyID(digest string) string { return byKey + digest }
 
-// RequestID is the id of a purchase that its payer has not named, by the digest of what is
-// asked.
+// RequestID returns the id of a purchase that the payer has not named. digest is that of the
+// request.
 func RequestID(digest string) string { return byRequest + digest }
 
-// Named says whether the payer has named a purchase. The first claim of a payment decides
-// what it buys.
+// Named reports whether the payer has named a purchase with a key. The first claim of a
+// payment decides which purchase it is for.
 func Named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) }
 
-// PurchaseKey names a purchase of a payer, by a KeyID or a RequestID. All parts must be in
-// lower case.
+// PurchaseKey returns the key of a payer's purchase; id is a KeyID or a RequestID. All parts
+// must be in lower case.
 func PurchaseKey(network, asset, payer, id string) string {
 	return "purchase|" + Key(network, asset, payer, id)
 }
 
-// OwnedBy says that a purchase is made with the payment of a hold.
+// OwnedBy reports whether the payment of a hold is the owner of a purchase.
 func (p Purchase) OwnedBy(h *Hold) bool {
 	return p.Owner == h.record.Key && p.AuthDigest == h.record.AuthDigest
 }
 
-// Purchase reads a purchase. It returns nil for one that is missing or expired.
+// Purchase reads a purchase. It returns nil if the purchase is missing or expired.
 func (l *Ledger) Purchase(ctx context.Context, key string) (*Purchase, error) {
 	return fetch[Purchase](ctx, l, key)
 }
 
-// Owner reads the record of the payment that a purchase is made with; nil when
-// there is none any more.
+// Owner reads the record of the payment that owns a purchase. It returns nil if that record is
+// gone.
 func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Payment, error) {
 	r, err := l.Fetch(ctx, p.Owner)
 	if r == nil || r.AuthDigest != p.AuthDigest {
@@ -52,8 +53,8 @@ func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Payment, error) {
 }
 
 // OpenPurchase opens the purchase of a payment, which every attempt does before it sends. It
-// returns the purchase as it stands: the payment's own, or that of another payment.
-// ErrConflict means that somebody else opens it now.
+// returns the stored purchase, whose owner is this payment or another one. ErrConflict means
+// that somebody else is opening it now.
 func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 	made, old, err := create(ctx, l, h.purchase())
 	switch {
@@ -67,11 +68,11 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 	return l.swap(ctx, *old, h)
 }
 
-// TakeOver gives a purchase whose owner is dead, or over, to another payment. owner is the
-// record in which that was found, or nil when there is none. It is closed
-// first, so that no attempt on it can begin or end any more, and only then is the purchase
-// swapped. ErrConflict means that something has changed since it was read; an owner that was
-// closed stays closed.
+// TakeOver gives a purchase whose owner is OwnerDead or OwnerOver to the payment of h. owner
+// is the record of the old owner, or nil if it has none. TakeOver closes that record first, so
+// that no attempt on it can begin or end any more, and then writes the purchase. ErrConflict
+// means that one of the two has changed since it was read. If the record was closed, it stays
+// closed.
 func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Payment, h *Hold) (*Purchase, error) {
 	if owner != nil {
 		if err := l.close(ctx, *owner, h.record.Key); err != nil {
@@ -81,9 +82,9 @@ func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Payment, h *H
 	return l.swap(ctx, *p, h)
 }
 
-// close writes the record of an owner that loses its purchase to the payment with a key, if
-// it can be sent again, or a lookup of it can be under way. One that was paid keeps its
-// state; an attempt that still works on it finds another version.
+// close writes the record of an owner that loses its purchase to the payment key, if the owner
+// could still be sent or a lookup for it could be under way. If the owner was paid, close only
+// increases the version of its record, so that the writes of an attempt under way fail.
 func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
 	switch {
 	case owner.State == Refused:
@@ -98,8 +99,7 @@ func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
 	return nil
 }
 
-// swap writes a purchase for another payment, or for the same again, over the version that
-// was read.
+// swap writes a purchase with the payment of h as its owner over the version that was read.
 func (l *Ledger) swap(ctx context.Context, old Purchase, h *Hold) (*Purchase, error) {
 	next := h.purchase()
 	next.Row = l.newRow(old.Key)
@@ -112,7 +112,7 @@ func (l *Ledger) swap(ctx context.Context, old Purchase, h *Hold) (*Purchase, er
 	return &next, nil
 }
 
-// purchase is that of a payment, not written yet.
+// purchase returns the purchase of the hold's payment. It is not written yet.
 func (h *Hold) purchase() Purchase {
 	return Purchase{
 		Row:        Row{Key: h.record.Purchase},
@@ -121,8 +121,8 @@ func (h *Hold) purchase() Purchase {
 	}
 }
 
-// answered says whether the purchase of a superseded payment was paid for with
-// another one, so that money of this one is due back.
+// answered reports whether the purchase of a superseded payment was paid for with another
+// payment. If so, money that the superseded payment moved must be refunded.
 func (l *Ledger) answered(ctx context.Context, r Payment) (bool, error) {
 	p, err := l.Purchase(ctx, r.Purchase)
 	if p == nil {

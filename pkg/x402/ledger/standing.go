@@ -2,59 +2,60 @@ package ledger
 
 import "time"
 
-// Standing is where a payment stands. Everybody who classifies a record calls Stand, and then
-// the table Meaning: the payer who repeats the payment, another payment of the same
-// purchase, the operator, and the documents.
+// Standing is the situation of a payment at one moment. All code that classifies a record
+// calls Stand, and then looks the standing up in the table Meaning. This holds for a repeated
+// payment, for another payment for the same purchase, for the operator's lists, and for the
+// documents.
 type Standing int
 
 // The standings of a payment.
 const (
-	StandingMissing Standing = iota // there is no record, or none any more
+	StandingMissing Standing = iota // there is no record, or it is gone
 
 	// Whether money has moved is not known.
 
 	StandingInFlight  // an attempt holds the lease
-	StandingAbandoned // an attempt has died with the lease, and is not known to have sent anything
-	StandingInDoubt   // it may have been sent, and nobody holds it
+	StandingAbandoned // an attempt died, and is not known to have sent the payment
+	StandingInDoubt   // it may have been sent, and no attempt holds it
 
 	// No money has moved, as far as is known.
 
 	StandingUnsent // it was never sent
-	// StandingJustRefused: a facilitator refused it a moment ago, and is not asked again
-	// yet, since asking costs us and not the sender.
+	// StandingJustRefused: a facilitator refused it a moment ago, and is not asked again yet,
+	// because asking costs the seller something and the sender nothing.
 	StandingJustRefused
 	StandingRefused // a facilitator or its operator refused it; it can still be paid
-	// StandingRefusalOver: a facilitator refused it, its window has been over for a while,
-	// and there is no node that could tell whether money has moved all the same.
+	// StandingRefusalOver: a facilitator refused it, its window has been over for a while, and
+	// there is no node that could show whether money has moved nevertheless.
 	StandingRefusalOver
 	StandingDisproved  // evidence shows that it moves no money
-	StandingSuperseded // another payment answers its purchase, and this one was never sent
-	// StandingSupersededSent: another payment answers its purchase. A facilitator refused
-	// this one before, which is not proven.
+	StandingSuperseded // another payment is used for its purchase; this one was never sent
+	// StandingSupersededSent: another payment is used for its purchase. A facilitator refused
+	// this one before, but there is no proof that it moved no money.
 	StandingSupersededSent
 
 	// Money has moved, and the answer is owed.
 
-	StandingRunning      // an attempt looks up
+	StandingRunning      // a lookup is under way
 	StandingOwed         // the next lookup may begin
 	StandingOwedLater    // it is too early for the next lookup
 	StandingOverdue      // the next lookup may begin, and the answer has been owed for a day
-	StandingOverdueLater // it is too early, and the answer has been owed for a day
-	StandingSilent       // the silence of the target is the answer, and is not stored yet
+	StandingOverdueLater // it is too early for the next lookup, and the answer has been owed for a day
+	StandingSilent       // the answer is that the target was silent; it is not stored yet
 	StandingExhausted    // the seller allows no more lookups
-	StandingDueBack      // no lookup can answer it: see DueBack
+	StandingDueBack      // its amount must be refunded: see DueBack
 	StandingSendingBack  // a refund was begun
 
 	// Money has moved, and the answer was given.
 
-	StandingAnswered    // the answer is stored, and nothing is owed beside it
-	StandingPartOwed    // a part of the stored answer is owed, and the next lookup may begin
-	StandingPartLater   // a part is owed, and it is too early, or an attempt looks it up
+	StandingAnswered    // the whole answer is stored
+	StandingPartOwed    // a part of the answer is owed, and the next lookup may begin
+	StandingPartLater   // a part is owed, and it is too early, or a lookup is under way
 	StandingUnkept      // the answer was too large to be stored; it may be looked up again
-	StandingUnkeptLater // it was too large, and it is too early
-	StandingUnkeptRuns  // it was too large, and an attempt looks it up
-	StandingAnswerGone  // it is not kept any more, or was never, and no lookup is left
-	StandingAttested    // an operator has shown that it was answered
+	StandingUnkeptLater // it was too large, and it is too early for the next lookup
+	StandingUnkeptRuns  // it was too large, and a lookup is under way
+	StandingAnswerGone  // it is no longer kept, or never was, and no lookup is left
+	StandingAttested    // an operator has shown that the payer got the answer
 
 	StandingRefunded // the operator has sent the amount back
 
@@ -70,18 +71,18 @@ func Standings(yield func(Standing) bool) {
 	}
 }
 
-// View is what a record is looked at with.
+// View holds the circumstances in which a record is classified.
 type View struct {
 	Now time.Time
-	// Arrived is when the request came for which the record is looked at; zero is Now.
+	// Arrived is when the request arrived that the record is classified for; zero means Now.
 	Arrived time.Time
-	// Node says that the chain can be asked.
+	// Node reports whether there is a node that can be asked about the chain.
 	Node bool
-	// Endpoint is where the request came.
+	// Endpoint is the endpoint that received the request.
 	Endpoint string
 }
 
-// Stand says where a payment stands; nil is one without a record. It does no I/O.
+// Stand returns the standing of a payment; nil means that it has no record. It does no I/O.
 func Stand(r *Payment, v View) Standing {
 	if r == nil {
 		return StandingMissing
@@ -129,8 +130,8 @@ func standRefused(r Payment, v View) Standing {
 	return StandingRefused
 }
 
-// deadAfter is how long after its window a refused payment counts as dead where the chain
-// cannot be asked.
+// deadAfter is how long after the end of its window a refused payment counts as dead if the
+// chain cannot be asked.
 const deadAfter = 10 * time.Minute
 
 func standOwed(r Payment, now time.Time, live bool) Standing {
@@ -167,7 +168,7 @@ func standAnswered(r Payment, now time.Time, live bool) Standing {
 		return standUnkept(r, now, live)
 	case !incomplete(r, now) || !now.Before(r.StandsUntil):
 		return StandingAnswered
-	case live || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // as if one had been used already
+	case live || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // as if one lookup had been used already
 		return StandingPartLater
 	}
 	return StandingPartOwed
@@ -185,7 +186,7 @@ func standUnkept(r Payment, now time.Time, live bool) Standing {
 	return StandingUnkept
 }
 
-// PartsOwed returns the parts of an answer that the same payment can still have.
+// PartsOwed returns the parts of an answer that the same payment can still get.
 func PartsOwed(r Payment, now time.Time) []string {
 	switch Stand(&r, View{Now: now}) {
 	case StandingPartOwed, StandingPartLater:
@@ -195,25 +196,24 @@ func PartsOwed(r Payment, now time.Time) []string {
 	}
 }
 
-// Ownership is what the payment that owns a purchase means for another payment of the
-// same purchase.
+// Ownership says whether another payment can be used for a purchase that already has an owner.
 type Ownership int
 
 // The kinds of owners.
 const (
 	OwnerBusy  Ownership = iota + 1 // an attempt on it is under way
 	OwnerDoubt                      // it may have been sent, and is not known to be paid or dead
-	// OwnerDead: it never moved money and never will, it was never sent, or its amount goes
-	// back. The purchase can be made with another payment.
+	// OwnerDead: it never moved money and never will, it was never sent, or its amount is
+	// refunded. The purchase can be made with another payment.
 	OwnerDead
-	OwnerAnswers // it is paid, and has an answer or owes one
-	// OwnerOver: it is paid, and its answer does not stand for the purchase any more, or is
-	// given at another endpoint only.
+	OwnerAnswers // it is paid, and its answer is stored or owed
+	// OwnerOver: it is paid, and its answer is no longer valid for the purchase, or is given
+	// only at another endpoint.
 	OwnerOver
 )
 
-// Ownership says what a payment, which owns a purchase, means for another payment of that
-// purchase; nil is one without a record. It does no I/O.
+// Ownership returns what the owner of a purchase, r, means for another payment for that
+// purchase; nil means that the owner has no record. It does no I/O.
 func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 	o := l.rules.Meanings[Stand(r, v)].Owner
 	if o == OwnerWhileItStands {
@@ -223,13 +223,13 @@ func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 		}
 	}
 	if o == OwnerAnswers && !r.SoldAt(v.Endpoint) {
-		return OwnerOver // its debt, if it has one, stays a debt
+		return OwnerOver // an answer that it owes stays owed
 	}
 	return o
 }
 
-// OwnerWhileItStands is OwnerAnswers for as long as the answer stands for the purchase, and
-// then OwnerOver. Ledger.Ownership never returns it.
+// OwnerWhileItStands means OwnerAnswers while the answer is valid for the purchase, and
+// OwnerOver after that. Ledger.Ownership never returns it.
 const OwnerWhileItStands Ownership = -1
 
 func (v View) arrived() time.Time {
@@ -239,7 +239,7 @@ func (v View) arrived() time.Time {
 	return v.Arrived
 }
 
-// standsAt says whether the answer of a payment stands for its purchase at a time.
+// standsAt reports whether the answer of a payment is valid for its purchase at a time.
 func (r Payment) standsAt(at time.Time) bool {
 	if Named(r.Purchase) {
 		return at.Before(r.AnsweredAt.Add(KeptFor))
@@ -247,16 +247,16 @@ func (r Payment) standsAt(at time.Time) bool {
 	return at.Before(r.StandsUntil)
 }
 
-// Case is how an operator's lists name a payment.
+// Case is the name for the situation of a payment in an operator's lists.
 type Case string
 
 // The cases.
 const (
-	CaseUnderWay   Case = "under_way" // an attempt holds it, or did, and it is too early to tell
+	CaseUnderWay   Case = "under_way" // an attempt holds it, or has died too recently to tell more
 	CaseInDoubt    Case = "in_doubt"  // it is not known whether it was paid
 	CaseNotCharged Case = "not_charged"
-	CaseRefused    Case = "refused"     // by a facilitator's word, which is not proven
-	CaseSuperseded Case = "superseded"  // nothing was paid: another payment answers its purchase
+	CaseRefused    Case = "refused"     // a facilitator says so, without proof
+	CaseSuperseded Case = "superseded"  // nothing was paid: another payment is used for its purchase
 	CaseAnswerOwed Case = "answer_owed" // paid; the same signature gets the answer
 	CaseRefundDue  Case = "refund_due"  // paid, and to be sent back
 	CaseAnswered   Case = "answered"
@@ -270,20 +270,20 @@ type Moved int
 // The values of Moved.
 const (
 	MovedUnknown Moved = iota
-	MovedNo            // not as far as is known
+	MovedNo            // no, as far as is known
 	MovedYes
 )
 
-// Meaning is what a standing means.
+// Meaning says what a standing means to each party.
 type Meaning struct {
-	Claim ClaimResult // for the payer who repeats the payment: what its claim finds
-	Owner Ownership   // for another payment of the same purchase
+	Claim ClaimResult // for the payer who repeats the payment: the result of the claim
+	Owner Ownership   // for another payment for the same purchase
 	Case  Case        // for the operator
 	Moved Moved       // for the payer, in every answer: charged
 }
 
-// Meaning is the row of the table for a standing. A claim that is Held of a payment that is
-// not known to be paid sends it, and of one that is paid looks up.
+// Meaning returns the row of the table for a standing. If the claim is Held, the attempt sends
+// a payment that is not known to be paid, and runs the lookup for one that is paid.
 func (s Standing) Meaning() Meaning {
 	switch s {
 	case StandingMissing:
@@ -291,7 +291,7 @@ func (s Standing) Meaning() Meaning {
 
 	case StandingInFlight:
 		return Meaning{InFlight, OwnerBusy, CaseUnderWay, MovedUnknown}
-	case StandingAbandoned: // Sending says more to the operator
+	case StandingAbandoned: // Ledger.Sending tells the operator more
 		return Meaning{Held, OwnerDoubt, CaseUnderWay, MovedUnknown}
 	case StandingInDoubt:
 		return Meaning{Held, OwnerDoubt, CaseInDoubt, MovedUnknown}

@@ -8,67 +8,65 @@ import (
 	"time"
 )
 
-// Store keeps records, and writes one only over the version that it follows. DynamoDB and
-// a file differ in nothing else; every rule is above it, in Ledger.
+// Store keeps records, and writes a record only over the version before it. It has no rules
+// about payments: those are all in Ledger.
 //
-// A call that returns an error may or may not have taken effect. Every call ends by
-// itself within some seconds, even if ctx has no deadline: verdicts about money are written
-// under such a context. Every Store passes ledgertest.Exercise.
+// A call that returns an error may or may not have taken effect. Every call ends within some
+// seconds even if ctx has no deadline, because the outcomes of payments are written under such
+// a context. Every Store passes ledgertest.Exercise.
 type Store interface {
-	// Put writes a record over the version before its own or, if its version is 1, under
-	// a free key. It returns the record that is stored then. If that has the WriteID of r,
-	// this very write has succeeded, now or when a client library sent it for the first
-	// time. Otherwise nothing was written: another record is in the way, or none exists
-	// any more (nil).
+	// Put writes a record over the version before its own or, if its version is 1, under a
+	// free key. It returns the record that is stored afterwards. If that has the WriteID of r,
+	// the write has succeeded, perhaps when a client library sent it for the first time.
+	// Otherwise nothing was written, because another version is stored, or none (nil).
 	Put(ctx context.Context, r Record) (stands Record, err error)
 
-	// Fetch reads a record, consistently: it sees every write that has
-	// succeeded. It returns nil without an error when there is none.
+	// Fetch reads a record consistently: it sees every write that has succeeded. It returns
+	// nil and no error if there is no record.
 	Fetch(ctx context.Context, key string) (Record, error)
 
-	// MostKept is how long the body of an answer may be to be kept, in bytes as it is
-	// stored, which is compressed. What a Store has kept it takes again, whatever MostKept
-	// has become since.
+	// MostKept returns the size of the largest body of an answer that is kept, in bytes as it
+	// is stored, which is compressed. A Store accepts a body that it has kept before even if
+	// MostKept was lowered since.
 	MostKept() int
 }
 
-// ErrConflict says that another writer came first.
+// ErrConflict means that another writer came first.
 var ErrConflict = errors.New("ledger: the stored version has changed")
 
-// ErrCorrupt says that what is stored cannot be read as a record. It fails
-// closed: nothing is settled and nothing is served on it.
+// ErrCorrupt means that the stored data cannot be read as a record. Nothing is settled or
+// served from it.
 var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 
-// Index lists undecided, owed and unproven records, for the reconciler and for operators. It may be
-// behind the store by some seconds, so that a record is fetched before it is acted on.
+// Index lists undecided, owed and unproven records, for the reconciler and for operators. It
+// may be behind the store by some seconds, so callers fetch a record before they act on it.
 type Index interface {
-	// List returns the places of a list (Record.Listed) that come after a place, in order,
-	// at most limit; fewer than that are its end. Unless before is zero, it leaves out records
-	// that are listed later. A record that is written while a list is read moves towards the
-	// end of the list, so that it can be met again there.
+	// List returns, in order, at most limit places of a list (see Record.Listed) that come
+	// after the place after. If it returns fewer, the list ends there. Unless before is zero,
+	// it leaves out places whose time is later than before. A record that is written while a
+	// list is read moves towards the end of the list, and so may be returned twice.
 	List(ctx context.Context, list string, before time.Time, after Place, limit int) ([]Place, error)
 }
 
 // The lists of an Index.
 const (
-	// ListOpen has the records that an attempt has, or had, in hand. A payment that is
-	// answered in one go never leaves it, so that a store writes its index twice for it,
-	// and not four times.
+	// ListOpen has the records that an attempt holds, or held when it died. A payment that is
+	// answered by its first attempt is in no other list, so a store writes its index only
+	// twice for it and not four times.
 	ListOpen = "open"
-	// ListOwed has the other records that are paid and not answered.
+	// ListOwed has all other records that are paid and not answered.
 	ListOwed = "owed"
-	// ListUnproven has the payments that are Unproven, also those whose purchase another
-	// payment has taken over.
+	// ListUnproven has the payments that are Unproven, including superseded ones.
 	ListUnproven = "unproven"
 )
 
 // Lists returns every list.
 func Lists() []string { return []string{ListOpen, ListOwed, ListUnproven} }
 
-// Place is where a record stands in a list of an Index: those untouched for longest
-// come first. The zero Place is before all of them.
+// Place is the position of a record in a list of an Index. The records that have not changed
+// for the longest time come first. The zero Place is before all records.
 type Place struct {
-	At  time.Time // that of Record.Listed; an index may round it up to milliseconds
+	At  time.Time // the time from Record.Listed; an index may round it up to milliseconds
 	Key string
 }
 
@@ -77,36 +75,37 @@ func (p Place) Compare(q Place) int {
 	return cmp.Or(p.At.Compare(q.At), cmp.Compare(p.Key, q.Key))
 }
 
-// FirstPlaces returns the first places that come after one, in order, at most limit. It
-// changes all.
+// FirstPlaces returns, in order, at most limit places of all that come after the place after.
+// It modifies all.
 func FirstPlaces(all []Place, after Place, limit int) []Place {
 	all = slices.DeleteFunc(all, func(p Place) bool { return p.Compare(after) <= 0 })
 	slices.SortFunc(all, Place.Compare)
 	return all[:max(min(limit, len(all)), 0)]
 }
 
-// Sweeper is a store that keeps what has expired until it is told to delete it. A DynamoDB
-// table deletes it without being told.
+// Sweeper is a store that keeps expired records until Sweep is called. A DynamoDB table
+// deletes them without a call.
 type Sweeper interface {
-	// Sweep deletes records that have expired, in bounded work: a call may leave some to the
-	// next ones. What is in doubt or owed does not expire. It returns how many it has deleted.
+	// Sweep deletes expired records and returns how many it has deleted. One call does a
+	// limited amount of work, and may leave some records to the next calls. Payments that are
+	// in doubt or owed do not expire.
 	Sweep(ctx context.Context, now time.Time) (int, error)
 }
 
 // Rows reads a store page by page, for operators. It may have to read the whole store.
 type Rows interface {
-	// Page reads at most limit rows whose keys begin with prefix (see PayerPrefix), in an
-	// order of the store: those that follow the key after, or the first ones if after is
-	// empty. With a prefix it sees every write that succeeded before the call, and without
-	// one it may be behind by some seconds. A row that is written while pages are read is
-	// in one of them, as it was before or after that.
+	// Page reads at most limit rows whose keys begin with prefix (see PayerPrefix). It reads
+	// the rows that follow the key after in the order of the store, or the first rows if after
+	// is empty. With a prefix it sees every write that succeeded before the call; without one
+	// it may be behind by some seconds. A row that is written while pages are read is in one
+	// of them, in its old or its new version.
 	Page(ctx context.Context, prefix, after string, limit int) (Page, error)
 }
 
-// Page is a part of a store.
+// Page holds some of the rows of a store.
 type Page struct {
 	Records []Record // without the bodies of answers
 	Corrupt []string // keys of rows that cannot be read
-	// Next is the key to read the next page after; empty when nothing is left.
+	// Next is the argument after for the next page; empty if there is no further page.
 	Next string
 }
