@@ -9,9 +9,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// ask has the record name one of the two, and then sends it the payment, within a budget.
-// Where first is less than the budget and the first reply leaves doubt, the same is sent
-// once more. Nothing but success clears that doubt.
+// ask sends the payment to m, after it has recorded the name of m, and takes at most budget.
+// first is the time for the first reply. If it is less than budget and the first reply leaves
+// doubt, the same request is sent once more. Only success clears that doubt.
 func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Duration) x402.Settlement {
 	end := s.pair.Now().Add(budget)
 	unasked, ok := s.mayAsk(ctx, m, end)
@@ -29,8 +29,8 @@ func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Dura
 	return reply
 }
 
-// mayAsk says whether one of the two may be sent the payment, with a second left at the
-// least until end, and otherwise why not. The record names it then.
+// mayAsk reports whether the payment may be sent to m: m is not paused, its name was recorded,
+// and there is at least a second left until end. If not, why holds the reason.
 func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why x402.Settlement, ok bool) {
 	if !m.breaker.admits(s.pair.Now(), true) {
 		why.Code = fault.FacilitatorUnavailable
@@ -38,7 +38,7 @@ func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why 
 		why.Cause = errors.New("the facilitator " + m.Name + " is not asked for a while after several failures")
 		return why, false
 	}
-	if s.isSecond(m) { // the claim has named the primary
+	if s.isSecond(m) { // the claim has already recorded the primary
 		if err := s.order.Ask(ctx, m.Name); err != nil {
 			why.Code = fault.LedgerUnavailable
 			why.Reason = "not recorded"
@@ -54,7 +54,7 @@ func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why 
 	return why, true
 }
 
-// send sends the payment to one of the two, and notes the reply.
+// send sends the payment to m and notes the reply.
 func (s *settlement) send(ctx context.Context, m *Member, budget time.Duration) x402.Settlement {
 	begun := s.pair.Now()
 	reply := s.order.Send(ctx, m.Facilitator, budget)
@@ -62,7 +62,7 @@ func (s *settlement) send(ctx context.Context, m *Member, budget time.Duration) 
 	return reply
 }
 
-// note notes a reply for the log.
+// note adds a reply to the result, for the log.
 func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) {
 	if reply.Class == x402.NotResent {
 		return
@@ -78,15 +78,15 @@ func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) 
 
 func (s *settlement) isSecond(m *Member) bool { return m == &s.pair.Second }
 
-// mayResend says that a reply leaves doubt that the same request can clear, and that there is
-// time for that until end.
+// mayResend reports whether a reply leaves doubt that a repeated request could clear, and
+// whether there is time for that until end.
 func (s *settlement) mayResend(reply x402.Settlement, end time.Time) bool {
 	worthIt := reply.Class == x402.Unknown && reply.Transaction == "" && !reply.AboutPayer
 	return worthIt && s.timeUntil(end) >= leastResend && s.order.Executable()
 }
 
-// joined joins the reply to a request that left doubt and that to the same request sent
-// again.
+// joined combines the reply to a request, which left doubt, with the reply to the same request
+// sent again.
 func joined(first, again x402.Settlement) x402.Settlement {
 	if again.Class == x402.Moved {
 		return again

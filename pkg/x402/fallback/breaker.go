@@ -8,24 +8,25 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Bounds of a breaker: how many payments in a row must meet a time-out or a fault of the
-// facilitator's operator before the facilitator is not asked, and for how long it is not.
+// Bounds of a breaker. After breakerFailures payments in a row have met a time-out or a fault
+// of the facilitator's operator, the facilitator is not asked for breakerPause.
 const (
 	breakerFailures = 5
 	breakerPause    = 30 * time.Second
 )
 
-// breaker keeps payments away from a facilitator that is down, so that not every payment
-// has to wait for it. Each process has its own.
+// breaker keeps payments away from a facilitator that is down, so that not every payment has
+// to wait for it. Each process has its own breakers.
 type breaker struct {
 	mu       sync.Mutex
 	failures int       // in a row
-	until    time.Time // when the next payment may try
+	until    time.Time // when the next payment may be sent
 }
 
-// admits says whether a payment may be sent to the facilitator now. enters says that the
-// caller sends it at once: while the breaker is open one payment may enter in each
-// pause, and others wait for its outcome, or for the next pause if it has none.
+// admits reports whether a payment may be sent to the facilitator now. enters says that the
+// caller sends it at once. While the facilitator counts as down, only one payment per pause is
+// admitted. Others are kept away until that payment has a reply without such a fault or the
+// pause ends.
 func (b *breaker) admits(now time.Time, enters bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,8 +40,8 @@ func (b *breaker) admits(now time.Time, enters bool) bool {
 	return admits
 }
 
-// leave counts the reply to a payment that entered. A time-out does not count if the
-// signer was not recovered: the contract of its wallet can cause that.
+// leave counts the reply to a payment that was sent. A time-out does not count if the signer
+// was not recovered, because the contract of the payer's wallet may have caused it.
 func (b *breaker) leave(now time.Time, s x402.Settlement, recovered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,12 +55,13 @@ func (b *breaker) leave(now time.Time, s x402.Settlement, recovered bool) {
 	}
 }
 
-// operatorsFault says that a facilitator is down or misconfigured. It is false for
-// everything that a payer can cause: otherwise a payer could open the breaker for all.
+// operatorsFault reports whether a reply shows that a facilitator is down or misconfigured. It
+// is false for everything that a payer can cause, so that no payer can keep all other payments
+// away from a facilitator.
 func operatorsFault(s x402.Settlement) bool {
 	switch s.Class { //nolint:exhaustive // what else a facilitator replies is about the payer
 	case x402.NotSent:
-		return s.Code != fault.PaymentUnavailable // the payment is what could not be sent
+		return s.Code != fault.PaymentUnavailable // the payment itself could not be sent
 	case x402.TurnedAway:
 		return !s.AboutPayer
 	case x402.Unknown:

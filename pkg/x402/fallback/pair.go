@@ -1,12 +1,13 @@
 // Package fallback settles with two facilitators: the second is used when the first fails.
 //
 // Sending one authorization to two facilitators never moves money twice, because the token
-// executes it once. The risk is in how their answers are read. So the second is asked at once
-// only if the primary was provably not reached, or turned the request away for a reason that
-// concerns its operator. If the primary leaves doubt, the same request is first sent to it once
-// more; if the chain does not decide either, the second is asked, and only its success counts,
-// checked on the chain if there is a node. After a refusal about the payer, even one on record
-// from an earlier attempt, only the facilitator that refused is asked again.
+// executes it once. But their two answers could be read wrongly. So the second is asked at
+// once only if the primary was provably not reached, or turned the request away for a reason
+// that concerns its operator. If the primary leaves doubt, the same request is first sent to
+// it once more, and then the chain is asked. If the chain does not decide, the second is
+// asked. Only its success counts then, and it is checked on the chain if there is a node.
+// After a refusal about the payer, even one on record from an earlier attempt, only the
+// facilitator that refused is asked again.
 package fallback
 
 import (
@@ -18,23 +19,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Time budgets of a settlement. Together they are what the bundles, the operations with the
-// longest lookups, leave to a settlement.
+// Time budgets of a settlement. Their sum is the time that is left for a settlement beside the
+// lookups of a bundle, which are the longest.
 const (
-	primaryBudget = 6 * time.Second // for the primary, its one resend included
-	firstBudget   = 4 * time.Second // the most that its first answer is waited for
-	leastResend   = time.Second     // the least with which a request is sent again
-	chainBudget   = 2 * time.Second // for the chain, before the second is asked in doubt
-	secondBudget  = 5 * time.Second // for the second, checkBudget included
-	checkBudget   = time.Second     // for checking on the chain what the second says in doubt
-	// checkPause is between two looks at a chain that does not have yet what the
-	// second says that it settled: a node can be a block behind.
+	primaryBudget = 6 * time.Second // for the primary, including its one resend
+	firstBudget   = 4 * time.Second // the longest wait for the primary's first answer
+	leastResend   = time.Second     // the least time in which a request is sent again
+	chainBudget   = 2 * time.Second // for asking the chain before the second is asked in doubt
+	secondBudget  = 5 * time.Second // for the second, including checkBudget
+	checkBudget   = time.Second     // for checking the second's reply on the chain
+	// checkPause is the pause before the chain is asked again if it does not yet have a
+	// payment that the second says it settled. A node can be a block behind.
 	checkPause    = 300 * time.Millisecond
-	primaryVerify = 3 * time.Second / 2 // for the primary: half of what the Gate waits for both
+	primaryVerify = 3 * time.Second / 2 // for Verify at the primary: half of the Gate's time for both
 )
 
-// Pair is an x402.Settler of two facilitators, with what this process knows of how they are
-// doing. All Gates of a process share it. All fields are required.
+// Pair is an x402.Settler with two facilitators. It remembers which of them are down, so all
+// Gates of a process must share it. All fields are required.
 type Pair struct {
 	Primary Member
 	Second  Member
@@ -44,7 +45,7 @@ type Pair struct {
 // Member is one facilitator of a Pair.
 type Member struct {
 	x402.Facilitator
-	// Name is its name in records and logs. The two must differ, and stay what they are
+	// Name is its name in records and logs. The two names must differ, and must not change
 	// from one deployment to the next.
 	Name string
 
@@ -57,8 +58,9 @@ func (p *Pair) First() string { return p.Primary.Name }
 // Reserve implements x402.Settler.
 func (p *Pair) Reserve() time.Duration { return chainBudget }
 
-// Verify is what the primary says about the payment's signature, or the second where the
-// primary decided nothing. A reason about the payer is final.
+// Verify returns what the primary says about the payment's signature, or what the second says
+// if the primary decides nothing. A reply of the primary with a reason about the payer is
+// final.
 func (p *Pair) Verify(ctx context.Context, payload x402.Payload, r x402.Requirements) x402.Verification {
 	switch {
 	case !p.Second.breaker.admits(p.Now(), false):
@@ -79,14 +81,15 @@ func (p *Pair) Verify(ctx context.Context, payload x402.Payload, r x402.Requirem
 	return second
 }
 
-// Settle takes a payment to the primary and, where the rules let it, to the second. One that
-// refused it before is asked alone, with the whole budget.
+// Settle sends a payment to the primary and, if the rules of the package allow it, to the
+// second. If one of the two refused the payment before, only that one is asked, with the whole
+// budget.
 func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
 	s := &settlement{pair: p, order: o}
 	switch {
 	case o.RefusedBy == p.Second.Name:
 		s.askAlone(ctx, &p.Second)
-	case o.RefusedBy != "", o.Refused: // it can have refused without a name, before there was a second
+	case o.RefusedBy != "", o.Refused: // a refusal without a name was the primary's, before there was a second
 		s.askAlone(ctx, &p.Primary)
 	default:
 		s.askInTurn(ctx)
@@ -94,15 +97,15 @@ func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
 	return s.result
 }
 
-// settlement is one order while it is settled.
+// settlement is the state of settling one order.
 type settlement struct {
 	pair   *Pair
 	order  *x402.Order
 	result x402.Result
 }
 
-// askAlone asks one of the two only. The second is not believed in doubt before the chain
-// has the payment.
+// askAlone asks only m. If the payment is in doubt, a success of the second counts only once
+// the chain has the payment.
 func (s *settlement) askAlone(ctx context.Context, m *Member) {
 	o := s.order
 	r := &s.result
@@ -116,8 +119,8 @@ func (s *settlement) askAlone(ctx context.Context, m *Member) {
 	o.AskChain(ctx, r, x402.EvidenceBudget)
 }
 
-// askInTurn asks the primary, then the chain where the primary's reply does not decide, and
-// then the second where neither has decided and the payer is not the reason.
+// askInTurn asks the primary. If the primary's reply does not decide, it asks the chain, and
+// then, if nothing is decided and the reason is not about the payer, the second.
 func (s *settlement) askInTurn(ctx context.Context) {
 	o := s.order
 	r := &s.result
@@ -136,10 +139,10 @@ func (s *settlement) askInTurn(ctx context.Context) {
 	}
 }
 
-// askSecond asks the second. Without doubt it stands in for a primary that did nothing
-// with the payment. In doubt, its success counts if the chain confirms it or cannot be
-// asked. Anything else that it says leaves the doubt as it was, and is not pinned to the
-// payment.
+// askSecond asks the second. If there is no doubt, its reply counts in place of that of a
+// primary that did nothing with the payment. If there is doubt, its success counts if the
+// chain confirms it or cannot be asked. Any other reply changes nothing about the doubt, and
+// is not recorded as a refusal.
 func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
 	o := s.order
 	r := &s.result
@@ -166,8 +169,9 @@ func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
 	}
 }
 
-// standIn takes the reply of the second for that of a primary that did nothing with the
-// payment. If both turned it away, the answer is the primary's.
+// standIn uses the reply of the second in place of that of a primary that did nothing with the
+// payment. If both turned it away for a reason that is not about the payer, the primary's
+// reply remains the result.
 func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
 	r := &s.result
 	s.pin(&s.pair.Second, reply)
@@ -180,8 +184,8 @@ func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
 	s.order.AskChain(ctx, r, x402.EvidenceBudget)
 }
 
-// check looks at the chain after the second was asked in doubt, again and again while it
-// should have the payment and does not.
+// check asks the chain after the second was asked in doubt. If the second says that money
+// moved, check asks again until the chain decides or the time is up.
 func (s *settlement) check(ctx context.Context, moved bool) {
 	o := s.order
 	r := &s.result
@@ -197,8 +201,8 @@ func (s *settlement) check(ctx context.Context, moved bool) {
 	r.Cause = errors.Join(r.Cause, r.Finding.Cause)
 }
 
-// pin has the record name a facilitator that refused the payment for a reason about
-// the payer: only that one is asked about it from then on.
+// pin sets RefusedBy if a facilitator refused the payment for a reason about the payer. From
+// then on only that facilitator is asked about the payment.
 func (s *settlement) pin(m *Member, reply x402.Settlement) {
 	if reply.Class == x402.Refused || reply.AboutPayer {
 		s.result.RefusedBy = m.Name

@@ -10,21 +10,21 @@ import (
 // Store keeps the counts and leases. A call that returns an error may or may not have taken
 // effect.
 type Store interface {
-	// Count adds n, which may be negative, to the units of a client in the window
-	// that begins at window, if the total then stays within most. It returns the
-	// client's total in the window, n included. Otherwise it counts nothing, and ok is
-	// false. A call that is Unbounded never counts twice.
+	// Count adds n, which may be negative, to the units of a client in the window that begins
+	// at window, and returns the client's new total in that window. If the total would exceed
+	// most, it adds nothing, and ok is false. With most Unbounded, one call never adds n
+	// twice.
 	Count(ctx context.Context, client string, window time.Time, n Units, most int) (total Units, ok bool, err error)
 
-	// Acquire adds a lease to an operation that has fewer than limit of them,
-	// expired ones included. Otherwise it adds nothing, and ok is false. held are
-	// all leases in no order: with the new one right after it was added, or as they
-	// were when it was refused or a moment later. A lease that is held already
-	// counts as added, so that an Acquire may be sent twice.
+	// Acquire adds a lease to an operation if that has fewer than limit leases, including
+	// expired ones. Otherwise it adds nothing, and ok is false. held has all leases of the
+	// operation in any order: right after the new lease was added, or, if it was refused, at
+	// that time or a moment later. If the lease is held already, ok is true, so an Acquire may
+	// be sent twice.
 	Acquire(ctx context.Context, operation string, l Lease, limit int) (held []Lease, ok bool, err error)
 
-	// Remove removes leases. It keeps a lease whose Until differs, and ignores
-	// one that does not exist.
+	// Remove removes leases. It keeps a stored lease whose Until differs, and ignores leases
+	// that are not stored.
 	Remove(ctx context.Context, operation string, leases ...Lease) error
 }
 
@@ -33,7 +33,7 @@ type Store interface {
 type Memory struct {
 	mu      sync.Mutex
 	leases  map[string][]Lease // by operation
-	windows []counts           // the last ones that were counted in, the latest at the end
+	windows []counts           // the most recently used ones, in the order of use
 }
 
 // counts are the totals of one window, by client.
@@ -42,9 +42,9 @@ type counts struct {
 	totals map[string]Units
 }
 
-// keptWindows is how many windows a Memory keeps: the present one, the one before it, in
-// which a late report counts, those that a debt is carried into, and two that a clock which
-// was wrong for a moment has named.
+// keptWindows is how many windows a Memory keeps: the present one, the one before it for late
+// reports, the later ones into which a debt is carried, and two for a clock that was wrong for
+// a moment.
 const keptWindows = 4 + debts
 
 // Acquire implements Store.
@@ -80,9 +80,9 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 	return ctx.Err()
 }
 
-// Count implements Store. The windows that it keeps are those that were counted in last,
-// whatever they are by the clock: one that is wrong by hours and set right within the
-// minute does not lift the limit.
+// Count implements Store. It keeps the windows that were used most recently, whatever their
+// times. So the limit still holds if the clock is wrong by hours and is set right within the
+// minute.
 func (m *Memory) Count(ctx context.Context, client string, window time.Time, n Units, most int) (Units, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,7 +97,7 @@ func (m *Memory) Count(ctx context.Context, client string, window time.Time, n U
 	return total, true, nil
 }
 
-// totals returns the totals of a window, under the lock.
+// totals returns the totals of a window. The caller holds the lock.
 func (m *Memory) totals(window time.Time) map[string]Units {
 	latest := counts{begun: window, totals: map[string]Units{}}
 	for i, w := range m.windows {

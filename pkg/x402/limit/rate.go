@@ -1,10 +1,11 @@
 // Package limit limits the requests of one client, and the concurrent calls of one
 // operation (spec §7.1 rate_limited and overloaded, §8).
 //
-// Rate counts the requests of a client in units: approximately if a request has no payment,
-// because that is cheap, and exactly if it has one. Slots limits how many calls of an operation
-// run at once, and gives one client at most a quarter of them. It is exact and does not queue.
-// While the store is down, only requests without a payment pass.
+// Rate counts the requests of a client in units. It counts requests without a payment
+// approximately, because that is cheap, and those with a payment exactly. Slots limits how
+// many calls of an operation run at once, and how many of them one client can have: a quarter.
+// It is exact and does not queue. While the store is down, only requests without a payment
+// pass.
 //
 // The store is a Memory, for one process, or the Table of package dynamo. Both pass one
 // suite (limittest).
@@ -17,57 +18,61 @@ import (
 	"time"
 )
 
-// Window is how long a client's requests are counted together. Windows begin with each
-// minute of the clock, so that a client can send up to two limits around the turn of one.
+// Window is how long a client's requests are counted together. A window begins with each
+// minute of the clock, so a client can send twice its limit around the turn of a minute.
 const Window = time.Minute
 
 const (
-	// maxClients bounds the memory: some 150 bytes a client.
+	// maxClients bounds the memory, of which a client takes some 150 bytes.
 	maxClients = 10_000
-	// storeTimeout bounds one report to the Store, and pause is for how long one that
-	// fails is not called again.
+	// storeTimeout bounds one report to the Store. pause is how long a Store that failed is
+	// not called again.
 	storeTimeout = 250 * time.Millisecond
 	pause        = time.Second
-	// shares says how much of the limit an environment may let pass before it
+	// shares is the divisor for how much of the limit an environment may let pass before it
 	// reports: a tenth.
 	shares = 10
 	// recheck is how long a client is refused without asking the store, when its undecided
 	// requests may give back what is above the limit.
 	recheck = time.Second
-	// debts is into how many windows what a client's faults weigh above its limit is
-	// carried. A limit of undecided requests that are all at fault weighs four.
+	// debts is the number of later windows into which units above a client's limit are
+	// carried, if requests at fault caused them. If a client uses its whole limit on undecided
+	// requests and all are at fault, they weigh four limits.
 	debts = 4
 )
 
-// Units are what a client has used of its limit in a window.
+// Units says how much a client has used of its limit in a window.
 type Units struct {
 	All  int // how many units count now
 	Open int // how many of them belong to undecided requests and may be given back
 }
 
-// Unbounded, as the bound of a Count, has the Store count whatever the total is.
+// Unbounded is the bound most of a Count that must not be refused.
 const Unbounded = math.MaxInt
 
 // Rate limits how many units a client may use in a Window, over all environments, which
 // are processes with one Store.
 //
-// Each environment counts separately. It reports when a tenth of the limit has passed since
-// its last report, and learns the total with the same call: a client gets at most the limit
-// plus a tenth per environment, and what its last answers weigh. In one environment the
-// limit is exact. A request with a payment is counted exactly and at once: it costs writes
-// and calls to other services before it is known whether it pays.
+// Each environment counts separately. It reports to the Store when it has let a tenth of the
+// limit pass since its last report, and learns the total with the same call. So a client gets
+// at most the limit, plus a tenth for each environment, plus the weight of its last answers.
+// With one environment the limit is exact. A request with a payment is counted exactly and at
+// once, because it costs writes and calls to other services before it is known whether it
+// pays.
 //
-// A client over the limit is refused without asking the store again until the window ends
-// or, if it is over only by units that may be given back, for a second. Refused requests are
-// not counted, except the one whose report shows that its client is over.
+// A client over the limit is refused, without asking the store again, until the window ends.
+// If it is over the limit only by units that may be given back, the store is asked again after
+// a second. Refused requests are not counted, except the request whose report shows that its
+// client is over.
 //
-// What faults weigh above the limit of their window is carried into the next ones, so that a
-// client has no more of them than the limit over time, however many it begins at once. An
-// environment learns of that with its next report.
+// If requests at fault put a client above the limit of their window, the excess is carried
+// into the next windows. So over time a client cannot have more of them than the limit allows,
+// however many it begins at once. An environment learns of the carried units with its next
+// report.
 //
-// When the store fails, requests without a payment pass, up to the limit in each
-// environment. A report whose outcome is unknown is not repeated, so that a client is never
-// refused for requests that it did not send.
+// When the store fails, requests without a payment pass, up to the limit in each environment.
+// A report whose outcome is unknown is not repeated, because a client must never be refused
+// for requests that it did not send.
 type Rate struct {
 	limit     int
 	undecided int // see Weights
@@ -75,12 +80,12 @@ type Rate struct {
 	store     Store
 	now       func() time.Time
 	timeout   time.Duration
-	debts     int // into how many windows a client's debt is carried
+	debts     int // the number of windows into which a client's debt is carried
 
 	mu      sync.Mutex
 	window  time.Time // when the current window began
 	clients map[string]*tally
-	resume  time.Time // until when the store is not called after it has failed; else zero
+	resume  time.Time // when a store that failed may be called again; zero if it did not fail
 }
 
 // NewRate returns a Rate of perMinute units for each client, which must be positive.
@@ -97,42 +102,44 @@ func NewRate(perMinute int, s Store, now func() time.Time) *Rate {
 	return r
 }
 
-// Weights are the units of a request with a payment at a limit in units a minute: until it
-// is decided, 5 of 300, and if its payer was at fault, 20 of 300. They are in proportion to
-// the limit, so that the number of failing payments that a client can send does not grow
-// with it.
+// Weights returns the units of a request with a payment for a limit of perMinute units. At a
+// limit of 300, such a request weighs 5 units until it is decided, and 20 if its payer was at
+// fault. The weights are in proportion to the limit, so a higher limit does not let a client
+// send more failing payments.
 func Weights(perMinute int) (undecided, atFault int) {
 	return weight(5, perMinute), weight(20, perMinute)
 }
 
-// weight is so many units of 300 at another limit: at least one, and never more than the limit.
+// weight scales units of a limit of 300 to another limit. The result is at least one, and
+// never more than the limit.
 func weight(of300, perMinute int) int {
 	rounded := (of300*perMinute + 299) / 300
 	return max(rounded, 1)
 }
 
-// tally is what this environment knows of a client in the current window.
+// tally holds what this environment knows about a client in the current window.
 type tally struct {
 	window time.Time     // when it began
 	count  int           // units without a payment that this environment let pass or reported
-	sent   int           // those of them that were reported, or may have been
+	sent   int           // the units of count that were reported, or may have been
 	total  Units         // the store's last answer
 	heard  time.Time     // when that came
-	firm   int           // the most units that an answer said cannot be given back
-	report chan struct{} // closed when the report under way is over; nil when none is
+	firm   int           // the highest number of units in an answer that cannot be given back
+	report chan struct{} // closed when the report under way is over; nil if there is none
 }
 
-// unsent is how many units were not reported to the store.
+// unsent returns how many units were not reported to the store.
 func (t *tally) unsent() int { return t.count - t.sent }
 
-// used is how many units the client uses now, at least.
+// used returns the least number of units that the client has used by now.
 func (t *tally) used() int { return max(t.total.All+t.unsent(), t.final()) }
 
-// final is how many units the client will have used, at least, when all its requests are
-// decided.
+// final returns the least number of units that the client will have used when all its requests
+// are decided.
 func (t *tally) final() int { return max(t.count, t.firm+t.unsent()) }
 
-// exceeds says that the client must not use more units now, by what is known here.
+// exceeds reports whether, by what this environment knows, so many more units would put the
+// client over the limit.
 func (t *tally) exceeds(more, limit int, now time.Time) bool {
 	if t.final()+more > limit {
 		return true
@@ -141,14 +148,14 @@ func (t *tally) exceeds(more, limit int, now time.Time) bool {
 	return heardJustNow && t.used()+more > limit
 }
 
-// hear stores an answer of the store.
+// hear records a total that the store has returned.
 func (t *tally) hear(total Units, now time.Time) {
 	t.total = total
 	t.heard = now
 	t.firm = max(t.firm, total.All-total.Open)
 }
 
-// of answers by what is known of a client, under the lock.
+// of calls answer with the tally of a client while it holds the lock.
 func (r *Rate) of(client string, answer func(t *tally, now time.Time) Decision) Decision {
 	now := r.now()
 	r.mu.Lock()
@@ -156,10 +163,10 @@ func (r *Rate) of(client string, answer func(t *tally, now time.Time) Decision) 
 	return answer(r.tally(client, now), now)
 }
 
-// allow counts a request that carries no payment or no valid one, and says whether it may
-// go on. It takes at most the time of one store call, and of those before it when several
-// requests of one client arrive at once. The error says why the store could not be asked:
-// the decision is then by what this environment counted.
+// allow counts a request that carries no payment or no valid one, and decides whether it may
+// go on. It takes at most the time of one store call, and also waits for the calls before it
+// if several requests of one client arrive at once. The error says why the store could not be
+// asked; the decision then depends on what this environment has counted.
 func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 	for {
 		now := r.now()
@@ -180,8 +187,8 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 		if reporting == nil {
 			return r.report(ctx, client, t, now)
 		}
-		// Another request of the client is reporting. Without waiting for it this
-		// environment could get further ahead of the store than a tenth.
+		// Another request of the client is reporting. Wait for that report: otherwise this
+		// environment could let more than a tenth of the limit pass unreported.
 		r.mu.Unlock()
 		select {
 		case <-reporting:
@@ -191,15 +198,15 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 	}
 }
 
-// report reports what was not reported yet, the current request included. It is
-// called with the lock held and returns without it.
+// report reports all units that were not reported yet, including the current request. It is
+// called with the lock held, and releases it.
 func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) (Decision, error) {
 	t.count++
 	unsent := t.unsent()
 	t.sent = t.count
 	t.report = make(chan struct{})
 	if !r.resume.IsZero() {
-		r.resume = now.Add(r.timeout) // one request at a time tries a store that failed
+		r.resume = now.Add(r.timeout) // only one request at a time tries a store that failed
 	}
 	r.mu.Unlock()
 
@@ -219,7 +226,7 @@ func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Tim
 	return r.decision(t, now, total.All <= r.limit, 1), nil
 }
 
-// count has the store count, also when the client has hung up.
+// count has the store count units, even if the client has hung up.
 func (r *Rate) count(ctx context.Context, client string, window time.Time, n Units) (Units, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 	defer cancel()
@@ -227,10 +234,10 @@ func (r *Rate) count(ctx context.Context, client string, window time.Time, n Uni
 	return total, err
 }
 
-// tally returns what is known of a client in the window of now.
+// tally returns the tally of a client in the window of now. The caller holds the lock.
 func (r *Rate) tally(client string, now time.Time) *tally {
-	// A clock that is set back a little at the turn of a minute does not throw
-	// the new window's counts away.
+	// Keep the counts of the new window if the clock is set back a little at the turn of a
+	// minute.
 	window := windowOf(now)
 	before := r.window.Add(-Window)
 	if !window.Equal(r.window) && !window.Equal(before) {
@@ -249,7 +256,8 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 	return t
 }
 
-// forgetOne drops, of a few clients, the one that has sent least, and so loses least.
+// forgetOne looks at a few clients and drops the one with the fewest units, because that loses
+// least.
 func (r *Rate) forgetOne() {
 	const sample = 8
 	least := ""
@@ -266,12 +274,12 @@ func (r *Rate) forgetOne() {
 	delete(r.clients, least)
 }
 
-// windowOf is when the window of a time began.
+// windowOf returns the beginning of the window that contains t.
 func windowOf(t time.Time) time.Time { return t.Truncate(Window).UTC() }
 
-// decision is the answer by what is known now to a request of so many units.
+// decision returns the Decision for a request that weighs so many units.
 func (r *Rate) decision(t *tally, now time.Time, ok bool, units int) Decision {
-	// The window may have ended while its total was asked for.
+	// The window may have ended while the store was asked for its total.
 	ends := t.window.Add(Window)
 	d := Decision{
 		OK:    ok,
@@ -281,7 +289,7 @@ func (r *Rate) decision(t *tally, now time.Time, ok bool, units int) Decision {
 	switch {
 	case ok:
 		d.Remaining = max(r.limit-t.used(), 0)
-	case t.final()+units <= r.limit: // undecided requests may give enough back
+	case t.final()+units <= r.limit: // undecided requests may give back enough
 		d.RetryAfter = min(2*recheck, d.Reset)
 	default:
 		d.RetryAfter = d.Reset

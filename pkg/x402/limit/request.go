@@ -13,25 +13,27 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Request is one request as a Rate counts it. It implements x402.Meter: the Gate counts a
-// payment that is valid as far as the request shows, and Admit and Served all others.
+// Request is one request that a Rate counts. It implements x402.Meter. The Gate counts the
+// request with Open if its payment is valid as far as the request shows. All other requests
+// are counted by Admit and Served.
 type Request struct {
 	Rate *Rate
-	// Client is its sender, a ClientKey or a DocumentsKey, and Site the SiteKey by which
-	// its payment is counted.
+	// Client is the key of its sender, a ClientKey or a DocumentsKey. Site is the SiteKey
+	// under which its payment is counted.
 	Client, Site string
 	Paid         bool // it carries a payment, valid or not
-	// Warn is told that the store failed where that does not change the answer.
+	// Warn is called if the store failed and that does not change the answer.
 	Warn func(what string, err error)
 
-	Decision // what is known of the client by now
+	Decision // the latest decision about the client
 	opened   bool
-	window   time.Time // in which it was opened
+	window   time.Time // the window in which it was opened
 }
 
 // Admit returns rate_limited if the client is over its limit, and nil if the request may go
-// on. A request without a payment is counted. One with a payment is refused only if not even
-// one unit is left, by what this environment knows, because it may turn out not to be valid.
+// on. It counts a request without a payment. A request with a payment is not counted yet,
+// because its payment may turn out to be invalid. It is refused only if this environment knows
+// that the client has not even one unit left.
 func (q *Request) Admit(ctx context.Context) *fault.Error {
 	if q.Paid {
 		q.Decision = q.Rate.of(q.Client, func(t *tally, now time.Time) Decision {
@@ -55,11 +57,11 @@ func (q *Request) allow(ctx context.Context) {
 // unit is the size of an answer without a payment that counts as one request.
 const unit = 16 << 10
 
-// Served counts what a request that was admitted has weighed beyond its first unit: a unit
-// for each further started 16 KiB of an answer without a payment, or of one that the ledger
-// has replayed, because repeats cost their sender nothing. The first answer to a payment is
-// one unit however long it is. A request with a payment that the Gate did not count, because
-// it is not valid, counts now.
+// Served counts the units of an admitted request beyond its first. If the request had no
+// payment, or the ledger has replayed the answer, each further started 16 KiB of the answer is
+// one unit, because such a request costs its sender nothing. The first answer to a payment is
+// one unit, however long it is. Served also counts a request with an invalid payment, which
+// the Gate did not count.
 func (q *Request) Served(ctx context.Context, size int, replayed bool) {
 	if q.Paid && !q.opened {
 		q.allow(ctx)
@@ -77,8 +79,8 @@ func (q *Request) Served(ctx context.Context, size int, replayed bool) {
 	}
 }
 
-// weighs counts further units of a request that was opened and closed. The store is told at
-// once: nothing else reports what a site has used.
+// weighs counts further units of a request that was opened and closed. It reports them to the
+// store at once, because no later report includes the units of a site.
 func (q *Request) weighs(ctx context.Context, more int) {
 	r := q.Rate
 	window := windowOf(r.now())
@@ -94,8 +96,8 @@ func (q *Request) weighs(ctx context.Context, more int) {
 	})
 }
 
-// Open counts a payment that is valid as far as the request itself shows. It asks the
-// store, and the caller makes no other call before it. The error is a *fault.Error.
+// Open counts a payment that is valid as far as the request itself shows. It asks the store.
+// The caller must call it before any other service. The error is a *fault.Error.
 func (q *Request) Open(ctx context.Context) error {
 	r := q.Rate
 	now := r.now()
@@ -112,7 +114,7 @@ func (q *Request) Open(ctx context.Context) error {
 		total, counted, err := r.store.Count(ctx, q.Site, q.window, units, most)
 		now = r.now()
 		r.mu.Lock()
-		if err != nil { // how much the client has used is not known
+		if err != nil { // the client's total is unknown
 			q.Decision = r.decision(t, now, false, r.undecided)
 			return fault.New(fault.LedgerUnavailable, fmt.Errorf("count the request: %w", err))
 		}
@@ -126,11 +128,11 @@ func (q *Request) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close reports the outcome of a request that was opened, once. atFault says that its payer
-// can have caused an outcome that costs us and pays nothing: the request then weighs 20
-// units of a limit of 300, and otherwise 1. It takes at most the time of one
-// report, and of as many as windows that it is carried into. After a failure the request
-// weighs what it weighed before.
+// Close reports the outcome of a request that was opened. It is called once. atFault says that
+// the outcome cost the seller something and paid nothing, and that the payer may have caused
+// it. The request then weighs 20 units of a limit of 300, and otherwise 1. Close takes at most
+// the time of one report, plus one for each window into which units are carried. If the store
+// fails, the weight of the request does not change.
 func (q *Request) Close(ctx context.Context, atFault bool) {
 	r := q.Rate
 	window, units := q.correction(windowOf(r.now()), atFault)
@@ -154,15 +156,16 @@ func (q *Request) Close(ctx context.Context, atFault bool) {
 	})
 }
 
-// correction is what the outcome of a request changes in the count of which window.
+// correction returns the units that the outcome of a request adds to a window's count, and
+// that window.
 func (q *Request) correction(present time.Time, atFault bool) (time.Time, Units) {
 	r := q.Rate
 	decided := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
 	ended := present.After(q.window)
 	switch {
-	case ended && atFault: // it would cost nothing there: it counts in full now
+	case ended && atFault: // the old window is over, so it counts in full in the present one
 		return present, Units{All: r.atFault}
-	case ended: // nothing is given back there
+	case ended: // the old window is over, so nothing is given back
 		return present, Units{}
 	case atFault:
 		decided.All = r.atFault - r.undecided
@@ -170,9 +173,11 @@ func (q *Request) correction(present time.Time, atFault bool) (time.Time, Units)
 	return q.window, decided
 }
 
-// carry counts in the windows to come what a fault has added above the limit, of so many units,
-// in its own: total is what the client has used there. Many requests can be undecided at once,
-// and be found at fault when they are past counting.
+// carry adds units to the next windows after a request at fault has put the client above the
+// limit in its window. units is what the fault has added there, total is what the client has
+// used there by now, and carry adds the part of units that is above the limit. Without it, a
+// client could begin many requests at once that are found at fault only when it is too late to
+// refuse them.
 func (r *Rate) carry(ctx context.Context, client string, window time.Time, total Units, units int) (err error) {
 	for range r.debts {
 		units = min(units, total.All-total.Open-r.limit)
@@ -188,29 +193,28 @@ func (r *Rate) carry(ctx context.Context, client string, window time.Time, total
 	return nil
 }
 
-// Decision says whether a request may go on, and how its client stands.
+// Decision says whether a request may go on, and how much of its limit the client has left.
 type Decision struct {
 	OK bool
-	// RetryAfter is how long a refused client has to wait: two seconds while its undecided
-	// requests may give enough back, and otherwise until its window ends.
+	// RetryAfter is how long a refused client has to wait: two seconds if its undecided
+	// requests may give back enough units, and otherwise until its window ends.
 	RetryAfter time.Duration
-	// Limit is the units of a window, 0 when there is no limit, and Remaining how many
-	// more this environment would let pass by what it knows.
+	// Limit is the number of units in a window; 0 means that there is no limit. Remaining is
+	// how many more units this environment would let pass, by what it knows.
 	Limit, Remaining int
 	// Reset is the time until the window ends.
 	Reset time.Duration
 }
 
-// The headers that say where a client stands
-// (draft-ietf-httpapi-ratelimit-headers-11).
+// The headers that tell a client about its limit (draft-ietf-httpapi-ratelimit-headers-11).
 const (
 	HeaderPolicy = "RateLimit-Policy"
 	HeaderLimit  = "RateLimit"
 )
 
 // Headers returns the values of HeaderPolicy and HeaderLimit, empty when there is no limit.
-// They say what this environment knows. That is not a promise: the draft allows a server
-// to refuse earlier, and this one may refuse later.
+// They say what this environment knows, and promise nothing: the draft allows a server to
+// refuse earlier, and this server may refuse later.
 func (d Decision) Headers() (policy, state string) {
 	if d.Limit == 0 {
 		return "", ""
@@ -220,7 +224,7 @@ func (d Decision) Headers() (policy, state string) {
 	return policy, state
 }
 
-// fault is the rate_limited of a refused request, and nil for one that may go on.
+// fault returns rate_limited if the request was refused, and nil if it may go on.
 func (d Decision) fault() *fault.Error {
 	if d.OK {
 		return nil
@@ -228,35 +232,36 @@ func (d Decision) fault() *fault.Error {
 	return fault.New(fault.RateLimited, nil).After(d.RetryAfter)
 }
 
-// wholeSeconds rounds up, so that a client which returns after that many seconds
-// is not too early.
+// wholeSeconds rounds a duration up to seconds, so a client that waits that long does not
+// return too early.
 func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 // Unknown is the key of all addresses that cannot be parsed.
 const Unknown = "unknown"
 
-// maxRemote is more than any address with a port needs. A zone may have any
-// length, so longer text is not parsed.
+// maxRemote is the longest text that is parsed as an address. Every address with a port is
+// shorter, but a zone may have any length.
 const maxRemote = 128
 
-// ClientKey names the client behind an address: an IPv4 address as it is, or the /64 of an
-// IPv6 address, the smallest network that is assigned. The address may have a port, brackets
-// or a zone; IPv4 mapped into IPv6 is IPv4. Anything else is Unknown. A key is at most 24
-// bytes of ASCII.
+// ClientKey returns the key of the client behind an address: the IPv4 address, or the /64
+// network of an IPv6 address, which is the smallest network that is assigned. The address may
+// have a port, brackets or a zone; IPv4 mapped into IPv6 is IPv4. For anything else the key is
+// Unknown. A key is at most 24 bytes of ASCII.
 func ClientKey(remoteAddr string) string { return keyOf(remoteAddr, 64) }
 
-// DocumentsKey names the tally of a client's requests for free documents. It is not that
-// of its ClientKey, so that a client without units left can still read what an error
+// DocumentsKey returns the key under which a client's requests for free documents are counted.
+// It differs from the ClientKey, so a client without units left can still read what an error
 // means. A key is at most 34 bytes.
 func DocumentsKey(remoteAddr string) string { return "documents|" + ClientKey(remoteAddr) }
 
-// SiteKey is a ClientKey with the /48 of an IPv6 address in place of its /64: providers
-// assign a /56 or a /48 on request, which is 256 or 65,536 networks of a client's size.
-// What is expensive to serve is counted by it.
+// SiteKey returns a key like ClientKey, but with the /48 network of an IPv6 address. Providers
+// assign a /56 or a /48 on request, in which one customer has 256 or 65,536 networks of a
+// client's size. Expensive requests are counted under this key.
 func SiteKey(remoteAddr string) string { return keyOf(remoteAddr, 48) }
 
-// NameKey names a client that is known by something else than an address, such as an
-// account. Names of any length have a key of 23 bytes, which is no address.
+// NameKey returns the key of a client that is identified by a name, such as that of an
+// account, and not by an address. The key has 23 bytes for a name of any length, and never
+// equals an address.
 func NameKey(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return "@" + base64.RawURLEncoding.EncodeToString(sum[:])[:22]
@@ -274,7 +279,7 @@ func keyOf(remoteAddr string, bits int) string {
 	return prefix.String()
 }
 
-// parseRemote returns the zero Addr for what is not an address.
+// parseRemote parses an address, and returns the zero Addr if it cannot.
 func parseRemote(s string) netip.Addr {
 	if len(s) > maxRemote {
 		return netip.Addr{}

@@ -20,30 +20,32 @@ type Lease struct {
 	Until time.Time
 }
 
-// MaxCap is the highest cap: all leases of an operation are in one item of the store, and
-// DynamoDB takes 1,000 write units a second for one.
+// MaxCap is the highest cap of an operation. All its leases are in one item of the store, and
+// DynamoDB allows 1,000 write units a second for one item.
 const MaxCap = 100
 
 const (
-	// tagLength and randomLength are the two parts of a lease id, in characters of 6 bits:
-	// a hash of the client, and a random part that no other live lease of it has. So the item of
-	// an operation with 50 leases stays below the 1,024 bytes that one DynamoDB write unit
-	// pays for. A client whose tag is another's shares that client's slots.
+	// tagLength and randomLength are the lengths of the two parts of a lease id, in characters
+	// of 6 bits: a hash of the client, and a random part that differs between the live leases
+	// of a client. They are so short that the item of an operation with 50 leases stays below
+	// 1,024 bytes, the size of one DynamoDB write unit. If two clients have the same tag, they
+	// share one client's slots.
 	tagLength    = 6
 	randomLength = 5
 
-	// clientShare is which part of the slots one client may hold: a quarter, and at least
-	// one slot.
+	// clientShare is the divisor for the slots that one client may hold: a quarter of all, and
+	// at least one slot.
 	clientShare = 4
 
-	// An acquisition that was refused because other clients hold more than their share,
-	// which they are about to release, is tried again after pauses of growing length.
+	// If an acquisition is refused because clients hold more than their share, it is tried
+	// again after pauses that grow from firstWait to lastWait. Those clients are about to
+	// release the slots above their share.
 	firstWait = 10 * time.Millisecond
 	lastWait  = 80 * time.Millisecond
 )
 
-// Slots caps how many calls of an operation run at once, over all environments,
-// and how many of them are one client's (see clientShare).
+// Slots limits how many calls of an operation run at once in all environments, and how many of
+// them belong to one client (see clientShare).
 type Slots struct {
 	operation string
 	most      int
@@ -66,7 +68,7 @@ func NewSlots(operation string, most int, s Store, now func() time.Time) *Slots 
 	}
 }
 
-// Slot is an x402.Slot, whose package is not imported here.
+// Slot is the same type as x402.Slot. This package does not import package x402.
 type Slot = interface {
 	Release(ctx context.Context) error
 }
@@ -77,15 +79,16 @@ type slot struct {
 	lease Lease
 }
 
-// Acquire implements x402.Slots: it takes a slot for a client, a SiteKey. The slot is free
-// again at until or less than a second later, even if this process dies; the work must have
-// ended by then. The error is a *fault.Error: overloaded when every slot is taken or, with a
-// separate message, when the client holds its share already, ledger_unavailable when the
-// store fails, which may keep a lease that nobody holds until it expires.
+// Acquire implements x402.Slots: it takes a slot for a client, which is a SiteKey. The slot is
+// free again at until or less than a second later, even if this process dies; the work must
+// have ended by then. The error is a *fault.Error. It is overloaded if every slot is taken or,
+// with another message, if the client already holds its share. It is ledger_unavailable if the
+// store fails; the store may then keep an unused lease until it expires.
 //
-// Acquire costs one write while there is room. When it is refused, it removes leases that
-// have expired and tries again. Only after a lease was added does it show that its client
-// exceeds its share: it is removed at once, and clients that it kept out try again.
+// Acquire costs one write while there is room. If the store refuses the lease, Acquire removes
+// expired leases and tries again. It can check a client's share only after the lease was
+// added. If the client exceeds its share, Acquire removes the lease at once, and other clients
+// that were refused meanwhile try again.
 func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Slot, error) {
 	tag := tagOf(client)
 	wholeSecond := until.Add(time.Second - 1).Truncate(time.Second)
@@ -100,7 +103,7 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 		switch {
 		case u.ofClient > s.clientCap || hasShare:
 			cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
-			if added { // a lease that cannot be removed expires
+			if added { // if the lease cannot be removed, it expires
 				cause = errors.Join(cause, mine.Release(ctx))
 			}
 			return nil, s.shareHeld(cause)
@@ -118,8 +121,9 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 	}
 }
 
-// mayRetry says that an acquisition that was refused may find room: at once where leases have
-// expired, and otherwise after a pause, when what is above a share was given back.
+// mayRetry reports whether a refused acquisition may find room if it is tried again: at once
+// if leases have expired, and otherwise after a pause, when clients have released the slots
+// above their share.
 func (s *Slots) mayRetry(ctx context.Context, u usage, pause time.Duration) bool {
 	withinShares := u.alive - u.overShare
 	if withinShares >= s.most || pause > lastWait {
@@ -128,25 +132,25 @@ func (s *Slots) mayRetry(ctx context.Context, u usage, pause time.Duration) bool
 	return u.alive < s.most || wait(ctx, pause)
 }
 
-// failed is the fault of a store that failed.
+// failed returns the fault for an error of the store.
 func (s *Slots) failed(err error) *fault.Error {
 	return fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
 }
 
-// shareHeld is the fault of a client that has its share of the slots.
+// shareHeld returns the fault for a client that already holds its share of the slots.
 func (s *Slots) shareHeld(cause error) *fault.Error {
 	return fault.Newf(fault.Overloaded, cause,
 		"Calls of this client already hold its share of this tool's concurrency cap, %d of %d. "+
 			"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.most)
 }
 
-// tagOf is the tag of a client, with which the ids of its leases begin.
+// tagOf returns the tag of a client. The ids of all its leases begin with it.
 func tagOf(client string) string {
 	hash := sha256.Sum256([]byte(client))
 	return base64.RawURLEncoding.EncodeToString(hash[:])[:tagLength]
 }
 
-// newID is the id of a new lease.
+// newID returns the id of a new lease.
 func newID(tag string) string {
 	var unique [4]byte
 	rand.Read(unique[:]) // never fails
@@ -156,9 +160,9 @@ func newID(tag string) string {
 // usage counts the leases of an operation.
 type usage struct {
 	expired   []Lease
-	alive     int // those that have not expired
-	ofClient  int // those of them that are one client's
-	overShare int // those of them that are above their client's share
+	alive     int // leases that have not expired
+	ofClient  int // live leases of the client in question
+	overShare int // live leases above the share of their client
 }
 
 func (s *Slots) usage(held []Lease, tag string) (u usage) {
@@ -180,7 +184,7 @@ func (s *Slots) usage(held []Lease, tag string) (u usage) {
 	return u
 }
 
-// wait returns false when the context ended first.
+// wait waits for d, and returns false if the context ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -190,8 +194,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Release releases the slot. The error is for the log; a slot that is not released
-// expires.
+// Release releases the slot. The error is only for the log, because a slot that was not
+// released expires.
 func (s *slot) Release(ctx context.Context) error {
 	if err := s.slots.store.Remove(ctx, s.slots.operation, s.lease); err != nil {
 		return fmt.Errorf("release a slot of %s: %w", s.slots.operation, err)

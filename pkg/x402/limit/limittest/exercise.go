@@ -21,8 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// Exercise runs the suite. open returns an empty store; several values that it
-// returns within one test need not share anything.
+// Exercise runs the suite. open must return an empty store on every call.
 func Exercise(t *testing.T, open func(t *testing.T) limit.Store) {
 	t.Helper()
 	for name, f := range map[string]func(*testing.T, limit.Store){
@@ -45,10 +44,10 @@ func lease(id string) limit.Lease {
 	return limit.Lease{ID: id, Until: noon.Add(1234 * time.Second)}
 }
 
-// agrees holds a store to a model of its promises, in random steps over a few operations,
-// clients and identifiers, which are data, whatever they look like. A cap may be lower
-// than what is held, and a window earlier than the last, also by the hours by which the
-// clock was wrong.
+// agrees compares a store with a model in random steps over a few operations, clients and ids.
+// Some of the names look like syntax, and must be treated as plain data. A cap may be lower
+// than the number of leases held. A window may be earlier than the last one, even by hours, as
+// after a wrong clock.
 func agrees(t *testing.T, s limit.Store) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
@@ -65,7 +64,7 @@ func agrees(t *testing.T, s limit.Store) {
 		l := lease(pick("a.b", "#id", ":limit", "leases", "0", " ", "ü", "a[0]", "NULL", strings.Repeat("x", 64)))
 		mine := slices.Contains(held[op], l)
 		switch random.IntN(5) {
-		case 0, 1: // a lease that is held takes no second place
+		case 0, 1: // a lease that is held already is not added twice
 			most := random.IntN(6)
 			ok := mine || len(held[op]) < most
 			if ok && !mine {
@@ -74,7 +73,7 @@ func agrees(t *testing.T, s limit.Store) {
 			got, took, err := s.Acquire(t.Context(), op, l, most)
 			check(err, ok, took, "Acquire(%s, %s, %d) beside %v", op, l.ID, most, held[op])
 			check(nil, sorted(held[op]), sorted(got), "Acquire(%s, %s, %d) holds", op, l.ID, most)
-		case 2: // what is gone already does not keep the others
+		case 2: // leases that are gone do not keep the others from being removed
 			gone := []limit.Lease{l, lease("gone")}
 			switch {
 			case random.IntN(3) == 0:
@@ -87,7 +86,7 @@ func agrees(t *testing.T, s limit.Store) {
 				gone = nil
 			}
 			check(s.Remove(t.Context(), op, gone...), nil, nil, "Remove(%s, %v)", op, gone)
-		default: // what would pass the limit counts nothing
+		default: // units that would exceed the limit are not counted
 			client := pick("203.0.113.7", "203.0.113.70", "2001:db8::/64", limit.DocumentsKey("203.0.113.7"))
 			window := noon.Add([]time.Duration{0, limit.Window, 5 * time.Hour, 5*time.Hour + limit.Window}[random.IntN(4)])
 			n := limit.Units{All: random.IntN(6) - 1, Open: random.IntN(4) - 1}
@@ -108,7 +107,7 @@ func sorted(leases []limit.Lease) []limit.Lease {
 	return slices.SortedFunc(slices.Values(leases), func(a, b limit.Lease) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// acquire adds a lease that there is room for.
+// acquire adds a lease and fails the test if it is refused.
 func acquire(t *testing.T, s limit.Store, operation string, l limit.Lease, most int) {
 	t.Helper()
 	if held, ok, err := s.Acquire(t.Context(), operation, l, most); err != nil || !ok {
@@ -116,7 +115,8 @@ func acquire(t *testing.T, s limit.Store, operation string, l limit.Lease, most 
 	}
 }
 
-// No more than the cap get a lease at once, of an operation that was never used, too.
+// race checks that concurrent callers never get more leases than the cap, even of an operation
+// that was never used before.
 func race(t *testing.T, s limit.Store) {
 	for operation, warm := range map[string]int{"warm 0": 4, "warm 1": 4, "new 0": 0, "new 1": 0} {
 		for i := range warm {
@@ -132,7 +132,7 @@ func race(t *testing.T, s limit.Store) {
 	}
 }
 
-// Several remove the same dead leases, and nobody's new one.
+// raceRemove checks that callers who remove the same dead leases at once remove no new lease.
 func raceRemove(t *testing.T, s limit.Store) {
 	const n = 12
 	var dead []limit.Lease
@@ -180,7 +180,8 @@ func cancelled(t *testing.T, s limit.Store) {
 	acquire(t, s, "op", lease("b"), 1)
 }
 
-// races runs f n times at once; so many of them must win.
+// races runs f n times at once, and fails the test unless it returns true for exactly so many
+// winners.
 func races(t *testing.T, n, winners int, f func(i int) (bool, error)) {
 	t.Helper()
 	var all errgroup.Group

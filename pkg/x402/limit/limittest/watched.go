@@ -12,11 +12,12 @@ import (
 type Call struct {
 	Verb  string // acquire, remove or count
 	Of    string // the operation, or the client
-	Units int    // that are added
+	Units int    // added by the call
 }
 
-// Watched is a store in memory that notes its calls. A call ends with the error of
-// Before, without an effect, or of After, with it. Either may be nil.
+// Watched is a store in memory that records its calls. If Before returns an error, the call
+// fails with it and has no effect. If After returns an error, the call has taken effect and
+// fails with that error. Either may be nil.
 type Watched struct {
 	limit.Memory
 	Before, After func(context.Context, Call) error
@@ -25,7 +26,7 @@ type Watched struct {
 	calls []Call
 }
 
-// Calls returns the calls since the last time.
+// Calls returns the calls since it was last called.
 func (w *Watched) Calls() []Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
