@@ -15,15 +15,15 @@
 //	unused at latest and at safe, safe past validBefore            NeverPaid
 //	everything else                                                CannotTell
 //
-// That an authorization is used does not prove a payment: it may have been cancelled, or
-// submitted by a third party that copied it. So two logs decide: that of the authorization and
-// that of its Transfer, which is the token's log with the next log index, because USDC emits the
+// A used authorization does not prove a payment: it may have been cancelled, or a third party
+// may have copied and submitted it. So two logs decide: the log of the authorization, and the
+// log of its Transfer. That is the token's log with the next log index, because USDC emits the
 // two in succession.
 //
-// A receipt counts at the latest head. A refusal by time needs a block that the node calls safe
-// (or finalized, if it does not know safe), so that no reorganisation makes the authorization
-// executable again. No refusal is accepted from a node whose latest block is minutes away from
-// our clock.
+// A receipt counts at the latest head. NeverPaid because of the time needs a block that the
+// node calls safe (or finalized, if it does not know safe), so that no reorganisation makes
+// the authorization executable again. NeverPaid is not accepted from a node whose latest block
+// is more than five minutes away from our clock.
 //
 // Only complete and consistent replies count. A malformed reply, a log that a reorganisation
 // removed, a receipt from another block than its log, and two contradictory statements are all
@@ -51,19 +51,19 @@ import (
 )
 
 const (
-	// MaxNodes bounds a list of nodes: each gets a share of a few seconds.
+	// MaxNodes is the largest number of nodes. They share a time of a few seconds.
 	MaxNodes = 5
 
-	// ceiling ends a call whose caller set no deadline; the Gate sets one of four seconds.
-	// scanCeiling is that of Transfers, which searches thousands of blocks.
+	// ceiling bounds a call whose caller set no deadline; the Gate sets one of four seconds.
+	// scanCeiling is the same for calls that search thousands of blocks, such as Transfers.
 	ceiling     = 10 * time.Second
 	scanCeiling = 30 * time.Second
 
-	// maxCalls bounds the messages of one answer. It is enough to search a day of Base
-	// where a node allows 2,000 blocks a call.
+	// maxCalls bounds the messages to a node for one answer. It is enough to search a day of
+	// Base if the node allows 2,000 blocks a call.
 	maxCalls = 48
-	// headAge is how far a node's latest block may be from our clock if the node is to be
-	// believed when it says that something never happened.
+	// headAge is how far a node's latest block may be from our clock. Otherwise the node is
+	// not believed when it says that something never happened.
 	headAge = 5 * time.Minute
 
 	maxURL = 2048
@@ -71,32 +71,29 @@ const (
 
 var errNoNode = errors.New("chain: no node")
 
-// Config is what Nodes need. Network, Asset and either URLs or Read have no default.
+// Config holds the settings of Nodes. Network, Asset, and URLs or Read are required.
 type Config struct {
-	// URLs are the JSON-RPC endpoints of the nodes, the first asked first. Each may
-	// hold an API key in its path, query or user part; it appears in no error.
+	// URLs are the JSON-RPC endpoints of the nodes, in the order in which they are asked. Each
+	// may hold an API key in its path, query or user part. No error contains a URL.
 	URLs []string
-	// Read returns a list that is asked in place of URLs, such as one with keys that
-	// is kept in a secret; it may be nil. It is called each time that the chain is
-	// asked, and told whether no node could answer the last time. Until it has
-	// returned a list, and when that is empty, URLs are asked. Its errors must not
-	// contain a URL.
+	// Read returns a list of URLs to use instead of URLs, for example a list with keys that is
+	// kept in a secret. It may be nil. It is called whenever the chain is asked; failed says
+	// that no node could answer the last time. URLs are used until Read has returned a list,
+	// and if that list is empty. Its errors must not contain a URL.
 	Read func(ctx context.Context, now time.Time, failed bool) ([]string, error)
-	// Network is the chain as CAIP-2 names it, such as eip155:8453. The nodes must
-	// be on it.
+	// Network is the CAIP-2 name of the chain, such as eip155:8453. The nodes must be on it.
 	Network string
 	// Asset is the address of the EIP-3009 token.
 	Asset string
-	// Now is the clock that a node's latest block is compared with; nil means
-	// time.Now.
+	// Now is the clock with which a node's latest block is compared; nil means time.Now.
 	Now func() time.Time
 	// UserAgent names the service to the nodes' operators.
 	UserAgent string
 }
 
-// Nodes asks several nodes in order about one token, as if they were one. Each has its
-// share of the time that is left: one that is down, on another chain, or behind is
-// passed over, and the first that can answer is believed. It is safe for concurrent use.
+// Nodes asks several nodes in order about one token, as if they were one. Each node gets a
+// share of the time that is left. A node that is down, on another chain, or behind is skipped,
+// and the first node that can answer is believed. Nodes is safe for concurrent use.
 type Nodes struct {
 	config    Config
 	transport http.RoundTripper
@@ -105,11 +102,11 @@ type Nodes struct {
 	maxCalls  int
 	maxBody   int64 // bytes of a reply
 	static    []*node
-	failed    atomic.Bool // none of the nodes that were asked last could answer
+	failed    atomic.Bool // no node could answer the last call
 
 	mu     sync.Mutex
-	urls   []string // what Read gave
-	listed []*node  // and the nodes of it
+	urls   []string // the list that Read returned
+	listed []*node  // the nodes of urls
 }
 
 var (
@@ -117,7 +114,7 @@ var (
 	_ reconcile.Scanner = (*Nodes)(nil)
 )
 
-// New checks the configuration and makes no connection.
+// New checks the configuration and returns Nodes. It makes no connection.
 func New(c Config) (*Nodes, error) {
 	id, err := x402.ChainID(c.Network)
 	if err != nil {
@@ -148,8 +145,8 @@ func New(c Config) (*Nodes, error) {
 	}, nil
 }
 
-// parseNodes reads the URLs of endpoints. The errors do not quote them: they are secrets
-// where providers put keys into them.
+// parseNodes parses the URLs of endpoints. Its errors do not quote them, because many
+// providers put keys into them.
 func parseNodes(urls []string) ([]*node, error) {
 	if len(urls) > MaxNodes {
 		return nil, fmt.Errorf("chain: more than %d nodes", MaxNodes)
@@ -165,7 +162,7 @@ func parseNodes(urls []string) ([]*node, error) {
 	return nodes, nil
 }
 
-// nodes are those to ask now.
+// nodes returns the nodes to ask now.
 func (n *Nodes) nodes(ctx context.Context) ([]*node, error) {
 	if n.config.Read == nil {
 		return n.static, nil
@@ -185,7 +182,8 @@ func (n *Nodes) nodes(ctx context.Context) ([]*node, error) {
 	return nil, fmt.Errorf("chain: read the list of nodes, which is empty: %w", errors.Join(err, errNoNode))
 }
 
-// replace takes the nodes of another list, under the lock. After an error it keeps the former ones.
+// replace sets the list of nodes. After an error it keeps the previous list. The caller holds
+// the lock.
 func (n *Nodes) replace(urls []string) error {
 	nodes, err := parseNodes(urls)
 	if err != nil {
@@ -196,8 +194,8 @@ func (n *Nodes) replace(urls []string) error {
 	return nil
 }
 
-// each asks one node after the other, each within its share of the time, until one can
-// answer. limit ends a call whose caller set no deadline.
+// each calls ask for one node after the other, each within its share of the time, until one
+// can answer. limit bounds the whole call, also if the caller set no deadline.
 func (n *Nodes) each(ctx context.Context, limit time.Duration, ask func(s *session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -226,8 +224,8 @@ func (n *Nodes) each(ctx context.Context, limit time.Duration, ask func(s *sessi
 	return errors.Join(failed...)
 }
 
-// Probe reports whether one of the nodes can be asked: it answers, is on the right
-// chain, and its latest block is recent. Errors are *fault.Error with a public message.
+// Probe returns nil if at least one of the nodes answers, is on the right chain, and has a
+// recent latest block. Otherwise it returns a *fault.Error with a public message.
 func (n *Nodes) Probe(ctx context.Context) error {
 	err := n.each(ctx, ceiling, func(s *session) error {
 		_, err := s.current(headAge)

@@ -13,22 +13,23 @@ import (
 )
 
 const (
-	// slack is how much older than the first claim a payment's block may be: block
-	// times and our clock differ by seconds. sentSlack is the same for a payment that we
-	// may have sent ourselves, whose transfer hardly belongs to anybody else: it must also
-	// be found if our clock was ahead at the claim.
+	// slack is how much older than the first claim a payment's block may be, because block
+	// times and our clock differ by seconds. sentSlack is the same for a payment that we may
+	// have sent ourselves. Its transfer hardly belongs to anybody else, and must also be found
+	// if our clock was ahead at the claim.
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute
 
-	// blockTime is Base's, a first guess. margin is added to it, in blocks, so that a
-	// right guess need not be repeated because of seconds.
+	// blockTime is the time between two blocks of Base, which is used for a first guess.
+	// margin is a number of blocks added to that guess, so that it is not repeated because a
+	// few seconds are missing.
 	blockTime = 2 * time.Second
 	margin    = 32
-	// longest is the longest authorization that is accepted, in blocks.
+	// longest is how long an accepted authorization can be valid, in blocks.
 	longest = uint64(24 * time.Hour / blockTime)
 )
 
-// Reasons of NeverPaid, which a payer may read, and of StillOpen.
+// Reasons of NeverPaid and StillOpen. A payer may read those of NeverPaid.
 const (
 	reasonExpired   = "authorization expired unused"
 	reasonCancelled = "authorization was cancelled"
@@ -39,23 +40,23 @@ const (
 	reasonNotSafe   = "authorization has expired unused, in a block that is not safe yet"
 )
 
-// How a search can end without a log.
+// Results of a search that finds no log.
 var (
 	errNoLog = errors.New("authorization is spent, and there is no log of it")
 	errEarly = errors.New(reasonSpent)
 )
 
-// inquiry is one Find at one node.
+// inquiry is the state of one Find at one node.
 type inquiry struct {
 	*session
 	q                   x402.Question
-	payer, payee, nonce string        // as topics
-	slack               time.Duration // of the first claim
-	oldest              time.Time     // of a block whose payment can be for us
+	payer, payee, nonce string        // in the form of topics
+	slack               time.Duration // how much older than the first claim a block may be
+	oldest              time.Time     // the oldest time of a block with the payment
 }
 
-// Find implements x402.Evidence. It is bounded by ctx and by ten seconds. See the
-// package comment for the verdicts; every CannotTell has a cause.
+// Find implements x402.Evidence. It ends with ctx, and after ten seconds at the latest. The
+// package comment says what it returns; every CannotTell has a cause.
 func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 	if q.Since.IsZero() || q.ValidBefore.IsZero() { // the answer would be about something else
 		return x402.Finding{Cause: errors.New("chain: the question has no time")}
@@ -83,9 +84,9 @@ func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return f
 }
 
-// find looks at the named transaction first: it is the shortest way, and its receipt
-// counts even if the node that answers the next call is behind. A hash from outside is only
-// a hint: a wrong one proves nothing, and the search goes on.
+// find checks the transaction of the question first. That is the shortest way, and its receipt
+// counts even if the node that answers the next call is behind. The hash comes from outside
+// and is only a hint: if it is wrong, that proves nothing, and the search goes on.
 func (i *inquiry) find() (x402.Finding, error) {
 	if x402.IsHash(i.q.Transaction) {
 		if f, _, err := i.byReceipt(strings.ToLower(i.q.Transaction)); err == nil {
@@ -136,11 +137,11 @@ func (i *inquiry) unspent() (x402.Finding, error) {
 	return x402.Finding{Fate: x402.NeverPaid, Reason: reasonExpired}, err
 }
 
-// search finds the transaction that used or cancelled the authorization, which the latest
-// head says has been spent. The window begins at a block that is too old for a payment to
-// us. If the authorization was spent before it, the error is errEarly: by what does not
-// matter. A node that keeps no old states cannot say so, and is searched a day further
-// back, the longest that an authorization lasts.
+// search finds the log of the use or the cancellation of an authorization that is spent at the
+// latest block. It searches from a block that is too old to hold the payment. If the
+// authorization was already spent at that block, the error is errEarly, and it does not matter
+// how it was spent. A node that keeps no old states cannot say whether it was. There search
+// goes a day further back, which is the longest time that an authorization is valid.
 func (i *inquiry) search() (l entry, err error) {
 	head, err := i.latest()
 	if err != nil {
@@ -167,9 +168,9 @@ func (i *inquiry) search() (l entry, err error) {
 	return l, err
 }
 
-// searchIn searches a window, oldest block first: as a rule an authorization is used in
-// the first seconds after its claim. Both arguments of the events are indexed, so the
-// node's filter is exact, and what it lets through must be exactly that.
+// searchIn searches a range of blocks, the oldest first, because an authorization is usually
+// used in the first seconds after its claim. Both arguments of the events are indexed, so the
+// node's filter is exact, and any other log in the reply is an error.
 func (i *inquiry) searchIn(low, high uint64) (entry, error) {
 	for low <= high {
 		to := min(high, low+i.width-1)
@@ -194,13 +195,13 @@ func (i *inquiry) searchIn(low, high uint64) (entry, error) {
 	return entry{}, errNoLog
 }
 
-// spends reports whether a log is the use or the cancellation of this authorization.
+// spends reports whether a log is about the use or the cancellation of this authorization.
 func (i *inquiry) spends(l entry) bool {
 	return (l.is(topicUsed, i.token) || l.is(topicCanceled, i.token)) && l.Topics[1] == i.payer && l.Topics[2] == i.nonce
 }
 
-// byReceipt decides by the transaction that spends the authorization, and returns the log
-// that does.
+// byReceipt decides by the receipt of the transaction that spends the authorization. It also
+// returns the log of that use or cancellation.
 func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	r, block, err := i.receipt(hash)
 	if err != nil {
@@ -211,7 +212,7 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 		return f, l, errors.New("receipt does not spend the authorization")
 	}
 	l = r.Logs[at]
-	next := append(r.Logs[at+1:], entry{}) // which is not a transfer
+	next := append(r.Logs[at+1:], entry{}) // the added entry is not a transfer
 	moved := next[0]
 	switch err = moved.madeBy(l, i.token); {
 	case slices.ContainsFunc(next, i.spends):
@@ -229,9 +230,9 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	return f, l, err
 }
 
-// never is NeverPaid, after which a payment is given up, if the node's latest block is near
-// our clock. A verdict that compares the chain's time with ours needs the two to agree as
-// closely as it measures.
+// never returns NeverPaid, after which a payment is given up. It fails unless the node's
+// latest block is within the duration within of our clock. A finding that compares the chain's
+// time with ours needs the two clocks to agree as closely as it measures.
 func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
 	_, err := i.current(min(within, headAge))
 	return x402.Finding{Fate: x402.NeverPaid, Reason: reason}, err

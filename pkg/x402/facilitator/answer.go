@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	maxReason  = 128 // of a reason, bytes
-	maxMessage = 512 // of an error message for the log, bytes
-	// maxDepth bounds nesting. The deepest honest reply has extensions of four or
+	maxReason  = 128 // longest reason, bytes
+	maxMessage = 512 // longest error message for the log, bytes
+	// maxDepth bounds the nesting of JSON. The deepest honest reply has extensions of four or
 	// five levels.
 	maxDepth = 32
 )
@@ -41,30 +41,30 @@ func decodeMembers(o untrusted.Members, into map[string]any) error {
 	return err
 }
 
-// decodeBool decodes a member that must be there as true or false.
+// decodeBool decodes a member that must be present and true or false.
 func decodeBool(raw json.RawMessage, into *bool) bool {
 	*into = string(raw) == "true"
 	return *into || string(raw) == "false"
 }
 
-// decodeText decodes a string. It may be missing, or null: some implementations write that for
-// a member that they leave out.
+// decodeText decodes a string member that may be missing or null. Some implementations write
+// null instead of leaving a member out.
 func decodeText(raw json.RawMessage, into *string) bool {
 	return raw == nil || json.Unmarshal(raw, into) == nil
 }
 
-// platformWord is the word of an error that is not in the form of x402:
-// {"errorType":"…"}, which platforms in front of a facilitator answer before it sees the
-// request. It is empty if there is none.
+// platformWord returns the errorType of an error that is not in the form of x402:
+// {"errorType":"…"}. Platforms in front of a facilitator answer so before the facilitator sees
+// the request. It is empty if there is none.
 func (re reply) platformWord() string {
 	members, _ := untrusted.Split(re.body, maxDepth)
 	word := ""
-	_ = decodeText(members["errorType"], &word) // which leaves it empty where it is not a string
+	_ = decodeText(members["errorType"], &word) // leaves word empty if the member is not a string
 	return word
 }
 
-// answer is the part of a SettleResponse that decides (x402 specification v2 §5.3.2).
-// Strings are as received.
+// answer holds the members of a SettleResponse that decide about the payment (x402
+// specification v2 §5.3.2). Strings are as received.
 type answer struct {
 	success      bool
 	errorReason  string
@@ -74,13 +74,13 @@ type answer struct {
 	payer        string
 }
 
-// parseAnswer reads the body of /settle; nil without an error means that it is not an x402
-// answer at all. A body with any of the telling members counts as meant to be one, so that
-// a broken one cannot pass as a plain 401 from a gateway.
+// parseAnswer decodes the body of an answer to /settle. nil and no error mean that the body is
+// not an x402 answer at all. A body with the member success, errorReason or transaction counts
+// as an x402 answer, so a broken answer cannot pass as a plain 401 from a gateway.
 func parseAnswer(body []byte) (*answer, error) {
-	members, err := untrusted.Split(body, maxDepth) // two lenient readers could see two answers
+	members, err := untrusted.Split(body, maxDepth) // a lenient reader could read another answer
 	if err != nil && beginsAsObject(body) {
-		// It may have been an answer; an error page or an empty body cannot.
+		// This may have been meant as an answer. An error page or an empty body was not.
 		return nil, err
 	}
 	if members["success"] == nil && members["errorReason"] == nil && members["transaction"] == nil {
@@ -101,14 +101,14 @@ func parseAnswer(body []byte) (*answer, error) {
 	return a, nil
 }
 
-// beginsAsObject says that a text begins as a JSON object does, after what some write before it.
+// beginsAsObject reports whether a text begins like a JSON object, after a byte order mark and
+// white space.
 func beginsAsObject(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, "\ufeff \t\r\n"), []byte("{"))
 }
 
-// classify says what one request to /settle has led to, about a payment of this payer on
-// this network. resend asks for the one resend.
-// The rules, in this order:
+// classify returns the outcome of one request to /settle for a payment of the payer from on
+// network. resend says that the request should be sent once more. The rules, in this order:
 //
 //  1. No complete answer: not sent if that is proved, unknown otherwise.
 //  2. The body is read before the status: facilitators send settlement_pending with 500
@@ -132,8 +132,8 @@ func classify(re reply, network, from string) (s x402.Settlement, resend bool) {
 	return s, resend
 }
 
-// withoutAnswer classes a request that brought no x402 answer: by what stood in its way,
-// by the status, or by a platform's word.
+// withoutAnswer classifies a request that brought no x402 answer: by its error, its status, or
+// a platform's errorType.
 func withoutAnswer(re reply) x402.Settlement {
 	if re.err != nil {
 		return unanswered(re)
@@ -157,7 +157,7 @@ func withoutAnswer(re reply) x402.Settlement {
 	return s
 }
 
-// unanswered classes a request that brought no complete answer.
+// unanswered classifies a request that brought no complete answer.
 func unanswered(re reply) x402.Settlement {
 	switch {
 	case re.sent && re.expired:
@@ -189,9 +189,9 @@ func unanswered(re reply) x402.Settlement {
 	return s
 }
 
-// contradiction is what contradicts the request in an answer, or the answer itself; empty for
-// none. An answer about another payer or another network is not about this request, whatever
-// it says.
+// contradiction describes how an answer contradicts the request or itself. It is empty if it
+// does not. An answer about another payer or another network is not about this request,
+// whatever it says.
 func (a answer) contradiction(network, from string) string {
 	switch {
 	case a.network != "" && a.network != network:
@@ -204,7 +204,7 @@ func (a answer) contradiction(network, from string) string {
 	return ""
 }
 
-// classifyAnswer classes an x402 answer.
+// classifyAnswer classifies an x402 answer.
 func classifyAnswer(a answer, network, from string, re reply) (s x402.Settlement, resend bool) {
 	contradiction := a.contradiction(network, from)
 	if contradiction != "" {
@@ -238,7 +238,8 @@ func classifyAnswer(a answer, network, from string, re reply) (s x402.Settlement
 	}
 	s.AboutPayer = aboutPayer(a.errorReason)
 	if a.transaction != "" {
-		// A reason with a transaction was given after a broadcast.
+		// The answer names a transaction, so it was given after a broadcast: the outcome stays
+		// unknown.
 		return s, false
 	}
 	switch r.meaning {
@@ -262,11 +263,11 @@ func unknown(reason string, cause error) x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: reason, Cause: cause}
 }
 
-// classifyVerification says what one request to /verify has led to. A "no" counts only with a
-// reason that the table knows to be about the payer, with any status but those about the
-// operator, because facilitators send it with 200 and with 400; a "yes" counts only as the
-// boolean true with a 2xx status, since nothing that anyone could check comes with it. Anything
-// else decides nothing: a facilitator that could not check says "no" as well.
+// classifyVerification returns the outcome of one request to /verify. A "no" counts only if
+// the table of reasons has its reason as one about the payer. Facilitators send it with 200
+// and with 400, so its status may be any but those about the operator. A "yes" counts only as
+// the boolean true with a 2xx status, because nothing that could be checked comes with it.
+// Anything else decides nothing: a facilitator that could not check also says "no".
 func classifyVerification(re reply, from string) x402.Verification {
 	members, err := untrusted.Split(re.body, maxDepth)
 	if members["isValid"] == nil {
@@ -305,11 +306,11 @@ func classifyVerification(re reply, from string) x402.Verification {
 	return x402.Verification{Fault: unusableAnswer(re, cause)}
 }
 
-// ok says that the status is a 2xx.
+// ok reports whether the status is 2xx.
 func (re reply) ok() bool { return re.status/100 == 2 }
 
-// supports looks for the kind of payment that this service takes. An entry that cannot be
-// read is another feature of the facilitator, and not an error.
+// supports returns nil if the answer lists the kind of payment that this service takes. It
+// skips entries that it cannot decode, because they may be other features of the facilitator.
 func supports(re reply, network string) error {
 	members, err := untrusted.Split(re.body, maxDepth)
 	if !re.ok() || members["kinds"] == nil {
@@ -335,8 +336,9 @@ func supports(re reply, network string) error {
 		fmt.Errorf("facilitator does not list scheme %s on network %s", x402.Scheme, untrusted.Clip(network, maxReason)))
 }
 
-// unusableAnswer is the fault of a request that moves no money and brought no usable answer. A
-// redirect is a wrong URL, and may be called so here.
+// unusableAnswer returns the fault of a request that moves no money and brought no usable
+// answer. A redirect means that the URL is wrong. That can be said here because no payment is
+// in doubt.
 func unusableAnswer(re reply, cause error) *fault.Error {
 	s := withoutAnswer(re)
 	redirects := re.err == nil && re.status/100 == 3
@@ -347,13 +349,13 @@ func unusableAnswer(re reply, cause error) *fault.Error {
 	return fault.New(code, errors.Join(s.Cause, cause))
 }
 
-// maxDigits is how many characters of hexadecimal digits or base64 may stand in a row: as
-// many as in an address.
+// maxDigits is the longest run of hexadecimal digits or base64 that is logged: that of an
+// address.
 const maxDigits = 40
 
-// foreign is a facilitator's text as it may be logged and kept: fit to be read, and
-// without any run of hexadecimal digits or base64 longer than an address, because some
-// facilitators quote the call that they made, signature and all.
+// foreign returns a facilitator's text in a form that may be logged and stored: clipped to
+// limit, printable, and with longer runs of hexadecimal digits or base64 than an address cut
+// off. Some facilitators quote the call that they made, including the signature.
 func foreign(s string, limit int) string {
 	s = untrusted.Clip(s, limit)
 	if len(s) <= maxDigits {

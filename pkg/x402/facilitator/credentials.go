@@ -21,28 +21,28 @@ import (
 )
 
 const (
-	maxSecret   = 4096     // of a token or a key, bytes
-	maxDocument = 16 << 10 // of a secret document, bytes
+	maxSecret   = 4096     // longest token or key, bytes
+	maxDocument = 16 << 10 // longest secret document, bytes
 
-	// tokenLife is how long a token is good for, as CDP documents it.
+	// tokenLife is how long a token is valid, as CDP documents it.
 	tokenLife = 120 * time.Second
-	// tokenBackdate is taken off iat and nbf, so that a clock of ours that is
-	// a little ahead does not make tokens that are not valid yet. It is small
-	// because it comes off the other end, where a clock may be behind after a thaw.
+	// tokenBackdate is subtracted from iat and nbf, so that tokens are already valid if our
+	// clock is a little ahead. It is small because the token also ends earlier by it, and our
+	// clock may be behind after a thaw.
 	tokenBackdate = 5 * time.Second
 )
 
-// Credentials prove to a facilitator who we are; the zero value proves nothing. They are
-// safe for concurrent use. The secret is inside a closure and not in a field, because fmt
-// walks through the unexported fields of any struct that it is handed, and no method can
-// stop it there.
+// Credentials prove to a facilitator who the seller is; the zero value proves nothing. They
+// are safe for concurrent use. The secret is inside a closure and not in a field, because fmt
+// prints the unexported fields of any struct, and no method can prevent that.
 type Credentials struct {
 	authorize func(r *http.Request, now time.Time) (string, error)
-	rejected  func() // the facilitator has answered 401; may be nil
+	rejected  func() // called after a 401 from the facilitator; may be nil
 }
 
-// Authorization returns the Authorization header of one request; empty means that none is
-// sent. An error means that the credentials cannot be read, and that nothing is sent.
+// Authorization returns the value of the Authorization header of one request. If it is empty,
+// there is no such header. An error means that the credentials cannot be read, and that the
+// request must not be sent.
 func (c Credentials) Authorization(r *http.Request, now time.Time) (string, error) {
 	if c.authorize == nil {
 		return "", nil
@@ -50,7 +50,7 @@ func (c Credentials) Authorization(r *http.Request, now time.Time) (string, erro
 	return c.authorize(r, now)
 }
 
-// Bearer sends one fixed token. The errors never contain it.
+// Bearer returns credentials that send one fixed token. The errors never contain it.
 func Bearer(token string) (Credentials, error) {
 	if token == "" || len(token) > maxSecret || strings.Contains(token, " ") || !untrusted.ASCII(token) {
 		return Credentials{}, fmt.Errorf("facilitator token must be 1 to %d visible ASCII characters", maxSecret)
@@ -58,10 +58,10 @@ func Bearer(token string) (Credentials, error) {
 	return Credentials{authorize: func(*http.Request, time.Time) (string, error) { return "Bearer " + token, nil }}, nil
 }
 
-// CDP signs a token for each request, which names its method, host and path
-// (Coinbase Developer Platform API keys). keySecret is the base64 of a 64-byte
-// Ed25519 key, or a P-256 private key in PEM, in which a literal \n stands for
-// a line break as well. The errors never contain either.
+// CDP returns credentials for an API key of the Coinbase Developer Platform. They sign a token
+// for each request, which names the request's method, host and path. keySecret is the base64
+// of a 64-byte Ed25519 key, or a P-256 private key in PEM, in which a literal \n may stand for
+// a line break. The errors never contain the id or the secret.
 func CDP(keyID, keySecret string) (Credentials, error) {
 	if keyID == "" || keySecret == "" || max(len(keyID), len(keySecret)) > maxSecret || !untrusted.ASCII(keyID) {
 		return Credentials{}, fmt.Errorf("facilitator key needs both an id of printable ASCII and a secret, of at most %d bytes", maxSecret)
@@ -81,7 +81,7 @@ func CDP(keyID, keySecret string) (Credentials, error) {
 			"exp":  from + int64(tokenLife/time.Second),
 		})
 		var nonce [16]byte
-		_, _ = rand.Read(nonce[:]) // which never fails
+		_, _ = rand.Read(nonce[:]) // never fails
 		t.Header["kid"] = keyID
 		t.Header["nonce"] = fmt.Sprintf("%x", nonce)
 		s, err := t.SignedString(key)
@@ -89,9 +89,9 @@ func CDP(keyID, keySecret string) (Credentials, error) {
 	}}, nil
 }
 
-// parseKey reads the secret of a CDP key. It drops the parsers' errors, which may quote
-// their input, and checks that the halves of an Ed25519 key belong together: a secret
-// with a slip in it would sign tokens that nobody accepts.
+// parseKey reads the secret of a CDP key. It drops the parsers' errors, which may quote their
+// input. It checks that the halves of an Ed25519 key belong together, because a secret with a
+// typing error would sign tokens that nobody accepts.
 func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
 	if strings.Contains(secret, "-----BEGIN") {
 		key, err := jwt.ParseECPrivateKeyFromPEM([]byte(strings.ReplaceAll(secret, `\n`, "\n")))
@@ -111,11 +111,11 @@ func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
 	return key, jwt.SigningMethodEdDSA, nil
 }
 
-// ParseCredentials parses a secret document: {"key_id":…,"key_secret":…} for
-// CDP credentials, or {"token":…} for a bearer token. others are the members
-// that the document may have for other readers: one that has nothing but these
-// gives the zero Credentials. A document with another member, such as
-// a misspelt one, is an error. The errors never contain what was read.
+// ParseCredentials parses a secret document: {"key_id":…,"key_secret":…} for CDP credentials,
+// or {"token":…} for a bearer token. others names further members that the document may have
+// for other programs. If it has only those, the Credentials are zero. If it has neither
+// credentials nor only those, because a member is misspelt for example, that is an error. The
+// errors never contain any of the document.
 func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
 		return Credentials{}, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)
@@ -150,13 +150,13 @@ func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	return Credentials{}, nil
 }
 
-// ErrUnreachable says that the place where the credentials are kept could not be reached. A
-// call that fails because of it is facilitator_unavailable and not
-// facilitator_misconfigured: nothing is wrong with the deployment.
+// ErrUnreachable means that the place where the credentials are kept could not be reached. A
+// call that fails because of it is facilitator_unavailable and not facilitator_misconfigured,
+// because the deployment is not at fault.
 var ErrUnreachable = errors.New("the credentials cannot be reached")
 
-// Lazy returns credentials that load is asked for on each call. rejected is called when the
-// facilitator has answered 401; it may be nil. The error of load wraps ErrUnreachable where
+// Lazy returns credentials that call load for each request. rejected is called when the
+// facilitator has answered 401; it may be nil. The error of load should wrap ErrUnreachable if
 // that applies, and must not contain the secret.
 func Lazy(load func(ctx context.Context, now time.Time) (Credentials, error), rejected func()) Credentials {
 	return Credentials{func(r *http.Request, now time.Time) (string, error) {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// headerExtensionResponses is the facilitator's note to the server about the
-	// extensions of a payment, base64 of a JSON object keyed by extension. It is the
-	// only feedback on discovery listing.
+	// headerExtensionResponses is the header in which the facilitator reports to the server
+	// about the extensions of a payment: base64 of a JSON object whose members are named after
+	// the extensions. It is the only feedback on discovery listing.
 	headerExtensionResponses = "EXTENSION-RESPONSES"
 
 	maxExtensionHeader = 8 << 10 // bytes, encoded
@@ -24,19 +24,20 @@ const (
 	maxExtensionName   = 64
 )
 
-// extensionFields are what may be logged of an extension's response. The rest can hold
-// anything.
+// extensionFields returns the members of an extension's response that may be logged. The
+// others can hold anything.
 func extensionFields() []string { return []string{"status", "rejectedReason", "reason", "code"} }
 
-// extensionResponses reduces the note to "extension.field" -> value, bounded and
-// printable. Garbage is ignored, because the note must never change the outcome of a
-// payment.
+// extensionResponses reduces the header to a map from "extension.field" to a value, which is
+// clipped and printable. It ignores what it cannot decode, because the header must never
+// change the outcome of a payment.
 func extensionResponses(h http.Header) map[string]string {
 	values := h.Values(headerExtensionResponses)
 	if len(values) != 1 || len(values[0]) > maxExtensionHeader {
 		return nil
 	}
-	// The reference servers pad, and others may not. What is not base64 is not an object.
+	// The reference servers pad the base64, and others may not. If it cannot be decoded, there
+	// is no object.
 	raw, _ := base64.RawStdEncoding.DecodeString(strings.TrimRight(values[0], "="))
 	all, _ := untrusted.Parse(raw, maxDepth)
 	var names []string
@@ -60,7 +61,7 @@ func extensionResponses(h http.Header) map[string]string {
 	return out
 }
 
-// isExtension reports whether a name looks like that of an extension.
+// isExtension reports whether a name looks like the name of an extension.
 func isExtension(name string) bool {
 	return regexp.MustCompile(`^[0-9A-Za-z_.-]+$`).MatchString(name) && foreign(name, maxExtensionName) == name
 }

@@ -3,11 +3,11 @@
 //
 // One Settle is one request, followed by one byte-identical request if the first was answered
 // settlement_pending. Every request ends in exactly one class: settled, refused, turned away,
-// not sent or unknown. An outcome is "not sent" only on proof, and "refused" or "turned away"
-// only for the exact words and statuses that facilitators are known to give before a broadcast.
-// Every other outcome is unknown, and leaves the payment in doubt until the chain decides. The
-// list of words is closed because a word that is wrongly taken for a refusal turns away a payer
-// who has paid.
+// not sent or unknown. An outcome is "not sent" only if that is proved. It is "refused" or
+// "turned away" only for the exact reasons and statuses that facilitators are known to give
+// before a broadcast. Every other outcome is unknown, and leaves the payment in doubt until
+// the chain decides. The list of reasons is closed, because a reason that is wrongly taken for
+// a refusal turns away a payer who has paid.
 //
 // Package x402 decides what a class means for a payment, and asks the chain.
 package facilitator
@@ -35,36 +35,36 @@ import (
 )
 
 const (
-	// resendWait is how long a pending settlement is left alone before
-	// it is asked about again. Base makes a block every two seconds, and a
-	// facilitator waits for the receipt itself, so a short pause is enough.
+	// resendWait is the pause before the facilitator is asked again about a pending
+	// settlement. Base makes a block every two seconds, and a facilitator waits for the
+	// receipt itself, so a short pause is enough.
 	resendWait = time.Second
-	// minResend is the least time worth a second request: a connection, a TLS
-	// handshake and a receipt lookup at the facilitator.
+	// minResend is the least time in which a second request can succeed: it needs a
+	// connection, a TLS handshake and a receipt lookup at the facilitator.
 	minResend = time.Second
-	// ceiling ends a call whose caller set no deadline. It is above every
-	// budget of the design (settle: 15 s) and below the gateway's 30 s.
+	// ceiling bounds a call whose caller set no deadline. It is above every budget of the
+	// design (settle: 15 s) and below the gateway's 30 s.
 	ceiling = 25 * time.Second
-	// connectTimeout bounds the dial, and the handshake after it.
+	// connectTimeout bounds the dial, and separately the handshake after it.
 	connectTimeout = 5 * time.Second
 
-	// maxBody bounds an answer: a settlement is below 1 KiB, and the longest
-	// /supported seen is a few KiB. maxHeader bounds its header, EXTENSION-RESPONSES
-	// included.
+	// maxBody bounds the body of an answer: a settlement is below 1 KiB, and the longest
+	// /supported seen is a few KiB. maxHeader bounds the header of an answer, including
+	// EXTENSION-RESPONSES.
 	maxBody   = 64 << 10
 	maxHeader = 32 << 10
-	// maxURL keeps the request line, percent-encoded, inside net/http's write
-	// buffer: so no byte of a request leaves before httptrace is told.
+	// maxURL is so low that the percent-encoded request line fits into net/http's write
+	// buffer. So no byte of a request leaves before httptrace has reported it.
 	maxURL           = 1024
 	defaultUserAgent = "hostfacts"
 )
 
-// Config is what a Client needs. Every field but URL has a default.
+// Config holds the settings of a Client. Every field but URL has a default.
 type Config struct {
-	// URL is the facilitator's base; /settle and so on are appended. Empty is
-	// legal: the service starts, and every call is facilitator_misconfigured.
+	// URL is the facilitator's base URL, to which /settle and so on are appended. It may be
+	// empty: the service then starts, and every call fails with facilitator_misconfigured.
 	URL string
-	// Credentials prove who we are.
+	// Credentials prove to the facilitator who the seller is.
 	Credentials Credentials
 	// Now is the clock of the credentials; nil means time.Now.
 	Now func() time.Time
@@ -75,10 +75,10 @@ type Config struct {
 // Client talks to one facilitator. It is safe for concurrent use.
 type Client struct {
 	config   Config
-	base     *url.URL // nil when no URL is configured
+	base     *url.URL // nil if no URL is configured
 	sessions tls.ClientSessionCache
 	dial     func(ctx context.Context, network, addr string) (net.Conn, error)
-	// transport returns the transport of one call: newTransport, or another in tests.
+	// transport returns the transport of one call. It is newTransport except in tests.
 	transport func(ctx context.Context) http.RoundTripper
 }
 
@@ -108,8 +108,8 @@ func New(c Config) (*Client, error) {
 	return f, nil
 }
 
-// Name is how records and logs name the facilitator: the host and path of its
-// URL. It is empty without a URL.
+// Name returns the name of the facilitator in records and logs: the host and path of its URL.
+// It is empty if there is no URL.
 func (c *Client) Name() string {
 	if c.base == nil {
 		return ""
@@ -135,7 +135,8 @@ func parseBase(raw string) (*url.URL, error) {
 	}, nil
 }
 
-// isBase says that a URL has scheme, host and path, and nothing else.
+// isBase reports whether a URL has an http or https scheme, a host, perhaps a path, and
+// nothing else.
 func isBase(u *url.URL) bool {
 	if u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
 		return false
@@ -144,8 +145,8 @@ func isBase(u *url.URL) bool {
 	return u.User == nil && !hasQuery && u.Fragment == ""
 }
 
-// encode is the body of a request about a payment. Requirements are our own, not the
-// client's echo of them.
+// encode returns the body of a request about a payment. r must be the seller's own
+// requirements, not the copy that the client sent.
 func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
 	return json.Marshal(struct {
 		X402Version  int               `json:"x402Version"`
@@ -154,13 +155,13 @@ func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
 	}{x402.Version, p, r})
 }
 
-// Settle moves the money, or says how far it got. See x402.Facilitator.
+// Settle moves the money, or says how far the attempt got. See x402.Facilitator.
 //
-// The resend of a pending settlement is the same bytes, by which a facilitator knows to
-// look its transaction up and not to broadcast a second one. The first request left
-// doubt, and doubt is cleared by success only: a refusal of the second, "nonce already
-// used" included, and a second request that never left say nothing about the transaction
-// that is already on its way.
+// The resend of a pending settlement has the same bytes, so that the facilitator looks up its
+// transaction and does not broadcast a second one. The first request left doubt, and only
+// success clears doubt. A refusal of the second request, even "nonce already used", and a
+// second request that was never sent say nothing about the transaction that is already on its
+// way.
 func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
 	body, err := encode(p, r)
 	if err != nil {
@@ -189,8 +190,8 @@ func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements
 	return first
 }
 
-// pause waits before the resend. It returns false, at once, when the caller's
-// deadline does not leave room for the pause and a request.
+// pause waits before the resend. It returns false at once if the caller's deadline does not
+// leave enough time for the pause and a request.
 func pause(ctx context.Context) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < resendWait+minResend {
 		return false
@@ -213,32 +214,33 @@ func (c *Client) Verify(ctx context.Context, p x402.Payload, r x402.Requirements
 	return classifyVerification(c.exchange(ctx, "/verify", body), p.Payload.Authorization.From)
 }
 
-// Supported returns nil when the facilitator settles scheme exact of protocol
-// version 2 on network, and a *fault.Error with a facilitator code otherwise.
+// Supported returns nil if the facilitator settles the scheme exact of protocol version 2 on
+// network, and a *fault.Error with a facilitator code otherwise.
 func (c *Client) Supported(ctx context.Context, network string) error {
 	return supports(c.exchange(ctx, "/supported", nil), network)
 }
 
-// Private causes of an exchange that brought no answer. errCredentials says that the
-// credentials could not be read or used.
+// Internal causes of an exchange without an answer. errCredentials means that the credentials
+// could not be read or used.
 var (
 	errNoURL       = errors.New("no facilitator URL is configured")
 	errCredentials = errors.New("facilitator credentials")
 )
 
-// reply is everything that one request to the facilitator has led to.
+// reply is the result of one request to the facilitator.
 type reply struct {
 	err        error // why there is no complete answer
-	sent       bool  // a byte of the request may have left; false is a proof
+	sent       bool  // a byte of the request may have left; false proves that none did
 	expired    bool  // the call's time was up when err was seen
 	authorized bool  // the request carried credentials
-	status     int   // 0 when not even the header of an answer came
+	status     int   // 0 if no header of an answer came
 	header     http.Header
 	body       []byte
 }
 
-// exchange sends one request, a GET without a body, and reads its whole answer. It uses
-// the transport directly: http.Client would follow a redirect, and send the payment there.
+// exchange sends one request, a POST or, if body is nil, a GET, and reads its whole answer. It
+// uses the transport directly because http.Client would follow a redirect and send the payment
+// there.
 func (c *Client) exchange(ctx context.Context, path string, body []byte) (out reply) {
 	if c.base == nil {
 		return reply{err: errNoURL}
@@ -248,18 +250,18 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	defer func() { out.expired = out.err != nil && ctx.Err() != nil }()
 	req, err := c.newRequest(ctx, path, body)
 	if err == nil {
-		// A transport may notice an ended context before or after it reports
-		// to httptrace; seen here, it is a proof that nothing was sent.
+		// If the context has ended here, it is proved that nothing was sent. If the transport
+		// noticed it first, that might no longer be provable.
 		err = ctx.Err()
 	}
 	if err != nil {
 		return reply{err: err}
 	}
 	out.authorized = req.Header.Get("Authorization") != ""
-	// The hooks may run on the transport's own goroutines. The first header field counts
-	// as written although it may still be in a buffer: every byte that can have left comes
-	// after that report, and on an error net/http ends its writing goroutine before
-	// RoundTrip returns, so that no report comes late.
+	// The hooks may run on goroutines of the transport. The request counts as sent from the
+	// report of the first header field on, although that field may still be in a buffer. No
+	// byte leaves before that report. On an error net/http ends its writing goroutine before
+	// RoundTrip returns, so no report comes late.
 	var reported, written atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:          func(string) { reported.Store(true) },
@@ -288,10 +290,9 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	return out
 }
 
-// newRequest builds one request. GetBody stays nil: net/http needs it to
-// send a request again on another connection, and a settle is sent once.
-// For the same reason there is no Idempotency-Key, which net/http reads as a
-// permission to repeat.
+// newRequest builds one request. GetBody stays nil because net/http needs it to send a request
+// again on another connection, and a settle must be sent once. For the same reason there is no
+// Idempotency-Key header, with which net/http would repeat a request.
 func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*http.Request, error) {
 	target := *c.base
 	target.Path += path
@@ -305,8 +306,8 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 		Header: http.Header{
 			"Accept":     {"application/json"},
 			"User-Agent": {c.config.UserAgent},
-			// Asked for by name, so that no transport decodes: the bound on
-			// the body is then a bound on memory.
+			// Set explicitly, so that no transport decompresses: maxBody is then a bound on
+			// memory.
 			"Accept-Encoding": {"identity"},
 		},
 	}).WithContext(ctx)
@@ -326,16 +327,16 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 	return req, nil
 }
 
-// newTransport returns the transport of one call: HTTP/1.1, with which net/http sends a
-// request at most once without further conditions, no proxy from the environment,
+// newTransport returns the transport of one call. It uses HTTP/1.1, with which net/http sends
+// a request at most once without further conditions. It uses no proxy from the environment,
 // and one connection, which ends with the call. net/http detaches dials and handshakes from
-// the request that asked for them; here they are bound to it again, because one that
-// outlived its call would still be there when a frozen Lambda environment thaws.
+// the request that needs them. Here they end with the call, because a longer one would still
+// be there when a frozen Lambda environment thaws.
 //
-// A kept connection could save a settle two round trips, a few milliseconds of a call that
-// waits for a block of two seconds. But it could leave doubt: a server closes idle connections
-// too, a frozen environment learns of it late, and a settle written into a connection that
-// is being closed ends as "unknown", which blocks the payer until the chain has answered.
+// To keep connections could save a settle two round trips, a few milliseconds of a call that
+// waits for a block of two seconds. But it could leave doubt. Servers also close idle
+// connections, and a frozen environment learns of that late. A settle that is written into a
+// closing connection ends as "unknown", which blocks the payer until the chain has answered.
 // TLS sessions are resumed.
 func (c *Client) newTransport(ctx context.Context) *http.Transport {
 	only1 := new(http.Protocols)

@@ -11,45 +11,44 @@ import (
 type meaning int
 
 const (
-	// doubt: the reason can be given after a broadcast, or says nothing about the
-	// payer. It is the zero value, because every word that is not in the table has
-	// this meaning.
+	// doubt: the reason can be given after a broadcast, or says nothing about the payer. It is
+	// the zero value because every reason that is not in the table has this meaning.
 	doubt meaning = iota
-	// refusal: given before any broadcast, and about the payer.
+	// refusal: the reason is about the payer, and is given before any broadcast.
 	refusal
-	// expired is a refusal because the authorization's window is over. Facilitators
-	// look at the window before they look at the nonce.
+	// expired: a refusal because the authorization's window is over. Facilitators check the
+	// window before the nonce.
 	expired
-	// nonceUsed: the authorization is used or cancelled on chain, by anybody.
+	// nonceUsed: the authorization was used or cancelled on chain, no matter by whom.
 	nonceUsed
 	// pending: a transaction was broadcast, and its receipt is awaited.
 	pending
-	// turnedAway: the facilitator did not process the request, before any broadcast,
-	// for a reason that the operator has to deal with.
+	// turnedAway: the facilitator did not process the request, and broadcast nothing, for a
+	// reason that the operator has to deal with.
 	turnedAway
 )
 
-// reason is what some words of facilitators mean.
+// reason is a row of the table of reasons: the words of facilitators that have one meaning.
 type reason struct {
 	meaning meaning
-	// signature says of a refusal that the signature is wrong.
+	// signature says that the refusal is about a wrong signature.
 	signature bool
-	// answer is the fault to answer after turnedAway. facilitator_unauthorized means
-	// facilitator_misconfigured where no credentials are configured.
+	// answer is the fault that the seller answers after turnedAway. facilitator_unauthorized
+	// becomes facilitator_misconfigured if no credentials are configured.
 	answer fault.Code
-	words  []string // exactly; of meaning doubt only, one that ends in * stands for a prefix
+	words  []string // matched exactly; with meaning doubt, a final * matches any ending
 }
 
-// reasons is the table of what facilitators say, for /settle and /verify alike;
-// reasons.md says where each word is from. A word that is not in it is in doubt:
-// facilitators answer with other words from around the broadcast.
+// reasons returns the table of the reasons that facilitators give, for both /settle and
+// /verify. reasons.md says where each of them is from. A reason that is not in the table means
+// doubt, because facilitators also give other reasons at the time of the broadcast.
 //
-// First comes the closed list of refusals about the payer. Then comes what the operator
-// has to deal with: credentials, quota, configuration, and the part of the request that
-// this service composes. The payment was compared with the same terms before it was sent,
-// so a facilitator that finds them different was sent, or reads, something other than what
-// the payer signed. Last come known words that prove nothing. They mean what an unknown
-// word means, except that a status that turns a request away does not clear their doubt.
+// The first rows are the closed list of refusals about the payer. The next rows are for the
+// operator to deal with: credentials, quota, configuration, and what this service itself puts
+// into the request. The payment was checked against the same terms before it was sent. So if a
+// facilitator finds them different, it was sent, or reads, something other than what the payer
+// signed. The last row has known reasons that prove nothing. They mean the same as an unknown
+// reason, but a status that turns a request away does not clear their doubt.
 func reasons() []reason {
 	return []reason{
 		{meaning: refusal, words: []string{
@@ -124,7 +123,7 @@ func reasons() []reason {
 	}
 }
 
-// lookup returns what a word means, and whether it is in the table.
+// lookup returns the row of a word, and reports whether the table has it.
 func lookup(word string) (reason, bool) {
 	for _, r := range reasons() {
 		for _, listed := range r.words {
@@ -136,7 +135,7 @@ func lookup(word string) (reason, bool) {
 	return reason{}, false
 }
 
-// stands says that an entry of the table stands for a word.
+// stands reports whether an entry of the table matches a word.
 func stands(entry, word string) bool {
 	prefix, many := strings.CutSuffix(entry, "*")
 	if many {
@@ -145,16 +144,16 @@ func stands(entry, word string) bool {
 	return entry == word
 }
 
-// aboutPayer reports whether a word is one about the payer, whatever comes with it.
+// aboutPayer reports whether a word is a reason about the payer, regardless of the status.
 func aboutPayer(word string) bool {
 	r, _ := lookup(word)
 	return r.meaning == refusal || r.meaning == expired
 }
 
-// interpret is what a word means in an answer with this status.
+// interpret returns the meaning of a word in an answer with this status.
 //
-// The table says what the word means, and the status corrects it in three cases, all of
-// them by statuses that turn a request away:
+// The table says what the word means. In three cases the status corrects that, and in all of
+// them it is a status that turns a request away:
 //
 //   - 401, 403 and 429 are about the operator's credentials and quota, so a refusal about
 //     the payer that comes with one of them is not a reason to tell the payer that the
@@ -182,9 +181,9 @@ func (re reply) interpret(word string) reason {
 	return r
 }
 
-// turnsAway is the fault of a status that says that the request was turned away before it
-// was looked at, empty for any other status. operators says that the status is about the
-// operator's credentials or quota; 404 and 405 are a wrong URL.
+// turnsAway returns the fault for a status with which a request is turned away before it is
+// processed. The code is empty for any other status. operators says that the status is about
+// the operator's credentials or quota. 404 and 405 mean a wrong URL.
 func (re reply) turnsAway() (code fault.Code, operators bool) {
 	switch re.status {
 	case http.StatusUnauthorized, http.StatusForbidden:
