@@ -18,22 +18,23 @@ import (
 )
 
 const (
-	// maxBody bounds an answer. The longest honest one has 10,000 logs in some 6 MiB.
+	// maxBody bounds the body of an answer. The longest honest one has 10,000 logs in some 6
+	// MiB.
 	maxBody   = 8 << 20
 	maxHeader = 32 << 10
-	// maxExcerpt bounds what a cause quotes of a node's own words.
+	// maxExcerpt bounds the text of a node that an error quotes.
 	maxExcerpt = 160
 
-	connectTimeout = 3 * time.Second // of a dial, and of the handshake after it
-	// idleTimeout is short: a connection is kept for the calls of one answer, and a
-	// frozen Lambda environment must not find an old one.
+	connectTimeout = 3 * time.Second // for a dial, and again for the handshake after it
+	// idleTimeout is short because a connection is kept only for the calls of one answer.
+	// After a freeze, a Lambda environment must not use an old one.
 	idleTimeout = 5 * time.Second
 )
 
-// errNoBatch is the private cause of a batch that is too large.
+// errNoBatch is the internal cause if a batch is too large.
 var errNoBatch = errors.New("node does not answer a batch of this size")
 
-// nodeError is a node's refusal to answer: a JSON-RPC error object.
+// nodeError is a JSON-RPC error object, with which a node refuses to answer.
 type nodeError struct {
 	status  int // HTTP
 	code    int64
@@ -49,9 +50,9 @@ type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("node answered HTTP %d", int(e)) }
 
-// tooMuch reports whether a call failed in a way that asking for less may cure. Providers
-// differ in how they say that a range is too wide or a batch too large, so every refusal
-// counts that is not about who we are or how often we ask.
+// tooMuch reports whether a failed call may succeed if less is asked for. Providers differ in
+// how they say that a range is too wide or a batch too large. So every refusal counts unless
+// it is about our identity or the rate of our calls.
 func tooMuch(err error) bool {
 	if refused, is := errors.AsType[*nodeError](err); is {
 		return !barred(refused.status) && refused.code != http.StatusTooManyRequests
@@ -60,7 +61,7 @@ func tooMuch(err error) bool {
 	return long || errors.Is(err, statusError(http.StatusRequestEntityTooLarge)) || errors.Is(err, errNoBatch)
 }
 
-// barred reports whether an HTTP status is about who we are or how often we ask.
+// barred reports whether an HTTP status is about our identity or the rate of our calls.
 func barred(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusTooManyRequests
 }
@@ -68,12 +69,12 @@ func barred(status int) bool {
 // node is one JSON-RPC endpoint.
 type node struct {
 	url *url.URL
-	// rightChain says that the node was on the right chain when it was asked.
+	// rightChain is set once the node has said that it is on the right chain.
 	rightChain atomic.Bool
 }
 
-// newTransport returns the transport to all nodes: HTTP/1.1, no proxy from the
-// environment, connections kept for the calls of one answer.
+// newTransport returns the transport to all nodes. It uses HTTP/1.1 and no proxy from the
+// environment, and keeps connections for the calls of one answer.
 func newTransport() *http.Transport {
 	only1 := new(http.Protocols)
 	only1.SetHTTP1(true)
@@ -88,9 +89,9 @@ func newTransport() *http.Transport {
 	}
 }
 
-// exchange posts one message and returns the answer's HTTP status and body. It uses
-// the transport directly: http.Client would follow redirects, and would put the URL
-// into its errors.
+// exchange posts one message and returns the answer's HTTP status and body. It uses the
+// transport directly because http.Client would follow redirects and put the URL into its
+// errors.
 func (s *session) exchange(queries []query) (int, []byte, error) {
 	var message any = queries
 	if len(queries) == 1 {
@@ -102,18 +103,17 @@ func (s *session) exchange(queries []query) (int, []byte, error) {
 	}
 	req, err := http.NewRequestWithContext(s.ctx, http.MethodPost, s.node.url.String(), bytes.NewReader(encoded))
 	if err != nil {
-		return 0, nil, errors.New("RPC URL cannot be asked") // the error would quote it
+		return 0, nil, errors.New("RPC URL cannot be asked") // err would quote the URL
 	}
 	req.Header = http.Header{
 		"Accept":       {"application/json"},
 		"Content-Type": {"application/json"},
 		"User-Agent":   {s.config.UserAgent},
-		// Asked for by name, so that no transport decodes: the bound on the
-		// body is then a bound on memory.
+		// Set explicitly, so that no transport decompresses: maxBody is then a bound on
+		// memory.
 		"Accept-Encoding": {"identity"},
-		// Empty, so that it is not sent: it tells net/http that the request
-		// may go out again when a kept connection turns out to be closed.
-		// Every call here only reads.
+		// This header is empty, so it is not sent. It tells net/http that the request may be
+		// sent again if a kept connection turns out to be closed. All calls here only read.
 		"Idempotency-Key": {},
 	}
 	if user := s.node.url.User; user != nil {
@@ -140,9 +140,9 @@ type query struct {
 	Params  []any  `json:"params"`
 }
 
-// decodeReplies checks the answer to one message, a batch if it had several queries,
-// and returns the results in the order of the queries. The replies of a batch may
-// have any order, and each query must have exactly one.
+// decodeReplies checks the answer to one message, which is a batch if there are several
+// queries, and returns the results in the order of the queries. The replies of a batch may be
+// in any order, and each query must have exactly one reply.
 func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage, error) {
 	replies := []json.RawMessage{body}
 	if len(queries) > 1 {
@@ -163,7 +163,7 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 		}
 		result, err := resultOf(status, reply)
 		id := string(reply["id"])
-		// An error to a request that the node could not read has a null id.
+		// If the node could not read the request, the id of its error is null.
 		withoutID := err != nil && id == "null" && len(queries) == 1
 		at := slices.IndexFunc(queries, func(q query) bool {
 			return withoutID || strconv.Itoa(q.ID) == id
@@ -187,7 +187,7 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 	return results, nil
 }
 
-// orStatus is the error of an answer: its HTTP status, unless that is 200.
+// orStatus returns a statusError if the HTTP status is not 200, and err otherwise.
 func orStatus(status int, err error) error {
 	if status != http.StatusOK {
 		return statusError(status)
@@ -195,8 +195,8 @@ func orStatus(status int, err error) error {
 	return err
 }
 
-// resultOf is the result of a JSON-RPC 2.0 reply, which has a result or an error and
-// not both. Only HTTP 200 carries a result; an error may come with any status.
+// resultOf returns the result of a JSON-RPC 2.0 reply, or its error. A reply must have exactly
+// one of the two. A result needs HTTP status 200; an error may have any status.
 func resultOf(status int, reply untrusted.Members) (json.RawMessage, error) {
 	failure, failed := reply["error"]
 	result, succeeded := reply["result"]

@@ -12,20 +12,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// maxTransfers ends a run after the message in which it is reached.
+// maxTransfers is the number of transfers after which a run ends. The message in which it is
+// reached is read completely.
 const maxTransfers = 2000
 
-// Errors of Received for a transaction that has moved nothing, or not yet. Any other error
-// says that no node could answer.
+// Errors of Received for a transaction that has moved nothing, or nothing yet. Any other error
+// means that no node could answer.
 var (
 	ErrUnknownTransaction = errors.New("the transaction is in no block that the node knows")
 	ErrFailedTransaction  = errors.New("the transaction failed: it has moved nothing")
 )
 
-// Received returns what one transaction has transferred to an account, at the latest head,
-// in the order of its logs, from the first node that knows the transaction. It does not
-// look for the authorization of a transfer. It is bounded by ctx and by ten
-// seconds.
+// Received returns the transfers of one transaction to an account, by the latest block of the
+// first node that knows the transaction, in the order of its logs. It does not look for the
+// authorization of a transfer. It ends with ctx, and after ten seconds at the latest.
 func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Address) (transfers []reconcile.Transfer, err error) {
 	if !x402.IsHash(transaction) {
 		return nil, errors.New("chain: a transaction is 0x and 64 hexadecimal digits")
@@ -63,7 +63,8 @@ func (n *Nodes) BlockAt(ctx context.Context, t time.Time) (number uint64, err er
 	return number, nil
 }
 
-// firm is the safe block of a node whose latest block is near our clock.
+// firm returns the safe block of a node. It fails unless the node's latest block is near our
+// clock.
 func (s *session) firm() (header, error) {
 	head, err := s.current(headAge)
 	if err != nil {
@@ -76,8 +77,9 @@ func (s *session) firm() (header, error) {
 	return safe, err
 }
 
-// firstAt looks back from the safe block, twice as far each time, until it sees a block
-// from before t, and then halves what lies between.
+// firstAt returns the number of the first block that is not before t. It looks back from the
+// safe block, twice as far each time, until it finds a block from before t. Then it searches
+// between the two by halves.
 func (s *session) firstAt(t time.Time) (uint64, error) {
 	high, err := s.firm()
 	if err != nil {
@@ -90,7 +92,7 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 	back := blocksBetween(t, high.time()) + margin
 	for high.Number-low.Number > 1 || low == (header{}) {
 		number := low.Number + (high.Number-low.Number)/2
-		if low == (header{}) { // none from before t was seen
+		if low == (header{}) { // no block from before t was found yet
 			number = high.Number - min(high.Number, back)
 			back *= 2
 		}
@@ -111,12 +113,12 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 	return high.Number, nil
 }
 
-// blocksBetween is how many blocks a chain with Base's pace makes in a time.
+// blocksBetween returns how many blocks Base makes between two times.
 func blocksBetween(from, to time.Time) uint64 { return uint64(max(0, to.Sub(from)) / blockTime) }
 
-// Transfers implements reconcile.Scanner: it reads up to the safe block, or some 2,000
-// transfers, at the first node that does not lag behind what was read before. It is
-// bounded by ctx and by thirty seconds.
+// Transfers implements reconcile.Scanner. It reads up to the safe block, or some 2,000
+// transfers, from the first node that is not behind the block from. It ends with ctx, and
+// after thirty seconds at the latest.
 func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	batch := reconcile.Batch{Next: from}
 	read := false
@@ -132,7 +134,8 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 		if err != nil && nothing {
 			return fmt.Errorf("read transfers from block %d: %w", from, err)
 		}
-		// An error after something was read is met by the next run: see reconcile.Scanner.
+		// An error after something was read is ignored: the next run meets it. See
+		// reconcile.Scanner.
 		if !read || c.batch.Safe > batch.Safe {
 			batch = c.batch
 			read = true
@@ -148,16 +151,17 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 	return batch, err
 }
 
-// scan is one Transfers at one node.
+// scan is the state of one Transfers at one node.
 type scan struct {
 	*session
 	payee string // as a topic
 	batch reconcile.Batch
-	spent map[string]bool // authorizations of this run
+	spent map[string]bool // authorizations that were used in this run
 }
 
-// scanRanges searches range after range. It returns nil when there is no more to find, or enough
-// was found, and otherwise why it ended, even if only no more calls are permitted.
+// scanRanges searches one range of blocks after the other. It returns nil if it has reached
+// the safe block or found enough transfers. Otherwise it returns an error that says why it
+// ended, even if it only ran out of permitted calls.
 func (s *scan) scanRanges() error {
 	safe, err := s.firm()
 	if err != nil {
@@ -187,9 +191,9 @@ func (s *scan) scanRanges() error {
 
 func (s *scan) full() bool { return len(s.batch.Transfers) >= maxTransfers }
 
-// incoming searches a range of blocks for transfers to the payee, and returns them block
-// by block. The last block is asked for in the same message: a node that does not have it
-// yet would leave out what it does not have.
+// incoming searches a range of blocks for transfers to the payee, and groups them by block. It
+// asks for the last block of the range in the same message, because a node that does not have
+// that block yet would leave out its transfers without an error.
 func (s *scan) incoming(low, high uint64, safe header) ([][]entry, error) {
 	queries := []query{
 		s.logQuery(low, high, topicTransfer, nil, s.payee),
@@ -231,12 +235,13 @@ func (s *scan) decodeIncoming(raw json.RawMessage, low, high uint64) (blocks [][
 	return blocks, nil
 }
 
-// addBlocks finds out by which authorizations the transfers of these blocks were made, and
-// adds them to the batch, block by block: an error leaves whole blocks.
+// addBlocks finds the authorizations with which the transfers of these blocks were made, and
+// adds the transfers to the batch. It adds whole blocks, so after an error the batch ends with
+// a complete block.
 //
-// For each block it asks for the header, and searches for the uses of authorizations in
-// it. The receipts of the transactions would do, but a transaction may log so much beside
-// a transfer that its receipt is too long to read.
+// For each block it asks for the header and searches for the uses of authorizations. The
+// receipts of the transactions would also show those, but a transaction may log so much that
+// its receipt is too long to read.
 func (s *scan) addBlocks(blocks [][]entry) error {
 	const queriesOfBlock = 2
 	var queries []query
@@ -263,8 +268,8 @@ func (s *scan) addBlocks(blocks [][]entry) error {
 	return nil
 }
 
-// add puts a block's transfers into the batch, once its header and the uses of
-// authorizations in it agree with them.
+// add adds a block's transfers to the batch, after it has checked that they agree with the
+// block's header and with the uses of authorizations in it.
 func (s *scan) add(logs []entry, rawHeader, rawUses json.RawMessage) error {
 	number := logs[0].Number
 	h, err := decodeHeader(rawHeader, hexQuantity(number))
@@ -278,7 +283,7 @@ func (s *scan) add(logs []entry, rawHeader, rawUses json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	uses := make(map[uint64]entry, len(found)) // by index
+	uses := make(map[uint64]entry, len(found)) // by log index
 	for _, u := range found {
 		switch {
 		case !u.is(topicUsed, s.token):

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// widest is how many blocks a search for logs covers at first, and largest how
-	// many requests a batch has: what large providers are known to allow. Both are
-	// halved as often as the node says that it is too much.
+	// widest is how many blocks a search for logs covers at first, and largest how many
+	// requests a batch has at first. Large providers are known to allow that. Both are halved
+	// each time a node says that a request is too large.
 	widest  = 10_000
 	largest = 32
 )
 
-// Private causes.
+// Internal causes.
 var (
 	errOutOfCalls = errors.New("not finished within the permitted number of calls")
 	errNoSafe     = errors.New("node has no safe block")
@@ -27,24 +27,25 @@ var (
 	errTimes      = errors.New("node's blocks are not in the order of their times")
 )
 
-// unfit says that a node cannot be used, and why: public may be read by everybody.
+// unfit returns the error for a node that cannot be used. public is a message for everybody;
+// detail is for the log.
 func unfit(public, detail string, args ...any) error {
 	return fault.Newf(fault.PaymentUnavailable, fmt.Errorf(detail, args...), "%s", public)
 }
 
-// session is one run of calls to one node, within one budget.
+// session is a series of calls to one node within one budget.
 type session struct {
 	*Nodes
 	node  *node
 	ctx   context.Context
-	calls int    // that are left; a batch is one
+	calls int    // calls that are left; a batch counts as one
 	width uint64 // blocks that one search for logs may cover
 	size  int    // requests that one message may hold
 	head  *header
 }
 
-// newSession begins a run of calls, once the node has said that it is on the right
-// chain. A node is asked that until it has said so once.
+// newSession begins a series of calls. Unless the node has said before that it is on the right
+// chain, newSession asks it first.
 func (n *Nodes) newSession(ctx context.Context, to *node) (*session, error) {
 	s := &session{
 		Nodes: n,
@@ -81,8 +82,8 @@ func (s *session) call(q query) (json.RawMessage, error) {
 	return results[0], nil
 }
 
-// send makes calls in one message and returns their results in the same order. It spends
-// one of the permitted calls.
+// send makes calls in one message and returns their results in the same order. It uses up one
+// of the permitted calls.
 func (s *session) send(queries []query) ([]json.RawMessage, error) {
 	if s.calls <= 0 {
 		return nil, errOutOfCalls
@@ -102,8 +103,9 @@ func (s *session) send(queries []query) ([]json.RawMessage, error) {
 	return nil, fmt.Errorf("%s: %w", queries[0].Method, err)
 }
 
-// some makes the first of several calls, as many as the node takes in one message. A
-// refusal may be about one call's range: a call by itself shows what it was about.
+// some makes as many of the calls, from the first one on, as the node accepts in one message.
+// A refusal may also be about the range of a single call. To find out, some makes the first
+// call alone.
 func (s *session) some(queries []query) ([]json.RawMessage, error) {
 	for {
 		n := min(len(queries), s.size)
@@ -118,8 +120,8 @@ func (s *session) some(queries []query) ([]json.RawMessage, error) {
 	}
 }
 
-// narrower reports whether a search for logs that failed is worth trying again over
-// fewer blocks, and sets how many.
+// narrower reports whether a failed search for logs should be tried again over fewer blocks,
+// and if so sets their number.
 func (s *session) narrower(err error, low, high uint64) bool {
 	if !tooMuch(err) || low == high {
 		return false
@@ -128,8 +130,8 @@ func (s *session) narrower(err error, low, high uint64) bool {
 	return true
 }
 
-// logQuery searches a range of blocks for the token's events. A topic of nil matches
-// every one, and a list any of its topics.
+// logQuery returns the query that searches a range of blocks for the token's events. A nil
+// topic matches any topic, and a list matches each of its topics.
 func (s *session) logQuery(low, high uint64, topics ...any) query {
 	return query{Method: "eth_getLogs", Params: []any{map[string]any{
 		"address": s.token, "topics": topics, "fromBlock": hexQuantity(low), "toBlock": hexQuantity(high),
@@ -140,7 +142,7 @@ func headerQuery(block string) query {
 	return query{Method: "eth_getBlockByNumber", Params: []any{block, false}}
 }
 
-// block is the block with a number or a tag.
+// block returns the block with a number or a tag.
 func (s *session) block(block string) (header, error) {
 	raw, err := s.call(headerQuery(block))
 	if err != nil {
@@ -149,7 +151,8 @@ func (s *session) block(block string) (header, error) {
 	return decodeHeader(raw, block)
 }
 
-// latest is the node's newest block, as it was when it was first asked for.
+// latest returns the block that was the node's newest when it was first asked for in this
+// session.
 func (s *session) latest() (header, error) {
 	if s.head == nil {
 		h, err := s.block("latest")
@@ -161,9 +164,9 @@ func (s *session) latest() (header, error) {
 	return *s.head, nil
 }
 
-// current is the latest block of a node, which must be near our clock: a node that is
-// behind would call unused what has long been used, and one that is ahead would let an
-// authorization expire early.
+// current returns the latest block of a node. It fails unless that is near our clock. A node
+// that is behind would report a used authorization as unused, and with a node that is ahead an
+// authorization would expire too early.
 func (s *session) current(within time.Duration) (header, error) {
 	head, err := s.latest()
 	if err != nil {
@@ -175,8 +178,8 @@ func (s *session) current(within time.Duration) (header, error) {
 	return head, nil
 }
 
-// safe is the newest block that will not be undone: the one that the node calls safe, or
-// finalized if it does not know safe, which it says with an error or with null.
+// safe returns the newest block that will not be undone. That is the block that the node calls
+// safe, or finalized if the node does not know safe and replies with an error or null.
 func (s *session) safe() (header, error) {
 	for _, tag := range []string{"safe", "finalized"} {
 		h, err := s.block(tag)
@@ -187,7 +190,7 @@ func (s *session) safe() (header, error) {
 	return header{}, errNoSafe
 }
 
-// receipt is that of a transaction, with its block, which must be on the chain.
+// receipt returns the receipt of a transaction and its block, which must be on the chain.
 func (s *session) receipt(hash string) (r receipt, b header, err error) {
 	raw, err := s.call(query{Method: "eth_getTransactionReceipt", Params: []any{hash}})
 	switch {

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// maxQuantity bounds a node's numbers: block numbers, log indexes and times in
-	// Unix seconds. It is far above what any chain will reach, and small enough for
-	// arithmetic that cannot overflow.
+	// maxQuantity bounds the numbers in a node's replies: block numbers, log indexes and times
+	// in Unix seconds. It is far above what any chain will reach, and so small that arithmetic
+	// with them cannot overflow.
 	maxQuantity = 1 << 52
-	maxTopics   = 4 // of a log, by the EVM
-	// maxDepth bounds nesting. A receipt in a batch, at about six, is the deepest
-	// that is asked for.
+	maxTopics   = 4 // most topics of a log in the EVM
+	// maxDepth bounds the nesting of JSON. The deepest expected reply is a receipt in a batch,
+	// with about six levels.
 	maxDepth = 32
 )
 
-// header is the part of a block that is used here.
+// header holds the fields of a block that are used here.
 type header struct {
 	Number  uint64 `json:"number"`
 	Hash    string `json:"hash" bytes:"32"`
@@ -51,7 +51,7 @@ type entry struct {
 	Removed bool     `json:"removed"`
 }
 
-// receipt is a transaction that is in a block.
+// receipt is the receipt of a transaction that is in a block.
 type receipt struct {
 	Tx     string  `json:"transactionHash" bytes:"32"`
 	Block  string  `json:"blockHash" bytes:"32"`
@@ -60,9 +60,9 @@ type receipt struct {
 	Logs   []entry `json:"logs"` // in the order of their indexes
 }
 
-// decode reads an object into a struct by the tags of its fields: a uint64 is a
-// quantity, a string is hexadecimal of so many bytes, kept with 0x and in lower case, and
-// a bool may be missing. Names count to the letter.
+// decode decodes a JSON object into a struct by the tags of its fields. A uint64 is a
+// quantity. A string is hexadecimal with as many bytes as its tag says, and is kept with 0x
+// and in lower case. A bool may be missing. Member names must match exactly.
 func decode[T any](raw json.RawMessage) (v T, err error) {
 	members, err := untrusted.Split(raw, maxDepth)
 	if err != nil {
@@ -95,8 +95,8 @@ func decode[T any](raw json.RawMessage) (v T, err error) {
 	return v, nil
 }
 
-// decodeQuantity reads a number in the only form that JSON-RPC allows: 0x, hex, no
-// leading zeros.
+// decodeQuantity decodes a number in the only form that JSON-RPC allows: 0x and hexadecimal
+// digits without leading zeros.
 func decodeQuantity(raw json.RawMessage) (uint64, error) {
 	digits, ok := afterPrefix(raw)
 	n, err := strconv.ParseUint(digits, 16, 64) // refuses signs and underscores
@@ -106,7 +106,8 @@ func decodeQuantity(raw json.RawMessage) (uint64, error) {
 	return n, nil
 }
 
-// decodeHex reads 0x and hex of size bytes, or of any number for an empty size.
+// decodeHex decodes a string of 0x and size bytes in hexadecimal. If size is empty, any number
+// of bytes is accepted.
 func decodeHex(raw json.RawMessage, size string) (string, error) {
 	digits, ok := afterPrefix(raw)
 	b, err := hex.DecodeString(digits)
@@ -116,7 +117,8 @@ func decodeHex(raw json.RawMessage, size string) (string, error) {
 	return "0x" + strings.ToLower(digits), nil
 }
 
-// afterPrefix reads a JSON string that begins with 0x, and returns the rest.
+// afterPrefix decodes a JSON string that begins with 0x, and returns the text after that
+// prefix.
 func afterPrefix(raw json.RawMessage) (string, bool) {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
@@ -125,7 +127,7 @@ func afterPrefix(raw json.RawMessage) (string, bool) {
 	return strings.CutPrefix(s, "0x")
 }
 
-// decodeList reads a list of at most so many items.
+// decodeList decodes a list of at most most items.
 func decodeList[T any](raw json.RawMessage, most int, item func(json.RawMessage) (T, error)) ([]T, error) {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil || list == nil || len(list) > most {
@@ -141,8 +143,8 @@ func decodeList[T any](raw json.RawMessage, most int, item func(json.RawMessage)
 	return items, nil
 }
 
-// decodeLogs reads a list of logs. One that a reorganisation has removed makes the whole
-// reply unusable: the node is between two chains.
+// decodeLogs decodes a list of logs. If a reorganisation has removed one of them, the whole
+// reply is unusable, because the node is between two chains.
 func decodeLogs(raw json.RawMessage) ([]entry, error) {
 	return decodeList(raw, math.MaxInt, func(raw json.RawMessage) (entry, error) {
 		l, err := decode[entry](raw)
@@ -155,8 +157,8 @@ func decodeLogs(raw json.RawMessage) ([]entry, error) {
 
 var errNotAsked = errors.New("logs: node gave what was not asked for")
 
-// decodeFound reads what a search for logs in a range of blocks has found: in the order
-// of the chain, and none twice.
+// decodeFound decodes the result of a search for logs in a range of blocks. The logs must be
+// in the order of the chain, and none may be there twice.
 func decodeFound(raw json.RawMessage, low, high uint64) ([]entry, error) {
 	logs, err := decodeLogs(raw)
 	if err != nil {
@@ -171,15 +173,15 @@ func decodeFound(raw json.RawMessage, low, high uint64) ([]entry, error) {
 	return logs, nil
 }
 
-// inOrder reports whether logs are in the order of the chain, and none is there twice.
+// inOrder reports whether logs are in the order of the chain and all different.
 func inOrder(logs []entry) bool {
 	return slices.IsSortedFunc(logs, func(after, before entry) int {
 		return cmp.Or(cmp.Compare(after.Number, before.Number), cmp.Compare(after.Index, before.Index), -1)
 	})
 }
 
-// decodeReceipt reads the receipt of the transaction with this hash, all of whose logs
-// must belong to it and be in order.
+// decodeReceipt decodes the receipt of the transaction with this hash. All its logs must
+// belong to that transaction and be in order.
 func decodeReceipt(raw json.RawMessage, hash string) (receipt, error) {
 	r, err := decode[receipt](raw)
 	switch {
@@ -197,7 +199,7 @@ func decodeReceipt(raw json.RawMessage, hash string) (receipt, error) {
 	return r, nil
 }
 
-// decodeHeader reads a block that was asked for by its number or a tag.
+// decodeHeader decodes a block that was asked for by its number or a tag.
 func decodeHeader(raw json.RawMessage, block string) (header, error) {
 	if string(raw) == "null" {
 		return header{}, fmt.Errorf("%w %s", errNoBlock, block)
@@ -216,7 +218,7 @@ var errNoBlock = errors.New("node has no block")
 
 func hexQuantity(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
 
-// Signatures of the token's events and of the one function that is called (EIP-3009,
+// Hashes that identify the token's events and the one function that is called (EIP-3009,
 // ERC-20): keccak-256 of their names and argument types.
 const (
 	topicUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5"
@@ -225,42 +227,42 @@ const (
 	callState     = "0xe94a0102" // authorizationState(address,bytes32)
 )
 
-// accountPrefix begins every topic that holds an account: its 20 bytes are padded on the
-// left to 32.
+// accountPrefix is the prefix of every topic that holds an account, whose 20 bytes are padded
+// on the left to 32.
 const accountPrefix = "0x000000000000000000000000"
 
-// topicOf is an account as an indexed argument.
+// topicOf returns the topic of an account that is an indexed argument.
 func topicOf(a x402.Address) string { return accountPrefix + a.String()[2:] }
 
 func isAccount(topic string) bool { return strings.HasPrefix(topic, accountPrefix) }
 
-// word is the value of 32 bytes of hex, whose form the caller has checked.
+// word decodes 32 bytes of hexadecimal. The caller has checked the form.
 func word(s string) (b [32]byte) {
 	_, _ = hex.Decode(b[:], []byte(s[2:]))
 	return b
 }
 
-// is reports whether a log is an event of the token with two indexed arguments, of
-// which the first is an account.
+// is reports whether a log is the given event of the token with two indexed arguments, the
+// first of which is an account.
 func (l entry) is(event, token string) bool {
 	return l.Address == token && len(l.Topics) == 3 && l.Topics[0] == event && isAccount(l.Topics[1])
 }
 
-// isTransfer reports whether a log is a transfer of the token, with a value, from one
-// account to another.
+// isTransfer reports whether a log is a Transfer event of the token, with two accounts and a
+// value.
 func (l entry) isTransfer(token string) bool {
 	return l.is(topicTransfer, token) && isAccount(l.Topics[2]) && len(l.Data) == len(topicTransfer)
 }
 
-// value is the amount of a transfer in atomic units.
+// value returns the amount of a transfer in atomic units.
 func (l entry) value() *big.Int {
 	b := word(l.Data)
 	return new(big.Int).SetBytes(b[:])
 }
 
-// madeBy is nil if a log is the transfer that the use of an authorization has made: the
-// token's log with the very next index in the transaction, from the same account. The token
-// is not known to work in any other way.
+// madeBy returns nil if the log l is the transfer that the use of an authorization has made.
+// That is the token's log with the next index in the same transaction, from the same account.
+// The token is not known to log transfers in any other way.
 func (l entry) madeBy(used entry, token string) error {
 	switch {
 	case l.Index != used.Index+1 || l.Tx != used.Tx || !l.isTransfer(token):
@@ -271,7 +273,8 @@ func (l entry) madeBy(used entry, token string) error {
 	return nil
 }
 
-// transfer returns a transfer in a block of this time, without its authorization.
+// transfer returns the transfer in a log; at is the time of its block. It does not set the
+// authorization.
 func (l entry) transfer(at time.Time) reconcile.Transfer {
 	from := word(l.Topics[1])
 	to := word(l.Topics[2])

@@ -113,9 +113,9 @@ func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
 
 // ParseCredentials parses a secret document: {"key_id":…,"key_secret":…} for CDP credentials,
 // or {"token":…} for a bearer token. others names further members that the document may have
-// for other programs. If it has only those, the Credentials are zero. If it has neither
-// credentials nor only those, because a member is misspelt for example, that is an error. The
-// errors never contain any of the document.
+// for other programs. If it has only those, the Credentials are zero. If it has no credentials
+// but a member that is not among others, such as a misspelt one, that is an error. The errors
+// never contain any of the document.
 func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
 		return Credentials{}, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// Backup writes a copy of the ledger, as it is at one moment, and returns how many records it
-// has. The ledger can be in use meanwhile, by this process and by others. The copy is whole, a
-// single file for this user only, and Open takes it without a word. A file that is there is not
-// overwritten: the error is an fs.ErrExist.
+// Backup writes a copy of the ledger at one moment to a file, and returns the number of its
+// records. The ledger can be in use meanwhile, by this process and by others. The copy is a
+// single file, readable by this user only, which Open accepts without Accept. If the file
+// already exists, the error is fs.ErrExist.
 func (s *Store) Backup(ctx context.Context, to string) (records int, err error) {
 	to, err = filepath.Abs(to)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Store) Backup(ctx context.Context, to string) (records int, err error) 
 		records, err = s.copyTo(ctx, location{part.Name()})
 	}
 	if err == nil {
-		err = os.Link(part.Name(), to) // fails where a file is there by now
+		err = os.Link(part.Name(), to) // fails if a file of that name exists by now
 	}
 	if err == nil {
 		err = syncFolder(filepath.Dir(to))
@@ -54,7 +54,7 @@ func (s *Store) copyTo(ctx context.Context, to location) (records int, err error
 	return records, errors.Join(err, db.Close())
 }
 
-// syncFolder has the names in a folder written to disk.
+// syncFolder writes the names in a folder to disk.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

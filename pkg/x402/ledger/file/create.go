@@ -15,12 +15,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// create makes an empty file, unless there is one.
+// create creates an empty file unless the file exists.
 func create(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	// To close a file that is there would end the locks that this process has on it.
+	// Do not open an existing file: closing it would end the locks that this process has on
+	// it.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -31,22 +32,23 @@ func create(path string) error {
 	return f.Close()
 }
 
-// mostChecked is how many pages of 4 KB a file may have that is checked as a whole when it is
-// opened: a check takes some 12 s for 1,000,000 records. In a larger file a damaged page is
-// noticed when it is read, by SQLite or by the checksum of a record.
+// mostChecked is the largest number of 4 KB pages with which a whole file is checked when it
+// is opened. The check takes some 12 s for 1,000,000 records. In a larger file a damaged page
+// is noticed only when it is read, by SQLite or by the checksum of a record.
 const mostChecked = 1 << 16
 
 // tables selects the statements of schema as SQLite has stored them.
 const tables = `SELECT coalesce(group_concat(sql, ';'), '') FROM sqlite_schema
 	WHERE tbl_name = 'records' AND (type, name) IN (VALUES ('table', 'records'), ('index', 'lists'))`
 
-// asStored is schema as a sound file has it. SQLite's own check does not compare it: with a
-// damaged condition of the index, records would be missing in a list.
+// asStored returns schema in the form in which an undamaged file stores it. SQLite's integrity
+// check does not compare it. If the condition of the index were damaged, records would be
+// missing in a list.
 func asStored() string {
 	return strings.NewReplacer("\nCREATE", "CREATE", "IF NOT EXISTS ", "").Replace(strings.TrimSuffix(schema, ";"))
 }
 
-// prepare checks a file, and changes none.
+// prepare checks a file, and changes nothing.
 func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	var pages, app, form int
 	stored := ""
@@ -81,8 +83,8 @@ func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	return nil
 }
 
-// complete makes the tables that are missing, and has the file used with a -wal. What another
-// process sees is an empty file or one with every table.
+// complete creates the missing tables, and sets the mode in which the file is used with a
+// -wal. Other processes see either an empty file or a file with all tables.
 func complete(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -106,8 +108,8 @@ func complete(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, "COMMIT"); err != nil {
 		return err
 	}
-	// The mode is kept in the file, and cannot be set inside a transaction, nor while another
-	// process sets it. That one is waited for by beginning another transaction.
+	// The mode is stored in the file. It cannot be set inside a transaction or while another
+	// process sets it. To wait for that process, begin another transaction.
 	const tries = 10
 	for range tries {
 		_, err = c.ExecContext(ctx, "PRAGMA journal_mode = WAL")

@@ -17,11 +17,12 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// ErrHalved says that a file is a part of a ledger, as far as it can tell: the file -wal, which
-// belongs beside it, is missing. Open leaves it as it is.
+// ErrHalved means that a file is probably incomplete: its marker says that it needs the -wal
+// file beside it, and that is missing. Open does not change the file.
 var ErrHalved = errors.New("the ledger file is only a part of a ledger, because the -wal file that belongs beside it is missing")
 
-// halvedAdvice is what Open adds to ErrHalved, with the word that accepts the file.
+// halvedAdvice is the text that Open adds to ErrHalved. It contains the word that accepts the
+// file.
 const halvedAdvice = `
 Either this is a copy of the file alone, made while a program had it open. Then the newest
 payments are not in it: use the ledger itself, or a copy that make backup or Store.Backup
@@ -29,36 +30,37 @@ wrote. Or the program was killed, and another one, such as the sqlite3 shell or 
 release, has opened and closed the file since. Then nothing is missing. To accept the file as
 it is, set LEDGER_ACCEPT=%[1]s, or pass file.Accept("%[1]s") to file.Open.`
 
-// ErrBeside says that a file is a whole ledger, and that the file -wal beside it is of another
-// one. Open leaves both as they are.
+// ErrBeside means that a file is a whole ledger, and that the -wal file beside it belongs to
+// another ledger. Open does not change either.
 var ErrBeside = errors.New("the ledger file is whole, and the -wal file beside it belongs to another one: move that away, with its -shm file")
 
-// While a ledger is open it is in two pieces: its newest writes are in the file -wal beside it.
-// Whether a file that lies alone is whole, its marker says, as it is in the file itself:
+// While a ledger is open it consists of two files: its newest writes are in the -wal file
+// beside it. The marker in the main file says whether that file is complete without a -wal:
 //
 //	whole is 1   everything is in the file; a -wal beside it has nothing more
 //	whole is 0   the file needs the -wal beside it
 //
-// Open sets it to 0 when the -wal is there, and waits until that is in the file, before
-// anything else is written. The last Close moves everything into the file while it keeps
-// others out, then sets 1, and then removes the
-// -wal. So a process that is killed at any moment leaves either a file that is whole and says
-// so, or the file and its -wal. SQLite removes the -wal when the last connection ends, so each
-// connection of this package keeps it from doing that.
+// Open sets whole to 0 once the -wal exists, and waits until the 0 is in the main file before
+// anything else is written. The last Close locks the file, moves everything into it, then sets
+// whole to 1, and then removes the -wal. So a process that is killed at any moment leaves
+// either a file that is whole and marked so, or the file and its -wal. SQLite would remove the
+// -wal when the last connection ends. Each connection of this package prevents that.
 //
-// A file of an earlier release has no marker. It is taken as it is, and gets one. word accepts a
-// file that needs a -wal and has none, and swept is the last row that Sweep has looked at.
+// A file of an earlier release has no marker. It is accepted, and gets a marker. word is the
+// word with which Accept accepts a file that needs a -wal and has none. swept is the last row
+// that Sweep has looked at.
 const marker = `CREATE TABLE marker (whole INTEGER NOT NULL, word TEXT NOT NULL, swept INTEGER NOT NULL); INSERT INTO marker VALUES (1, '', 0);`
 
-// marked counts the marker of a file.
+// marked is the query that returns 1 if a file has a marker, and 0 otherwise.
 const marked = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'marker'"
 
-// location is where a ledger is.
+// location is the path of a ledger.
 type location struct{ path string }
 
-// dsn names the file to SQLite, which makes none where there is none.
+// dsn returns the name of the file for SQLite, with the setting that SQLite must not create
+// it.
 func (l location) dsn(settings url.Values) string {
-	scheme := "file:./" // alone, file: has another meaning before //a and :memory:
+	scheme := "file:./" // file: alone has another meaning before //a and :memory:
 	if filepath.IsAbs(l.path) {
 		scheme = "file://"
 	}
@@ -66,8 +68,8 @@ func (l location) dsn(settings url.Values) string {
 	return scheme + (&url.URL{Path: l.path}).EscapedPath() + "?" + settings.Encode()
 }
 
-// connect makes connections that leave the -wal where it is. Another process that writes is
-// waited for.
+// connect returns a database whose connections do not remove the -wal. They wait up to
+// patience for another process that writes.
 func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	c, err := sqlite.NewConnector(l.dsn(url.Values{}))
 	if err != nil {
@@ -76,8 +78,9 @@ func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	return sql.OpenDB(keeping{c, fmt.Sprintf("PRAGMA busy_timeout = %d; PRAGMA synchronous = FULL", patience.Milliseconds())}), nil
 }
 
-// keeping makes connections that leave the -wal where it is. The settings come second: SQLite
-// can open the -wal for them, and fail, and a connection that ends then must leave it as well.
+// keeping makes connections that do not remove the -wal. It applies the settings only after
+// that, because SQLite may open the -wal for them and fail, and must not remove the -wal then
+// either.
 type keeping struct {
 	driver.Connector
 	settings string
@@ -98,7 +101,7 @@ func (k keeping) Connect(ctx context.Context) (driver.Conn, error) {
 	return c, nil
 }
 
-// keepWAL says whether the -wal stays when a connection ends that is the last one.
+// keepWAL sets whether the -wal stays when a connection is the last one and ends.
 func keepWAL(conn any, stays bool) error {
 	control, ok := conn.(sqlite.FileControl)
 	if !ok {
@@ -112,15 +115,15 @@ func keepWAL(conn any, stays bool) error {
 	return err
 }
 
-// mark is what a file says of itself.
+// mark is the content of a file's marker.
 type mark struct {
 	whole bool
-	word  string // that accepts the file where its -wal is missing
+	word  string // accepts the file if its -wal is missing
 	wal   bool   // the file is used with a -wal
 }
 
-// look reads the marker in the file itself, without what is in a -wal, and changes nothing. It
-// returns nil when there is none. The file is read by SQLite, because to close it in any other
+// look reads the marker in the main file and ignores the -wal. It changes nothing, and returns
+// nil if there is no marker. It reads through SQLite, because closing the file in any other
 // way would end the locks that this process has on it.
 func (l location) look(ctx context.Context) (*mark, error) {
 	db, err := sql.Open("sqlite", l.dsn(url.Values{"immutable": {"1"}}))
@@ -132,7 +135,7 @@ func (l location) look(ctx context.Context) (*mark, error) {
 	if err := db.QueryRowContext(ctx, marked).Scan(&count); err != nil || count == 0 {
 		return nil, err
 	}
-	const version = "SELECT hex(substr(data, 19, 1)) = '02' FROM sqlite_dbpage WHERE pgno = 1" // of the file's format
+	const version = "SELECT hex(substr(data, 19, 1)) = '02' FROM sqlite_dbpage WHERE pgno = 1" // version of the file's format
 	var m mark
 	if err := db.QueryRowContext(ctx, "SELECT whole, word, ("+version+") FROM marker").Scan(&m.whole, &m.word, &m.wal); err != nil {
 		return nil, err
@@ -140,7 +143,7 @@ func (l location) look(ctx context.Context) (*mark, error) {
 	return &m, nil
 }
 
-// hasWAL says whether there is a -wal beside the file.
+// hasWAL reports whether there is a -wal beside the file that is not empty.
 func (l location) hasWAL() (bool, error) {
 	path, err := filepath.EvalSymlinks(l.path) // SQLite puts it beside the file itself
 	if err != nil {
@@ -153,9 +156,9 @@ func (l location) hasWAL() (bool, error) {
 	return err == nil && info.Size() > 0, err
 }
 
-// check returns ErrHalved, unless the word accepts the file, or ErrBeside. A file that another
-// process opens or closes meanwhile changes between two looks, so that what is wrong must be
-// seen twice. A file that cannot be looked at is left to the checks that follow.
+// check returns ErrBeside, or ErrHalved unless the word accepted accepts the file. If another
+// process opens or closes the file meanwhile, it changes, so check looks twice and reports
+// only what is wrong both times. If it cannot read the file, it leaves that to later checks.
 func (l location) check(ctx context.Context, accepted string) error {
 	for earlier := range 2 {
 		before, err := l.hasWAL()
@@ -181,12 +184,13 @@ func (l location) check(ctx context.Context, accepted string) error {
 	return nil
 }
 
-// patienceToBegin is for how long begin waits for programs that read the file.
+// patienceToBegin is how long begin waits for programs that read the file.
 const patienceToBegin = 30 * time.Second
 
-// begin sets the marker to 0, in the file itself, with a new word if it had another state or the
-// word was used. What is in the -wal gets into the file when nobody reads what was before, and
-// nobody else is moving it there, as others do who open the file at the same time.
+// begin sets whole to 0 in the main file. It also sets a new word if whole was not 0 or the
+// word was used. The content of the -wal can be moved into the main file only while no program
+// reads an older state, and no other process is moving it, as one does that opens the file at
+// the same time. So begin tries again until that has happened.
 func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error {
 	ctx, cancel := context.WithTimeout(ctx, patienceToBegin)
 	defer cancel()
@@ -209,8 +213,8 @@ func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error 
 	return errors.New("another program has been reading the ledger since before it was opened: end that, and start again")
 }
 
-// patienceAtEnd is for how long the last connection waits for others, at most. Processes that
-// end at once wait for each other for different times.
+// patienceAtEnd is the longest time that unite waits for other processes. The time is random,
+// so that processes that end together wait for different times.
 const patienceAtEnd = 50 * time.Millisecond
 
 // unite makes the file whole, unless another process has it open.

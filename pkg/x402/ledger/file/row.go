@@ -35,7 +35,7 @@ func (s *Store) List(ctx context.Context, list string, before time.Time, after l
 
 // Page implements ledger.Rows, in the order of the keys.
 func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
-	const end = "\xff" // is behind every byte of UTF-8
+	const end = "\xff" // sorts after every byte of UTF-8
 	last := ""
 	n := 0
 	err = s.each(ctx, func(rows *sql.Rows) error {
@@ -73,7 +73,7 @@ func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string,
 // MostKept implements ledger.Store: an answer of up to 1 MB, compressed, is kept.
 func (s *Store) MostKept() int { return ledger.LargestKept }
 
-// encode returns the values of a row, the key last.
+// encode returns the values of a record's row. The key comes last.
 func encode(r ledger.Record) ([]any, error) {
 	doc, body, err := ledger.Marshal(r)
 	if err != nil {
@@ -88,7 +88,7 @@ func encode(r ledger.Record) ([]any, error) {
 	return []any{head.Version, head.WriteID, lists(list), since.UnixNano(), expires, string(doc), body, sum(doc, body), head.Key}, nil
 }
 
-// lists numbers the lists of ledger.Index; 0 is none.
+// lists returns the number of a list of ledger.Index; 0 means no list.
 func lists(name string) int {
 	switch name {
 	case ledger.ListOpen:
@@ -101,7 +101,7 @@ func lists(name string) int {
 	return 0
 }
 
-// sum is the CRC-32C of a document and a body.
+// sum returns the CRC-32C of a document and a body.
 func sum(doc, body []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	return crc32.Update(crc32.Checksum(doc, table), table, body)
@@ -112,10 +112,11 @@ const (
 	fetch   = "SELECT " + columns + " FROM records WHERE key = ?"
 )
 
-// scan reads a row of columns. What cannot be read as a record is ledger.ErrCorrupt.
+// scan decodes a row of columns. It fails with ledger.ErrCorrupt if the row is not a valid
+// record.
 func scan(row interface{ Scan(dest ...any) error }) (key string, r ledger.Record, err error) {
 	var doc, body []byte
-	var want any // what is there instead of a number is another one
+	var want any // any type: a damaged value must be a mismatch and not a scan error
 	if err := row.Scan(&key, &doc, &body, &want); err != nil {
 		return "", nil, err
 	}

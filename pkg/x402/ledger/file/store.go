@@ -1,6 +1,6 @@
-// Package file keeps the payment ledger in one SQLite file. Any number of processes may have it
-// open, so that an operator's tools read and write it beside the service. Each write is on disk
-// (fsync of the write-ahead log) before it is acknowledged, so that a crash loses no
+// Package file keeps the payment ledger in one SQLite file. Any number of processes may have
+// it open, so an operator's tools can read and write it while the service runs. Each write is
+// on disk (fsync of the write-ahead log) before it is acknowledged, so a crash loses no
 // acknowledged write.
 //
 // # Answers
@@ -10,14 +10,14 @@
 //
 // # The file and the -wal beside it
 //
-// While a ledger is open, its newest writes are in a file beside it whose name ends in -wal. The
-// last process that closes the ledger moves everything into the main file. If a process is
-// killed, the -wal stays, and the next Open uses it. So move or copy a ledger only while nobody
-// has it open, or use a copy that Backup has written. Open refuses a file that lacks its -wal
-// (ErrHalved), unless Accept is given the word that the error names.
+// While a ledger is open, its newest writes are in a file beside it whose name ends in -wal.
+// The last process that closes the ledger moves everything into the main file. If a process is
+// killed, the -wal stays, and the next Open uses it. So move or copy a ledger only while
+// nobody has it open, or use a copy that Backup has written. Open refuses a file without its
+// -wal (ErrHalved), unless it gets the option Accept with the word that the error names.
 //
-// Expired records stay in a file until Sweep deletes them. Package reconcile calls it, for a
-// part of the file at a time.
+// Expired records stay in a file until Sweep deletes them. Package reconcile calls it, and
+// each call deals with some of the file.
 //
 // The engine is modernc.org/sqlite: maintained, and SQLite itself without cgo.
 package file
@@ -36,11 +36,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ErrUnreadable says that a file is not a ledger that this version can read. Open
-// leaves it as it is.
+// ErrUnreadable means that a file is not a ledger that this version can read. Open does not
+// change the file.
 var ErrUnreadable = errors.New("the ledger file is damaged, or another version of this program wrote it")
 
-// advice is what Open adds to ErrUnreadable, for the person who starts the program.
+// advice is the text that Open adds to ErrUnreadable, for the person who starts the program.
 const advice = `
 If another version wrote it, use that version. Otherwise move it away and start again with a
 new, empty one, or name another one in LEDGER_FILE. The new one knows nothing of earlier
@@ -48,15 +48,15 @@ payments: their signatures are refused and never charged again, but stored answe
 repeated, and answers that are owed are forgotten. Keep the damaged file, and refund its
 payers by the list of transfers to PAY_TO.`
 
-// What a file of this package says of itself: application is "x402" in ASCII, and
-// version counts the forms of the table.
+// Marks that a file of this package carries: application is "x402" in ASCII, and version is
+// the version of the table's form.
 const (
 	application = 0x78343032
 	version     = 1
 )
 
-// schema is the table. list and since are the place of a record in ledger.Index. sum
-// covers doc and body, because SQLite has no checksum over what it stores.
+// schema creates the table. list and since are the place of a record in ledger.Index. sum is a
+// checksum of doc and body, because SQLite has no checksums.
 const schema = `
 CREATE TABLE IF NOT EXISTS records (
 	key TEXT PRIMARY KEY, version INTEGER NOT NULL, write_id TEXT NOT NULL,
@@ -65,17 +65,17 @@ CREATE TABLE IF NOT EXISTS records (
 );
 CREATE INDEX IF NOT EXISTS lists ON records (list, since, key) WHERE list > 0;`
 
-// Store is a ledger on a file, and implements the interfaces of package ledger. It is safe
-// for concurrent use.
+// Store is a ledger in a file. It implements the interfaces of package ledger. It is safe for
+// concurrent use.
 type Store struct {
 	at      location
 	db      *sql.DB
 	fetches *sql.Stmt
 
-	writer                     *sql.Conn     // the connection that writes, in turn
+	writer                     *sql.Conn     // the one connection that writes
 	begin, insert, update, end *sql.Stmt     // of the writer
-	turn                       chan struct{} // holds one of those that write
-	waiting                    chan *change  // received from by the one that has the turn
+	turn                       chan struct{} // full while a goroutine writes
+	waiting                    chan *change  // only the goroutine that has the turn receives
 }
 
 // Option is a setting of Open.
@@ -83,14 +83,15 @@ type Option func(*settings)
 
 type settings struct{ accepted string }
 
-// Accept accepts a file that Open has refused with ErrHalved, by the word that its error has
-// named. The word is good for that file as it is: the next one that is refused has another.
+// Accept makes Open accept a file that it has refused with ErrHalved; word is the word that
+// the error has named. It is valid only for that file in its present state: every other
+// refused file has another word.
 func Accept(word string) Option { return func(s *settings) { s.accepted = word } }
 
-// Open opens the ledger at path, and creates it with its folder, readable by this
-// user only, when it is missing. ErrUnreadable says that something else is there, or
-// that its pages are damaged, ErrHalved that a part of it is missing, and ErrBeside that a
-// part of another ledger lies beside it.
+// Open opens the ledger at path. If it is missing, Open creates it with its folder, readable
+// by this user only. ErrUnreadable means that the file is something else, or that its pages
+// are damaged. ErrHalved means that its -wal file is missing, and ErrBeside that the -wal file
+// of another ledger is beside it.
 func Open(path string, options ...Option) (*Store, error) {
 	var set settings
 	for _, option := range options {
@@ -132,7 +133,7 @@ const patience = 5 * time.Second
 // connection that is kept knows its statements and its pages.
 const maxOpen = 5
 
-// open checks the file and prepares what writes use.
+// open checks the file and prepares the connection and the statements for writing.
 func (s *Store) open(ctx context.Context, accepted string) (err error) {
 	if err = prepare(ctx, s.db, mostChecked); err != nil {
 		return err
@@ -162,8 +163,8 @@ func (s *Store) open(ctx context.Context, accepted string) (err error) {
 	return err
 }
 
-// Close waits for the transaction that is under way and closes the file. The last process
-// that does so leaves it in a single piece. Calls after it fail. It is called once.
+// Close waits for the transaction under way and closes the file. The last process that closes
+// it leaves a single file without a -wal. Calls after Close fail. It must be called only once.
 func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
@@ -171,8 +172,8 @@ func (s *Store) Close() error {
 	return errors.Join(err, wrap("close", s.at.unite(context.Background())))
 }
 
-// maxCommit bounds how many writes share one transaction, and so the memory that one
-// takes: 1.4 MB each.
+// maxCommit is how many writes can share one transaction. It bounds the memory of a
+// transaction, which is up to 1.4 MB for each write.
 const maxCommit = 64
 
 // change is one write that waits for a transaction.
@@ -182,23 +183,22 @@ type change struct {
 	done   chan result // buffered
 }
 
-// result is the record that is there after a change, nil where there is none, or why that
-// is not known.
+// result is the record that is stored after a change, nil if there is none, or the error why
+// that is not known.
 type result struct {
 	held ledger.Record
 	err  error
 }
 
-// Put implements ledger.Store. Writes that wait for the same transaction to end share the
-// next one, and with it its sync to disk: the first of them that has its turn commits for
-// all.
+// Put implements ledger.Store. Writes that wait for the same transaction to end share the next
+// transaction and its sync to disk: the first writer that gets the turn commits for all.
 func (s *Store) Put(ctx context.Context, r ledger.Record) (stands ledger.Record, err error) {
 	values, err := encode(r)
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, wrap("put", err)
 	}
 	c := &change{r, values, make(chan result, 1)}
-	s.waiting <- c // where it is full, one of those that wait in it has the turn or takes it
+	s.waiting <- c // if it is full, one of the writers in it has the turn or will take it
 	for {
 		select {
 		case o := <-c.done:
@@ -209,9 +209,9 @@ func (s *Store) Put(ctx context.Context, r ledger.Record) (stands ledger.Record,
 	}
 }
 
-// lead commits what waits, in the turn that the caller has taken. Goroutines that are ready
-// to run go first, because each may bring a change: a commit costs as much as several
-// requests.
+// lead commits all waiting changes. The caller has taken the turn, and lead gives it back. It
+// lets other goroutines run first, because each may add a change, and a commit costs as much
+// as several requests.
 func (s *Store) lead() {
 	defer func() { <-s.turn }()
 	var changes []*change
@@ -228,13 +228,13 @@ func (s *Store) lead() {
 	}
 }
 
-// commit makes changes in one transaction, in their order. When it fails, all of them
-// have failed, those too that had nothing to write: what they read was never stored.
+// commit makes changes in one transaction, in their order. If it fails, all of them fail, even
+// those that wrote nothing, because the record that they found may never have been stored.
 func (s *Store) commit(changes []*change) {
-	ctx := context.Background() // SQLite ends by itself: it waits for locks only, for 5 s
+	ctx := context.Background() // SQLite needs no deadline: it waits only for locks, for 5 s
 	results := make([]result, len(changes))
 	err := errors.New("the transaction was not finished")
-	defer func() { // also after a panic, so that nobody waits for ever
+	defer func() { // even after a panic, so that no writer waits for ever
 		if err != nil {
 			_, _ = s.writer.ExecContext(ctx, "ROLLBACK") // the first error matters
 		}
@@ -255,7 +255,8 @@ func (s *Store) commit(changes []*change) {
 	_, err = s.end.ExecContext(ctx)
 }
 
-// apply makes one change in the open transaction.
+// apply makes one change in the open transaction, and returns the record that is stored
+// afterwards.
 func (s *Store) apply(ctx context.Context, c *change) (ledger.Record, error) {
 	statement := s.update
 	if c.record.Head().Version == 1 {
@@ -277,7 +278,7 @@ func (s *Store) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	return r, wrap("fetch", err)
 }
 
-// fetched is the record that fetch has found; nil where there is none.
+// fetched returns the record in a row of the query fetch, or nil if there is none.
 func fetched(row *sql.Row) (ledger.Record, error) {
 	_, r, err := scan(row)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -286,7 +287,8 @@ func fetched(row *sql.Row) (ledger.Record, error) {
 	return r, err
 }
 
-// wrap says what failed, and names an error of SQLite that means damage ledger.ErrCorrupt.
+// wrap adds to an error what failed, and turns SQLite's errors about damage into
+// ledger.ErrCorrupt.
 func wrap(verb string, err error) error {
 	if err == nil {
 		return nil
@@ -297,7 +299,7 @@ func wrap(verb string, err error) error {
 	return fmt.Errorf("ledger file: %s: %w", verb, err)
 }
 
-// code is the primary result code of an error of SQLite, and 0 for any other error.
+// code returns the primary result code of an error of SQLite, and 0 for any other error.
 func code(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return e.Code() & 0xff

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Bounds of one Sweep: how many rows it looks at, and how many of them in one transaction, so
-// that no payment waits long for it.
+// mostSwept is how many rows one Sweep looks at, and sweptTogether how many of them in one
+// transaction, so that no payment has to wait long for it.
 const (
 	mostSwept     = 20_000
 	sweptTogether = 500
 )
 
-// Sweep implements ledger.Sweeper. It looks at a part of the file, in the order in which its
-// records were made, and the next call, by any process, at the part that follows.
+// Sweep implements ledger.Sweeper. It looks at some of the rows, in the order in which they
+// were created. The next call, by any process, continues there.
 func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err error) {
 	var after int64
 	if err := s.db.QueryRowContext(ctx, "SELECT swept FROM marker").Scan(&after); err != nil {
@@ -34,8 +34,8 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err erro
 	return deleted, wrap("sweep", err)
 }
 
-// sweepBatch deletes what has expired of the rows that follow one. It returns the last of them,
-// and 0 after the last one of all.
+// sweepBatch looks at the rows that follow the row after and deletes the expired ones. last is
+// the last row that it looked at, or 0 if that was the last row of the table.
 func (s *Store) sweepBatch(ctx context.Context, after, now int64) (deleted int, last int64, err error) {
 	const look = `SELECT coalesce(max(id), 0), count(*), coalesce(sum(expires > 0 AND expires < ?), 0)
 		FROM (SELECT rowid AS id, expires FROM records WHERE rowid > ? ORDER BY rowid LIMIT ?)`
@@ -43,7 +43,7 @@ func (s *Store) sweepBatch(ctx context.Context, after, now int64) (deleted int, 
 	if err := s.db.QueryRowContext(ctx, look, now, after, sweptTogether).Scan(&last, &looked, &expired); err != nil {
 		return 0, after, err
 	}
-	if expired > 0 { // only then is there something to write
+	if expired > 0 { // do not begin a write for nothing
 		done, err := s.db.ExecContext(ctx, "DELETE FROM records WHERE rowid > ? AND rowid <= ? AND expires > 0 AND expires < ?", after, last, now)
 		if err != nil {
 			return 0, after, err
