@@ -22,26 +22,25 @@ import (
 )
 
 const (
-	// DefaultAttemptTimeout leaves room for a second attempt in DefaultTimeout: a
+	// DefaultAttemptTimeout is so short that a second attempt fits into DefaultTimeout: a
 	// connection that died silently must not use up the whole call.
 	DefaultAttemptTimeout = 700 * time.Millisecond
 
-	// idleTimeout is short because a connection that idled through a freeze of the
-	// process between two invocations is dead.
+	// idleTimeout is short because a connection that was idle while the process was frozen
+	// between two invocations is dead.
 	idleTimeout = 5 * time.Second
-	// maxReply is far above what an item of 400 KB needs in JSON.
+	// maxReply is far above the size of an item of 400 KB in JSON.
 	maxReply = 4 << 20
-	// maxIdle lets a burst of concurrent calls keep its connections.
+	// maxIdle is so high that a burst of concurrent calls can keep its connections.
 	maxIdle = 64
 )
 
-// Open returns the table with a name or an ARN, which it looks at first (see Check). Its
-// region, credentials and endpoint are those of c, as config.LoadDefaultConfig of the AWS SDK
-// finds them. Open creates nothing. Its options are Keep.
+// Open returns the table with a name or an ARN, after it has checked it (see Check). c gives
+// the region, credentials and endpoint; config.LoadDefaultConfig of the AWS SDK finds them.
+// Open creates nothing. The only option is Keep.
 //
-// Open needs the permissions dynamodb:DescribeTable and DescribeTimeToLive; what the
-// table does needs GetItem, PutItem and UpdateItem, and Query of its index and Scan for
-// the operator's lists.
+// Open needs the permissions dynamodb:DescribeTable and DescribeTimeToLive; the Table needs
+// GetItem, PutItem and UpdateItem, and for the operator's lists Query of the index and Scan.
 func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*Table, error) {
 	if c.Region == "" {
 		return nil, errors.New("dynamo: no AWS region is configured; AWS_REGION names one")
@@ -55,7 +54,7 @@ func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*
 		return nil, fmt.Errorf("dynamo: Keep(%d) is more than a table can keep of an answer: at most %d bytes fit beside the rest of its record",
 			kept, LargestKept)
 	}
-	c.HTTPClient = nil // the one that the credentials were found with has no time-outs
+	c.HTTPClient = nil // the client with which the credentials were found has no time-outs
 	client := NewClient(c)
 	if err := Check(ctx, client, table); err != nil {
 		return nil, err
@@ -72,28 +71,28 @@ type settings struct {
 	keep int
 }
 
-// Keep sets how large an answer may be to be kept, in bytes of its compressed body, in the
-// place of DefaultKept. Open refuses more than LargestKept.
+// Keep sets the size of the largest answer that is kept, in bytes of its compressed body. The
+// default is DefaultKept. Open refuses more than LargestKept.
 func Keep(bytes int) Option {
 	return func(s *settings) { s.keep = bytes }
 }
 
-// NewClient returns a client with the time-outs that a Table needs, unless c has an
-// HTTP client already. It uses no proxy of the environment. It sends a request twice
-// at most; a Table recognizes its own write when the reply to the first was lost.
+// NewClient returns a client with the time-outs that a Table needs, unless c has an HTTP
+// client already. It uses no proxy from the environment. It sends a request at most twice. If
+// the reply to the first was lost, a Table recognizes its own write.
 func NewClient(c aws.Config) *dynamodb.Client {
 	if c.HTTPClient == nil {
 		c.HTTPClient = HTTPClient(DefaultAttemptTimeout, maxReply, idleTimeout)
 	}
 	c.Retryer = newRetryer
-	// One host name per region: that of an account would be one more name to resolve,
-	// and only some credentials know their account.
+	// Use the host name of the region. The host name of an account would be one more name to
+	// resolve, and only some credentials know their account.
 	return dynamodb.NewFromConfig(c, func(o *dynamodb.Options) {
 		o.AccountIDEndpointMode = aws.AccountIDEndpointModeDisabled
 	})
 }
 
-// newRetryer sends a request twice at most.
+// newRetryer returns a retryer that sends a request at most twice.
 func newRetryer() aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = 2
@@ -101,13 +100,15 @@ func newRetryer() aws.Retryer {
 	})
 }
 
-// backoff is spread, so that many clients do not come back at once.
+// backoff returns a random pause, so that many clients do not repeat their requests at the
+// same time.
 func backoff(int, error) (time.Duration, error) {
 	return 25*time.Millisecond + rand.N(50*time.Millisecond), nil
 }
 
-// Check returns an error that says what a table lacks of a Table: that it exists, its key,
-// its index, or the end of old items (TTL), unless the server does not know that.
+// Check returns an error if a table cannot be used as a Table: it does not exist, or its key,
+// its index or its TTL is missing or wrong. It does not check the TTL if the server does not
+// support that.
 func Check(ctx context.Context, client *dynamodb.Client, table string) error {
 	described, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
 	_, missing := errors.AsType[*types.ResourceNotFoundException](err)
@@ -132,7 +133,7 @@ func Check(ctx context.Context, client *dynamodb.Client, table string) error {
 	return nil
 }
 
-// hasIndex says whether a table has the index of a Table.
+// hasIndex reports whether a table has the index that a Table needs.
 func hasIndex(table *types.TableDescription) bool {
 	for _, index := range table.GlobalSecondaryIndexes {
 		named := aws.ToString(index.IndexName) == IndexName
@@ -143,7 +144,8 @@ func hasIndex(table *types.TableDescription) bool {
 	return false
 }
 
-// deletesOldItems says whether a table's TTL is on, or the server does not know that.
+// deletesOldItems reports whether a table's TTL is on. It is also true if the server does not
+// support TTL.
 func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string) (bool, error) {
 	ttl, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
 	switch {
@@ -160,9 +162,9 @@ func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string)
 	return status == types.TimeToLiveStatusEnabled || status == types.TimeToLiveStatusEnabling, nil
 }
 
-// Create creates the table, its index and its TTL, as far as they are missing, and returns
-// once it is active: a table that Open accepts. A deployed table, with its backups and its
-// protection, is made by the deployment and never by a program.
+// Create creates the table with its index if there is no table of that name, turns on its TTL
+// if that is off, and returns once the table is active. In production the deployment creates
+// the table, with its backups and its protection, and never a program.
 func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName:   &table,
@@ -206,13 +208,13 @@ func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	return nil
 }
 
-// isUnknown says that a server does not have what it was asked.
+// isUnknown reports whether the error says that the server does not support the operation.
 func isUnknown(err error) bool {
 	apiError, ok := errors.AsType[smithy.APIError](err)
 	return ok && apiError.ErrorCode() == "UnknownOperationException"
 }
 
-// keys is the schema of a partition key, and perhaps of a sort key.
+// keys returns a key schema with a partition key and, if sort is given, a sort key.
 func keys(partition string, sort ...string) []types.KeySchemaElement {
 	schema := []types.KeySchemaElement{
 		{AttributeName: &partition, KeyType: types.KeyTypeHash},
@@ -226,14 +228,15 @@ func keys(partition string, sort ...string) []types.KeySchemaElement {
 	return schema
 }
 
-// HTTPClient returns the HTTP client below a client of the AWS SDK. It bounds each attempt in
-// time, connecting included, and its reply to maxReply bytes. It keeps a connection for
-// another call for idle, by the wall clock, so that the time counts for which Lambda has the
-// process frozen; 0 keeps none. It uses no proxy of the environment and follows no redirect.
+// HTTPClient returns an HTTP client for a client of the AWS SDK. It bounds the time of each
+// attempt, including the time to connect, and the reply to maxReply bytes. It keeps idle
+// connections for the time idle, or none if idle is 0. That time is by the wall clock, and so
+// includes the time for which Lambda freezes the process. The client uses no proxy from the
+// environment and follows no redirect.
 func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http.Client {
 	dialer := &net.Dialer{
 		Timeout:   attempt,
-		KeepAlive: -1, // no connection idles long enough to need one
+		KeepAlive: -1, // no connection is idle long enough to need a keep-alive
 	}
 	transport := &http.Transport{
 		DialContext:         dialer.DialContext,
@@ -260,10 +263,10 @@ func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http
 	}
 }
 
-// attempts bounds each attempt. It reads the whole reply, so that one cut short is a failed
-// attempt, which the SDK repeats. A failed attempt takes all idle connections with it: those
-// that idled through a freeze may have died together, and the last attempt must not wait for
-// another of them.
+// attempts bounds each attempt. It reads the whole reply, so that an incomplete reply counts
+// as a failed attempt, which the SDK repeats. After a failed attempt it closes all idle
+// connections. They may all have died during a freeze, and the last attempt must not wait for
+// a dead one.
 type attempts struct {
 	next     *http.Transport
 	timeout  time.Duration
@@ -282,7 +285,7 @@ func (a attempts) RoundTrip(req *http.Request) (_ *http.Response, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = res.Body.Close() }() // nothing is left to lose
+	defer func() { _ = res.Body.Close() }() // the body was read or is not wanted
 	if res.ContentLength > a.maxReply {
 		return nil, a.tooLong()
 	}

@@ -7,14 +7,14 @@
 //
 // # The table
 //
-// The partition key is "pk" (S). TTL is on "expires_at". A global secondary index
-// "open", of the keys only, has the partition key "open" (S) and the sort key
+// The partition key is "pk" (S). The TTL attribute is "expires_at". The global secondary index
+// "open" projects the keys only, and has the partition key "open" (S) and the sort key
 // "lease_until" (N).
 //
 // # Items
 //
-// The keys of each kind begin differently. A program may keep items of other kinds in the
-// table.
+// The keys of each kind of item have their own prefix. A program may keep items of other kinds
+// in the table.
 //
 //	<network>|<asset>|<payer>|<nonce>         a payment; <network> is a CAIP-2 name
 //	purchase|<network>|<asset>|<payer>|<id>   a purchase
@@ -26,43 +26,44 @@
 //	slots|<operation>                         the leases of an operation
 //	ready                                     never there: /ready asks for it
 //
-// Records and rate items leave by TTL; slots items stay. A slots item has "slots" (SS),
-// the id and the end of each lease, and a rate item "requests" (N), the units that a
-// client has used in a window, and "undecided" (N), how many of them may be given back.
+// Records and rate items are deleted by TTL; slots items stay. A slots item has the attribute
+// "slots" (SS): the id and the end of each lease. A rate item has "requests" (N), the units
+// that a client has used in a window, and "undecided" (N), how many of them may be given back.
 //
 // # The ledger
 //
-// Every write is a PutItem of the whole item under one of two conditions: the key is absent, or
-// the stored version is the one that was read. Every read is consistent. There are no
-// transactions, no updates and no deletes. If all replies to a write were lost, the item is read
-// once; if another writer has replaced it meanwhile, the write is reported as lost.
+// Every write of a record is a PutItem of the whole item under one of two conditions: the key
+// is absent, or the stored version is the version that was read. Every read is consistent.
+// There are no transactions, no updates and no deletes. If all replies to a write were lost,
+// the item is read once. If another writer has replaced it meanwhile, the write is reported as
+// lost.
 //
 // # Answers
 //
-// A table keeps the body of an answer up to 32 KB, compressed, because DynamoDB charges a write
-// unit for each KB and for each write of its record. The option Keep raises the limit to at most
+// A table keeps the compressed body of an answer if it has at most 32 KB, because each write
+// of its record costs a write unit for each KB. The option Keep raises that limit to at most
 // 300 KB, for which a DynamoDB item has room. A larger answer is given once, and each repeat
 // runs the handler again, five times in all.
 //
 // # The limits
 //
-// A slots item is written twice by each paid call, and DynamoDB allows 1,000 write units a
-// second on it. A write takes one unit while up to 50 leases are held, and two with up to
-// 100: that is 500 paid calls a second, or 250. Beyond that a call is answered
+// Each paid call writes a slots item twice, and DynamoDB allows 1,000 write units a second on
+// one item. A write takes one unit while up to 50 leases are held, and two units with up to
+// 100. So an operation can have 500 or 250 paid calls a second. Further calls are answered
 // ledger_unavailable.
 package dynamo
 
-// The attributes of an item that programs outside this package name, and the table's global
-// secondary index. AttrState and AttrOpen are reserved words: expressions need placeholders
-// for them.
+// The names of the table's index and of the item attributes that programs outside this package
+// use. AttrState and AttrOpen are reserved words, so expressions need placeholders for them.
 const (
 	AttrKey       = "pk"         // the partition key (S)
-	AttrExpiresAt = "expires_at" // the TTL (N, unix seconds); absent when there is none
+	AttrExpiresAt = "expires_at" // the TTL (N, unix seconds); absent if the item does not expire
 	AttrState     = "state"      // a record's state (S), for operators
-	IndexName     = "open"       // of AttrOpen and AttrLeaseUntil: the records that are not over
-	// AttrOpen is the partition key of the index (S), "open#<shard>" or "owed#<shard>",
-	// and AttrLeaseUntil its sort key (N, unix milliseconds of Record.Listed,
-	// rounded up). They are absent in a record that is over.
+	IndexName     = "open"       // index over AttrOpen and AttrLeaseUntil: the listed records
+	// AttrOpen is the partition key of the index (S): the name of a list and a shard, such as
+	// "open#<shard>" or "owed#<shard>". AttrLeaseUntil is its sort key (N): the time of
+	// Record.Listed in unix milliseconds, rounded up. They are absent in a record that is in
+	// no list.
 	AttrOpen       = "open"
 	AttrLeaseUntil = "lease_until"
 )

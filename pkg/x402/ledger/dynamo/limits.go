@@ -16,13 +16,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// keepCounts is how long a rate item stays after its window began: longer than clocks
-// differ, and short, because its key holds an address.
+// keepCounts is how long a rate item is kept after its window began. It is longer than the
+// difference between clocks, and short because the item's key contains an address.
 const keepCounts = 10 * time.Minute
 
-// Count implements limit.Store. What is unbounded is not sent twice: an addition whose
-// reply was lost would count twice. The units of a payment may: better a client with fewer
-// units than a payer who is turned away.
+// Count implements limit.Store. An unbounded addition is not sent again when its reply is
+// lost, because it could count twice. The units of a payment, which have a bound, may be sent
+// twice: it is better that a client has fewer units than that a payer is turned away.
 func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
 	begun := strconv.FormatInt(window.Unix(), 10)
 	in := &dynamodb.UpdateItemInput{
@@ -54,7 +54,7 @@ func (t *Table) Count(ctx context.Context, client string, window time.Time, n li
 	return total, ok, nil
 }
 
-// unitsOf decodes the units of a client's item.
+// unitsOf decodes the units in a client's item.
 func unitsOf(it item) (limit.Units, error) {
 	var counted struct {
 		Requests  *int `dynamodbav:"requests"`
@@ -88,7 +88,8 @@ func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, mo
 		return held, false, err
 	}
 	if !ok {
-		// It is there only if the client sent it again because a reply was lost.
+		// The lease is held already only if the SDK sent the request again because a reply was
+		// lost.
 		ok = slices.Contains(held, limit.Lease{ID: l.ID, Until: l.Until.UTC()})
 	}
 	return held, ok, nil
@@ -107,7 +108,8 @@ func (t *Table) Remove(ctx context.Context, operation string, leases ...limit.Le
 	return err
 }
 
-// condition is a condition on an attribute, which an item without that meets or not.
+// condition returns the condition c on an attribute. absent says whether an item without that
+// attribute also meets it.
 func condition(c, attribute string, absent bool) *string {
 	if absent {
 		c = "attribute_not_exists(" + attribute + ") OR " + c
@@ -115,20 +117,20 @@ func condition(c, attribute string, absent bool) *string {
 	return &c
 }
 
-// setOf is the string set of leases: each is its id and its end in base 36, which is
-// what DynamoDB charges for by the byte.
+// setOf returns the string set of leases. Each element is the id and the end of a lease, which
+// is in base 36 because DynamoDB charges for each byte.
 func setOf(leases ...limit.Lease) types.AttributeValue {
 	set := &types.AttributeValueMemberSS{}
 	for _, l := range leases {
 		set.Value = append(set.Value, l.ID+" "+strconv.FormatInt(l.Until.Unix(), 36))
 	}
 	slices.Sort(set.Value)
-	set.Value = slices.Compact(set.Value) // DynamoDB refuses a set with an element twice
+	set.Value = slices.Compact(set.Value) // DynamoDB refuses a set with equal elements
 	return set
 }
 
-// leasesOf decodes the leases of an item. What is not a lease is an error, so that the
-// cap holds.
+// leasesOf decodes the leases of an item. An element that is not a lease is an error; if it
+// were ignored, there could be more leases than the cap.
 func leasesOf(it item) (leases []limit.Lease, err error) {
 	var stored struct {
 		Slots []string `dynamodbav:"slots"`
@@ -150,9 +152,9 @@ func leasesOf(it item) (leases []limit.Lease, err error) {
 	return leases, nil
 }
 
-// update sends an update. It returns the item as the update left it, or, where ok says that
-// its condition does not hold, as it was then, or a moment later where the server does not
-// return the old item with a failed condition.
+// update sends an update. If ok, it returns the item as it is after the update. If the
+// condition does not hold, ok is false, and update returns the item as it was at that time. If
+// the server does not return the item with a failed condition, it is read a moment later.
 func (t *Table) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()

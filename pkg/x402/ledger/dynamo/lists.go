@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// shards is over how many partitions a list is spread, so that the records of a busy
-	// minute do not share one.
+	// shards is the number of partitions over which a list is spread, so that the records of a
+	// busy minute do not share one.
 	shards = 16
-	// atOnce is how many partitions are asked side by side.
+	// atOnce is how many partitions are queried at the same time.
 	atOnce = 8
-	// listTimeout bounds one list, all its pages included.
+	// listTimeout bounds one List, including all its pages.
 	listTimeout = 15 * time.Second
 )
 
-// List implements ledger.Index. It asks every partition of a list for as much as is wanted
-// in all, since one of them may hold it all, and merges.
+// List implements ledger.Index. It asks every partition of a list for limit places, because
+// one of them may hold all the first ones, and merges the results.
 func (t *Table) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -52,9 +52,9 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// places queries one partition in order, from the time of a place on, page by page,
-// until it has as many places behind after as are wanted, and every other one of the
-// last one's time: the places of one time are in no order there.
+// places queries one partition, page by page, for the places that come after the place after.
+// It stops when it has limit of them and all others with the same time as the last one,
+// because places with the same time are in no order in the index.
 func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	pageSize := min(limit, t.pageSize-1) + 1
 	in := &dynamodb.QueryInput{
@@ -91,7 +91,8 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 	}
 }
 
-// isEnough says that places have as many as are wanted, and all of the last one's time.
+// isEnough reports whether there are as many places as wanted, and all others with the same
+// time as the last of those.
 func isEnough(places []ledger.Place, wanted int) bool {
 	if len(places) <= wanted {
 		return false
@@ -109,10 +110,10 @@ func placeOf(it item) (ledger.Place, error) {
 	return ledger.Place{At: time.UnixMilli(record.LeaseUntil), Key: record.Key}, nil
 }
 
-// Page implements ledger.Rows. It scans the table, and ends with its context. DynamoDB
-// charges some 0.3 read units for a payment that was answered with 1 KB, and its purchase,
-// or twice that where the read is consistent: with a million payments a month the books of a
-// day cost 5 cents. An index by day would cost 63 cents to $1.25 a million payments.
+// Page implements ledger.Rows. It scans the table, and ends with its context. DynamoDB charges
+// some 0.3 read units for a payment with an answer of 1 KB and its purchase, or twice that if
+// the read is consistent. With a million payments a month, the books of a day cost 5 cents. An
+// index by day would cost 63 cents to $1.25 for a million payments.
 func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
 	if err := ctx.Err(); err != nil || limit <= 0 {
 		return p, err
@@ -120,7 +121,7 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 	in := &dynamodb.ScanInput{
 		TableName: &t.name,
 		Limit:     aws.Int32(int32(min(limit, t.pageSize))),
-		// All but the answer. "state" and "record" are reserved words.
+		// All attributes but the answer. "state" and "record" are reserved words.
 		ProjectionExpression:     aws.String("pk, version, write_id, #state, #record"),
 		ExpressionAttributeNames: map[string]string{"#state": "state", "#record": "record"},
 	}
@@ -152,13 +153,13 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 	return p, nil
 }
 
-// isRecord says whether an item has something of a record, which may be broken. Items of
-// limits, and what a program keeps in the table besides, have nothing of one.
+// isRecord reports whether an item has any attribute of a record, even if the record is
+// broken. The items of the limits and of other programs have none.
 func isRecord(it item) bool {
 	return it["record"] != nil || it["version"] != nil || it["write_id"] != nil
 }
 
-// keyOf is the key of an item; empty where there is none.
+// keyOf returns the key of an item, or an empty string if it has none.
 func keyOf(it item) (key string) {
 	_ = attributevalue.Unmarshal(it[AttrKey], &key) // a key is a string
 	return key

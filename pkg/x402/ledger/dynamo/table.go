@@ -20,17 +20,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// DefaultTimeout bounds one call of a Table, resends and the read after a failed
-// condition included.
+// DefaultTimeout bounds one call of a Table, including resends and the read after a failed
+// condition.
 const DefaultTimeout = 1500 * time.Millisecond
 
-// item is an item, or a part of one.
+// item holds all or some of the attributes of an item.
 type item = map[string]types.AttributeValue
 
-// API is what a Table asks of DynamoDB: operations of a *dynamodb.Client (see APIOf). It is
-// not an interface: in a program that can call methods by name, as every one with
-// text/template can, the linker keeps all methods of a type that is converted to an
-// interface, and the fifty other operations of a client take 1.6 MB.
+// API holds the operations of a *dynamodb.Client that a Table uses (see APIOf). It is not an
+// interface, because that would make programs 1.6 MB larger. In a program that can call
+// methods by name, as every program with text/template can, the linker keeps all methods of a
+// type that is converted to an interface, and a client has fifty other operations.
 type API struct {
 	GetItem    func(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem    func(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
@@ -39,12 +39,12 @@ type API struct {
 	Scan       func(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
 }
 
-// APIOf returns what a Table asks, of a client.
+// APIOf returns the operations of a client that a Table uses.
 func APIOf(c *dynamodb.Client) API { return API{c.GetItem, c.PutItem, c.UpdateItem, c.Query, c.Scan} }
 
-// Table is a DynamoDB table with the payments and purchases of package ledger, all of
-// whose interfaces it implements, and the counts and leases of package limit. It is safe
-// for concurrent use.
+// Table is a DynamoDB table with the records of package ledger and the counts and leases of
+// package limit. It implements ledger.Store, ledger.Index, ledger.Rows and limit.Store. It is
+// safe for concurrent use.
 type Table struct {
 	// Timeout bounds one call of the ledger or the limits.
 	Timeout time.Duration
@@ -52,23 +52,23 @@ type Table struct {
 	api         API
 	name        string
 	mostKept    int
-	pageSize    int       // bounds one reply, so that each is there within an attempt's time
-	compressors sync.Pool // of what packs records: each is large
+	pageSize    int       // bounds one reply, so that it arrives within the time of an attempt
+	compressors sync.Pool // pooled because each is large
 }
 
-// What a table keeps of the body of an answer, in bytes as it is stored: DefaultKept unless
-// Keep says otherwise, and LargestKept at most, which leaves room in an item for the rest of
-// its record. DynamoDB charges a write unit for each KB, and for each write of the record.
+// The size of the largest body of an answer that a table keeps, in bytes as it is stored:
+// DefaultKept unless Keep sets another, and at most LargestKept, which leaves room in an item
+// for the rest of the record. Each write of the record costs a write unit for each KB.
 const (
 	DefaultKept = ledger.LeastKept
 	LargestKept = 300 << 10
 )
 
-// maxItem is what a table takes of an item, in bytes: 400 KB, less than the names and the
-// other attributes of a record need.
+// maxItem bounds the key, the record and the answer of an item, in bytes. DynamoDB allows 400
+// KB; the rest is for the attribute names and the other attributes.
 const maxItem = 399 << 10
 
-// New returns the table with a name or an ARN, without a look at it (see Open and Check).
+// New returns the table with a name or an ARN, and does not check it (see Open and Check).
 func New(api API, name string) *Table {
 	return &Table{
 		Timeout:  DefaultTimeout,
@@ -83,7 +83,7 @@ func New(api API, name string) *Table {
 }
 
 func newCompressor() *flate.Writer {
-	w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails for another level only
+	w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails only for an invalid level
 	return w
 }
 
@@ -125,8 +125,8 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (stands ledger.Record,
 	if err == nil {
 		return r, nil
 	}
-	// A write whose replies were all lost is looked for, in what is left of the call's
-	// time, so that no payer waits for a lease that nobody holds. That it is not found
+	// All replies to the write were lost. Read the item, in the rest of the call's time, so
+	// that no payer waits for a lease that nobody holds. If the write is not found, that
 	// proves nothing: it may still be on its way.
 	held, _ := t.held(ctx, head.Key, nil)
 	if held != nil && held.Head().WriteID == head.WriteID {
@@ -135,8 +135,8 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (stands ledger.Record,
 	return nil, fmt.Errorf("dynamo: put item: %w", err)
 }
 
-// held is the record under a key; nil when there is none. it is the item, if the server
-// has returned it.
+// held returns the record under a key, or nil if there is none. it is the item if the server
+// has already returned it, and empty otherwise.
 func (t *Table) held(ctx context.Context, key string, it item) (ledger.Record, error) {
 	it, err := t.item(ctx, keyed(key), it)
 	if err != nil || len(it) == 0 {
@@ -145,8 +145,8 @@ func (t *Table) held(ctx context.Context, key string, it item) (ledger.Record, e
 	return decode(key, it)
 }
 
-// item gets an item, consistently, unless the server has returned it; empty when there is
-// none.
+// item returns it if that is not empty. Otherwise it reads the item with a consistent read;
+// the result is empty if there is none.
 func (t *Table) item(ctx context.Context, key, it item) (item, error) {
 	if len(it) > 0 {
 		return it, nil
@@ -162,7 +162,7 @@ func (t *Table) item(ctx context.Context, key, it item) (item, error) {
 	return out.Item, nil
 }
 
-// keyed is an item that has its key alone.
+// keyed returns an item that has only its key.
 func keyed(key string) item { return item{AttrKey: text(key)} }
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
@@ -171,8 +171,8 @@ func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
 
-// decodeItem decodes attributes of an item into the fields of a struct. An attribute that the
-// item lacks leaves its field as it is; one of another type is an error.
+// decodeItem decodes attributes of an item into the fields of a struct. If the item lacks an
+// attribute, its field does not change. An attribute of another type is an error.
 func decodeItem(it item, into any) error {
 	if err := attributevalue.UnmarshalMap(it, into); err != nil {
 		return fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
@@ -180,19 +180,19 @@ func decodeItem(it item, into any) error {
 	return nil
 }
 
-// storedRecord is what is read of the item of a record. The other attributes repeat what
-// conditions and operators go by.
+// storedRecord holds the attributes of a record's item that are read. Record has the whole
+// record but the body of the answer. Conditions and operators use the other attributes.
 type storedRecord struct {
 	Key     string `dynamodbav:"pk"`
-	Version int64  `dynamodbav:"version"` // what the condition of a Put compares
+	Version int64  `dynamodbav:"version"` // compared by the condition of a Put
 	WriteID string `dynamodbav:"write_id"`
 	Status  string `dynamodbav:"state"`
 	Record  []byte `dynamodbav:"record"`           // the JSON form, packed
 	Answer  []byte `dynamodbav:"answer,omitempty"` // the body of the answer
 }
 
-// recordItem is the whole item. The attributes of the TTL and the index are made anew by
-// every write, and a wrong one costs nobody an answer.
+// recordItem is the whole item. Every write sets the attributes for the TTL and the index
+// again, and nobody loses an answer if they are wrong.
 type recordItem struct {
 	storedRecord
 	ExpiresAt  int64  `dynamodbav:"expires_at,omitempty"`
@@ -235,19 +235,19 @@ func (t *Table) encode(r ledger.Record) (item, error) {
 	return it, nil
 }
 
-// partition is the attribute of the index that has a shard of a list.
+// partition returns the partition key of the index for a shard of a list.
 func partition(list string, shard int) string { return list + "#" + strconv.Itoa(shard) }
 
-// shardOf spreads keys. It must never change: what is in the table was placed
-// by it.
+// shardOf returns the shard of a key. It must never change, because it has placed the records
+// that are in the table.
 func shardOf(key string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key)) // never fails
 	return int(h.Sum32() % shards)
 }
 
-// ceilMilli is a time in unix milliseconds, rounded up: no lease that still
-// runs may be listed as ended.
+// ceilMilli returns a time in unix milliseconds, rounded up, so that a lease which still runs
+// is never listed as ended.
 func ceilMilli(t time.Time) int64 {
 	ms := t.UnixMilli()
 	if t.After(time.UnixMilli(ms)) {
@@ -256,8 +256,8 @@ func ceilMilli(t time.Time) int64 {
 	return ms
 }
 
-// decode returns the record in the item stored under key. Its attributes must say what the
-// record says.
+// decode returns the record in the item stored under key. The item's other attributes must
+// agree with the record.
 func decode(key string, it item) (ledger.Record, error) {
 	var stored storedRecord
 	if err := decodeItem(it, &stored); err != nil {
@@ -278,16 +278,16 @@ func decode(key string, it item) (ledger.Record, error) {
 	return r, nil
 }
 
-// DynamoDB charges a write by whole kilobytes of the item. A record's JSON form has about
-// 1.7 KB. Compressed with a preset dictionary it has a third of that, so that a claim and a
+// DynamoDB charges a write by whole kilobytes of the item. A record has about 1.7 KB as JSON,
+// and a third of that if it is compressed with a preset dictionary. So a claim and a
 // settlement cost one write unit each, and not two.
 
 // packing is the first byte of a packed record: DEFLATE (RFC 1951) with the
 // preset dictionary below.
 const packing = 1
 
-// dictionary has the text that most records share. It must never change: what is
-// in the table was packed with it. Another one needs another packing.
+// dictionary has text that most records contain. It must never change, because the records in
+// the table were packed with it. Another dictionary needs another packing.
 const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_at":"","disproved":true,` +
 	`"doubt":true,"sent":true,"reason":"an earlier attempt ended without a verdict","owner":"` +
 	`supersededboughtuncertainrefused"owed":["],"reason":"no evidence yet",` +
@@ -305,7 +305,7 @@ const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_
 	`","answer":{"status":200,"encoding":"gzip","stored":true},"valid_before":"2026-` +
 	`","created_at":"2026-11-22T12:00:00.123456789Z","updated_at":"2026-","settled_at":"2026-","answered_at":"2026-","expires_at":"2026-"}`
 
-// pack returns what the table keeps of the JSON form of a record.
+// pack returns the packed form of the JSON form of a record.
 func (t *Table) pack(doc []byte) []byte {
 	w := t.compressors.Get().(*flate.Writer) //nolint:forcetypeassert // the pool has nothing else
 	defer t.compressors.Put(w)
@@ -319,7 +319,7 @@ func (t *Table) pack(doc []byte) []byte {
 // maxDocument is far above the JSON form of any record.
 const maxDocument = 400 << 10
 
-// unpack returns the JSON form of a record.
+// unpack returns the JSON form of a packed record.
 func unpack(packed []byte) ([]byte, error) {
 	if len(packed) == 0 || packed[0] != packing {
 		return nil, fmt.Errorf("%w: the record is not packed in a way that is known here", ledger.ErrCorrupt)

@@ -18,20 +18,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Planter is a store with every view of it, which can be made to hold what it would never
-// write.
+// Planter is a store with all its views, into which a test can put data that the store would
+// never write.
 type Planter interface {
 	ledger.Store
 	ledger.Index
 	ledger.Rows
-	// Plant stores doc as the JSON form of the record under key, version 1,
-	// whatever doc is.
+	// Plant stores doc as the JSON form of the record under key, with version 1, even if doc
+	// is not valid.
 	Plant(ctx context.Context, key string, doc []byte) error
 }
 
-// Exercise runs the contracts of ledger.Store and of its views against a store. open
-// returns an empty one, once for every case, with an index that is up to date when a
-// write returns; the cases run in parallel.
+// Exercise tests that a store keeps the contracts of ledger.Store and of its views. open is
+// called once for every case, and must return an empty store whose index is up to date when a
+// write returns. The cases run in parallel.
 func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 	for name, run := range map[string]func(*testing.T, Planter){
 		"any calls, first": walk(1), "any calls, second": walk(2),
@@ -53,7 +53,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 	}
 }
 
-// roundTrip: what was written comes back.
+// roundTrip checks that records come back as they were written.
 func roundTrip(t *testing.T, s Planter) {
 	for name, change := range map[string]func(*ledger.Payment){
 		"full":  func(*ledger.Payment) {},
@@ -63,7 +63,7 @@ func roundTrip(t *testing.T, s Planter) {
 			r.Answer.Stored = false
 		},
 		"zone": func(r *ledger.Payment) { r.ExpiresAt = r.ExpiresAt.In(time.FixedZone("", 5*3600+1800)) },
-		"bare": func(r *ledger.Payment) { // absent terms would come back as null
+		"bare": func(r *ledger.Payment) { // with Terms, because absent terms would come back as null
 			*r = ledger.Payment{
 				Row:   ledger.Row{Key: r.Key, Version: 1, WriteID: "w"},
 				State: ledger.Settling,
@@ -78,8 +78,8 @@ func roundTrip(t *testing.T, s Planter) {
 	}
 }
 
-// atTheBound: an answer whose compressed body is as large as the store keeps comes back, and
-// of one that is a byte larger the record comes back without the body.
+// atTheBound checks that the largest answer that the store keeps comes back. If the compressed
+// body is a byte larger, the record comes back without it.
 func atTheBound(t *testing.T, s Planter) {
 	l := ledger.New(s, time.Now, rand.Text)
 	if n := l.MostKept(); n < ledger.LeastKept || n > ledger.LargestKept || n != s.MostKept() {
@@ -124,8 +124,8 @@ func compressesTo(t *testing.T, size int) []byte {
 	return nil
 }
 
-// everyKind: a record of each kind comes back as it was written, over a version and in the
-// way of another one, and only payments are listed.
+// everyKind checks that a record of each kind comes back as it was written, also from the Put
+// of another record under its key, and that only payments are listed.
 func everyKind(t *testing.T, s Planter) {
 	for _, r := range Others("exercise|kind|") {
 		MustPut(t, s, r)
@@ -162,8 +162,8 @@ func noAliasing(t *testing.T, s Planter) {
 	}
 }
 
-// refused: what cannot be kept, or not be read back, is not written, and nothing that
-// is stored is corrupt.
+// refused checks that a record which cannot be stored or read back is not written, and that
+// Put does not call it corrupt.
 func refused(t *testing.T, s Planter) {
 	for name, spoil := range map[string]func(*ledger.Payment){
 		"no key":          func(r *ledger.Payment) { r.Key = "" },
@@ -212,8 +212,8 @@ func endedContext(t *testing.T, s Planter) {
 	Holds(t, s, r)
 }
 
-// corrupt: what cannot be read is an error, however often it is asked for, is in no
-// list, is named in its page, and hides no other record.
+// corrupt checks that a record which cannot be read is an error each time, is in no list, is
+// named in its page, and does not hide other records.
 func corrupt(t *testing.T, s Planter) {
 	sound := First("exercise|corrupt")
 	other := First("exercise|another key")
@@ -234,7 +234,7 @@ func corrupt(t *testing.T, s Planter) {
 		must(t, s.Plant(t.Context(), key, []byte(strings.ReplaceAll(doc, "KEY", key))))
 		wrong := First(key)
 		wrong.Version = 9
-		for range 2 { // the first round changed nothing
+		for range 2 { // the second round shows that the first changed nothing
 			fetched, fetch := s.Fetch(t.Context(), key)
 			existing, create := s.Put(t.Context(), First(key))
 			other, replace := s.Put(t.Context(), wrong)
@@ -255,14 +255,14 @@ func corrupt(t *testing.T, s Planter) {
 	}
 }
 
-// indexBefore: a lease that still runs is not listed as ended, whatever part of a
-// millisecond is left.
+// indexBefore checks that a lease which still runs is not listed as ended, even if less than a
+// millisecond of it is left.
 func indexBefore(t *testing.T, s Planter) {
 	at := noon()
 	for key, c := range map[string]struct{ lease, updated time.Time }{
 		"exercise|1 leased":  {at, at.Add(-time.Minute)},
 		"exercise|2 fine":    {at.Add(300 * time.Nanosecond), at.Add(-time.Minute)},
-		"exercise|3 written": {at.Add(-time.Hour), at.Add(time.Minute)}, // over, and then somebody wrote
+		"exercise|3 written": {at.Add(-time.Hour), at.Add(time.Minute)}, // written after its lease ended
 	} {
 		r := First(key)
 		r.LeaseUntil = c.lease
@@ -282,7 +282,8 @@ func indexBefore(t *testing.T, s Planter) {
 	}
 }
 
-// indexTies: records of one time are in the order of their keys, whatever the page.
+// indexTies checks that records with the same time are in the order of their keys, for any
+// page size.
 func indexTies(t *testing.T, s Planter) {
 	model := &Memory{}
 	for i := range 90 { // a few in each partition that a store may have
@@ -298,8 +299,9 @@ func indexTies(t *testing.T, s Planter) {
 	}
 }
 
-// race: of writers that make a record at once one wins, and the others learn who. When
-// each reads, adds one and tries again on a conflict, they add up to their number.
+// race checks that if several writers create a record at once, one wins, and the others get
+// the winner's record. It then checks that no increment is lost if each writer reads a count,
+// adds one, and tries again on a conflict.
 func race(t *testing.T, s Planter) {
 	const n, each = 50, 2
 	var sent [n]ledger.Payment
@@ -326,11 +328,12 @@ func race(t *testing.T, s Planter) {
 	}
 }
 
-// addOften adds one to a record some times, and tries again where another writer was first.
+// addOften adds one to the count in a record the given number of times, and tries again after
+// a conflict.
 func addOften(ctx context.Context, s Planter, key string, times int) error {
 	for tries := 0; times > 0; tries++ {
 		r, err := s.Fetch(ctx, key)
-		if err != nil || tries == 1000 { // each conflict is somebody else's success
+		if err != nil || tries == 1000 { // each conflict is another writer's success
 			return errors.Join(errors.New("there is no end of conflicts"), err)
 		}
 		before, _ := r.(ledger.Payment)

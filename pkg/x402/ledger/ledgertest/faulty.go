@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Op is what a call of a ledger.Store does.
+// Op is a kind of call of a ledger.Store.
 type Op string
 
 const (
@@ -20,26 +20,26 @@ const (
 	Fetch   Op = "fetch"
 )
 
-// Fault is what happens to one call.
+// Fault says how one call fails, if it does.
 type Fault int
 
-// The faults. The caller cannot tell FailBefore from FailAfter, as after any error of
-// a store.
+// The faults. The caller cannot tell FailBefore from FailAfter, as with any error of a store.
 const (
 	None       Fault = iota
-	FailBefore       // fails without doing it
-	FailAfter        // does it, and fails
+	FailBefore       // the call fails and has no effect
+	FailAfter        // the call takes effect and fails
 )
 
 // ErrInjected is the error of FailBefore and FailAfter.
 var ErrInjected = errors.New("ledgertest: injected fault")
 
-// Decide says what happens to the nth call (from 1) of a kind. For Fetch the
-// record holds the key and nothing else. It is called from the goroutine of the
-// call, so it must be safe for as many as the test runs.
+// Decide returns the fault of the nth call of a kind, counted from 1. For Fetch the record
+// holds only the key. Decide runs on the goroutine of the call, so it must be safe for
+// concurrent use if the test makes concurrent calls.
 type Decide func(op Op, n int, r ledger.Record) Fault
 
-// Failing decides that some calls of one kind fail, counted from 1.
+// Failing returns a Decide that makes the given calls of one kind fail. Calls are counted from
+// 1.
 func Failing(op Op, how Fault, calls ...int) Decide {
 	return func(o Op, n int, _ ledger.Record) Fault {
 		if o == op && slices.Contains(calls, n) {
@@ -49,11 +49,11 @@ func Failing(op Op, how Fault, calls ...int) Decide {
 	}
 }
 
-// Faulty is a ledger.Store that fails on demand, counts its calls, and fails
-// the test on a caller that breaks the rules: a write over a version that nobody
-// has read or written, or a write id used for two different writes.
+// Faulty is a ledger.Store that fails on demand and counts its calls. It also fails the test
+// if a caller breaks the rules: it writes over a version that nobody has read or written, or
+// uses one write id for two different writes.
 type Faulty struct {
-	// Decide may be another one between two calls, and nil: nothing fails.
+	// Decide may be changed between two calls. If it is nil, no call fails.
 	Decide Decide
 
 	t     testing.TB
@@ -62,7 +62,7 @@ type Faulty struct {
 	mu     sync.Mutex
 	calls  map[Op]int
 	known  map[slot]bool     // versions that a caller has learnt of
-	writes map[string]string // by their ids
+	writes map[string]string // by write id
 }
 
 type slot struct {
@@ -82,7 +82,7 @@ func NewFaulty(t testing.TB, store ledger.Store, decide Decide) *Faulty {
 	}
 }
 
-// Calls returns how often it was called so, failed calls included.
+// Calls returns the number of calls of a kind, including failed calls.
 func (f *Faulty) Calls(op Op) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,8 +100,8 @@ func (f *Faulty) Put(ctx context.Context, r ledger.Record) (ledger.Record, error
 	return f.call(op, r, func() (ledger.Record, error) { return f.store.Put(ctx, r) })
 }
 
-// check says what is wrong with a write. It lets one be sent again, but not another one
-// under its id.
+// check fails the test if a write breaks the rules. The same write may be sent again, but its
+// id must not be used for another write.
 func (f *Faulty) check(r ledger.Record) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -112,7 +112,7 @@ func (f *Faulty) check(r ledger.Record) {
 	}
 	doc, body, err := ledger.Marshal(r)
 	if err != nil {
-		return // the store will say so
+		return // the store will return the error
 	}
 	write := string(doc) + "\n" + string(body)
 	if first, used := f.writes[head.WriteID]; used && first != write {
@@ -130,8 +130,8 @@ func (f *Faulty) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 // MostKept implements ledger.Store.
 func (f *Faulty) MostKept() int { return f.store.MostKept() }
 
-// call counts a call and makes it, unless its fault keeps it from happening. A caller who
-// is told of no error has learnt what the store holds.
+// call counts a call and makes it, unless its fault is FailBefore. If the caller gets no
+// error, the returned version counts as known.
 func (f *Faulty) call(op Op, r ledger.Record, do func() (ledger.Record, error)) (ledger.Record, error) {
 	f.t.Helper()
 	f.mu.Lock()

@@ -13,11 +13,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Memory is a ledger.Store for fast tests. It keeps the stored form of each
-// record, so that a test sees what a real store would give back, and shares no
-// memory with its callers. The zero value is an empty store.
+// Memory is a ledger.Store for fast tests. It keeps the stored form of each record, so a test
+// gets the same records back as from a real store. It shares no memory with its callers. The
+// zero value is an empty store.
 type Memory struct {
-	// Keep is MostKept; 0 is as much as a file.
+	// Keep is the result of MostKept; 0 means that of a file.
 	Keep int
 
 	mu   sync.Mutex
@@ -63,7 +63,7 @@ func (m *Memory) MostKept() int { return cmp.Or(m.Keep, ledger.LargestKept) }
 // Len returns the number of records.
 func (m *Memory) Len() int { return len(m.Keys()) }
 
-// Delete removes a record, as stores do with one past its end.
+// Delete removes a record, as stores remove an expired one.
 func (m *Memory) Delete(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +92,7 @@ func (m *Memory) read(key string) (ledger.Record, error) {
 	return nil, nil
 }
 
-// List implements ledger.Index. What cannot be read has no state to be listed by.
+// List implements ledger.Index. A record that cannot be read is in no list.
 func (m *Memory) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +128,7 @@ func (m *Memory) Page(ctx context.Context, prefix, after string, limit int) (p l
 	return p, ctx.Err()
 }
 
-// Keys returns the key of every record, sorted, readable or not.
+// Keys returns the sorted keys of all records, including those that cannot be read.
 func (m *Memory) Keys() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

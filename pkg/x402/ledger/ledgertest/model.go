@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// agree compares every list of a store, and its pages, with those of the model, a Memory
-// that has the same records. The other stores share no code with it.
+// agree compares every list and the pages of a store with those of the model, a Memory with
+// the same records. The other stores share no code with Memory.
 func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	t.Helper()
 	for _, list := range ledger.Lists() {
@@ -34,7 +34,7 @@ func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	agreeOf(t, model, s, "", limit)
 }
 
-// agreeOf compares the records in the pages of a prefix.
+// agreeOf compares the records in the pages of a prefix with those of the model.
 func agreeOf(t *testing.T, model, s Planter, prefix string, limit int) {
 	t.Helper()
 	want, _ := rows(t, model, prefix, limit)
@@ -44,7 +44,7 @@ func agreeOf(t *testing.T, model, s Planter, prefix string, limit int) {
 	}
 }
 
-// keysOf are the keys of places.
+// keysOf returns the keys of places.
 func keysOf(places []ledger.Place) (keys []string) {
 	for _, p := range places {
 		keys = append(keys, p.Key)
@@ -52,8 +52,8 @@ func keysOf(places []ledger.Place) (keys []string) {
 	return keys
 }
 
-// rows are the records of all pages, and the keys of those that cannot be read. None may
-// be in two pages, nor have a body.
+// rows returns the records of all pages, and the keys of the records that cannot be read. It
+// fails the test if a record is in two pages or has the body of its answer.
 func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string]ledger.Record, corrupt []string) {
 	t.Helper()
 	all = map[string]ledger.Record{}
@@ -80,8 +80,8 @@ func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string
 	return nil, nil
 }
 
-// oddKeys are keys as bytes, each another one, and so are their prefixes, whatever they mean
-// elsewhere.
+// oddKeys returns keys that a store must treat as plain bytes, as it must treat their
+// prefixes. All are different, although some mean the same, or are patterns, elsewhere.
 func oddKeys() []string {
 	return []string{
 		"exercise|", "exercise| ", "exercise|\x00", "exercise|\x00\x00", "exercise|\n", `exercise|"`, `exercise|\`, "exercise|%00", "exercise|é",
@@ -92,9 +92,9 @@ func oddKeys() []string {
 	}
 }
 
-// walk sends a store what its callers may send, in any order, the same write again
-// long after it too, and compares what it says, holds and lists with the model. The
-// times of two records never are the same.
+// walk makes random calls to a store, including writes that are repeated much later, and
+// compares its replies, records and lists with those of the model. No two records have the
+// same time.
 func walk(seed uint64) func(*testing.T, Planter) {
 	return func(t *testing.T, s Planter) {
 		w := &walker{
@@ -116,7 +116,7 @@ func walk(seed uint64) func(*testing.T, Planter) {
 // walkSteps is how many writes a walk has.
 const walkSteps = 200
 
-// walkPrefixes are of keys that a walk lists.
+// walkPrefixes returns the prefixes whose pages a walk compares.
 func walkPrefixes() []string {
 	return []string{"exercise|a|", "exercise|%|", "exercise|_|", "exercise|*|", "exercise|c|"}
 }
@@ -128,11 +128,11 @@ type walker struct {
 	model  *Memory
 	random *rand.Rand
 	keys   []string
-	times  []int // of each step, in seconds
+	times  []int // the time of each step, in seconds
 	sent   []ledger.Payment
 }
 
-// compareLists compares what the store and the model list.
+// compareLists compares the lists and some pages of the store and the model.
 func (w *walker) compareLists(n, limit int) {
 	until := noon().Add(time.Duration(w.random.IntN(2*walkSteps)) * time.Second)
 	agree(w.T, w.model, w.store, until, limit)
@@ -140,7 +140,8 @@ func (w *walker) compareLists(n, limit int) {
 	agreeOf(w.T, w.model, w.store, prefixes[n%len(prefixes)], limit)
 }
 
-// next is what is written in a step: a record of any version, or what was written before.
+// next returns the record to write in a step: a new one of any version, or one that was
+// written before.
 func (w *walker) next(step int) ledger.Payment {
 	r := anyRecord(w.random, w.keys[step%len(w.keys)], noon().Add(time.Duration(w.times[step])*time.Second))
 	held, _ := w.model.Fetch(w.Context(), r.Key)
@@ -157,7 +158,8 @@ func (w *walker) next(step int) ledger.Payment {
 	return r
 }
 
-// step writes something, and compares the answer and what is held then.
+// step writes a record to the store and the model, and compares the replies and the stored
+// records.
 func (w *walker) step(step int) {
 	w.Helper()
 	r := w.next(step)
@@ -180,7 +182,7 @@ func (w *walker) step(step int) {
 	}
 }
 
-// compareAll compares everything.
+// compareAll compares all lists, pages and records.
 func (w *walker) compareAll() {
 	w.Helper()
 	agree(w.T, w.model, w.store, time.Time{}, 1000)
@@ -193,15 +195,15 @@ func (w *walker) compareAll() {
 	}
 }
 
-// anyRecord is a first record in any state, whose lease is over, was over before its
-// last write, or was given back.
+// anyRecord returns a record of version 1 in a random state. Its lease was given back, had
+// ended before the last write, or ends after it.
 func anyRecord(random *rand.Rand, key string, updated time.Time) ledger.Payment {
 	r := First(key)
 	if random.IntN(2) == 0 {
 		r = Full(key)
 	}
 	r.State = ledger.States()[random.IntN(len(ledger.States()))]
-	if random.IntN(2) == 0 { // those that are listed
+	if random.IntN(2) == 0 { // half the time a state that can be listed
 		r.State = []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled, ledger.Refused, ledger.Superseded}[random.IntN(5)]
 		r.NoNode = true
 		r.Sent = true

@@ -1,4 +1,4 @@
-// Package ledgertest has the shared parts of ledger tests: the conformance suite that every
+// Package ledgertest has helpers for ledger tests: the conformance suite that every
 // ledger.Store must pass, a store in memory, and a store that fails on demand.
 package ledgertest
 
@@ -17,8 +17,8 @@ import (
 
 func noon() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }
 
-// First returns a record as a first claim would leave it: version 1, a fresh
-// write id, little else.
+// First returns a record as the first claim writes it, with version 1, a new write id, and few
+// other fields.
 func First(key string) ledger.Payment {
 	at := noon()
 	return ledger.Payment{
@@ -41,7 +41,7 @@ func First(key string) ledger.Payment {
 	}
 }
 
-// Next returns r with the next version and a fresh write id.
+// Next returns r with the next version and a new write id.
 func Next(r ledger.Payment) ledger.Payment {
 	r.Version++
 	r.WriteID = rand.Text()
@@ -134,7 +134,7 @@ func Others(key string) []ledger.Record {
 	}
 }
 
-// WithRow returns a record with another row.
+// WithRow returns r with its row replaced.
 func WithRow(r ledger.Record, row ledger.Row) ledger.Record {
 	switch r := r.(type) {
 	case ledger.Payment:
@@ -156,7 +156,7 @@ func WithRow(r ledger.Record, row ledger.Row) ledger.Record {
 	panic("ledgertest: an unknown kind of record")
 }
 
-// MustPut writes a record over the version before its own.
+// MustPut writes a record over the version before its own, and fails the test if it cannot.
 func MustPut(t testing.TB, s ledger.Store, r ledger.Record) {
 	t.Helper()
 	head := r.Head()
@@ -176,7 +176,7 @@ func Holds(t testing.TB, s ledger.Store, want ledger.Record) {
 	same(t, want, got)
 }
 
-// Payment reads the record of a payment; nil when there is none.
+// Payment returns the record of a payment, or nil if there is none.
 func Payment(t testing.TB, s ledger.Store, key string) *ledger.Payment {
 	t.Helper()
 	r, err := s.Fetch(t.Context(), key)
@@ -198,7 +198,8 @@ func holdsNothing(t *testing.T, s ledger.Store, key string) {
 	}
 }
 
-// same compares all but the difference between no bytes and none.
+// same fails the test if two records differ. A nil body and an empty body of the answer are
+// equal.
 func same(t testing.TB, want, got ledger.Record) {
 	t.Helper()
 	key := want.Head().Key
