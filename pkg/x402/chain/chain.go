@@ -87,7 +87,7 @@ type Config struct {
 	Asset string
 	// Now is the clock with which a node's latest block is compared; nil means time.Now.
 	Now func() time.Time
-	// UserAgent names the service to the nodes' operators.
+	// UserAgent is sent to tell the nodes' operators which service this is.
 	UserAgent string
 }
 

@@ -58,7 +58,7 @@ type inquiry struct {
 // Find implements x402.Evidence. It ends with ctx, and after ten seconds at the latest. The
 // package comment says what it returns; every CannotTell has a cause.
 func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
-	if q.Since.IsZero() || q.ValidBefore.IsZero() { // the answer would be about something else
+	if q.Since.IsZero() || q.ValidBefore.IsZero() { // without them the answer could be about another payment
 		return x402.Finding{Cause: errors.New("chain: the question has no time")}
 	}
 	i := inquiry{
@@ -114,7 +114,7 @@ func (i *inquiry) find() (x402.Finding, error) {
 	return f, err
 }
 
-// unspent decides about an authorization that is unused at the latest head.
+// unspent decides about an authorization that is unused at the latest block.
 func (i *inquiry) unspent() (x402.Finding, error) {
 	head, err := i.current(headAge)
 	if err != nil {

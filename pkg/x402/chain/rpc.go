@@ -36,7 +36,7 @@ var errNoBatch = errors.New("node does not answer a batch of this size")
 
 // nodeError is a JSON-RPC error object, with which a node refuses to answer.
 type nodeError struct {
-	status  int // HTTP
+	status  int // HTTP status
 	code    int64
 	message string
 }

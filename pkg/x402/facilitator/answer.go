@@ -115,8 +115,8 @@ func beginsAsObject(text []byte) bool {
 //     and refusals with 400. success:true is a settlement whatever the status is, because
 //     it names a transaction that anyone can check, which a status line does not.
 //     Otherwise the table of reasons decides, corrected by the status as interpret says.
-//  3. A body that is not an x402 answer leaves the status, and the word of a platform's
-//     error that is the operator's affair.
+//  3. If the body is not an x402 answer, only the status decides, or the errorType of a
+//     platform's error if that is for the operator to deal with.
 func classify(re reply, network, from string) (s x402.Settlement, resend bool) {
 	a, err := parseAnswer(re.body)
 	switch {
@@ -290,7 +290,7 @@ func classifyVerification(re reply, from string) x402.Verification {
 		valid, foreign(word, maxReason), foreign(payer, maxReason))
 	r := re.interpret(word)
 	switch {
-	case payer != "" && !strings.EqualFold(payer, from): // about somebody else
+	case payer != "" && !strings.EqualFold(payer, from): // the answer is about another payer
 	case valid && word == "" && re.ok():
 		return x402.Verification{Valid: true}
 	case valid: // a contradiction

@@ -68,7 +68,7 @@ type Config struct {
 	Credentials Credentials
 	// Now is the clock of the credentials; nil means time.Now.
 	Now func() time.Time
-	// UserAgent names the service to the facilitator's operator.
+	// UserAgent is sent to tell the facilitator's operator which service this is.
 	UserAgent string
 }
 
@@ -231,7 +231,7 @@ var (
 type reply struct {
 	err        error // why there is no complete answer
 	sent       bool  // a byte of the request may have left; false proves that none did
-	expired    bool  // the call's time was up when err was seen
+	expired    bool  // the call's time was up when err occurred
 	authorized bool  // the request carried credentials
 	status     int   // 0 if no header of an answer came
 	header     http.Header

@@ -7,7 +7,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// meaning is what a reason says about a payment.
+// meaning says what a reason means for a payment.
 type meaning int
 
 const (
@@ -160,8 +160,8 @@ func aboutPayer(word string) bool {
 //     payment is bad: the request was turned away.
 //   - A used nonce that comes with one of them leaves doubt, because something has
 //     happened to the authorization.
-//   - A word that is not in the table, at any of these statuses and at 404 and 405, is a
-//     gateway's or a router's way to say what the status says.
+//   - A word that is not in the table, with any of these statuses or with 404 or 405, comes
+//     from a gateway or a router, and means the same as the status.
 //
 // A known word that may follow a broadcast keeps its doubt at any status.
 func (re reply) interpret(word string) reason {

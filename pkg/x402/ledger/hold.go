@@ -69,9 +69,9 @@ func (h *Hold) Redeem(ctx context.Context, a Answer, stands time.Duration, unuse
 	return h.write(ctx, EventRedeem, Change{answer: &a, stands: stands, unused: unused})
 }
 
-// Supersede ends an attempt that sent nothing, because another payment, whose
-// key owner is, has paid for its purchase. A payment in doubt stays in doubt, but
-// its record names the owner, so that it is not sent for the purchase any more.
+// Supersede ends an attempt that sent nothing, because another payment, with the key owner,
+// was charged for its purchase. A payment in doubt stays in doubt, but its record then names
+// the owner, so it is no longer sent for the purchase.
 func (h *Hold) Supersede(ctx context.Context, owner string) error {
 	if h.record.Doubt {
 		return h.write(ctx, EventNotSent, Change{Reason: h.record.Reason, owner: owner})
@@ -115,7 +115,7 @@ func (h *Hold) wrote(next Payment, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):
 		return ErrLost
-	case errors.Is(err, ErrIllegal): // nothing was sent
+	case errors.Is(err, ErrIllegal): // nothing was sent to the store
 	case err != nil:
 		h.pending = &next
 	default:

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Ledger holds the rules, the clock and the lease. It is safe for concurrent
-// use and for use by many processes over one store.
+// Ledger applies the rules to the records of a store. It is safe for concurrent use, also by
+// many processes over one store.
 type Ledger struct {
 	store Store
 	now   func() time.Time
@@ -26,7 +26,7 @@ func New(store Store, now func() time.Time, newID func() string) *Ledger {
 // Rules holds the two tables that a Ledger follows.
 type Rules struct {
 	Edges    []Edge
-	Meanings []Meaning // by Standing
+	Meanings []Meaning // indexed by Standing
 }
 
 // NewRules returns the rules that every Ledger uses. Tests change single rows to check that
@@ -114,12 +114,12 @@ func (r Payment) Proof(p Submission) Proof {
 // the chain.
 func (r Payment) public() bool { return r.Sent || r.Doubt || r.State == Settling }
 
-// ClaimResult is how a claim ended.
+// ClaimResult is the result of a claim.
 type ClaimResult int
 
 const (
-	// Held: the caller holds the lease and goes on. The record is settling
-	// (settle first) or settled (look up at once).
+	// Held: the caller holds the lease and continues. If the record is settling, it settles
+	// first; otherwise it runs the lookup at once.
 	Held      ClaimResult = iota + 1
 	InFlight              // another attempt holds the lease
 	Answered              // the answer is stored; replay it
@@ -144,7 +144,7 @@ const (
 type Claim struct {
 	Result ClaimResult
 	Record Payment
-	Hold   *Hold // when Held
+	Hold   *Hold // set if Result is Held
 	// SettlesOnly reports that the payment may be sent to settle the doubt about it, but that
 	// its answer must not be given to this sender: see Proof.
 	SettlesOnly bool

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Bounds of owed lookups, and of replaying an answer.
+// Bounds for lookups whose answers are owed, and for replaying an answer.
 const (
 	// MostUnkept is how many lookups are run for one payment if its answer is too large to be
 	// kept.

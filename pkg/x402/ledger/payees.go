@@ -23,7 +23,7 @@ type Sold struct {
 // Payee is an account that receives payments, or did.
 type Payee struct {
 	Address string `json:"address"` // in lower case
-	// Until is when the last payment to it was claimed, or up to NotedFor later.
+	// Until is the time of the last payment to it, plus at most NotedFor.
 	Until time.Time `json:"until"`
 	// Cheapest is the lowest amount of a payment to it, in atomic units.
 	Cheapest string `json:"cheapest"`
@@ -100,7 +100,7 @@ type Payees struct {
 	noted map[string]Payee // payees on record, by the key of the record and the address
 }
 
-// NewPayees returns a Payees that has noted nothing.
+// NewPayees returns a Payees that has not recorded any payee yet.
 func NewPayees(l *Ledger) *Payees { return &Payees{ledger: l, noted: map[string]Payee{}} }
 
 // Note makes sure that the record says that a payee is paid an amount now, in atomic units.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// State says what is true of a payment.
+// State is the state of a payment.
 type State string
 
 // The stored states; the diagram in the package comment shows the events that end each. Two
@@ -45,7 +45,7 @@ type Payment struct {
 
 	State State `json:"state"`
 
-	AuthDigest string `json:"auth_digest"` // of the authorization (EIP-712)
+	AuthDigest string `json:"auth_digest"` // digest of the authorization (EIP-712)
 	// SigDigest is the digest of the signature bytes of the first claim.
 	SigDigest string          `json:"sig_digest"`
 	Request   string          `json:"request"` // fingerprint of the request that was paid for
@@ -84,8 +84,8 @@ type Payment struct {
 	Transaction string   `json:"transaction,omitempty"`
 	Receipt     *Receipt `json:"receipt,omitempty"` // proof of payment, once settled
 	Reason      string   `json:"reason,omitempty"`  // why it was refused, is in doubt or was closed as answered
-	// Disproved says that evidence, and not only a facilitator, refused it: the
-	// authorization has moved nothing for this record and never will.
+	// Disproved says that evidence, and not only a facilitator, shows that the authorization
+	// has moved no money for this record and never will.
 	Disproved bool `json:"disproved,omitempty"`
 	// NoNode says that there was no node when it was first claimed, so a refusal could not be
 	// confirmed on the chain.
@@ -107,13 +107,13 @@ type Payment struct {
 	// refunded. It is empty if a lookup can answer it.
 	DueBack DueBack `json:"due_back,omitempty"`
 
-	Lookups   int       `json:"lookups,omitempty"`    // lookups begun since settlement
+	Lookups   int       `json:"lookups,omitempty"`    // number of lookups begun since settlement
 	Silent    int       `json:"silent,omitempty"`     // lookups that ended because the target was silent
-	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last one ended, or began if it has not
-	LastFault *Failure  `json:"last_fault,omitempty"` // how the last one failed
+	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last lookup ended or, if it has not, began
+	LastFault *Failure  `json:"last_fault,omitempty"` // how the last lookup failed
 	// MostLookups is how many lookups the seller allows for a payment; 0 means no limit.
 	MostLookups int     `json:"most_lookups,omitempty"`
-	Answer      *Answer `json:"answer,omitempty"` // once redeemed
+	Answer      *Answer `json:"answer,omitempty"` // set once redeemed
 
 	ValidBefore time.Time `json:"valid_before"` // when the authorization expires on chain
 	SettledAt   time.Time `json:"settled_at,omitzero"`
@@ -200,7 +200,7 @@ type Failure struct {
 // DueBack is the reason why the amount of a payment must be refunded.
 type DueBack string
 
-// The reasons.
+// The reasons why an amount must be refunded.
 const (
 	DueUnasked DueBack = "unasked" // it came without a request
 	// DueElsewhere: another payment was charged for its purchase.
@@ -222,7 +222,7 @@ type Answer struct {
 	// Header holds the headers that belong to the body; nil if the body is JSON of this
 	// service.
 	Header map[string][]string `json:"header,omitempty"`
-	// Encoding of Body: "gzip", or empty for plain.
+	// Encoding is the encoding of Body: "gzip", or empty if it is not compressed.
 	Encoding string `json:"encoding,omitempty"`
 	// Stored is false when the body was larger than Ledger.MostKept; a repeat then runs the
 	// lookup again.
@@ -232,7 +232,7 @@ type Answer struct {
 	Owed []string `json:"owed,omitempty"`
 	// Receipt is the signed receipt that was sent with the answer, if any.
 	Receipt string `json:"receipt,omitempty"`
-	// Body is kept beside the JSON form of the record.
+	// Body is stored beside the JSON form of the record.
 	Body []byte `json:"-"`
 }
 

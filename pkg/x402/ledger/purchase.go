@@ -52,9 +52,9 @@ func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Payment, error) {
 	return r, nil
 }
 
-// OpenPurchase opens the purchase of a payment, which every attempt does before it sends. It
-// returns the stored purchase, whose owner is this payment or another one. ErrConflict means
-// that somebody else is opening it now.
+// OpenPurchase opens the purchase of a payment. Every attempt does so before it sends the
+// payment. It returns the stored purchase, whose owner is this payment or another one.
+// ErrConflict means that somebody else is opening it now.
 func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 	made, old, err := create(ctx, l, h.purchase())
 	switch {

@@ -62,7 +62,7 @@ type Purchase struct {
 	Row
 
 	Owner      string `json:"owner"`       // key of the payment
-	AuthDigest string `json:"auth_digest"` // of its authorization
+	AuthDigest string `json:"auth_digest"` // digest of its authorization
 }
 
 // Kind implements Record.
@@ -76,7 +76,7 @@ func (p Purchase) withRow(row Row) Purchase {
 	return p
 }
 
-// Cursor is how far the chain was read for transfers of one token to one payee. A transfer
+// Cursor says how far the chain was read for transfers of one token to one payee. A transfer
 // without a record is a debt if it is in block DebtsFrom or a later one. An older transfer may
 // have been answered before the cursor was made.
 type Cursor struct {

@@ -12,7 +12,7 @@ type Standing int
 const (
 	StandingMissing Standing = iota // there is no record, or it is gone
 
-	// Whether money has moved is not known.
+	// It is not known whether money has moved.
 
 	StandingInFlight  // an attempt holds the lease
 	StandingAbandoned // an attempt died, and is not known to have sent the payment
@@ -59,7 +59,7 @@ const (
 
 	StandingRefunded // the operator has sent the amount back
 
-	standings // how many there are
+	standings // the number of standings
 )
 
 // Standings yields every standing.
@@ -145,7 +145,7 @@ func standOwed(r Payment, now time.Time, live bool) Standing {
 	case live:
 		return StandingRunning
 	case r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && silenceStands(r, now):
-		return StandingSilent // the last lookup ran to its end
+		return StandingSilent // only if the last lookup ran to its end
 	case r.MostLookups > 0 && r.Lookups >= r.MostLookups:
 		return StandingExhausted
 	case overdue && wait > 0:
@@ -250,7 +250,7 @@ func (r Payment) standsAt(at time.Time) bool {
 // Case is the name for the situation of a payment in an operator's lists.
 type Case string
 
-// The cases.
+// The cases of an operator's lists.
 const (
 	CaseUnderWay   Case = "under_way" // an attempt holds it, or has died too recently to tell more
 	CaseInDoubt    Case = "in_doubt"  // it is not known whether it was paid
@@ -258,13 +258,13 @@ const (
 	CaseRefused    Case = "refused"     // a facilitator says so, without proof
 	CaseSuperseded Case = "superseded"  // nothing was paid: another payment is used for its purchase
 	CaseAnswerOwed Case = "answer_owed" // paid; the same signature gets the answer
-	CaseRefundDue  Case = "refund_due"  // paid, and to be sent back
+	CaseRefundDue  Case = "refund_due"  // paid, and the amount is to be sent back
 	CaseAnswered   Case = "answered"
 	CaseRefunded   Case = "refunded"
 	CaseUnknown    Case = "unknown"
 )
 
-// Moved says whether money has moved for a payment.
+// Moved says whether a payment has moved money.
 type Moved int
 
 // The values of Moved.
@@ -279,7 +279,7 @@ type Meaning struct {
 	Claim ClaimResult // for the payer who repeats the payment: the result of the claim
 	Owner Ownership   // for another payment for the same purchase
 	Case  Case        // for the operator
-	Moved Moved       // for the payer, in every answer: charged
+	Moved Moved       // for the payer: the member charged of every answer
 }
 
 // Meaning returns the row of the table for a standing. If the claim is Held, the attempt sends

@@ -15,15 +15,15 @@ type Event string
 const (
 	EventClaim      Event = "claim"       // an attempt takes the lease
 	EventSettled    Event = "settled"     // proof of payment, from any source
-	EventRefused    Event = "refused"     // the facilitator said no
+	EventRefused    Event = "refused"     // the facilitator refused the payment
 	EventTurnedAway Event = "turned_away" // the facilitator did not process the payment, and the operator must act
 	EventDisproved  Event = "disproved"   // proof that the authorization never moved money and never will
-	EventNotSent    Event = "not_sent"    // the request provably never left
+	EventNotSent    Event = "not_sent"    // it is proved that the request was never sent
 	EventUncertain  Event = "uncertain"   // the attempt ended and does not know whether money moved
 	// EventBadSignature is an EventRefused whose reason is the payment's signature.
 	EventBadSignature Event = "bad_signature"
 	EventRedeem       Event = "redeem"    // the answer is stored
-	EventRelease      Event = "release"   // the lookup failed on our side; the answer stays owed
+	EventRelease      Event = "release"   // the lookup failed on the seller's side; the answer stays owed
 	EventRefund       Event = "refund"    // the operator has sent the amount back
 	EventSupersede    Event = "supersede" // another payment is used for its purchase
 	EventAsk          Event = "ask"       // one more facilitator is about to be asked
@@ -61,7 +61,7 @@ type Change struct {
 	asks      string  // Claim, Ask: the facilitator to ask next
 	refusedBy string  // end of an attempt: the facilitator that refused for a reason about the payer
 	begins    bool    // Settled: the lookup begins at once
-	dueBack   DueBack // Settled: why the amount must go back
+	dueBack   DueBack // Settled: why the amount must be refunded
 	answer    *Answer
 	stands    time.Duration // Redeem: how long the answer is valid for a purchase without a key
 	failure   *Failure

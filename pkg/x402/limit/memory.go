@@ -36,7 +36,7 @@ type Memory struct {
 	windows []counts           // the most recently used ones, in the order of use
 }
 
-// counts are the totals of one window, by client.
+// counts holds the totals of one window, by client.
 type counts struct {
 	begun  time.Time
 	totals map[string]Units

@@ -1,5 +1,5 @@
-// Package limit limits the requests of one client, and the concurrent calls of one
-// operation (spec §7.1 rate_limited and overloaded, §8).
+// Package limit limits the requests of each client, and the concurrent calls of each operation
+// (spec §7.1 rate_limited and overloaded, §8).
 //
 // Rate counts the requests of a client in units. It counts requests without a payment
 // approximately, because that is cheap, and those with a payment exactly. Slots limits how
@@ -32,8 +32,8 @@ const (
 	// shares is the divisor for how much of the limit an environment may let pass before it
 	// reports: a tenth.
 	shares = 10
-	// recheck is how long a client is refused without asking the store, when its undecided
-	// requests may give back what is above the limit.
+	// recheck is how long a client is refused without asking the store, if its undecided
+	// requests may give back the units above the limit.
 	recheck = time.Second
 	// debts is the number of later windows into which units above a client's limit are
 	// carried, if requests at fault caused them. If a client uses its whole limit on undecided
@@ -123,7 +123,7 @@ type tally struct {
 	count  int           // units without a payment that this environment let pass or reported
 	sent   int           // the units of count that were reported, or may have been
 	total  Units         // the store's last answer
-	heard  time.Time     // when that came
+	heard  time.Time     // when total was heard
 	firm   int           // the highest number of units in an answer that cannot be given back
 	report chan struct{} // closed when the report under way is over; nil if there is none
 }

@@ -54,7 +54,7 @@ func (q *Request) allow(ctx context.Context) {
 	}
 }
 
-// unit is the size of an answer without a payment that counts as one request.
+// unit is the part of an answer that counts as one request, in bytes. See Served.
 const unit = 16 << 10
 
 // Served counts the units of an admitted request beyond its first. If the request had no
@@ -212,9 +212,9 @@ const (
 	HeaderLimit  = "RateLimit"
 )
 
-// Headers returns the values of HeaderPolicy and HeaderLimit, empty when there is no limit.
-// They say what this environment knows, and promise nothing: the draft allows a server to
-// refuse earlier, and this server may refuse later.
+// Headers returns the values of HeaderPolicy and HeaderLimit. They are empty if there is no
+// limit. They say what this environment knows, and promise nothing: the draft allows a server
+// to refuse earlier, and this server may refuse later.
 func (d Decision) Headers() (policy, state string) {
 	if d.Limit == 0 {
 		return "", ""
@@ -272,7 +272,7 @@ func keyOf(remoteAddr string, bits int) string {
 	if addr.Is4() {
 		return addr.String()
 	}
-	prefix, _ := addr.Prefix(bits) // without the zone; invalid of an invalid address
+	prefix, _ := addr.Prefix(bits) // drops the zone; invalid if addr is invalid
 	if !prefix.IsValid() {
 		return Unknown
 	}

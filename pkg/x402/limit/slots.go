@@ -49,7 +49,7 @@ const (
 type Slots struct {
 	operation string
 	most      int
-	clientCap int // of one client
+	clientCap int // slots that one client may hold
 	store     Store
 	now       func() time.Time
 }

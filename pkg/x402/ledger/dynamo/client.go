@@ -243,7 +243,7 @@ func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http
 		TLSHandshakeTimeout: attempt,
 		TLSClientConfig: &tls.Config{
 			MinVersion:         tls.VersionTLS12,
-			ClientSessionCache: tls.NewLRUClientSessionCache(4), // cheaper reconnects after a freeze
+			ClientSessionCache: tls.NewLRUClientSessionCache(4), // makes connecting after a freeze cheaper
 		},
 		MaxIdleConns:        maxIdle,
 		MaxIdleConnsPerHost: maxIdle,

@@ -30,7 +30,7 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	if before.IsZero() {
-		before = time.UnixMilli(1 << 53) // later than any
+		before = time.UnixMilli(1 << 53) // later than any place
 	}
 	if err := ctx.Err(); err != nil || limit <= 0 || after.At.After(before) {
 		return nil, err

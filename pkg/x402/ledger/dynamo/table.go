@@ -200,7 +200,7 @@ type recordItem struct {
 	LeaseUntil int64  `dynamodbav:"lease_until,omitempty"`
 }
 
-// encode turns a record into the whole item.
+// encode returns the item of a record.
 func (t *Table) encode(r ledger.Record) (item, error) {
 	doc, body, err := ledger.Marshal(r)
 	if err != nil {
@@ -311,12 +311,12 @@ func (t *Table) pack(doc []byte) []byte {
 	defer t.compressors.Put(w)
 	b := bytes.NewBuffer([]byte{packing})
 	w.Reset(b)
-	_, _ = w.Write(doc) // a buffer takes everything
+	_, _ = w.Write(doc) // a write to a buffer never fails
 	_ = w.Close()
 	return b.Bytes()
 }
 
-// maxDocument is far above the JSON form of any record.
+// maxDocument bounds the JSON form of a record. It is far above the size of any record.
 const maxDocument = 400 << 10
 
 // unpack returns the JSON form of a packed record.

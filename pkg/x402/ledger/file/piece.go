@@ -217,7 +217,8 @@ func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error 
 // so that processes that end together wait for different times.
 const patienceAtEnd = 50 * time.Millisecond
 
-// unite makes the file whole, unless another process has it open.
+// unite moves the -wal into the main file and removes it, unless another process has the file
+// open.
 func (l location) unite(ctx context.Context) error {
 	db, err := l.connect(mathrand.N(patienceAtEnd))
 	if err != nil {
@@ -238,7 +239,8 @@ func uniteBy(ctx context.Context, db *sql.DB) error {
 	defer c.Close() //nolint:errcheck // the end of db says it
 	for _, query := range []string{
 		"SELECT whole FROM marker", // opens the -wal
-		// The next transaction takes the file for this connection alone, for as long as it lives.
+		// From the next transaction on, this connection locks all others out until it is
+		// closed.
 		"PRAGMA locking_mode = EXCLUSIVE", "BEGIN IMMEDIATE", "COMMIT",
 		"PRAGMA wal_checkpoint(FULL)", // everything is in the file
 		"UPDATE marker SET whole = 1",

@@ -57,7 +57,7 @@ func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p le
 	return p, err
 }
 
-// each calls f with every row of a query, until it fails.
+// each calls f with every row of a query, until f fails.
 func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := s.db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -80,7 +80,7 @@ func encode(r ledger.Record) ([]any, error) {
 		return nil, err
 	}
 	head := r.Head()
-	expires := int64(0) // none
+	expires := int64(0) // never
 	if !head.ExpiresAt.IsZero() {
 		expires = head.ExpiresAt.Unix()
 	}

@@ -19,7 +19,8 @@
 // Expired records stay in a file until Sweep deletes them. Package reconcile calls it, and
 // each call deals with some of the file.
 //
-// The engine is modernc.org/sqlite: maintained, and SQLite itself without cgo.
+// The engine is modernc.org/sqlite, which is maintained, and is SQLite itself translated to
+// Go, so it needs no cgo.
 package file
 
 import (
@@ -73,7 +74,7 @@ type Store struct {
 	fetches *sql.Stmt
 
 	writer                     *sql.Conn     // the one connection that writes
-	begin, insert, update, end *sql.Stmt     // of the writer
+	begin, insert, update, end *sql.Stmt     // prepared on writer
 	turn                       chan struct{} // full while a goroutine writes
 	waiting                    chan *change  // only the goroutine that has the turn receives
 }
@@ -126,11 +127,11 @@ func Open(path string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// patience is for how long another process that writes is waited for.
+// patience is how long a connection waits for another process that writes.
 const patience = 5 * time.Second
 
-// maxOpen is how many connections there are, one that writes and the others that read. A
-// connection that is kept knows its statements and its pages.
+// maxOpen is the number of connections: one that writes, and the others for reading. They are
+// kept open because each caches its statements and its pages.
 const maxOpen = 5
 
 // open checks the file and prepares the connection and the statements for writing.

@@ -104,7 +104,7 @@ func atTheBound(t *testing.T, s Planter) {
 	}
 }
 
-// compressesTo returns a body that takes so many bytes when it is compressed.
+// compressesTo returns a body whose compressed form has size bytes.
 func compressesTo(t *testing.T, size int) []byte {
 	t.Helper()
 	body := make([]byte, size)
@@ -286,7 +286,7 @@ func indexBefore(t *testing.T, s Planter) {
 // page size.
 func indexTies(t *testing.T, s Planter) {
 	model := &Memory{}
-	for i := range 90 { // a few in each partition that a store may have
+	for i := range 90 { // enough for a few records in each partition of a store
 		r := First(fmt.Sprintf("exercise|%d", i))
 		r.State = []ledger.State{ledger.Settling, ledger.Settled}[i%2]
 		r.LeaseUntil = time.Time{}

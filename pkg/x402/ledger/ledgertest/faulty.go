@@ -30,7 +30,7 @@ const (
 	FailAfter        // the call takes effect and fails
 )
 
-// ErrInjected is the error of FailBefore and FailAfter.
+// ErrInjected is the error of a call with the fault FailBefore or FailAfter.
 var ErrInjected = errors.New("ledgertest: injected fault")
 
 // Decide returns the fault of the nth call of a kind, counted from 1. For Fetch the record
@@ -61,7 +61,7 @@ type Faulty struct {
 
 	mu     sync.Mutex
 	calls  map[Op]int
-	known  map[slot]bool     // versions that a caller has learnt of
+	known  map[slot]bool     // versions that a caller has read or written
 	writes map[string]string // by write id
 }
 
@@ -70,7 +70,7 @@ type slot struct {
 	version int64
 }
 
-// NewFaulty wraps a store.
+// NewFaulty returns a Faulty over a store.
 func NewFaulty(t testing.TB, store ledger.Store, decide Decide) *Faulty {
 	return &Faulty{
 		Decide: decide,

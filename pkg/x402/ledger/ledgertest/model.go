@@ -113,7 +113,7 @@ func walk(seed uint64) func(*testing.T, Planter) {
 	}
 }
 
-// walkSteps is how many writes a walk has.
+// walkSteps is the number of writes of a walk.
 const walkSteps = 200
 
 // walkPrefixes returns the prefixes whose pages a walk compares.

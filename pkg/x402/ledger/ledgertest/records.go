@@ -48,8 +48,8 @@ func Next(r ledger.Payment) ledger.Payment {
 	return r
 }
 
-// Full returns a first record with a value in every field, nanoseconds in
-// every time, and text that needs escaping.
+// Full returns a record of version 1 with a value in every field, nanoseconds in every time,
+// and text that needs escaping.
 func Full(key string) ledger.Payment {
 	const text = "\x00 \t\r\n \"quoted\" <b>&amp;</b> \u2028 \u00e9 \U0001f4b8 back\\slash"
 	r := First(key)
@@ -112,8 +112,7 @@ func Full(key string) ledger.Payment {
 	return r
 }
 
-// Others returns a first record of each kind that is not a payment, with a value in every
-// field.
+// Others returns a record of version 1 of each kind but payments, with a value in every field.
 func Others(key string) []ledger.Record {
 	at := noon().Add(123456789)
 	row := func(kind string) ledger.Row {
@@ -165,7 +164,7 @@ func MustPut(t testing.TB, s ledger.Store, r ledger.Record) {
 	}
 }
 
-// Holds checks that a store has a record as it was written.
+// Holds fails the test unless a store returns a record as it was written.
 func Holds(t testing.TB, s ledger.Store, want ledger.Record) {
 	t.Helper()
 	key := want.Head().Key
