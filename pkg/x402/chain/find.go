@@ -140,8 +140,9 @@ func (i *inquiry) unspent() (x402.Finding, error) {
 // search finds the log of the use or the cancellation of an authorization that is spent at the
 // latest block. It searches from a block that is too old to hold the payment. If the
 // authorization was already spent at that block, the error is errEarly, and it does not matter
-// how it was spent. A node that keeps no old states cannot say whether it was. There search
-// goes a day further back, which is the longest time that an authorization is valid.
+// how it was spent. A node that keeps no old states cannot say whether it was. With such a
+// node, search goes a day further back, which is the longest time that an authorization is
+// valid.
 func (i *inquiry) search() (l entry, err error) {
 	head, err := i.latest()
 	if err != nil {

@@ -63,8 +63,8 @@ func (n *Nodes) BlockAt(ctx context.Context, t time.Time) (number uint64, err er
 	return number, nil
 }
 
-// firm returns the safe block of a node. It fails unless the node's latest block is near our
-// clock.
+// firm returns the safe block of a node. It fails unless the time of the node's latest block
+// is near our clock.
 func (s *session) firm() (header, error) {
 	head, err := s.current(headAge)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	largest = 32
 )
 
-// Internal causes.
+// Causes of failures, for the log.
 var (
 	errOutOfCalls = errors.New("not finished within the permitted number of calls")
 	errNoSafe     = errors.New("node has no safe block")
@@ -164,9 +164,9 @@ func (s *session) latest() (header, error) {
 	return *s.head, nil
 }
 
-// current returns the latest block of a node. It fails unless that is near our clock. A node
-// that is behind would report a used authorization as unused, and with a node that is ahead an
-// authorization would expire too early.
+// current returns the latest block of a node. It fails if the time of that block is further
+// than within from our clock. A node that is behind would report a used authorization as
+// unused, and with a node that is ahead an authorization would expire too early.
 func (s *session) current(within time.Duration) (header, error) {
 	head, err := s.latest()
 	if err != nil {

@@ -333,8 +333,8 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 // the request that needs them. Here they end with the call, because a longer one would still
 // be there when a frozen Lambda environment thaws.
 //
-// To keep connections could save a settle two round trips, a few milliseconds of a call that
-// waits for a block of two seconds. But it could leave doubt. Servers also close idle
+// Keeping connections open could save a settle two round trips, a few milliseconds of a call
+// that waits for a block of two seconds. But it could leave doubt. Servers also close idle
 // connections, and a frozen environment learns of that late. A settle that is written into a
 // closing connection ends as "unknown", which blocks the payer until the chain has answered.
 // TLS sessions are resumed.

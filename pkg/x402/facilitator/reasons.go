@@ -28,7 +28,8 @@ const (
 	turnedAway
 )
 
-// reason is a row of the table of reasons: the words of facilitators that have one meaning.
+// reason is a row of the table of reasons. Its words are the strings with which facilitators
+// give a reason of that meaning.
 type reason struct {
 	meaning meaning
 	// signature says that the refusal is about a wrong signature.
@@ -47,8 +48,9 @@ type reason struct {
 // operator to deal with: credentials, quota, configuration, and what this service itself puts
 // into the request. The payment was checked against the same terms before it was sent. So if a
 // facilitator finds them different, it was sent, or reads, something other than what the payer
-// signed. The last row has known reasons that prove nothing. They mean the same as an unknown
-// reason, but a status that turns a request away does not clear their doubt.
+// signed. The last row has known reasons that prove nothing. They mean doubt, as an unknown
+// reason does. But unlike an unknown reason, they mean doubt even with a status that turns a
+// request away.
 func reasons() []reason {
 	return []reason{
 		{meaning: refusal, words: []string{
@@ -163,7 +165,7 @@ func aboutPayer(word string) bool {
 //   - A word that is not in the table, with any of these statuses or with 404 or 405, comes
 //     from a gateway or a router, and means the same as the status.
 //
-// A known word that may follow a broadcast keeps its doubt at any status.
+// A known word that may follow a broadcast means doubt with any status.
 func (re reply) interpret(word string) reason {
 	r, listed := lookup(word)
 	code, operators := re.turnsAway()

@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Time budgets of a settlement. Their sum is the time that is left for a settlement beside the
-// lookups of a bundle, which are the longest.
+// Time budgets of a settlement. Together they use the time that a bundle leaves for a
+// settlement. Bundles have the longest lookups of all operations.
 const (
 	primaryBudget = 6 * time.Second // for the primary, including its one resend
 	firstBudget   = 4 * time.Second // the longest wait for the primary's first answer
@@ -139,8 +139,8 @@ func (s *settlement) askInTurn(ctx context.Context) {
 	}
 }
 
-// askSecond asks the second. If there is no doubt, its reply counts in place of that of a
-// primary that did nothing with the payment. If there is doubt, its success counts if the
+// askSecond asks the second. If there is no doubt, its reply replaces the reply of the
+// primary, which did nothing with the payment. If there is doubt, its success counts if the
 // chain confirms it or cannot be asked. Any other reply changes nothing about the doubt, and
 // is not recorded as a refusal.
 func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
@@ -169,9 +169,9 @@ func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
 	}
 }
 
-// standIn uses the reply of the second in place of that of a primary that did nothing with the
-// payment. If both turned it away for a reason that is not about the payer, the primary's
-// reply remains the result.
+// standIn replaces the reply of the primary, which did nothing with the payment, by the reply
+// of the second. If both turned it away for a reason that is not about the payer, the
+// primary's reply remains the result.
 func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
 	r := &s.result
 	s.pin(&s.pair.Second, reply)

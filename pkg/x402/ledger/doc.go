@@ -16,7 +16,7 @@
 //	settling with its lease past = abandoned: the next Claim takes over, with doubt
 //
 // Three rules matter most. Once a request may have reached the facilitator, the payment is in
-// doubt until evidence decides: A timeout is not a refusal, and a used nonce may mean that our
+// doubt until evidence decides. A timeout is not a refusal, and a used nonce may mean that our
 // payment went through. Refusing a payer who has paid is the worst error that this service
 // could make. Evidence does not need the lease: if the holder was frozen, lost its lease and
 // then learns of a receipt, it still writes settled. It does not answer the payer; the payer's
@@ -24,8 +24,8 @@
 // the same time as the attempt before it.
 //
 // The diagram leaves out that a payment can be refunded, or superseded by another one for the
-// same Purchase, and that evidence also settles refused and superseded ones (see edges). A
-// payment that evidence has refused is never claimed again.
+// same Purchase, and that evidence can turn a refused or superseded payment into a settled one
+// (see edges). A payment that evidence has refused is never claimed again.
 //
 // The record of a payment that is in doubt, or that is paid and not answered, does not expire.
 // It ends with an answer, a refund, or proof that no money moved. Any other payment is deleted

@@ -49,7 +49,8 @@ func (l *Ledger) Under(r Rules) *Ledger {
 // Submission is a signed authorization that was found to be valid, and the
 // request that it came with.
 type Submission struct {
-	// The first claim copies these fields into the Payment that it creates; see there.
+	// The first claim copies these fields into the Payment that it creates; Payment describes
+	// them.
 	Key, AuthDigest, SigDigest, Request, Endpoint, Purchase, Token string
 
 	Terms, Payload json.RawMessage
@@ -132,9 +133,9 @@ const (
 	OtherRequest       // the authorization was claimed for another request or endpoint
 	OtherPurchase      // the first claim had another purchase key, or none
 	OtherAuthorization // the payer signed something else with this nonce, or paid without a request
-	// Over: nothing more is tried, and the request is answered from the record. Evidence
-	// proved that the authorization moves no money for it, or the facilitator has just refused
-	// it, or the amount was sent back.
+	// Over: nothing more is tried, and the request is answered from the record. For example,
+	// evidence proved that the authorization moves no money for this record, the facilitator
+	// has just refused it, or the amount was sent back.
 	Over
 	Replaced // another payment was used for the purchase
 	Unproven // nothing proves that the sender of the repeated authorization is its payer
@@ -178,8 +179,8 @@ func of[T Record](r Record) (*T, error) {
 	return &t, nil
 }
 
-// expired reports whether a record has expired. Stores delete expired records late, so a
-// record that was read may be one.
+// expired reports whether a record has expired. It is needed because stores delete expired
+// records late.
 func (l *Ledger) expired(r Row) bool {
 	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
 }

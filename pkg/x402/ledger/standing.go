@@ -201,7 +201,7 @@ type Ownership int
 
 // The kinds of owners.
 const (
-	OwnerBusy  Ownership = iota + 1 // an attempt on it is under way
+	OwnerBusy  Ownership = iota + 1 // an attempt to settle or answer it is under way
 	OwnerDoubt                      // it may have been sent, and is not known to be paid or dead
 	// OwnerDead: it never moved money and never will, it was never sent, or its amount is
 	// refunded. The purchase can be made with another payment.

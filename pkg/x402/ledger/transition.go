@@ -125,7 +125,7 @@ func (t Rules) step(r Payment, event Event, c Change) (Payment, error) {
 	return r, fmt.Errorf("%w: %s in state %s", ErrIllegal, event, r.State)
 }
 
-// keep is how long a decided record is kept after its authorization has expired and it was
+// keep is how long a decided payment is kept after its authorization has expired and it was
 // last written. It covers a month's bookkeeping.
 const keep = 35 * 24 * time.Hour
 

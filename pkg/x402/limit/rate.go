@@ -47,7 +47,8 @@ type Units struct {
 	Open int // how many of them belong to undecided requests and may be given back
 }
 
-// Unbounded is the bound most of a Count that must not be refused.
+// Unbounded is a value for the parameter most of Store.Count. The units are then added
+// whatever the total is.
 const Unbounded = math.MaxInt
 
 // Rate limits how many units a client may use in a Window, over all environments, which

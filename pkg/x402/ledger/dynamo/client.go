@@ -163,8 +163,8 @@ func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string)
 }
 
 // Create creates the table with its index if there is no table of that name, turns on its TTL
-// if that is off, and returns once the table is active. In production the deployment creates
-// the table, with its backups and its protection, and never a program.
+// if that is off, and returns once the table is active. Open accepts that table. In production
+// the deployment creates the table, with its backups and its protection, and never a program.
 func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName:   &table,

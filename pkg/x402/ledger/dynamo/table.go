@@ -145,8 +145,8 @@ func (t *Table) held(ctx context.Context, key string, it item) (ledger.Record, e
 	return decode(key, it)
 }
 
-// item returns it if that is not empty. Otherwise it reads the item with a consistent read;
-// the result is empty if there is none.
+// item returns the argument it if that is not empty. Otherwise it reads the item with a
+// consistent read; the result is empty if there is none.
 func (t *Table) item(ctx context.Context, key, it item) (item, error) {
 	if len(it) > 0 {
 		return it, nil

@@ -57,7 +57,7 @@ const (
 )
 
 // schema creates the table. list and since are the place of a record in ledger.Index. sum is a
-// checksum of doc and body, because SQLite has no checksums.
+// checksum of doc and body, because SQLite has no checksum of the data that it stores.
 const schema = `
 CREATE TABLE IF NOT EXISTS records (
 	key TEXT PRIMARY KEY, version INTEGER NOT NULL, write_id TEXT NOT NULL,
