@@ -256,6 +256,21 @@ def runbook():
 LIGHTHOUSE = "12.8.2"  # the last that runs on Node 20
 
 
+def run_lighthouse(folder, chromium, url):
+    """One report of Lighthouse. Some runs lose Chromium's trace (NO_NAVSTART) and have no score: they are repeated."""
+    report = folder / "report.json"
+    for _ in range(4):
+        # Not from its standard output: a pipe loses what is not written when the process ends.
+        report.unlink(missing_ok=True)
+        output("node", folder / "node_modules/lighthouse/cli/index.js", url, "--quiet", "--ignore-status-code", "--output=json",
+               f"--output-path={report}", "--only-categories=performance,accessibility",
+               "--chrome-flags=--headless=new --no-sandbox --disable-gpu", CHROME_PATH=chromium)
+        found = json.loads(report.read_text())
+        if "runtimeError" not in found:
+            return found
+    raise RuntimeError(f"Lighthouse measured nothing at {url}: {found['runtimeError']['message']}")
+
+
 def lighthouse():
     """Lighthouse's marks for a phone, of the pages that people see: the median of five runs."""
     folder, chromium = ROOT / "build/prove/lighthouse", shutil.which("chromium") or shutil.which("google-chrome")
@@ -263,15 +278,7 @@ def lighthouse():
     text, failed = "", []
     with Service() as service:
         for path in "/docs", DNS:
-            runs = []
-            for _ in range(5):
-                # Not from its standard output: a pipe loses what is not written when the process ends.
-                report = folder / "report.json"
-                report.unlink(missing_ok=True)
-                output("node", folder / "node_modules/lighthouse/cli/index.js", service.url + path, "--quiet", "--ignore-status-code", "--output=json",
-                       f"--output-path={report}", "--only-categories=performance,accessibility",
-                       "--chrome-flags=--headless=new --no-sandbox --disable-gpu", CHROME_PATH=chromium)
-                runs.append(json.loads(report.read_text()))
+            runs = [run_lighthouse(folder, chromium, service.url + path) for _ in range(5)]
             middle = sorted(runs, key=lambda r: r["categories"]["performance"]["score"])[2]
             marks = [middle["categories"][c]["score"] for c in ("performance", "accessibility")]
             seen = [middle["audits"][a]["displayValue"].replace("\xa0", " ") for a in ("largest-contentful-paint", "total-blocking-time", "cumulative-layout-shift")]
