@@ -57,7 +57,10 @@ func mainOf(root *html.Node) *html.Node { return elements(root, "main")[0] }
 // asks about nothing are kept whole, without style and script, which are files themselves.
 func TestPaywall(t *testing.T) {
 	odd := catalog.DNS()
-	odd.Slug, odd.Question, odd.Returns, odd.Description = "odd", "Wide & <odd> {type} of {domain}?", `<i>"Everything"</i>`, `A "quoted" & <angled> text.`
+	odd.Slug = "odd"
+	odd.Question = "Wide & <odd> {type} of {domain}?"
+	odd.Returns = `<i>"Everything"</i>`
+	odd.Description = `A "quoted" & <angled> text.`
 	for _, op := range append(catalog.All(), odd) {
 		t.Run(op.Slug, func(t *testing.T) {
 			root, page := mustVisit(t, op, visit(op, "www.example.org"))

@@ -147,7 +147,7 @@ func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 				if c.status != 200 {
 					code = fault.SettlementUncertain
 				}
-				b.expect("signed anew", b.ask(b.sign(nil), "GET /a"), expected{status: c.status, code: code, charged: c.charged, retryable: c.status == 503, receipt: c.status == 200})
+				b.expect("signed again", b.ask(b.sign(nil), "GET /a"), expected{status: c.status, code: code, charged: c.charged, retryable: c.status == 503, receipt: c.status == 200})
 				var sent []string
 				for _, r := range b.settles {
 					sent = append(sent, r.Amount)
@@ -169,7 +169,7 @@ func TestDebtAcrossAChangeOfPrice(t *testing.T) {
 				within(t, nil, func(t *testing.T, b *harness) {
 					former := bring(b, state)
 					b.offer = offer(t, terms(), price, "Oslo")
-					for what, header := range map[string]string{"signed anew": b.sign(nil), "the former one": former} {
+					for what, header := range map[string]string{"signed again": b.sign(nil), "the former one": former} {
 						b.expect(what, b.ask(header, "GET /a"), answered())
 					}
 					b.expectCalls("in all", 1, map[string]int{"owed": 2, "answered": 1}[state])

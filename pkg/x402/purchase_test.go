@@ -338,7 +338,7 @@ func TestWithoutExtensions(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				if !c.own {
-					b.expect("signed anew", b.ask(b.sign(nil), "GET /a"), answered())
+					b.expect("signed again", b.ask(b.sign(nil), "GET /a"), answered())
 					b.expectCalls("in all", 1, 2)
 				}
 			})

@@ -107,7 +107,7 @@ func TestWalletFilledTooLate(t *testing.T) {
 			time.Sleep(15 * time.Second)
 			b.soldOut("the wallet is filled", b.get(b.url, signature))
 			r, _ = b.buy(b.url)
-			b.soldOut("signed anew", r)
+			b.soldOut("signed again", r)
 		}
 		b.moved()
 		if all, _ := b.books.Settles(); all != 1 {

@@ -122,7 +122,7 @@ func TestCacheFaults(t *testing.T) {
 }
 
 // TestFirstLoadTimesOut checks that the Cache and IANA get only part of the time. After that
-// the lookup returns an error of its own.
+// the lookup says itself what failed.
 func TestFirstLoadTimesOut(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
