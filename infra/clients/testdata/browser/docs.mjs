@@ -142,13 +142,13 @@ export async function docsRoom(stage) {
   }
 }
 
-/** Cells of tables that are not in view without scrolling sideways. It runs in the page. */
+/** Cells of tables that are not in view without scrolling sideways. An empty cell hides nothing. It runs in the page. */
 function hiddenCells() {
   const cut = [];
   for (const table of document.querySelectorAll("table")) {
     const box = table.parentElement, name = box.getAttribute("aria-label");
     if (box.scrollWidth > box.clientWidth) cut.push(`${name}: ${box.scrollWidth} px in ${box.clientWidth}`);
-    for (const cell of table.querySelectorAll("tbody :is(th, td)")) {
+    for (const cell of table.querySelectorAll("tbody :is(th, td):not(:empty)")) {
       const { left, right, width } = cell.getBoundingClientRect();
       if (width < 1 || left < 0 || right > innerWidth) cut.push(`${name}: ${cell.textContent}`);
     }
