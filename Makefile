@@ -122,8 +122,8 @@ clean: ## Remove build outputs, the local ledger and saved signatures
 # with -count=1: go test does not see that a file outside of its module has changed.
 MODULES := infra/cdk infra/deploy infra/house infra/paymcp infra/shop infra/clients/testdata/mcp/go
 QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet ./infra/testbed/npmproxy ./infra/testbed/programs
-VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
-	./infra/bench ./infra/judge ./infra/demo ./infra/local ./infra/local/operate ./infra/testbed \
+VERIFY := ./infra/clients ./infra/samcli ./infra/functions ./infra/runbook ./infra/workflows ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
+	./infra/bench ./infra/judge ./infra/demo ./infra/local ./infra/local/operate ./infra/local/secret ./infra/testbed \
 	./pkg/boot ./pkg/x402/ledger/dynamo ./pkg/x402/chain/... ./pkg/x402/x402test/...
 
 .PHONY: test
@@ -144,7 +144,7 @@ verify: node-packages ## Run the rest of CI: real peers, namespaces, browser, lo
 .PHONY: check
 check: ## Check formatting, vet, lint, module tidiness and workflows
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
-	go vet ./... && go vet -tags prove ./infra
+	go vet ./... && go vet -tags prove ./infra/runbook
 	go mod tidy -diff
 	for m in $(MODULES); do (cd $$m && go vet ./... && go mod tidy -diff) || exit 1; done
 	cd infra/shop && go vet ./testdata/late

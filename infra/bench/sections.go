@@ -207,7 +207,7 @@ func (s *site) handlers() {
 func (s *site) functions() {
 	progress("cold starts")
 	const starts = 15
-	measured := s.figures("./infra", "-v", "-run", "^TestColdStartAsksNobody$", fmt.Sprint("-count=", starts))
+	measured := s.figures("./infra/functions", "-v", "-run", "^TestColdStartAsksNobody$", fmt.Sprint("-count=", starts))
 	slugs := []string{"discovery", "health", "mcp"}
 	for _, op := range catalog.All() {
 		slugs = append(slugs, op.Slug)

@@ -19,7 +19,7 @@ var sectionName = regexp.MustCompile(`(?m)^## (.+)$`)
 // written: that it is a target is held.
 func heldElsewhere() map[string][2]string {
 	return map[string][2]string{
-		"make sam-build && sam deploy --no-confirm-changeset --parameter-overrides PayTo=0x… FacilitatorUrl=https://…": {"infra", "TestFirstDeployment"},
+		"make sam-build && sam deploy --no-confirm-changeset --parameter-overrides PayTo=0x… FacilitatorUrl=https://…": {"infra/samcli", "TestFirstDeployment"},
 		"make deploy STACK=<name>":   {"infra/deploy", "TestMake"},
 		"make rollback STACK=<name>": {"infra/deploy", "TestRollback"},
 		"make bench":                 {"infra/local/e2e", "TestMakeTargets"},

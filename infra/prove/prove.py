@@ -184,14 +184,14 @@ nothing is served unpaid, and no more.
 
 def linters():
     """The newest SAM CLI and cfn-lint that PyPI has must pass template.yaml, as the pinned
-    ones do (infra/testdata/python/requirements.txt, TestValidate and TestLint)."""
+    ones do (infra/testbed/deployed/testdata/python/requirements.txt, TestValidate and TestLint)."""
     newest = ROOT / "build" / "newest" / "bin"
     for command in ([sys.executable, "-m", "venv", "--clear", newest.parent],
                     [newest / "pip", "install", "--quiet", "--disable-pip-version-check", "aws-sam-cli", "cfn-lint"]):
         if (done := output(*command)).returncode:
             return "", [done.stderr]
     text, failed = "## Newest linters\n\n| Command | Newest | Pinned | template.yaml |\n|---|---|---|---|\n", []
-    pins = (ROOT / "infra/testdata/python/requirements.txt").read_text()
+    pins = (ROOT / "infra/testbed/deployed/testdata/python/requirements.txt").read_text()
     for name, command in ("aws-sam-cli", ("sam", "validate", "--lint")), ("cfn-lint", ("cfn-lint", "template.yaml")):
         found = re.search(r"^Version: (\S+)", output(newest / "pip", "show", name).stdout, re.M)[1]
         pinned = re.search(r"^%s==(\S+)" % name, pins, re.M)[1]
@@ -250,7 +250,7 @@ def printed():
 
 def runbook():
     """The chapters of the runbook that start services, from its own text."""
-    return played("The runbook", "-tags", "prove", "./infra", "-run", "^TestRunbookIsPlayed$")
+    return played("The runbook", "-tags", "prove", "./infra/runbook", "-run", "^TestRunbookIsPlayed$")
 
 
 LIGHTHOUSE = "12.8.2"  # the last that runs on Node 20

@@ -20,7 +20,7 @@ import (
 )
 
 // TestPermissions: every statement of the template is of a form that is known. That each
-// function uses what it is granted, and nothing else, is tested in package infra.
+// function uses what it is granted, and nothing else, is tested in infra/functions.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	for slug := range deployed.Routes() {

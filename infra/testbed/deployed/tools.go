@@ -47,7 +47,7 @@ func CLI(tb testing.TB, url, script string) *exec.Cmd {
 
 // CLIVariables returns the variables of CLI.
 func CLIVariables(tb testing.TB, url string) map[string]string {
-	python := testbed.Python(tb, filepath.Join(testbed.Root(), "infra", "testdata", "awscli", "requirements.txt"))
+	python := testbed.Python(tb, filepath.Join(testbed.Root(), "infra", "testbed", "deployed", "testdata", "awscli", "requirements.txt"))
 	return map[string]string{
 		"PATH":                        filepath.Dir(python) + string(filepath.ListSeparator) + os.Getenv("PATH"),
 		"NO_PROXY":                    "127.0.0.1",
@@ -63,4 +63,6 @@ func CLIVariables(tb testing.TB, url string) map[string]string {
 }
 
 // tools is the folder of those programs and of their requirements.
-func tools() string { return filepath.Join(testbed.Root(), "infra", "testdata", "python") }
+func tools() string {
+	return filepath.Join(testbed.Root(), "infra", "testbed", "deployed", "testdata", "python")
+}

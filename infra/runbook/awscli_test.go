@@ -1,8 +1,7 @@
-package infra
+package runbook
 
 import (
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -14,9 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// TestPrintedAWS: every command of the AWS CLI that the runbook prints is one: the CLI takes it
-// and asks AWS, which here refuses. What is under aws configure is left out: it asks nobody,
-// and the CLI that PyPI has, version 1, does not know all of it.
+// TestPrintedAWS runs every command of the AWS CLI that the runbook prints. The CLI accepts each one
+// and sends a request, which the server refuses. Commands of aws configure are not run: they send
+// no request, and version 1 of the CLI, which PyPI has, lacks some of them.
 func TestPrintedAWS(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -24,8 +23,7 @@ func TestPrintedAWS(t *testing.T) {
 		asked.Add(1)
 		w.WriteHeader(http.StatusForbidden)
 	})
-	text := strings.ReplaceAll(string(testbed.Must(os.ReadFile("RUNBOOK.md"))), "\\\n", " ")
-	commands := regexp.MustCompile(`(?m)^    (aws .*)$|\x60(aws [a-z0-9-]+\s[a-z-]+\s--[^\x60]*)\x60`).FindAllStringSubmatch(text, -1)
+	commands := regexp.MustCompile(`(?m)^    (aws .*)$|\x60(aws [a-z0-9-]+\s[a-z-]+\s--[^\x60]*)\x60`).FindAllStringSubmatch(runbook(), -1)
 	const least = 5
 	if len(commands) < least {
 		t.Errorf("%d commands, want %d at least", len(commands), least)
@@ -44,13 +42,13 @@ func TestPrintedAWS(t *testing.T) {
 	}
 }
 
-// TestUnprotectedTable: what make owed prints to protect a table, pasted, does.
+// TestUnprotectedTable: the commands that make owed prints for an unprotected table protect it.
 func TestUnprotectedTable(t *testing.T) {
 	t.Parallel()
 	server := startEmulator(t)
-	check(t, dynamo.Create(t.Context(), dynamo.NewClient(server.Config()), "ledger"))
+	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(server.Config()), "ledger"))
 	owed := func() (string, error) {
-		cmd := testbed.Command(t, testbed.Program(t, "./infra/local/operate"), "owed")
+		cmd := testbed.Command(t, testbed.Program(t, operate), "owed")
 		cmd.Env = testbed.Environment(server.Settings("ledger"))
 		out, err := cmd.CombinedOutput()
 		return string(out), err

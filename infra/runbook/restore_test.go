@@ -1,81 +1,41 @@
-package infra
+package runbook
 
 import (
-	"crypto/rand"
 	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
-	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/payments"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// startEmulator starts moto, a DynamoDB in memory that can restore a table.
-func startEmulator(t *testing.T) cloud.Dynamo {
-	t.Helper()
-	return cloud.Dynamo{URL: deployed.Emulator(t)}
-}
-
-func ledgerOf(store ledger.Store) *ledger.Ledger { return ledger.New(store, time.Now, rand.Text) }
-
-// pays leaves a payment in a ledger whose answer is owed, and returns its key.
-func pays(t *testing.T, l *ledger.Ledger) string {
-	t.Helper()
-	_, hold, key := claim(t, l, testbed.Must(x402test.NewWallet(rand.Reader)))
-	check(t, hold.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, false))
-	check(t, hold.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
-	return key
-}
-
+// owes reports whether a payment is settled and has no answer yet.
 func owes(t *testing.T, store ledger.Store, key string) bool {
 	t.Helper()
 	r := ledgertest.Payment(t, store, key)
 	return r != nil && r.State == ledger.Settled
 }
 
-// backUp turns point-in-time recovery on.
-func backUp(t *testing.T, api *dynamodb.Client, table string) {
-	t.Helper()
-	yes := true
-	testbed.Must(api.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
-		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
-	}))
-}
-
-// protects gives a table what that of a deployment has.
-func protects(t *testing.T, server cloud.Dynamo, table string) {
-	t.Helper()
-	api, yes, expires := dynamo.NewClient(server.Config()), true, dynamo.AttrExpiresAt
-	backUp(t, api, table)
-	testbed.Must(api.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
-		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &expires, Enabled: &yes},
-	}))
-	testbed.Must(api.UpdateTable(t.Context(), &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: &yes}))
-}
-
-// TestRestoreDrill: on a server that can restore a table, make restore brings the
-// ledger back with what is owed in it, and with the protection that a restored table
-// lacks. A drill deletes the copy and leaves the original alone.
+// TestRestoreDrill: make restore brings back a ledger with the answers that it owes, and gives the
+// copy the protection that DynamoDB does not restore. A drill deletes the copy and does not touch
+// the original.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	server := startEmulator(t)
 	api := dynamo.NewClient(server.Config())
-	check(t, dynamo.Create(t.Context(), api, "ledger"))
+	testbed.Check(dynamo.Create(t.Context(), api, "ledger"))
 	backUp(t, api, "ledger")
-	key := pays(t, ledgerOf(server.Open("ledger")))
-	operate := testbed.Program(t, "./infra/local/operate")
+	key := payments.Owe(t, payments.Ledger(server.Open("ledger")))
+	program := testbed.Program(t, operate)
 	restore := func(arguments ...string) (string, error) {
-		cmd := exec.Command(operate, append([]string{"restore"}, arguments...)...)
+		cmd := exec.Command(program, append([]string{"restore"}, arguments...)...)
 		cmd.Env = testbed.Environment(server.Settings("ledger"))
 		out, err := cmd.CombinedOutput()
 		return string(out), err
@@ -92,9 +52,9 @@ func TestRestoreDrill(t *testing.T) {
 		t.Error("the copy has forgotten what is owed")
 	}
 	checkProtected(t, api, "ledger-copy")
-	// Under a name that is taken nothing is restored, unless it is this copy, which a
-	// drill does not delete.
-	check(t, dynamo.Create(t.Context(), api, "other"))
+	// make restore does not restore to a table that exists. It goes on with a copy that it made
+	// before, except in a drill, which would delete that copy.
+	testbed.Check(dynamo.Create(t.Context(), api, "other"))
 	for line, says := range map[string]string{
 		"-to ledger-copy": holds("ledger") + holds("ledger-copy"), "-to other": "DynamoDB does not say whose copy it is",
 		"-to ledger-copy -drill": "a drill deletes its copy, so give another name", "-to other -drill": "a drill deletes its copy, so give another name",
@@ -117,7 +77,7 @@ func TestRestoreDrill(t *testing.T) {
 	}
 }
 
-// checkProtected: what DynamoDB does not restore is there.
+// checkProtected expects the settings that DynamoDB does not restore with a table.
 func checkProtected(t *testing.T, api *dynamodb.Client, table string) {
 	t.Helper()
 	ttl, err := api.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: &table})

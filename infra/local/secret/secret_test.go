@@ -1,4 +1,4 @@
-package infra
+package main
 
 import (
 	"encoding/json"
@@ -20,17 +20,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// keeper runs make's program for the secret against an emulator.
+// keeper runs this program, as make secret does, against an emulator of AWS.
 type keeper struct {
 	t    *testing.T
 	api  *secretsmanager.Client
 	env  map[string]string
-	seen []string // values that were typed, which nothing may show
-	said strings.Builder
+	seen []string        // values that were typed, none of which may be printed
+	said strings.Builder // all that was printed
 }
 
 func newKeeper(t *testing.T) *keeper {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs Python, and packages of PyPI")
+	}
 	url := deployed.Emulator(t)
 	return &keeper{t: t, api: secretsmanager.NewFromConfig(cloud.Dynamo{URL: url}.Config()), env: map[string]string{
 		"AWS_ENDPOINT_URL_SECRETS_MANAGER": url, "AWS_REGION": cloud.DynamoRegion, "CALLED_BY": "make",
@@ -52,20 +55,19 @@ func (k *keeper) types(value, arguments string) (out, notes string, ok bool) {
 	return string(printed), noted.String(), err == nil
 }
 
-// holds is what the secret has for those who read it: its members, and its complete ARN.
+// holds returns the members of the secret and its complete ARN.
 func (k *keeper) holds(name string) (all map[string]any, arn string) {
 	k.t.Helper()
-	// The stage is what AWS takes where none is named. The emulator then gives the version that
-	// was made as the current one, and knows nothing of one that has become that.
+	// AWSCURRENT is the default of AWS. Without a stage the emulator returns the first version
+	// that was current, and not one that became current later.
 	current := "AWSCURRENT"
 	out := testbed.Must(k.api.GetSecretValue(k.t.Context(), &secretsmanager.GetSecretValueInput{SecretId: &name, VersionStage: &current}))
-	check(k.t, json.Unmarshal([]byte(*out.SecretString), &all))
+	testbed.Check(json.Unmarshal([]byte(*out.SecretString), &all))
 	return all, *out.ARN
 }
 
-// TestSecretIsMerged: the secret is made with one key, the others come to it, and one that is
-// rotated leaves them alone. What the functions would refuse is not written, and no value is
-// ever shown.
+// TestSecretIsMerged creates the secret with one key, adds others, and rotates one without losing
+// the rest. A value that the functions would refuse is not written. No value is ever printed.
 func TestSecretIsMerged(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
@@ -123,7 +125,7 @@ func TestSecretIsMerged(t *testing.T) {
 	k.showedNothing()
 }
 
-// showedNothing holds what was printed to have none of the values that were typed.
+// showedNothing fails the test if a typed value was printed.
 func (k *keeper) showedNothing() {
 	k.t.Helper()
 	const least = 8 // bytes; a shorter text may be there by chance
@@ -136,8 +138,7 @@ func (k *keeper) showedNothing() {
 	}
 }
 
-// TestSecretThatIsDeleted: of a secret that waits for its end AWS says so, and nothing is
-// written.
+// TestSecretThatIsDeleted: a secret that is marked for deletion is reported, and nothing is written.
 func TestSecretThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
@@ -147,13 +148,13 @@ func TestSecretThatIsDeleted(t *testing.T) {
 	name := "shop"
 	testbed.Must(k.api.DeleteSecret(t.Context(), &secretsmanager.DeleteSecretInput{SecretId: &name}))
 	for _, arguments := range []string{"-name shop", "-yes -name shop -set token"} {
-		if _, notes, ok := k.types("another-token", arguments); ok || !strings.Contains(notes, "read the secret: ") || !strings.Contains(notes, "marked deleted") { // as the emulator says it
+		if _, notes, ok := k.types("another-token", arguments); ok || !strings.Contains(notes, "read the secret: ") || !strings.Contains(notes, "marked deleted") { // the words of the emulator
 			t.Errorf("%s: %s", arguments, notes)
 		}
 	}
 }
 
-// receiptPair is what make receipt-key prints, as it is typed somewhere else.
+// receiptPair returns the two keys that make receipt-key prints.
 func receiptPair(t *testing.T) (private, public string) {
 	t.Helper()
 	out := testbed.Must(testbed.Command(t, testbed.Program(t, "./infra/local/keys"), "receipt-key").Output())
@@ -165,15 +166,15 @@ func receiptPair(t *testing.T) (private, public string) {
 	return m[1], m[2]
 }
 
-// TestSecretOfACDPKey: its two halves change together, from the file that CDP gives, and take
-// the place of a token. A part that is taken out goes alone.
+// TestSecretOfACDPKey sets both members of a CDP key from the file that CDP provides. They replace a
+// token. Removing them leaves the other members.
 func TestSecretOfACDPKey(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
-	const half = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE" // no key
+	const half = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE" // not a key
 	seed := "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA7aie8zrakLWKjqNAqbw1zZTIVdx3iQ6Y6wEihi1naKQ=="
 	file := filepath.Join(t.TempDir(), "cdp_api_key.json")
-	check(t, os.WriteFile(file, []byte(`{"id":"id-of-a-key","privateKey":"`+seed+`"}`), 0o600))
+	testbed.Check(os.WriteFile(file, []byte(`{"id":"id-of-a-key","privateKey":"`+seed+`"}`), 0o600))
 	if _, notes, ok := k.types("a-token", "-yes -name shop -set token"); !ok {
 		t.Fatal(notes)
 	}
@@ -181,7 +182,7 @@ func TestSecretOfACDPKey(t *testing.T) {
 	if got, _ := k.holds("shop"); !ok || !cmp.Equal(got, map[string]any{"key_id": "id-of-a-key", "key_secret": seed}) || !strings.Contains(notes, "- token (sha256 ") {
 		t.Errorf("%v: %s", got, notes)
 	}
-	check(t, os.Chmod(file, 0o644))
+	testbed.Check(os.Chmod(file, 0o644))
 	if _, notes, ok := k.types("", "-yes -name shop -set key -file "+file); ok || !strings.Contains(notes, "chmod 600") {
 		t.Errorf("a file that others may read: %s", notes)
 	}
@@ -210,8 +211,8 @@ func TestSecretOfACDPKey(t *testing.T) {
 	}
 }
 
-// TestSecretOfTwoPeople: a change that somebody makes between another's reading and writing
-// stays, and the other one is told.
+// TestSecretOfTwoPeople: a change that somebody else makes between the read and the write is kept,
+// and the second writer is told.
 func TestSecretOfTwoPeople(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
@@ -252,13 +253,13 @@ func TestSecretOfTwoPeople(t *testing.T) {
 	}
 }
 
-// intruder is between the program and Secrets Manager.
+// intruder is a relay between the program and Secrets Manager.
 type intruder struct {
 	k       *keeper
 	arn     string
-	targets []string // what was asked for
-	others  string   // what somebody else writes before the program's version becomes current
-	lost    bool     // the reply to that is lost
+	targets []string // the actions that were requested
+	others  string   // a value that somebody else writes before the program's version becomes current
+	lost    bool     // the reply to that request is lost
 }
 
 func (i *intruder) pass(r *testbed.Relayed) {
@@ -275,12 +276,12 @@ func (i *intruder) pass(r *testbed.Relayed) {
 		r.Pass()
 		return
 	}
-	r.ResponseWriter = deaf{r.ResponseWriter, http.Header{}} // it arrives, and the reply does not
+	r.ResponseWriter = deaf{r.ResponseWriter, http.Header{}} // the request arrives, and the reply is lost
 	r.Pass()
 	panic(http.ErrAbortHandler)
 }
 
-// deaf keeps a reply from its client.
+// deaf discards a reply.
 type deaf struct {
 	http.ResponseWriter
 	header http.Header
@@ -290,7 +291,7 @@ func (d deaf) Header() http.Header         { return d.header }
 func (d deaf) WriteHeader(int)             {}
 func (d deaf) Write(p []byte) (int, error) { return len(p), nil }
 
-// TestSecretIsTyped: a person types the value without seeing it, and then says yes.
+// TestSecretIsTyped: a person types the value, which is not shown, and then confirms.
 func TestSecretIsTyped(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
@@ -298,7 +299,7 @@ func TestSecretIsTyped(t *testing.T) {
 	cmd := testbed.Command(t, testbed.Program(t, "./infra/local/secret"), "-name", "shop", "-set", "token")
 	cmd.Env = testbed.Environment(k.env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
-	check(t, cmd.Start())
+	testbed.Check(cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	var shown strings.Builder

@@ -1,13 +1,13 @@
-package infra
+package functions
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,95 +18,47 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/payments"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-const reconcileEvent = "../events/" + sam.Reconcile + ".json"
-
-// hosted are the built functions, configured by the template; logs waits for their end.
-func hosted(t *testing.T, params, env map[string]string) (h *cloud.Host, logs func() string) {
-	t.Helper()
-	var text bytes.Buffer
-	h = cloud.Deployment{Functions: testbed.Functions(t), Parameters: params, Environment: env, Logs: &text}.Open(t)
-	return h, func() string { h.Close(); return text.String() }
-}
-
-// reconciled is what the scheduled function makes of its event.
+// reconciled sends the scheduled function its event.
 func reconciled(t *testing.T, h *cloud.Host) ([]byte, error) {
 	t.Helper()
-	payload, _, err := h.Call(sam.LogicalID(sam.Reconcile), testbed.Must(os.ReadFile(reconcileEvent)))
+	event := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "events", sam.Reconcile+".json")))
+	payload, _, err := h.Call(sam.LogicalID(sam.Reconcile), event)
 	return payload, err
 }
 
-// held claims a payment in a ledger at a time.
-func held(t *testing.T, l *ledger.Ledger, key string, at time.Time) *ledger.Hold {
-	t.Helper()
-	c := testbed.Must(l.Claim(t.Context(), ledger.Submission{
-		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com&type=A",
-		Terms: testbed.Must(json.Marshal(testbed.LocalTerms(t).Requirements("5000"))), ValidBefore: at.Add(5 * time.Minute),
-	}, at.Add(time.Minute)))
-	if c.Result != ledger.Held {
-		t.Fatalf("claim: %+v", c)
-	}
-	return c.Hold
-}
-
-// claim drafts a payment on a chain, signs it and claims it in a ledger.
-func claim(t *testing.T, l *ledger.Ledger, payer *x402test.Wallet) (testbed.SignedTransfer, *ledger.Hold, string) {
-	t.Helper()
-	payee := testbed.Must(x402.ParseAddress(boot.LocalPayTo))
-	terms, now := testbed.Terms(payee), time.Now()
-	signed := testbed.SignTransfer(t, payer, testbed.Authorization(payer, payee, 5000, now.Add(5*time.Minute)))
-	key := ledger.Key(terms.Network, strings.ToLower(terms.Asset), payer.Address().String(), signed.Authorization.Nonce)
-	return signed, held(t, l, key, now), key
-}
-
-// abandon makes a payment one whose attempt died an hour ago, before it was sent: its
-// purchase names another one.
-func abandon(t *testing.T, store ledger.Store, key string) {
-	t.Helper()
-	r := ledgertest.Payment(t, store, key)
-	if r == nil {
-		t.Fatalf("%s is not there", key)
-	}
-	ago := time.Now().Add(-time.Hour)
-	r.Version, r.WriteID, r.Purchase = r.Version+1, "abandoned", "purchase|"+key
-	r.CreatedAt, r.UpdatedAt, r.LeaseUntil, r.ValidBefore = ago, ago, ago, ago
-	ledgertest.MustPut(t, store, *r)
-	purchase := ledger.Purchase{
-		Row:   ledger.Row{Key: r.Purchase, Version: 1, WriteID: "bought", CreatedAt: ago, UpdatedAt: ago, ExpiresAt: ago.Add(24 * time.Hour)},
-		Owner: "another", AuthDigest: "another",
-	}
-	ledgertest.MustPut(t, store, purchase)
-}
-
-// TestReconcileFunction runs the built function, by its event, on a DynamoDB
-// table and an Ethereum node: what was paid is settled, what was not stays in
-// doubt, what was never sent is closed, what is owed is counted.
+// TestReconcileFunction sends the built function its event, with a DynamoDB table and an
+// Ethereum node. A payment that is on the chain is settled. One that is not stays in doubt. One
+// that was never sent is refused. Owed answers are counted.
 func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
-	watch, node := newRecorder(t), testbed.StartChain(t)
+	watch := newRecorder(t)
+	node := testbed.StartChain(t)
 	store := cloud.Dynamo{URL: watch.url}.Open(watch.table)
-	payer, l := testbed.Must(x402test.NewWallet(rand.Reader)), ledgerOf(store)
+	l := payments.Ledger(store)
+	payer := testbed.Must(x402test.NewWallet(rand.Reader))
 	node.Mint(t, payer.Address(), 1_000_000)
 
-	signed, lost, paid := claim(t, l, payer)
+	signed, lost, paid := payments.Transfer(t, l, payer)
 	receipt := node.Transfer(t, signed)
-	_, silent, open := claim(t, l, payer)
-	check(t, errors.Join(lost.End(t.Context(), ledger.EventUncertain, "timeout", ""), silent.End(t.Context(), ledger.EventUncertain, "timeout", "")))
-	owed := pays(t, l)
-	_, _, unsent := claim(t, l, payer)
-	abandon(t, store, unsent)
-	terms, longAgo := testbed.LocalTerms(t), func() time.Time { return time.Now().Add(-72 * time.Hour) }
-	former := ledger.NewPayees(ledger.New(store, longAgo, rand.Text)) // who is done with now
-	check(t, former.Note(t.Context(), terms.Network, strings.ToLower(terms.Asset), testbed.Account(5), "5000"))
+	_, silent, open := payments.Transfer(t, l, payer)
+	testbed.Check(errors.Join(lost.End(t.Context(), ledger.EventUncertain, "timeout", ""), silent.End(t.Context(), ledger.EventUncertain, "timeout", "")))
+	owed := payments.Owe(t, l)
+	_, _, unsent := payments.Transfer(t, l, payer)
+	payments.Abandon(t, store, unsent)
+	terms := testbed.LocalTerms(t)
+	longAgo := func() time.Time { return time.Now().Add(-72 * time.Hour) }
+	former := ledger.NewPayees(ledger.New(store, longAgo, rand.Text)) // so old that reconcile deletes it
+	testbed.Check(former.Note(t.Context(), terms.Network, strings.ToLower(terms.Asset), testbed.Account(5), "5000"))
 	params := bothFacilitators(t, watch.table)
 	params["RpcUrl"], params["LogLevel"] = "secret", "error"
-	h, logs := hosted(t, params, watch.environment(t, sam.Reconcile, `,"rpc_urls":["`+node.URL+`"]`))
+	h, logs := host(t, params, watch.environment(t, sam.Reconcile, `,"rpc_urls":["`+node.URL+`"]`))
 	if payload, err := reconciled(t, h); err != nil || string(payload) != "null" {
 		t.Errorf("it answered %s, %v", payload, err)
 	}
@@ -119,19 +71,19 @@ func TestReconcileFunction(t *testing.T) {
 			t.Errorf("receipt %+v, want transaction %s", r.Receipt, receipt.Hash)
 		}
 	}
-	// LogLevel does not silence what alarms are made of.
+	// The alarms read this line, so LogLevel does not silence it.
 	checkLine(t, logs(), map[string]any{
 		"level": "INFO", "evidence": true, "unread": false, "Open": 2.0, "SettledLate": 1.0, "RefusedLate": 1.0, "StillOpen": 1.0, "OwedUnclaimed": 2.0,
 		"ReconcileFailed": 0.0, "Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0,
-		"ReadyMark": 0.0, "not_ready": []any{"facilitator_primary", "mark"}, // and it is ready all the same
+		"ReadyMark": 0.0, "not_ready": []any{"facilitator_primary", "mark"}, // neither makes the service not ready
 	})
 	if d := cmp.Diff(watch.granted[sam.Reconcile], watch.used(sam.Reconcile)); d != "" {
 		t.Errorf("permissions (-may +used):\n%s", d)
 	}
 }
 
-// TestReconcileMark: what reconcile says of the ledger's table, by the built function. The
-// mark of this stack counts: not that of another one, nor one with another payee.
+// TestReconcileMark: reconcile reports whether the table has the mark of this stack with the
+// current payee or a former one. The mark of another stack does not count.
 func TestReconcileMark(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)
@@ -140,7 +92,7 @@ func TestReconcileMark(t *testing.T) {
 	params := map[string]string{"Ledger": table.Name, "RpcUrl": "none", "DnsResolvers": names, "FacilitatorUrl": testbed.Serve(t, testbed.NewFacilitator(t))}
 	says := func(marked float64) {
 		t.Helper()
-		h, logs := hosted(t, params, server.Settings(table.Name))
+		h, logs := host(t, params, server.Settings(table.Name))
 		if _, err := reconciled(t, h); err != nil {
 			t.Error(err)
 		}
@@ -162,9 +114,9 @@ func TestReconcileMark(t *testing.T) {
 	says(0)
 }
 
-// TestReconcileFunctionFails: without its table the invocation fails, so that
-// Lambda's own error metric counts it, and the line is there all the same. Where nothing is
-// to be sold, nobody misses the facilitator.
+// TestReconcileFunctionFails: without its table the invocation fails, so that Lambda's error
+// metric counts it, and the line is still logged. A facilitator that does not answer counts
+// only while something is sold.
 func TestReconcileFunctionFails(t *testing.T) {
 	t.Parallel()
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
@@ -175,7 +127,7 @@ func TestReconcileFunctionFails(t *testing.T) {
 		"yes": {"not_ready": []any{"facilitator", "ledger", "mark"}, "ReadyFacilitator": 0.0},
 		"no":  {"not_ready": []any{"ledger", "mark"}, "ReadyFacilitator": nil},
 	} {
-		h, logs := hosted(t, map[string]string{"Ledger": "Ledger", "RpcUrl": "none", "DnsResolvers": names, "Selling": selling},
+		h, logs := host(t, map[string]string{"Ledger": "Ledger", "RpcUrl": "none", "DnsResolvers": names, "Selling": selling},
 			map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
 		var failed runtimeapi.Failed
 		if _, err := reconciled(t, h); !errors.As(err, &failed) || !strings.Contains(string(failed), "list open records") {
@@ -186,9 +138,9 @@ func TestReconcileFunctionFails(t *testing.T) {
 	}
 }
 
-// checkLine wants one line of the run, with the name of its invocation, metrics under
-// the stack's name, and these members, nil where there is none. What else a line has
-// is tested in pkg/service.
+// checkLine expects one reconcile line in the logs, with the id of its invocation, the metric
+// namespace of the stack, and these members; nil means that the member is missing. The tests of
+// pkg/service check the rest of the line.
 func checkLine(t *testing.T, logs string, want map[string]any) {
 	t.Helper()
 	var found []map[string]any

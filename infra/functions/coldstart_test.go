@@ -1,4 +1,4 @@
-package infra
+package functions
 
 import (
 	"bytes"
@@ -21,31 +21,31 @@ import (
 )
 
 // TestColdStartAsksNobody builds every function as it is deployed, configures it by the
-// template, and sends it its event. A priced one answers its offer and a free one its
-// document, and neither asks the table, the facilitator, the secret, the chain, a
+// template, and sends it its event. A priced function answers with its offer and a free one
+// with its document. Neither calls the table, the facilitator, Secrets Manager, the chain, a
 // resolver or a registry.
 func TestColdStartAsksNobody(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
-	web := serve(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
+	web := testbed.Serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	names := testbed.Resolver(t, dns.HandlerFunc(func(dns.ResponseWriter, *dns.Msg) { asked.Add(1) }))
-	params := testParams()
+	params := parameters()
 	maps.Copy(params, map[string]string{
 		"FacilitatorUrl": web, "FacilitatorSecretArn": testSecret, "RpcUrl": web, "DnsResolvers": names, "RdapBootstrapUrl": web, "LogLevel": "debug",
 	})
-	host, logs := hosted(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web})
+	h, logs := host(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web})
 	for slug := range deployed.Routes() {
 		if slug == sam.Reconcile {
-			continue // its work is to ask
+			continue // reconcile always calls others
 		}
-		event := testbed.Must(os.ReadFile(filepath.Join("../events", slug+".json")))
-		payload, cold, err := host.Call(sam.LogicalID(slug), event)
+		event := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "events", slug+".json")))
+		payload, cold, err := h.Call(sam.LogicalID(slug), event)
 		if err != nil {
 			t.Errorf("%s: %v", slug, err)
 			continue
 		}
 		var resp events.APIGatewayV2HTTPResponse
-		check(t, json.Unmarshal(payload, &resp))
+		testbed.Check(json.Unmarshal(payload, &resp))
 		want := http.StatusOK
 		if _, priced := catalog.BySlug(slug); priced {
 			want = http.StatusPaymentRequired
@@ -62,10 +62,10 @@ func TestColdStartAsksNobody(t *testing.T) {
 			t.Errorf("%s asked somebody %d times before its first answer", slug, n)
 		}
 	}
-	// They would be heard: readiness does ask.
-	ready := testbed.Must(os.ReadFile("../events/" + sam.Health + ".json"))
+	// A readiness check does call them, so the counter works.
+	ready := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "events", sam.Health+".json")))
 	ready = bytes.ReplaceAll(ready, []byte(catalog.PathHealth), []byte(catalog.PathReady))
-	if _, _, err := host.Call(sam.LogicalID(sam.Health), ready); err != nil || asked.Load() == 0 {
+	if _, _, err := h.Call(sam.LogicalID(sam.Health), ready); err != nil || asked.Load() == 0 {
 		t.Errorf("nobody was asked for readiness: %v", err)
 	}
 	if t.Failed() {

@@ -1,4 +1,4 @@
-package infra
+package workflows
 
 import (
 	"path/filepath"
@@ -9,14 +9,14 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// TestWorkflows: zizmor finds nothing in the workflows that would let a stranger run a program
-// in them, or that gives a step more than it needs, and nothing in what Dependabot is told. What
-// they are made of, infra/house tests.
+// TestWorkflows: zizmor finds no step of a workflow in which a stranger could run a program or
+// that has more permissions than it needs, and nothing wrong in the settings of Dependabot. The
+// tests of infra/house compare the contents of the workflows with the repository.
 func TestWorkflows(t *testing.T) {
 	t.Parallel()
-	python := testbed.Python(t, filepath.Join("testdata", "workflows", "requirements.txt"))
+	python := testbed.Python(t, "requirements.txt")
 	cmd := testbed.Command(t, filepath.Join(filepath.Dir(python), "zizmor"), "--offline", "--persona", "pedantic", ".github")
-	cmd.Dir = ".."
+	cmd.Dir = testbed.Root()
 	if out := programs.Run(t, cmd); !strings.Contains(string(out), "No findings to report") {
 		t.Errorf("zizmor says:\n%s", out)
 	}

@@ -1,32 +1,37 @@
-package infra
+package samcli
 
 import (
 	"encoding/json"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// TestGuided: sam deploy --guided takes no empty answer for a hidden parameter,
-// so a blank has to do for each that nobody needs, and every other parameter but
-// the payee has a default that is taken.
+// TestGuided answers the questions of sam deploy --guided. The CLI takes no empty answer for a
+// hidden parameter, so a space must mean that it is not set. Every other parameter except the
+// payee has a default.
 func TestGuided(t *testing.T) {
 	t.Parallel()
-	out, err := deployed.Tool(t, "guided.py", templatePath, "", payTo).CombinedOutput()
+	path := filepath.Join(testbed.Root(), "template.yaml")
+	const payee = "PayTo=" + boot.LocalPayTo
+	out, err := deployed.Tool(t, "guided.py", path, "", payee).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "click.exceptions.Abort") {
-		t.Errorf("an empty answer does, or something else is wrong: %v\n%s", err, out)
+		t.Errorf("an empty answer is taken, or something else is wrong: %v\n%s", err, out)
 	}
 	values := map[string]string{}
-	given := programs.Run(t, deployed.Tool(t, "guided.py", templatePath, " ", payTo))
+	given := programs.Run(t, deployed.Tool(t, "guided.py", path, " ", payee))
 	if err := json.Unmarshal(given, &values); err != nil {
 		t.Fatalf("%v\n%s", err, given)
 	}
-	tpl := template(t)
+	tpl := testbed.Must(sam.Read(path))
 	if got, want := slices.Sorted(maps.Keys(values)), slices.Sorted(maps.Keys(tpl.Parameters)); !slices.Equal(got, want) {
 		t.Errorf("it asks for %v, the template has %v", got, want)
 	}
@@ -39,7 +44,7 @@ func TestGuided(t *testing.T) {
 		}
 	}
 	values["Ledger"] = "ledger"
-	// CloudFormation takes the values, and the functions read a blank as none.
+	// CloudFormation takes the values, and the functions read a space as not set.
 	functions := testbed.Must(tpl.Functions(values))
 	tested := []string{"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN", "RPC_URL", "RECEIPT_KEY"}
 	blanks := 0

@@ -1,4 +1,4 @@
-package infra
+package runbook
 
 import (
 	"crypto/rand"
@@ -23,6 +23,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/payments"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -31,13 +32,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The names of a deployment whose operators are watched.
+// The names of the deployment in these tests.
 const (
 	rolesTable = "shop-Ledger-1ABCDEFGHIJKL"
 	rolesStack = "shop"
 )
 
-// watched is AWS as an emulator has it, with a note of what each role asks of it.
+// watched is an emulator of AWS behind a relay that records the permissions that requests need.
 type watched struct {
 	t      *testing.T
 	direct cloud.Dynamo
@@ -45,7 +46,7 @@ type watched struct {
 
 	mu    sync.Mutex
 	as    operators.Role
-	asked map[string]bool // "action on place", and of which form of keys
+	asked map[string]bool // permissions as permitted returns them
 }
 
 func newWatched(t *testing.T) *watched {
@@ -64,21 +65,21 @@ func newWatched(t *testing.T) *watched {
 	return w
 }
 
-// note notes a request in the words of a permission.
+// note records the permission that a request needs.
 func (w *watched) note(r *testbed.Relayed) {
 	service, action, _ := strings.Cut(r.Request.Header.Get("X-Amz-Target"), ".")
-	service, _, _ = strings.Cut(strings.ToLower(service), "_") // of its version
+	service, _, _ = strings.Cut(strings.ToLower(service), "_") // without the version
 	var body struct {
 		TableName, IndexName, SourceTableName, TargetTableName, SecretId, Name string
 		Key, Item                                                              map[string]struct{ S string }
 	}
 	if service != "" {
-		check(w.t, json.Unmarshal(r.Sent, &body))
+		testbed.Check(json.Unmarshal(r.Sent, &body))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch key := body.Key[dynamo.AttrKey].S + body.Item[dynamo.AttrKey].S; {
-	case service == "": // a form
+	case service == "": // CloudFormation and others take a form
 		w.form(string(r.Sent))
 	case service == "secretsmanager":
 		w.add(service+":"+action, secretPlace(body.SecretId+body.Name), "")
@@ -90,15 +91,15 @@ func (w *watched) note(r *testbed.Relayed) {
 	}
 }
 
-// The versions that services with forms call themselves by.
+// The API versions by which the services that take forms are told apart.
 const (
 	versionOfStacks = "2010-05-15"
 	versionOfAlarms = "2010-08-01"
 	versionOfTopics = "2010-03-31"
 )
 
-// form notes a request of CloudFormation, CloudWatch, SNS or STS. Nobody needs a permission to
-// ask who they are.
+// form records a request to CloudFormation, CloudWatch, SNS or STS. GetCallerIdentity needs no
+// permission.
 func (w *watched) form(sent string) {
 	values := testbed.Must(url.ParseQuery(sent))
 	if values.Get("Action") == "GetCallerIdentity" {
@@ -117,6 +118,7 @@ func (w *watched) form(sent string) {
 	w.add(service+":"+values.Get("Action"), place, "")
 }
 
+// add records an action. A key of an item is replaced by the form of keys that the role may use.
 func (w *watched) add(action string, place operators.Place, key string) {
 	for _, p := range w.as.May {
 		for _, form := range p.Keys {
@@ -133,6 +135,7 @@ func (w *watched) add(action string, place operators.Place, key string) {
 	w.asked[permitted(action, place, key)] = true
 }
 
+// permitted returns a permission as text: the action, the place, and the form of keys if any.
 func permitted(action string, place operators.Place, key string) string {
 	if key == "" {
 		return action + " on " + string(place)
@@ -140,7 +143,7 @@ func permitted(action string, place operators.Place, key string) string {
 	return action + " on " + string(place) + ", " + key
 }
 
-// tablePlace is the place of a table by its name.
+// tablePlace returns the place of a table or of its index.
 func tablePlace(name, index string) operators.Place {
 	places := []struct {
 		is           bool
@@ -161,7 +164,7 @@ func tablePlace(name, index string) operators.Place {
 	return operators.Place("table " + name + " " + index)
 }
 
-// secretPlace is the place of a secret by its name or ARN.
+// secretPlace returns the place of a secret by its name or ARN.
 func secretPlace(id string) operators.Place {
 	if strings.HasPrefix(id[strings.LastIndex(id, ":")+1:], rolesStack+"-") {
 		return operators.Secrets
@@ -169,12 +172,21 @@ func secretPlace(id string) operators.Place {
 	return operators.Place("secret " + id)
 }
 
-// does has commands run as a role, and holds what they ask to what it may: what is missing,
-// and what nothing needs. wanted is what AWS asks for by itself.
+// become makes a role the one whose requests are recorded.
+func (w *watched) become(name string) {
+	all := operators.Roles()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.as = all[slices.IndexFunc(all, func(r operators.Role) bool { return r.Name == name })]
+	w.asked = map[string]bool{}
+}
+
+// does runs commands as a role, and compares the permissions that they need with those of the role.
+// It fails the test for a missing permission and for one that nothing needs. wanted are
+// permissions that the real AWS checks and the emulator does not ask for.
 func (w *watched) does(name string, wanted []string, commands func(env map[string]string)) {
 	w.t.Helper()
-	all := operators.Roles()
-	w.as, w.asked = all[slices.IndexFunc(all, func(r operators.Role) bool { return r.Name == name })], map[string]bool{}
+	w.become(name)
 	env := w.direct.Settings(rolesTable)
 	env["STACK_NAME"] = rolesStack
 	for _, service := range []string{"CLOUDWATCH", "DYNAMODB", "SECRETS_MANAGER", "SNS", "STS"} {
@@ -194,6 +206,8 @@ func (w *watched) does(name string, wanted []string, commands func(env map[strin
 			}
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, p := range wanted {
 		w.asked[p] = true
 	}
@@ -203,7 +217,7 @@ func (w *watched) does(name string, wanted []string, commands func(env map[strin
 	}
 }
 
-// runs runs a program of the repository.
+// runs runs a program of this repository, and returns what it prints.
 func (w *watched) runs(program string, env map[string]string, fails bool, arguments ...string) string {
 	w.t.Helper()
 	cmd := testbed.Command(w.t, testbed.Program(w.t, program), arguments...)
@@ -215,7 +229,7 @@ func (w *watched) runs(program string, env map[string]string, fails bool, argume
 	return string(out)
 }
 
-// asksForStack asks CloudFormation about the stack, of which there is none.
+// asksForStack calls CloudFormation for the stack, which does not exist here.
 func (w *watched) asksForStack(commands ...string) {
 	w.t.Helper()
 	for _, command := range commands {
@@ -226,13 +240,22 @@ func (w *watched) asksForStack(commands ...string) {
 	}
 }
 
-// debts are a ledger with a payment in every case that an operator's command looks at, and the
-// chain that they are on.
+// debts is a ledger with a payment for each case that the operator's commands handle, and the chain
+// with their transfers.
 type debts struct {
 	payer                            *x402test.Wallet
 	owed, other, doubt, dead, origin string
 	node                             string
-	moved                            []x402test.Transfer
+
+	mu    sync.Mutex
+	moved []x402test.Transfer
+}
+
+// chain returns the transfers so far.
+func (d *debts) chain() []x402test.Transfer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.moved)
 }
 
 func newDebts(t *testing.T, server cloud.Dynamo) *debts {
@@ -240,7 +263,7 @@ func newDebts(t *testing.T, server cloud.Dynamo) *debts {
 	d := &debts{payer: testbed.Must(x402test.NewWallet(rand.Reader))}
 	store := server.Open(rolesTable)
 	long := time.Now().Add(-25 * time.Hour)
-	pays := func() (key, transaction string) {
+	transfer := func() (key, transaction string) {
 		nonce := strings.ToLower(testbed.Must(x402test.NewWallet(rand.Reader)).Address().String()[2:])
 		key = ledger.Key(x402.Base, strings.ToLower(testbed.BaseUSDC), d.payer.Address().String(), "0x"+strings.Repeat("0", 24)+nonce)
 		transaction = "0x" + nonce + strings.Repeat("1", 24)
@@ -250,30 +273,32 @@ func newDebts(t *testing.T, server cloud.Dynamo) *debts {
 	l := ledger.New(store, func() time.Time { return long }, rand.Text)
 	for _, key := range []*string{&d.owed, &d.other} {
 		var transaction string
-		*key, transaction = pays()
-		h := held(t, l, *key, long)
-		check(t, h.Settled(t.Context(), ledger.Receipt{Transaction: transaction}, true))
-		check(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
+		*key, transaction = transfer()
+		h := payments.Claim(t, l, *key, long)
+		testbed.Check(h.Settled(t.Context(), ledger.Receipt{Transaction: transaction}, true))
+		testbed.Check(h.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
 	}
-	d.doubt, _ = pays()
-	check(t, held(t, l, d.doubt, long).End(t.Context(), ledger.EventUncertain, "timeout", ""))
-	d.dead, _ = pays()
+	d.doubt, _ = transfer()
+	testbed.Check(payments.Claim(t, l, d.doubt, long).End(t.Context(), ledger.EventUncertain, "timeout", ""))
+	d.dead, _ = transfer()
 	d.moved = d.moved[:len(d.moved)-1]
-	held(t, l, d.dead, long)
-	abandon(t, store, d.dead)
-	pays() // without a record
-	// A former payee, to whom nothing can come any more.
+	payments.Claim(t, l, d.dead, long)
+	payments.Abandon(t, store, d.dead)
+	transfer() // has no record in the ledger
+	// A former payee whose authorizations have all expired.
 	former := ledger.New(store, func() time.Time { return long.Add(-2 * 24 * time.Hour) }, rand.Text)
-	check(t, ledger.NewPayees(former).Note(t.Context(), x402.Base, strings.ToLower(testbed.BaseUSDC), strings.ToLower(testbed.Account(7)), "5000"))
-	node := testbed.PlayNode{ChainID: 8453, Now: time.Now, Moved: func() []x402test.Transfer { return d.moved }}
+	testbed.Check(ledger.NewPayees(former).Note(t.Context(), x402.Base, strings.ToLower(testbed.BaseUSDC), strings.ToLower(testbed.Account(7)), "5000"))
+	node := testbed.PlayNode{ChainID: 8453, Now: time.Now, Moved: d.chain}
 	d.node = testbed.Serve(t, node)
 	d.origin = serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"checks":{}}`)) })
 	return d
 }
 
-// back is a transfer to the payer.
+// back adds a refund to the chain, and returns the hash of its transaction.
 func (d *debts) back() string {
 	const hash = "0x00000000000000000000000000000000000000000000000000000000000000bb"
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.moved = append(d.moved, x402test.Transfer{
 		Key: ledger.Key(x402.Base, strings.ToLower(testbed.BaseUSDC), testbed.Account(5), ""), Transaction: hash,
 		Payee: d.payer.Address().String(), Value: "5000", At: time.Now(),
@@ -281,22 +306,21 @@ func (d *debts) back() string {
 	return hash
 }
 
-// TestRolesOfTheLedger: those who read, and those who refund, may do what their commands do
-// and nothing else. A refund names who has made it.
+// TestRolesOfTheLedger: the roles Read and Refund have the permissions that their commands need,
+// and no others. The record of a refund names who closed it.
 func TestRolesOfTheLedger(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t)
 	api := dynamo.NewClient(w.direct.Config())
-	check(t, dynamo.Create(t.Context(), api, rolesTable))
+	testbed.Check(dynamo.Create(t.Context(), api, rolesTable))
 	d := newDebts(t, w.direct)
-	protects(t, w.direct, rolesTable)
-	const operate = "./infra/local/operate"
+	protect(t, w.direct, rolesTable)
 	reads := func(env map[string]string) {
 		env["RPC_URL"] = d.node
 		w.runs(operate, env, false, "owed")
 		w.runs(operate, env, false, "payer", d.payer.Address().String())
 		w.runs(operate, env, false, "smoke", d.origin)
-		w.asksForStack("describe-stacks", "get-template")                                              // as make smoke does of a stack with a file
+		w.asksForStack("describe-stacks", "get-template")                                              // make smoke does this for a stack that has a file
 		w.runs(operate, env, true, "books", time.Now().Add(-25*time.Hour).UTC().Format(time.DateOnly)) // there are differences
 	}
 	w.does("Read", nil, reads)
@@ -305,34 +329,35 @@ func TestRolesOfTheLedger(t *testing.T) {
 		w.runs(operate, env, false, "reconcile")
 		w.runs(operate, env, false, "refund", d.owed)
 		w.runs(operate, env, false, "refund", d.owed, d.back())
-		w.runs(operate, env, true, "refund", d.other, d.moved[len(d.moved)-1].Transaction) // which has closed another record
+		w.runs(operate, env, true, "refund", d.other, d.moved[len(d.moved)-1].Transaction) // it closed another record already
 		w.runs(operate, env, false, "answered", d.other, d.moved[1].Transaction)
 		if said := w.runs(operate, env, false, "payer", d.payer.Address().String()); !strings.Contains(said, ", closed by arn:aws:sts::") {
-			t.Errorf("who has closed the refund is not said:\n%s", said)
+			t.Errorf("the record does not say who closed the refund:\n%s", said)
 		}
 	})
 }
 
-// TestRunbookRoles: the runbook names every role, and the setting of who may assume it.
+// TestRunbookRoles: the runbook names every role, and the setting that says who may assume it.
 func TestRunbookRoles(t *testing.T) {
 	t.Parallel()
-	text := string(testbed.Must(os.ReadFile("RUNBOOK.md")))
+	text := runbook()
 	for _, r := range operators.Roles() {
 		named := regexp.MustCompile("`" + r.Name + "Role`\\s\\(`" + r.Setting + "`\\)")
 		if !named.MatchString(text) {
-			t.Errorf("the runbook does not say %s", named)
+			t.Errorf("the runbook does not match %s", named)
 		}
 	}
 }
 
-// TestRoleThatRestores: it may make, finish and compare a copy, and delete a drill's.
+// TestRoleThatRestores: the role Restore may make, finish and compare a copy, and delete the copy of
+// a drill.
 func TestRoleThatRestores(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t)
-	check(t, dynamo.Create(t.Context(), dynamo.NewClient(w.direct.Config()), rolesTable))
-	pays(t, ledgerOf(w.direct.Open(rolesTable)))
-	protects(t, w.direct, rolesTable)
-	// As the developer guide of DynamoDB has it: read and write permissions on the target.
+	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(w.direct.Config()), rolesTable))
+	payments.Owe(t, payments.Ledger(w.direct.Open(rolesTable)))
+	protect(t, w.direct, rolesTable)
+	// The developer guide of DynamoDB asks for read and write permissions on the target.
 	var wanted []string
 	for _, place := range []operators.Place{operators.Copies, operators.Drills} {
 		for _, action := range []string{"BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"} {
@@ -341,21 +366,22 @@ func TestRoleThatRestores(t *testing.T) {
 	}
 	w.does("Restore", wanted, func(env map[string]string) {
 		for _, arguments := range []string{"restore", "restore", "restore -drill", "restore -to " + rolesTable + "-copy-2"} {
-			w.runs("./infra/local/operate", env, false, strings.Fields(arguments)...)
+			w.runs(operate, env, false, strings.Fields(arguments)...)
 		}
 	})
 }
 
-// TestRoleThatDeploys: it may make and change the stack's secret, and ask for the stack. What
-// the CDK CLI needs is held to what the CDK app says, in its folder.
+// TestRoleThatDeploys: the role Deploy may create and change the secret of the stack, mark its
+// ledger, try its alarms, and read the stack. The tests of infra/cdk check the permissions that
+// the CDK CLI needs.
 func TestRoleThatDeploys(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t)
 	token := filepath.Join(t.TempDir(), "token")
-	check(t, os.WriteFile(token, []byte("a-token-of-the-facilitator"), 0o600))
+	testbed.Check(os.WriteFile(token, []byte("a-token-of-the-facilitator"), 0o600))
 	nodes := filepath.Join(t.TempDir(), "nodes")
-	check(t, os.WriteFile(nodes, []byte("https://node.example"), 0o600))
-	check(t, dynamo.Create(t.Context(), dynamo.NewClient(w.direct.Config()), rolesTable))
+	testbed.Check(os.WriteFile(nodes, []byte("https://node.example"), 0o600))
+	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(w.direct.Config()), rolesTable))
 	programs.Run(t, deployed.CLI(t, w.direct.URL, `
 		topic=$(aws sns create-topic --name shop-Alarms --query TopicArn --output text)
 		aws sns subscribe --topic-arn $topic --protocol email --notification-endpoint you@example.com
@@ -366,8 +392,8 @@ func TestRoleThatDeploys(t *testing.T) {
 	w.does("Deploy", []string{permitted("sts:AssumeRole", operators.Bootstrap, "")}, func(env map[string]string) {
 		w.runs("./infra/local/secret", env, false, "-yes", "-name", rolesStack+"-facilitator", "-set", "token", "-file", token)
 		w.runs("./infra/local/secret", env, false, "-yes", "-name", rolesStack+"-facilitator", "-set", "rpc_urls", "-file", nodes)
-		w.runs("./infra/local/operate", env, false, "mark-ledger")
-		w.runs("./infra/local/operate", env, false, "try-page")
+		w.runs(operate, env, false, "mark-ledger")
+		w.runs(operate, env, false, "try-page")
 		w.asksForStack("describe-stacks", "get-template", "cancel-update-stack")
 	})
 }

@@ -1,4 +1,4 @@
-package infra
+package samcli
 
 import (
 	"fmt"
@@ -16,17 +16,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// firstDeployment is the line of README that deploys the service, behind the build of which
-// TestBuild looks at what it makes.
+// firstDeployment matches the line of README that builds and deploys the service. TestBuild checks
+// the build.
 var firstDeployment = regexp.MustCompile(`(?m)^    make sam-build && sam (deploy .+)$`)
 
-// TestFirstDeployment types what README prints for the first deployment, with nobody to answer
-// a question: the SAM CLI asks nothing, and carries out a change set with the two parameters,
-// on an emulator of AWS. The emulator does not know the transform, so that this is as far as
-// it goes. Without the flag that README has, the CLI asks.
+// TestFirstDeployment runs the first deployment as README prints it, with standard input closed,
+// against an emulator of AWS. The SAM CLI asks nothing, and executes a change set with the two
+// parameters. The emulator does not have the SAM transform, so the deployment ends there. Without
+// README's --no-confirm-changeset the CLI asks, which shows that the test would see a question.
 func TestFirstDeployment(t *testing.T) {
 	t.Parallel()
-	line := firstDeployment.FindSubmatch(testbed.Must(os.ReadFile("../README.md")))
+	line := firstDeployment.FindSubmatch(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "README.md"))))
 	if line == nil {
 		t.Fatal("README no longer has the first deployment where this test looks for it")
 	}
@@ -34,15 +34,15 @@ func TestFirstDeployment(t *testing.T) {
 	typed := strings.NewReplacer("0x…", boot.LocalPayTo, "https://…", facilitator).Replace(string(line[1]))
 	folder := t.TempDir()
 	for _, name := range []string{"template.yaml", "samconfig.toml"} {
-		check(t, os.WriteFile(filepath.Join(folder, name), testbed.Must(os.ReadFile(filepath.Join("..", name))), 0o600))
+		testbed.Check(os.WriteFile(filepath.Join(folder, name), testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), name))), 0o600))
 	}
-	check(t, os.CopyFS(filepath.Join(folder, "functions"), os.DirFS("../functions")))
+	testbed.Check(os.CopyFS(filepath.Join(folder, "functions"), os.DirFS(filepath.Join(testbed.Root(), "functions"))))
 	aws := emulateDeployments(t)
 	deploy := func(typed string) string {
 		cmd := deployed.Python(t, append([]string{"-m", "samcli"}, strings.Fields(typed)...)...)
 		cmd.Dir = folder
 		cmd.Env = append(cmd.Env, "AWS_ENDPOINT_URL="+aws, "AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "NO_PROXY=localhost", "no_proxy=localhost")
-		out, err := cmd.CombinedOutput() // its standard input is at its end
+		out, err := cmd.CombinedOutput()
 		if err == nil {
 			t.Errorf("the emulator knows the transform now: look at what it deploys\n%s", out)
 		}
@@ -63,12 +63,12 @@ func TestFirstDeployment(t *testing.T) {
 	}
 }
 
-// emulateDeployments starts an emulator of AWS with the stack that the SAM CLI keeps its bucket
-// in. The CLI makes it where it is not there, but the emulator then gives it no outputs.
+// emulateDeployments starts an emulator of AWS that has the stack with the bucket of the SAM CLI.
+// The CLI would create the stack, but the emulator would then give it no outputs.
 func emulateDeployments(t *testing.T) (endpoint string) {
 	t.Helper()
 	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
-	// Of this name the emulator knows that the bucket is in the path.
+	// With this host name the emulator expects the bucket in the path.
 	endpoint = strings.Replace(programs.StartPeer(t, moto, " Running on ").URL, "127.0.0.1", "localhost", 1)
 	const bucket = `{"Resources":{"Code":{"Type":"AWS::S3::Bucket","Properties":{"BucketName":"code-of-functions"}}},
 		"Outputs":{"SourceBucket":{"Value":"code-of-functions"},"Version":{"Value":"1"}}}`
@@ -80,7 +80,7 @@ func emulateDeployments(t *testing.T) (endpoint string) {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=local/20261120/us-east-1/cloudformation/aws4_request, SignedHeaders=host, Signature=0")
 	reply := testbed.Must(http.DefaultClient.Do(r))
-	check(t, reply.Body.Close())
+	testbed.Check(reply.Body.Close())
 	if reply.StatusCode != http.StatusOK {
 		t.Fatalf("the emulator answers %s", reply.Status)
 	}

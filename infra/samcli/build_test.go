@@ -1,4 +1,4 @@
-package infra
+package samcli
 
 import (
 	"debug/elf"
@@ -15,23 +15,23 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// What is deployed has at most so many bytes. The functions that ask a registry link its
-// library, which the others do not.
+// The largest binaries, in bytes. Functions that query registries link the RDAP library, and the
+// others do not.
 const (
 	maxBinary   = 13_000_000
 	maxRegistry = 17_000_000
 )
 
-// TestBuild runs sam build with the environment of the Makefile's sam-build, and
-// looks at what would be deployed. It writes nothing into the tree.
+// TestBuild runs sam build with the environment of make sam-build, and checks the binaries and
+// the template that it makes. It writes nothing into the checkout.
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
 	cmd := deployed.Python(t, "-m", "samcli", "build", "--build-dir", out)
-	cmd.Dir = ".."
+	cmd.Dir = testbed.Root()
 	cmd.Env = append(append(cmd.Env, goEnv(t)...), buildEnv(t)...)
 	programs.Run(t, cmd)
-	for _, slug := range functionSlugs() {
+	for _, slug := range slugs() {
 		path := filepath.Join(out, sam.LogicalID(slug), "bootstrap")
 		info, err := os.Stat(path)
 		if err != nil {
@@ -55,18 +55,18 @@ func TestBuild(t *testing.T) {
 		_ = binary.Close()
 		t.Logf("%-18s %5.2f MB", slug, float64(info.Size())/1e6)
 	}
-	// What was built is what sam deploy takes.
+	// The built template, which sam deploy reads, names the built folders.
 	built, err := os.ReadFile(filepath.Join(out, "template.yaml"))
-	if err != nil || strings.Count(string(built), "CodeUri: ") != len(functionSlugs()) || strings.Contains(string(built), "CodeUri: functions/") {
-		t.Errorf("the built template names %d folders, want one for each of %d: %v", strings.Count(string(built), "CodeUri: "), len(functionSlugs()), err)
+	if err != nil || strings.Count(string(built), "CodeUri: ") != len(slugs()) || strings.Contains(string(built), "CodeUri: functions/") {
+		t.Errorf("the built template names %d folders, want one for each of %d: %v", strings.Count(string(built), "CodeUri: "), len(slugs()), err)
 	}
 }
 
-// TestBuildShop types what the template of the shop's function says, in its folder, up to the
-// deployment.
+// TestBuildShop runs the sam build that the template of the shop's function tells its reader to
+// run. It deploys nothing.
 func TestBuildShop(t *testing.T) {
 	t.Parallel()
-	folder := filepath.Join("shop", "function")
+	folder := filepath.Join(testbed.Root(), "infra", "shop", "function")
 	template := string(testbed.Must(os.ReadFile(filepath.Join(folder, "template.yaml"))))
 	const says = "sam build && sam deploy --guided, in this folder"
 	if !strings.Contains(template, says) {
@@ -75,7 +75,7 @@ func TestBuildShop(t *testing.T) {
 	out := t.TempDir()
 	cmd := deployed.Python(t, "-m", "samcli", "build", "--build-dir", out)
 	cmd.Dir = folder
-	// With the flags of TestBuild, so that nothing is compiled twice.
+	// The flags of TestBuild, so that nothing is compiled twice.
 	cmd.Env = append(append(cmd.Env, goEnv(t)...), buildEnv(t)...)
 	programs.Run(t, cmd)
 	binary, err := elf.Open(filepath.Join(out, "Shop", "bootstrap"))
@@ -90,10 +90,10 @@ func TestBuildShop(t *testing.T) {
 	}
 }
 
-// buildEnv is the environment that the Makefile gives to sam build.
+// buildEnv returns the variables that the Makefile sets for sam build.
 func buildEnv(t *testing.T) []string {
 	t.Helper()
-	makefile := testbed.Must(os.ReadFile(filepath.Join("..", "Makefile")))
+	makefile := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "Makefile")))
 	recipe := regexp.MustCompile(`\n\tCGO_ENABLED=0 GOFLAGS="([^"]*)" sam build\n`).FindSubmatch(makefile)
 	if recipe == nil {
 		t.Fatal("the Makefile no longer says how sam build is run where this test looks for it")
@@ -101,7 +101,7 @@ func buildEnv(t *testing.T) []string {
 	return []string{"CGO_ENABLED=0", "GOFLAGS=" + strings.ReplaceAll(string(recipe[1]), "$$(date +%s)", "1800000000")}
 }
 
-// goEnv are variables of the Go tool that it would look for at HOME.
+// goEnv returns the variables of the Go tool whose defaults depend on HOME.
 func goEnv(t *testing.T) []string {
 	t.Helper()
 	values := strings.Fields(string(programs.Run(t, exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "GOPATH"))))

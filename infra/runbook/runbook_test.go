@@ -1,6 +1,6 @@
 //go:build prove
 
-package infra
+package runbook
 
 import (
 	"cmp"
@@ -25,6 +25,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/infra/testbed/payments"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -32,14 +33,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// chapters are the commands of the runbook, by chapter: what is indented by four
-// spaces, with what continues on the next line.
+// chapters returns the commands of the runbook by chapter. A command is indented by four spaces.
 func chapters(t *testing.T) map[string][]string {
 	t.Helper()
-	text := strings.ReplaceAll(string(testbed.Must(os.ReadFile("RUNBOOK.md"))), "\\\n", " ")
 	all := map[string][]string{}
 	title := ""
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(runbook()) {
 		if name, ok := strings.CutPrefix(line, "## "); ok {
 			title = strings.TrimSpace(name)
 			all[title] = nil
@@ -50,8 +49,8 @@ func chapters(t *testing.T) map[string][]string {
 	return all
 }
 
-// step is a command of a chapter as it is printed, or the part of it that tells it from
-// the others, and how it ends.
+// step is a command of a chapter. command is enough of its printed text to tell it from the
+// others. before runs first, and says are texts that the command must print.
 type step struct {
 	command string
 	before  func()
@@ -61,12 +60,12 @@ type step struct {
 
 // operator plays chapters of the runbook in the checkout.
 type operator struct {
-	env   map[string]string // a command's own variables stay, for "with the same variables"
-	words map[string]string // what stands for a printed word
+	env   map[string]string // variables of a command are kept for the later ones, as the runbook says
+	words map[string]string // the values of the placeholders in commands
 }
 
-// meant is a printed text with its words replaced, the longest first: one may begin
-// with another.
+// meant returns a printed text with its placeholders replaced, the longest first because one may
+// begin with another.
 func (o *operator) meant(printed string) string {
 	for _, word := range slices.SortedFunc(maps.Keys(o.words), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
 		printed = strings.ReplaceAll(printed, word, o.words[word])
@@ -74,7 +73,7 @@ func (o *operator) meant(printed string) string {
 	return printed
 }
 
-// play runs a printed command, and returns all that it prints.
+// play runs a printed command, and returns what it prints.
 func (o *operator) play(t *testing.T, printed string) (string, error) {
 	t.Helper()
 	command := o.meant(printed)
@@ -91,14 +90,14 @@ func (o *operator) play(t *testing.T, printed string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Dir = ".."
+	cmd.Dir = testbed.Root()
 	cmd.Env = append(testbed.Environment(o.env), "HOME="+os.Getenv("HOME"), "GOFLAGS="+os.Getenv("GOFLAGS"), "GOCACHE="+os.Getenv("GOCACHE"))
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// plays runs a command that is not printed, and that must succeed.
+// plays runs a command that the runbook does not print, and that must succeed.
 func (o *operator) plays(t *testing.T, command string) {
 	t.Helper()
 	if out, err := o.play(t, command); err != nil {
@@ -106,7 +105,7 @@ func (o *operator) plays(t *testing.T, command string) {
 	}
 }
 
-// chapter plays a chapter: all of its commands, in their order, and nothing else.
+// chapter runs all commands of a chapter in their order. A step may run the last command again.
 func (o *operator) chapter(t *testing.T, printed []string, steps []step) {
 	t.Helper()
 	i := 0
@@ -137,18 +136,18 @@ func (o *operator) chapter(t *testing.T, printed []string, steps []step) {
 	}
 }
 
-// world is a deployment's ledger on an emulator, its chain, and the service.
+// world is a ledger in an emulated table, with its payer and its chain.
 type world struct {
 	t     *testing.T
 	api   *dynamodb.Client
 	store ledger.Store
 	payer *x402test.Wallet
-	safe  atomic.Int64 // how old a block is that is safe, in nanoseconds
+	safe  atomic.Int64 // age of the newest safe block, in nanoseconds
 	mu    sync.Mutex
 	moved []x402test.Transfer
 }
 
-// paid is a transfer to the payee, with a key and a transaction.
+// paid adds a transfer to the payee, and returns the key of its payment and its transaction.
 func (w *world) paid(at time.Time) (key, transaction string) {
 	nonce := strings.ToLower(testbed.Must(x402test.NewWallet(rand.Reader)).Address().String()[2:])
 	key = ledger.Key("eip155:8453", strings.ToLower(testbed.BaseUSDC), w.payer.Address().String(), "0x"+strings.Repeat("0", 24)+nonce)
@@ -156,27 +155,28 @@ func (w *world) paid(at time.Time) (key, transaction string) {
 	return key, "0x" + nonce + strings.Repeat("1", 24)
 }
 
+// move adds a transfer to the chain.
 func (w *world) move(key, transaction, to string, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.moved = append(w.moved, x402test.Transfer{Key: key, Transaction: transaction, Payee: to, Value: "5000", At: at})
 }
 
-// claimed is a payment that is on record since a time.
+// claimed adds a payment that was claimed at a time.
 func (w *world) claimed(key string, at time.Time) *ledger.Hold {
-	return held(w.t, ledger.New(w.store, func() time.Time { return at }, rand.Text), key, at)
+	return payments.Claim(w.t, ledger.New(w.store, func() time.Time { return at }, rand.Text), key, at)
 }
 
-// aStack is a template of something.
+// aStack is a template of a stack to delete.
 const aStack = `{"Resources":{"Topic":{"Type":"AWS::SNS::Topic"}}}`
 
-// TestRunbookIsPlayed plays the runbook from its own text: what an operator does with a ledger
-// that is a table, on an emulator that can restore one. What is played elsewhere is
-// named here with where; a command that is in neither fails.
+// TestRunbookIsPlayed runs the commands of the runbook as they are printed, against an emulator of
+// AWS that can restore a table. The map elsewhere names the commands that other tests run. A
+// command that is in neither place fails the test.
 func TestRunbookIsPlayed(t *testing.T) {
 	t.Parallel()
 	emulator := startEmulator(t)
-	var expired atomic.Int32 // so many answers to DescribeTable are that the operator's session has
+	var expired atomic.Int32 // how many of the next calls of DescribeTable find the session expired
 	server := testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, emulator.URL), Do: func(r *testbed.Relayed) {
 		if !strings.HasSuffix(r.Request.Header.Get("X-Amz-Target"), ".DescribeTable") || expired.Add(-1) < 0 {
 			r.Pass()
@@ -189,7 +189,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 	}})
 	facilitator := testbed.StartFacilitator(t)
 	w := &world{t: t, api: dynamo.NewClient(emulator.Config()), payer: testbed.Must(x402test.NewWallet(rand.Reader))}
-	check(t, dynamo.Create(t.Context(), w.api, "ledger"))
+	testbed.Check(dynamo.Create(t.Context(), w.api, "ledger"))
 	w.store = emulator.Open("ledger")
 	node := serve(t, func(rw http.ResponseWriter, r *http.Request) {
 		testbed.PlayNode{ChainID: 8453, Now: time.Now, Safe: time.Duration(w.safe.Load()), Moved: func() []x402test.Transfer {
@@ -208,34 +208,34 @@ func TestRunbookIsPlayed(t *testing.T) {
 		"AWS_ENDPOINT_URL_DYNAMODB": server, "AWS_ENDPOINT_URL_SECRETS_MANAGER": emulator.URL,
 		"AWS_ACCESS_KEY_ID": cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": cloud.DynamoSecret,
 	})
-	// deploys starts the service over a table.
+	// deploys starts the service with a table as its ledger.
 	deploys := func(table string) {
 		p := testbed.Must(programs.Start(testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), o.env, map[string]string{
 			"LEDGER_TABLE": table, "AWS_REGION": cloud.DynamoRegion, "FACILITATOR_URL": facilitator.URL, "RPC_URL": node, "DNS_RESOLVERS": names,
 		})))
 		t.Cleanup(func() { p.End(t) })
-		check(t, p.Ready())
+		testbed.Check(p.Ready())
 		o.words["https://api.example.com"] = p.URL
 	}
-	kept := testbed.Must(filepath.Glob("../.local/*"))
-	t.Cleanup(func() { // what make pay keeps
-		for _, f := range testbed.Must(filepath.Glob("../.local/*")) {
+	kept := testbed.Must(filepath.Glob(filepath.Join(testbed.Root(), ".local", "*")))
+	t.Cleanup(func() { // removes the signatures that make pay saved
+		for _, f := range testbed.Must(filepath.Glob(filepath.Join(testbed.Root(), ".local", "*"))) {
 			if !slices.Contains(kept, f) {
 				_ = os.RemoveAll(f)
 			}
 		}
 	})
 
-	// A day ago somebody paid and got nothing; an hour ago a payment was left in doubt.
-	// What was answered, and what was not, has come since the restored time.
+	// A day ago somebody paid and got no answer. An hour ago a payment was left in doubt. Two more
+	// payments, one with an answer and one without, come after the time that is restored.
 	now := time.Now()
 	long, ago := now.Add(-25*time.Hour), now.Add(-time.Hour)
 	owed, owedIn := w.paid(long)
 	h := w.claimed(owed, long)
-	check(t, h.Settled(t.Context(), ledger.Receipt{Transaction: owedIn}, true))
-	check(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
+	testbed.Check(h.Settled(t.Context(), ledger.Receipt{Transaction: owedIn}, true))
+	testbed.Check(h.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
 	doubt, _ := w.paid(ago)
-	check(t, w.claimed(doubt, ago).End(t.Context(), ledger.EventUncertain, "timeout", ""))
+	testbed.Check(w.claimed(doubt, ago).End(t.Context(), ledger.EventUncertain, "timeout", ""))
 	w.safe.Store(int64(50 * time.Minute))
 	backFor := map[string]string{}
 	back := func(key string) func() {
@@ -252,7 +252,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 	played := map[string][]step{
 		"Payments that are owed": {
 			{"make owed", nil, true, []string{"table ledger has no point-in-time recovery and no protection from deletion", "aws dynamodb update-continuous-backups --table-name ledger"}},
-			{"make owed", func() { protects(t, emulator, "ledger") }, false, []string{"1 owed in DynamoDB table ledger, for more than an hour: 1, refunds due: 1, in doubt: 1", "make refund KEY='" + owed + "'"}},
+			{"make owed", func() { protect(t, emulator, "ledger") }, false, []string{"1 owed in DynamoDB table ledger, for more than an hour: 1, refunds due: 1, in doubt: 1", "make refund KEY='" + owed + "'"}},
 			{"make refund KEY='eip155", nil, false, []string{"a refund has begun: the payer can no longer get the answer\namount   0.005 USDC"}},
 			{"TRANSACTION=0x…", back(owed), false, []string{"closed: $0.005 went back to"}},
 		},
@@ -261,7 +261,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 		"Changes while payments are in flight": {
 			{"make secret", func() {
 				token := filepath.Join(t.TempDir(), "token")
-				check(t, os.WriteFile(token, []byte("a-token-of-the-facilitator"), 0o600))
+				testbed.Check(os.WriteFile(token, []byte("a-token-of-the-facilitator"), 0o600))
 				o.words["SET=token"] = "SET=token YES=1 FILE=" + token
 			}, false, []string{"+ token (sha256 ", "FacilitatorSecretArn=arn:aws:secretsmanager:"}},
 			{"make receipt-key", nil, false, []string{"RECEIPT_KEY", "RECEIPT_PUBLIC_KEYS"}},
@@ -291,7 +291,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 				maps.Copy(o.words, map[string]string{"<answered>": answered, "<its payment>": answeredIn, "<unanswered>": unanswered, "<that day>": now.Add(-30 * time.Minute).UTC().Format(time.DateOnly)})
 			}, false, []string{"make refund KEY='<answered>'", "make refund KEY='<unanswered>'"}},
 			{"make answered", nil, false, []string{"closed: $0.005 of " + w.payer.Address().Checksum() + " was answered"}},
-			{"make refund KEY='<unanswered>'", nil, false, []string{"a refund is begun"}},
+			{"make refund KEY='<unanswered>'", nil, false, []string{"a refund has begun"}},
 			{"TRANSACTION=<its refund>", func() { back(unanswered)() }, false, []string{"closed: $0.005 went back to"}},
 			{"make books", func() {
 				out, err := o.play(t, "make owed")
@@ -317,7 +317,8 @@ func TestRunbookIsPlayed(t *testing.T) {
 			{"aws dynamodb delete-table", nil, false, []string{`"TableName": "ledger-copy"`}},
 		},
 	}
-	// A chapter without commands is held by the test that is named.
+	// The comment of each line names the test that runs the commands, or checks a chapter that has
+	// none.
 	elsewhere := map[string][]string{
 		"Releases":               {"make smoke STACK=<name> KEY_FILE=…"}, // TestMake of infra/deploy
 		"Rollback":               {"make rollback STACK=<name>"},         // TestRollback of infra/deploy
@@ -326,11 +327,11 @@ func TestRunbookIsPlayed(t *testing.T) {
 		"Where to look first":    nil,                                    // TestDashboard of infra/cdk
 		"How much it sells":      nil,                                    // TestCapacity
 		"What a year costs":      nil,                                    // TestReadmeCosts
-		"What an attack costs":   nil,                                    // by nobody: it is a table of prices
+		"What an attack costs":   nil,                                    // no test: it is a table of prices
 		"Payments that are owed": {"make backup TO=/backups/ledger.db"},  // TestBackup of infra/local/operate
 		// TestFormerTerms
 		"Changes while payments are in flight":     {"sam deploy --parameter-overrides FormerTerms=2026-11-20T08:15:00Z,dns=5000,ping=1000"},
-		"What is lost with a region or an account": nil, // by nobody: there is nothing to run
+		"What is lost with a region or an account": nil, // no test: there is nothing to run
 		"Deploy for production": {
 			"make deploy STACK=<name>",       // TestMake of infra/deploy
 			"make try-page",                  // TestTryPage of infra/local/operate
@@ -353,7 +354,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 	}
 }
 
-// everyCommand holds the commands of every chapter to be played, or to be known elsewhere.
+// everyCommand expects each command of the runbook either here or in elsewhere.
 func everyCommand(t *testing.T, all map[string][]string, played map[string][]step, elsewhere map[string][]string) {
 	t.Helper()
 	for title, printed := range all {
@@ -363,7 +364,7 @@ func everyCommand(t *testing.T, all map[string][]string, played map[string][]ste
 			}
 		}
 		if known, ok := elsewhere[title]; played[title] == nil && (!ok || len(printed) != len(known)) {
-			t.Errorf("%s: nobody plays %q", title, printed)
+			t.Errorf("%s: no test runs %q", title, printed)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package infra
+package functions
 
 import (
 	"encoding/json"
@@ -27,7 +27,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The credentials of the two facilitators, neither of which sees the other's.
+// The credentials of the two facilitators. Neither may receive those of the other.
 const (
 	testSecret     = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
 	testToken      = "let-me-settle"
@@ -35,23 +35,23 @@ const (
 	fallbackToken  = "of-the-fallback"
 )
 
-// recorder is AWS for functions: a table, and a Secrets Manager. It notes what each
-// function asks, in the words of a policy.
+// recorder stands for AWS: a DynamoDB table and Secrets Manager. It records the permission that
+// each request of a function needs.
 type recorder struct {
 	table, url string
-	direct     *dynamodb.Client // what goes this way is not noted
+	direct     *dynamodb.Client // requests of this client are not recorded
 
-	granted map[string][]string // by slug: "action on resource"
+	granted map[string][]string // by slug, as deployed.Granted returns them
 
 	mu    sync.Mutex
-	asked map[string][]string // the same
+	asked map[string][]string // by slug, in the form of granted
 }
 
 func newRecorder(t *testing.T) *recorder {
 	t.Helper()
 	server := cloud.StartDynamo(t)
 	r := &recorder{table: server.Table(t), url: server.URL, direct: dynamo.NewClient(server.Config()), asked: map[string][]string{}, granted: map[string][]string{}}
-	for _, slug := range functionSlugs() {
+	for _, slug := range slugs() {
 		r.granted[slug] = deployed.Granted(t, slug)
 	}
 	return r
@@ -63,8 +63,8 @@ func (r *recorder) used(slug string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(r.asked[slug])))
 }
 
-// environment has a function ask the recorder. more is what else the secret of the
-// first facilitator has.
+// environment returns variables with which a function calls the recorder. more is added to the
+// JSON members of the first facilitator's secret.
 func (r *recorder) environment(t *testing.T, slug, more string) map[string]string {
 	t.Helper()
 	secrets := map[string]string{testSecret: `{"token":"` + testToken + `"` + more + `}`, fallbackSecret: `{"token":"` + fallbackToken + `"}`}
@@ -83,7 +83,7 @@ func (r *recorder) environment(t *testing.T, slug, more string) map[string]strin
 	return map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": to, "AWS_ENDPOINT_URL_SECRETS_MANAGER": to}
 }
 
-// call is what a request to AWS is about.
+// call has the members of requests to DynamoDB and Secrets Manager that name a resource.
 type call struct {
 	TableName, IndexName, SecretId string
 	Key, Item                      map[string]struct{ S string }
@@ -91,7 +91,7 @@ type call struct {
 
 func (r *recorder) note(slug, target string, c call) {
 	service, action, _ := strings.Cut(target, ".")
-	service, _, _ = strings.Cut(strings.ToLower(service), "_") // of its version
+	service, _, _ = strings.Cut(strings.ToLower(service), "_") // without the version
 	on := map[string]string{testSecret: "FacilitatorSecretArn", fallbackSecret: "FacilitatorFallbackSecretArn"}[c.SecretId]
 	switch key := c.Key[dynamo.AttrKey].S + c.Item[dynamo.AttrKey].S; {
 	case c.TableName == r.table && c.IndexName != "":
@@ -120,40 +120,37 @@ func (r *recorder) forget(t *testing.T, keys ...string) {
 	}
 }
 
-func holdsToken(t *testing.T, token string, h http.Handler) string {
+// bearer serves h to clients that send the token, and fails the test for any other.
+func bearer(t *testing.T, token string, h http.Handler) string {
 	t.Helper()
-	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+	return testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("Authorization"); got != "Bearer "+token {
 			t.Errorf("a facilitator was sent the credentials %q", got)
 		}
 		h.ServeHTTP(w, r)
-	})
+	}))
 }
 
-// bothFacilitators are parameters with two of them. The first one has moved, so that
-// everything is asked of both. No name exists in com, which is all that the resolver
-// knows.
+// bothFacilitators returns parameters with two facilitators. The first one answers 404, so the
+// functions call both. The resolver serves an empty zone com, so no name exists.
 func bothFacilitators(t *testing.T, table string) map[string]string {
 	t.Helper()
 	return map[string]string{
 		"Ledger": table, "DnsResolvers": testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net.")),
-		"FacilitatorUrl": holdsToken(t, testToken, http.NotFoundHandler()), "FacilitatorSecretArn": testSecret,
-		"FacilitatorFallbackUrl":       holdsToken(t, fallbackToken, testbed.NewFacilitator(t)),
+		"FacilitatorUrl": bearer(t, testToken, http.NotFoundHandler()), "FacilitatorSecretArn": testSecret,
+		"FacilitatorFallbackUrl":       bearer(t, fallbackToken, testbed.NewFacilitator(t)),
 		"FacilitatorFallbackSecretArn": fallbackSecret,
 	}
 }
 
-func serve(t *testing.T, h http.HandlerFunc) string { return testbed.Serve(t, h) }
-
-// shopper buys from every function as it is built and configured, with all that it
-// asks of AWS noted. The rate limit is so low that a client's second request is counted
-// in the table.
+// shopper buys from the built functions, and records their requests to AWS. The rate limit is
+// so low that the second request of a client is counted in the table.
 type shopper struct {
 	*recorder
 	*x402test.Client
 	base    string
-	key     string // of the purchase, sent with each request
-	clients int    // each is an address to buy from
+	key     string // Idempotency-Key of the purchase
+	clients int    // number of clients so far, each with its own address
 }
 
 func newShopper(t *testing.T) *shopper {
@@ -163,9 +160,9 @@ func newShopper(t *testing.T) *shopper {
 	params := bothFacilitators(t, s.table)
 	maps.Copy(params, map[string]string{
 		"RpcUrl": "none", "RateLimitPerMinute": "10", "ConcurrencySingle": "100", "ConcurrencyBundle": "100",
-		"RdapBootstrapUrl": serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		"RdapBootstrapUrl": testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"version":"1.0","publication":"2026-01-01T00:00:00Z","services":[[["test"],["https://rdap.test/"]]]}`)
-		}),
+		})),
 	})
 	logs := new(programs.Output)
 	t.Cleanup(func() {
@@ -176,7 +173,7 @@ func newShopper(t *testing.T) *shopper {
 	s.base = cloud.Deployment{
 		Functions: testbed.Functions(t), Parameters: params, Logs: logs,
 		Own: func(slug string) map[string]string { return s.environment(t, slug, "") },
-		// The next request is sent when the one before was answered.
+		// Requests are sent one after the other, so this is the client of the current one.
 		Source: func() string { return fmt.Sprint("192.0.2.", s.clients) },
 	}.Open(t).URL
 	return s
@@ -188,13 +185,13 @@ func (s *shopper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// next is a client whom no other's requests limit, with its own purchase.
+// next begins a new purchase by a new client, so that the rate limit is not reached.
 func (s *shopper) next() {
 	s.clients++
 	s.key = fmt.Sprint("purchase-by-client-", s.clients)
 }
 
-// way is how an operation is bought from a function: signed for, and sent.
+// way is one way to buy an operation: over HTTP from its function, or from the MCP server.
 type way struct {
 	slug string
 	sign func() (header string, err error)
@@ -210,7 +207,7 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 		o.Slug, func() (string, error) { return s.Sign(t.Context(), url) },
 		func(header string) (paid, replayed bool, said any) {
 			r := testbed.Must(s.Get(t.Context(), url, header))
-			// Nothing exists here, which is an answer, or 200 with such children.
+			// No name exists here: a single lookup answers 404, and a bundle 200.
 			paid = r.Header.Get("PAYMENT-RESPONSE") != "" && (r.Status == http.StatusOK || r.Status == http.StatusNotFound)
 			return paid, r.Header.Get("Idempotent-Replayed") == "true", r
 		},
@@ -225,14 +222,14 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 	}}
 }
 
-// buy buys an operation, sends the payment again, and signs anew, which the first answer
-// answers.
+// buy buys an operation, sends the payment again, and then signs again: the second and the third
+// request get the first answer.
 func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	t.Helper()
 	s.next()
 	terms := testbed.LocalTerms(t)
 	payees := ledger.SoldKey(terms.Network, strings.ToLower(terms.Asset))
-	s.forget(t, "rdap|bootstrap", "slots|"+o.Slug, payees) // who needs them makes them
+	s.forget(t, "rdap|bootstrap", "slots|"+o.Slug, payees) // so that the function writes them again
 	var header string
 	for i := range 3 {
 		if i != 1 {
@@ -244,10 +241,9 @@ func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	}
 }
 
-// TestPermissionsUsedAreGranted runs every function through what it can do, and
-// holds what it asked of AWS against what it may do: nothing is missing, and nothing
-// is there that is not needed. The scheduled function is held to it by
-// TestReconcileFunction.
+// TestPermissionsUsedAreGranted has every function do all that it can do, and compares the
+// permissions that it used with those that the template grants: none is missing, and none is
+// unused. TestReconcileFunction does the same for the scheduled function.
 func TestPermissionsUsedAreGranted(t *testing.T) {
 	t.Parallel()
 	s := newShopper(t)
@@ -255,7 +251,7 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 		for _, w := range s.ways(t, o) {
 			s.next()
 			testbed.Must(w.sign())
-			// A challenge asks AWS for the client's rate and for nothing else.
+			// A challenge reads the rate of the client, and nothing else.
 			if used := s.used(w.slug); w.slug == o.Slug && slices.ContainsFunc(used, func(u string) bool { return u != "dynamodb:UpdateItem on Ledger.Arn of rate|*" }) {
 				t.Errorf("%s: a challenge asked for %q", o.Slug, used)
 			}
@@ -266,14 +262,14 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 		catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathManifest, catalog.PathLLMs,
 		catalog.PathLLMsFull, catalog.PathDocs, "/", "/nowhere", catalog.PathReady, catalog.PathReady, catalog.PathReady,
 	} {
-		if i%5 == 0 { // several documents a client, so that some are counted
+		if i%5 == 0 { // five documents for each client, so that the rate limit is used
 			s.next()
 		}
 		if r := testbed.Must(s.Get(t.Context(), s.base+path, "")); len(r.Body) == 0 || r.Status == http.StatusTooManyRequests {
 			t.Errorf("%s: status %d, %d bytes", path, r.Status, len(r.Body))
 		}
 	}
-	for _, slug := range functionSlugs() {
+	for _, slug := range slugs() {
 		if d := cmp.Diff(s.granted[slug], s.used(slug)); slug != sam.Reconcile && d != "" {
 			t.Errorf("%s: permissions (-may +used):\n%s", slug, d)
 		}

@@ -1,0 +1,39 @@
+package functions
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs are built from it, and the test cache only sees imports
+)
+
+func TestMain(m *testing.M) {
+	testbed.Parallel(4) // most tests wait for programs of one thread
+	m.Run()
+}
+
+// parameters returns the parameters without a default, and a name for the table.
+func parameters() map[string]string {
+	return map[string]string{"PayTo": boot.LocalPayTo, "Ledger": "Ledger"}
+}
+
+// slugs returns the functions of the template.
+func slugs() []string { return slices.Sorted(maps.Keys(deployed.Routes())) }
+
+// host runs the built functions, configured by the template. logs ends them and returns what
+// they logged.
+func host(t *testing.T, params, env map[string]string) (h *cloud.Host, logs func() string) {
+	t.Helper()
+	var text bytes.Buffer
+	h = cloud.Deployment{Functions: testbed.Functions(t), Parameters: params, Environment: env, Logs: &text}.Open(t)
+	return h, func() string {
+		h.Close()
+		return text.String()
+	}
+}

@@ -1,0 +1,61 @@
+package runbook
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs are built from it, and the test cache only sees imports
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+func TestMain(m *testing.M) {
+	testbed.Parallel(4) // most tests wait for programs of one thread
+	m.Run()
+}
+
+const operate = "./infra/local/operate"
+
+// runbook returns the text of the runbook, with each command on one line.
+func runbook() string {
+	text := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "infra", "RUNBOOK.md")))
+	return strings.ReplaceAll(string(text), "\\\n", " ")
+}
+
+func serve(t *testing.T, h http.HandlerFunc) string { return testbed.Serve(t, h) }
+
+// startEmulator starts moto, whose DynamoDB can restore a table.
+func startEmulator(t *testing.T) cloud.Dynamo {
+	t.Helper()
+	return cloud.Dynamo{URL: deployed.Emulator(t)}
+}
+
+// backUp turns point-in-time recovery on.
+func backUp(t *testing.T, api *dynamodb.Client, table string) {
+	t.Helper()
+	yes := true
+	testbed.Must(api.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
+		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
+	}))
+}
+
+// protect gives a table the settings that the table of a deployment has.
+func protect(t *testing.T, server cloud.Dynamo, table string) {
+	t.Helper()
+	api := dynamo.NewClient(server.Config())
+	backUp(t, api, table)
+	yes := true
+	expires := dynamo.AttrExpiresAt
+	testbed.Must(api.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
+		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &expires, Enabled: &yes},
+	}))
+	testbed.Must(api.UpdateTable(t.Context(), &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: &yes}))
+}
