@@ -144,7 +144,7 @@ verify: node-packages ## Run the rest of CI: real peers, namespaces, browser, lo
 .PHONY: check
 check: ## Check formatting, vet, lint, module tidiness and workflows
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
-	go vet ./... && go vet -tags prove ./infra/runbook
+	go vet ./...
 	go mod tidy -diff
 	for m in $(MODULES); do (cd $$m && go vet ./... && go mod tidy -diff) || exit 1; done
 	cd infra/shop && go vet ./testdata/late
@@ -236,7 +236,7 @@ gameday: ## Break each dependency once; print what clients see and which alarms 
 
 .PHONY: prove
 prove: node-packages ## Run what CI does not: third-party conformance lists, newest linters, mutants, a million schedules: 45 minutes
-##   PART=linters      run this part alone: linters, lists (2 minutes), printed, runbook, lighthouse, mutants or campaign (default: all)
+##   PART=linters      run this part alone: linters, lists (2 minutes), printed, lighthouse, mutants or campaign (default: all)
 	@go build -o build/local ./infra/local && go build -o build/pay ./infra/local/pay
 	@cmp -s infra/prove/requirements.txt build/prove/installed || { python3 -m venv --clear build/prove && \
 		build/prove/bin/pip install -q --disable-pip-version-check -r infra/prove/requirements.txt && \

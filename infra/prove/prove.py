@@ -2,12 +2,11 @@
 publish, or takes too long. It runs every part, or those that are named, and fails when a part does, or when
 a check's verdict is not the one that verdicts.py expects.
 
-    prove.py [linters] [lists] [printed] [runbook] [lighthouse] [mutants] [campaign]
+    prove.py [linters] [lists] [printed] [lighthouse] [mutants] [campaign]
 
 linters holds template.yaml to the newest SAM CLI and cfn-lint. lists runs the conformance
 lists of others against the service, or as its facilitator. printed types what /docs prints,
-with the registries that readers have. runbook plays the chapters of
-the runbook that start services, lighthouse marks the pages for people, mutants breaks
+with the registries that readers have. lighthouse marks the pages for people, mutants breaks
 conditions one at a time, each of which a test must notice, and campaign plays
 a million random schedules of faults over the payment layer. A further part is a function in PARTS:
 it returns its section of table.md, and a list of what failed."""
@@ -248,11 +247,6 @@ def printed():
     return text, failed
 
 
-def runbook():
-    """The chapters of the runbook that start services, from its own text."""
-    return played("The runbook", "-tags", "prove", "./infra/runbook", "-run", "^TestRunbookIsPlayed$")
-
-
 LIGHTHOUSE = "12.8.2"  # the last that runs on Node 20
 
 
@@ -300,7 +294,7 @@ Of five runs the one in the middle. Performance must be 0.95 and accessibility 1
 """
 
 
-PARTS = {"linters": linters, "lists": lists, "printed": printed, "runbook": runbook, "lighthouse": lighthouse, "mutants": mutants, "campaign": campaign}
+PARTS = {"linters": linters, "lists": lists, "printed": printed, "lighthouse": lighthouse, "mutants": mutants, "campaign": campaign}
 
 HEAD = "# What is proven outside CI\n\nWritten by `make prove`, part by part.\n"
 
