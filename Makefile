@@ -45,6 +45,8 @@ help: ## Print this help
 .PHONY: run
 run: ## Start the whole service on http://127.0.0.1:8402
 ##   NETWORK=...       eip155:84532 for test money on Base Sepolia (default: Base, with play money)
+##   PAY_TO=0x...      account that receives real money, with FACILITATOR_URL
+##   FACILITATOR_URL=... service that settles it (default: play money)
 ##   LOCAL_ADDR=...    address to listen on; play money uses the next port (default: 127.0.0.1:8402)
 ##   DNS_RESOLVERS=... resolvers to query (default: public ones)
 	@mkdir -p build .local
@@ -60,7 +62,7 @@ demo: ## Watch one purchase survive a bad minute, beside a seller without a ledg
 .PHONY: pay
 pay: ## Buy an answer, with a throwaway key and play money unless you set KEY_FILE
 ##   URL=...           what to buy (default: the ping)
-##   KEY=...           Idempotency-Key: one key, one charge (default: random)
+##   KEY=...           Idempotency-Key: one charge per payer and key (default: random)
 ##   V=1               show the decoded handshake
 ##   AGAIN=1           resend the last signature; AGAIN=<file> resends an earlier one
 ##   KEY_FILE=...      pay real money with the private key in this file

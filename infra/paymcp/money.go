@@ -3,20 +3,17 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/big"
 	"net/url"
 	"regexp"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/infra/local/bill"
-	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -76,19 +73,7 @@ func (t *till) wallet() (*x402test.Wallet, error) {
 	if a != nil {
 		return bill.ReadKey(a.KeyFile)
 	}
-	wallet, err := bill.ReadKey(t.purse.KeyFile())
-	if !errors.Is(err, fs.ErrNotExist) {
-		return wallet, err
-	}
-	var key [32]byte
-	if _, err := rand.Read(key[:]); err != nil {
-		return nil, err
-	}
-	err = keyfile.Write(t.purse.KeyFile(), []byte(hex.EncodeToString(key[:])+"\n"))
-	if err != nil && !errors.Is(err, fs.ErrExist) { // another process was faster
-		return nil, err
-	}
-	return bill.ReadKey(t.purse.KeyFile())
+	return bill.Throwaway(t.purse.KeyFile())
 }
 
 // chain returns a node of the network, which knows whether a payment was made. It is nil for

@@ -71,7 +71,8 @@ func (o *operator) meant(printed string) string {
 	return printed
 }
 
-// play runs a printed command, and returns what it prints.
+// play runs a printed command, and returns what it prints. It removes the signatures that make pay
+// keeps in the checkout.
 func (o *operator) play(t *testing.T, printed string) (string, error) {
 	t.Helper()
 	command := o.meant(printed)
@@ -92,6 +93,9 @@ func (o *operator) play(t *testing.T, printed string) (string, error) {
 	cmd.Env = append(testbed.Environment(o.env), "HOME="+os.Getenv("HOME"), "GOFLAGS="+os.Getenv("GOFLAGS"), "GOCACHE="+os.Getenv("GOCACHE"))
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
+	for _, kept := range regexp.MustCompile(`(?m)^kept: +(\S+) `).FindAllStringSubmatch(string(out), -1) {
+		t.Cleanup(func() { testbed.Check(os.Remove(filepath.Join(testbed.Root(), kept[1]))) })
+	}
 	return string(out), err
 }
 
@@ -215,14 +219,6 @@ func TestRunbookIsPlayed(t *testing.T) {
 		testbed.Check(p.Ready())
 		o.words["https://api.example.com"] = p.URL
 	}
-	kept := testbed.Must(filepath.Glob(filepath.Join(testbed.Root(), ".local", "*")))
-	t.Cleanup(func() { // removes the signatures that make pay saved
-		for _, f := range testbed.Must(filepath.Glob(filepath.Join(testbed.Root(), ".local", "*"))) {
-			if !slices.Contains(kept, f) {
-				_ = os.RemoveAll(f)
-			}
-		}
-	})
 
 	// A day ago somebody paid and got no answer. An hour ago a payment was left in doubt. Two more
 	// payments, one with an answer and one without, come after the time that is restored.

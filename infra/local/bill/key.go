@@ -2,7 +2,10 @@ package bill
 
 import (
 	"crypto/rand"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"strings"
 	"time"
@@ -23,6 +26,24 @@ func ReadKey(path string) (*x402test.Wallet, error) {
 		return nil, fmt.Errorf("%q must hold a private key and nothing else: 32 bytes of hex, with or without 0x", path)
 	}
 	return wallet, nil
+}
+
+// Throwaway returns the wallet of the key in a file, which it creates with a random key if it does
+// not exist. Such a key pays with play money only.
+func Throwaway(path string) (*x402test.Wallet, error) {
+	wallet, err := ReadKey(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return wallet, err
+	}
+	var key [32]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return nil, err
+	}
+	err = keyfile.Write(path, []byte(hex.EncodeToString(key[:])+"\n"))
+	if err != nil && !errors.Is(err, fs.ErrExist) { // another process was faster
+		return nil, err
+	}
+	return ReadKey(path)
 }
 
 // Client returns a client that pays with a wallet. It follows no redirect, because a signature

@@ -40,7 +40,7 @@ func TestPayWithoutANetwork(t *testing.T) {
 		t.Fatalf("exit status %d, stdout %s, stderr:\n%s", code, out, notes)
 	}
 	t.Cleanup(func() { testbed.Check(os.Remove(filepath.Join(root, file[1]))) })
-	mentions(t, "stderr", notes, "DNS_RESOLVERS=192.0.2.53 make run\n", "No answer yet; the payment is kept. From ", ": make pay AGAIN=1\n")
+	mentions(t, "stderr", notes, "DNS_RESOLVERS=192.0.2.53 make run\n", "No answer yet; the payment is kept. From ", ": make pay AGAIN=.local/payments/")
 	if strings.Contains(notes, "again in 1m") {
 		t.Errorf("it waits for a minute:\n%s", notes)
 	}

@@ -52,11 +52,11 @@ func TestInterrupt(t *testing.T) {
 	if err := p.Wait(); cmd.ProcessState.ExitCode() != 1 || out.Len() > 0 {
 		t.Errorf("it ended with %v, want exit status 1; stdout %q", err, out.String())
 	}
-	if !strings.HasSuffix(p.Log.String(), "stopped before there was an answer\npay -again 1 continues with this payment\n") {
-		t.Errorf("stderr:\n%s", &p.Log)
-	}
 	path, err := folder(dir).last()
 	must(t, err)
+	if !strings.HasSuffix(p.Log.String(), "stopped before there was an answer\npay -again "+path+" continues with this payment\n") {
+		t.Errorf("stderr:\n%s", &p.Log)
+	}
 	kept, err := readPayment(path)
 	must(t, err)
 	isKept(t, []payment{kept}, s, s.URL)

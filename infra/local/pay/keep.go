@@ -3,15 +3,16 @@ package main
 import (
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // payment has everything that is needed to send a signature again.
@@ -26,9 +27,12 @@ type payment struct {
 // offer, which fitted into a header.
 const maxPayment = 4 << 20
 
-// folder stores payments, one file each, which only the owner can read. The names of the files
-// sort by time.
+// folder stores payments and a throwaway key, one file each, which only the owner can read. The
+// names of the files of payments sort by time.
 type folder string
+
+// throwawayKey is the name of the file of the throwaway key.
+const throwawayKey = "throwaway.key"
 
 // keep writes a payment to a file, completely or not at all, and returns its name.
 func (f folder) keep(p payment, now time.Time) (path string, err error) {
@@ -36,12 +40,28 @@ func (f folder) keep(p payment, now time.Time) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	err = errors.Join(os.MkdirAll(string(f), 0o700), os.Chmod(string(f), 0o700)) // #nosec G302 -- a folder; it may have been there
-	if err != nil {
+	if err := f.make(); err != nil {
 		return "", err
 	}
 	path = filepath.Join(string(f), now.UTC().Format("20060102T150405.000000000Z")+"-"+rand.Text()[:8]+".json")
 	return path, keyfile.Write(path, append(text, '\n'))
+}
+
+// make creates the folder, and makes it private if it was there before.
+func (f folder) make() error {
+	if err := os.MkdirAll(string(f), 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(string(f), 0o700) // #nosec G302 -- a folder
+}
+
+// throwaway returns a wallet for play money. Its key is kept, because an Idempotency-Key belongs to
+// its payer: with another key, the same KEY would name another purchase.
+func (f folder) throwaway() (*x402test.Wallet, error) {
+	if err := f.make(); err != nil {
+		return nil, err
+	}
+	return bill.Throwaway(filepath.Join(string(f), throwawayKey))
 }
 
 // last returns the file of the latest payment.

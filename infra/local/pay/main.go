@@ -80,10 +80,10 @@ func main() {
 func parse(args []string, as called.As) (o options) {
 	flags := flag.NewFlagSet("pay", flag.ExitOnError)
 	flags.StringVar(&o.key, "key", "", "the Idempotency-Key to send; default: random")
-	flags.StringVar(&o.keyFile, "key-file", "", "pay with the private key in this file, 32 bytes of hex; default: a throwaway key")
+	flags.StringVar(&o.keyFile, "key-file", "", "pay with the private key in this file, 32 bytes of hex; default: a throwaway key, kept in -dir")
 	flags.StringVar(&o.max, "max", "", "never pay more than this, in units of the token (0.10) or in atomic units (5000atomic); default "+defaultMax+" with -key-file")
 	flags.StringVar(&o.again, "again", "", "resend a kept signature: 1 for the last one, or its file")
-	flags.StringVar(&o.dir, "dir", filepath.Join(".local", "payments"), "keep signatures in this folder")
+	flags.StringVar(&o.dir, "dir", filepath.Join(".local", "payments"), "keep signatures and the throwaway key in this folder")
 	flags.BoolVar(&o.verbose, "v", false, "show the decoded handshake")
 	flags.BoolVar(&o.yes, "yes", false, "pay with the key in -key-file without asking")
 	flags.Usage = func() {
@@ -171,8 +171,9 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 		}
 	}
 	p.key = cmp.Or(p.key, kept.Key)
+	p.file = path
 	p.client = bill.Client(nil, p)
-	return p.repeat(ctx, kept, path)
+	return p.repeat(ctx, kept)
 }
 
 // sameQuestion reports whether two URLs ask the same question, wherever the service is.
@@ -183,7 +184,7 @@ func sameQuestion(a, b url.URL) bool {
 
 // wallet returns the wallet to pay with, and sets the conditions under which it signs.
 func (p *payer) wallet(o options) (*x402test.Wallet, error) {
-	p.whose = "a throwaway key"
+	p.whose = "a throwaway key, which can pay with play money only"
 	p.real = o.keyFile != ""
 	p.ask = !o.yes && o.keyFile != ""
 	if p.real {
@@ -203,5 +204,9 @@ func (p *payer) wallet(o options) (*x402test.Wallet, error) {
 	if p.real {
 		return readKey(o.keyFile)
 	}
-	return x402test.NewWallet(rand.Reader)
+	wallet, err := p.store.throwaway()
+	if err != nil {
+		return nil, fmt.Errorf("keep the throwaway key: %w\nNothing was paid", err)
+	}
+	return wallet, nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -153,5 +154,31 @@ func fails(t *testing.T, err error, says string) {
 	t.Helper()
 	if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 		t.Errorf("%v, want %q", err, says)
+	}
+}
+
+// TestThrowawayKeyIsKept: a KEY names one purchase of one payer, so two runs with the same KEY need
+// the same payer. Nobody else can read the kept key.
+func TestThrowawayKeyIsKept(t *testing.T) {
+	t.Parallel()
+	server := sell(t, func(w http.ResponseWriter, _ int) { answer{status: 200, body: "{}"}.write(w) })
+	dir := filepath.Join(t.TempDir(), "payments")
+	payers := map[string]bool{}
+	for range 2 {
+		b := newBuyer(t, server.URL, "")
+		must(t, b.does(t, func(ctx context.Context) error { return b.run(ctx, options{url: server.URL, key: "one-purchase", dir: dir}) }))
+		path, err := folder(dir).last()
+		must(t, err)
+		kept, err := readPayment(path)
+		must(t, err)
+		payers[kept.Payer] = true
+	}
+	if len(payers) != 1 {
+		t.Errorf("%d payers for one KEY", len(payers))
+	}
+	info, err := os.Stat(filepath.Join(dir, throwawayKey))
+	must(t, err)
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v of the throwaway key", info.Mode())
 	}
 }

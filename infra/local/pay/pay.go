@@ -33,7 +33,9 @@ type payer struct {
 	out     io.Writer
 	notes   io.Writer
 
-	hinted bool // advice is printed only once
+	file   string // the file of the payment, once it is saved
+	hinted bool   // advice is printed only once
+	status string // the last status that was printed
 }
 
 const (
@@ -51,9 +53,9 @@ const (
 // errAnswered means that the answer was printed and is not a 200.
 var errAnswered = errors.New("the answer is not a 200")
 
-// howAgain returns the command that resends the last signature.
+// howAgain returns the command that resends this payment, also when others were made since.
 func (p *payer) howAgain() string {
-	return p.as.Of("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: "1"})
+	return p.as.Of("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: p.file})
 }
 
 // pay requests the price, signs it, saves the signature and sends it. The signature is saved
@@ -73,7 +75,7 @@ func (p *payer) pay(ctx context.Context) error {
 	if err != nil {
 		return explain("%s", err)
 	}
-	path, err := p.store.keep(payment{
+	p.file, err = p.store.keep(payment{
 		URL:       p.url.String(),
 		Key:       p.key,
 		Signature: signature,
@@ -82,13 +84,14 @@ func (p *payer) pay(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("save the signature: %w\nNothing was paid: without the saved signature, the payment could not be repeated", err)
 	}
-	p.say("kept:    %s (%s sends it again; it is never charged twice)\n", path, p.howAgain())
+	last := p.as.Of("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: "1"})
+	p.say("kept:    %s (%s sends it again; it is never charged twice)\n", p.file, last)
 	return p.send(ctx, signature)
 }
 
 // repeat resends a saved payment.
-func (p *payer) repeat(ctx context.Context, kept payment, path string) error {
-	p.say("again:   %s, for %s\npayer:   %s\n", path, p.url, kept.Payer)
+func (p *payer) repeat(ctx context.Context, kept payment) error {
+	p.say("again:   %s, for %s\npayer:   %s\n", p.file, p.url, kept.Payer)
 	return p.send(ctx, kept.Signature)
 }
 
@@ -102,7 +105,7 @@ func (p *payer) send(ctx context.Context, signature string) error {
 		if err != nil {
 			return p.unsent(err)
 		}
-		p.status(r)
+		p.report(r)
 		p.hint(r)
 		pause := r.RetryAfter()
 		if pause == 0 || r.Status != http.StatusConflict && r.Status < 500 {

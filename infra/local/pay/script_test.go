@@ -199,7 +199,7 @@ func (s *scripted) Command(line string) string {
 
 // kept is how many payments there are, and holds what was sent to them.
 func (s *scripted) kept(o options) int {
-	files, err := filepath.Glob(filepath.Join(s.dir, "*"))
+	files, err := filepath.Glob(filepath.Join(s.dir, "*.json"))
 	must(s.t, err)
 	for _, name := range files {
 		p, err := readPayment(name)

@@ -39,8 +39,9 @@ func explain(format string, args ...any) error { return errors.New(text(format, 
 
 func (p *payer) say(format string, args ...any) { fmt.Fprint(p.notes, text(format, args...)) }
 
-// status prints one line about the answer to a signature.
-func (p *payer) status(r x402test.Reply) {
+// report prints one line about the answer to a signature. It is short if the answer before was the
+// same.
+func (p *payer) report(r x402test.Reply) {
 	line := text("%d %s", r.Status, http.StatusText(r.Status))
 	more := func(format string, args ...any) { line += ", " + text(format, args...) }
 	for _, name := range []string{x402.HeaderReplayed, x402.HeaderAge, x402.HeaderOwed} {
@@ -64,6 +65,11 @@ func (p *payer) status(r x402test.Reply) {
 	}
 	if settled.ErrorReason != "" {
 		more("%s", settled.ErrorReason)
+	}
+	if line == p.status {
+		line = text("%d %s, as before", r.Status, http.StatusText(r.Status))
+	} else {
+		p.status = line
 	}
 	if v := r.Header.Get("X-Request-Id"); v != "" && r.Status != http.StatusOK {
 		more("request %s", v)

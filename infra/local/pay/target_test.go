@@ -38,7 +38,7 @@ func TestAgainWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuyer(t, "http://silent.example/", "")
-		_, err := b.store.keep(payment{URL: "http://silent.example/", Signature: "s"}, noon())
+		path, err := b.store.keep(payment{URL: "http://silent.example/", Signature: "s"}, noon())
 		must(t, err)
 		b.over = network(func(ctx context.Context, network, _ string) (net.Conn, error) {
 			<-ctx.Done()
@@ -47,7 +47,7 @@ func TestAgainWithoutANetwork(t *testing.T) {
 		begun := time.Now()
 		err = b.run(t.Context(), options{again: "1", dir: string(b.store)})
 		fails(t, err, "silent.example does not answer within 15s: is the address right, and is there a network?\n"+
-			"Nothing was sent this time, and the payment is kept. When the service can be reached again: make pay AGAIN=1")
+			"Nothing was sent this time, and the payment is kept. When the service can be reached again: make pay AGAIN="+path)
 		if took := time.Since(begun); took != firstAnswer {
 			t.Errorf("given up after %s, want %s", took, firstAnswer)
 		}
@@ -174,7 +174,7 @@ func TestLost(t *testing.T) {
 	s := sell(t, func(http.ResponseWriter, int) { panic(http.ErrAbortHandler) })
 	b := newBuyer(t, s.URL+"/it's", "")
 	err := b.does(t, b.pay)
-	if err == nil || !strings.HasSuffix(err.Error(), "the payment may have been made. make pay AGAIN=1 continues with it") || s.sent() == 0 || b.out.Len() > 0 {
+	if err == nil || !strings.HasSuffix(err.Error(), "the payment may have been made. make pay AGAIN="+b.file+" continues with it") || s.sent() == 0 || b.out.Len() > 0 {
 		t.Errorf("%v, %d signatures, %s", err, s.sent(), &b.out)
 	}
 }
