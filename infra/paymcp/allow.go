@@ -27,7 +27,7 @@ const (
 	usualPerDay  = "1.00"
 )
 
-// payee is a recipient of payments, with network and token.
+// payee is a recipient of payments on one network, in one token.
 type payee struct{ payTo, network, asset string }
 
 // allow asks a person whom this program may pay and how much, and saves the answers.
@@ -114,7 +114,8 @@ func (t *till) agree(d dialog, w bill.Way) error {
 	return nil
 }
 
-// quoted is the price of a tool: the one that it lists, or that of a call without arguments.
+// quoted returns the price of a tool: the price that it lists, or else the price of a call
+// without arguments.
 func (t *till) quoted(ctx context.Context, tool *mcp.Tool) (bill.Way, error) {
 	w, err := listedPrice(tool)
 	if err == nil {
@@ -133,19 +134,19 @@ func (t *till) quoted(ctx context.Context, tool *mcp.Tool) (bill.Way, error) {
 	return o.Choose()
 }
 
-// dialog is with a person.
+// dialog asks a person questions at a terminal.
 type dialog struct {
 	in  *bufio.Reader
 	out io.Writer
 }
 
-// ask returns what a person types, or the default.
+// ask asks a question and returns what the person types, or the default for an empty line.
 func (d dialog) ask(question, usual string) string {
 	if usual != "" {
 		question += " [" + usual + "]"
 	}
 	fmt.Fprint(d.out, untrusted.Text(question), " ")
-	line, _ := d.in.ReadString('\n') // the end is an empty answer
+	line, _ := d.in.ReadString('\n') // at the end of input, the answer is empty
 	if line = strings.TrimSpace(line); line == "" {
 		return usual
 	}
@@ -166,7 +167,7 @@ func usualFor(w bill.Way, usual string) string {
 	return w.Amount
 }
 
-// amount parses an amount in the unit of the question.
+// amount parses an amount in the unit that the question named, and returns atomic units.
 func amount(typed string, w bill.Way) (*big.Int, error) {
 	const longest = 40
 	r, ok := new(big.Rat).SetString(typed)

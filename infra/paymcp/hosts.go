@@ -13,20 +13,20 @@ import (
 
 // start is how a host starts this server.
 type start struct {
-	name    string // of the server in the host
+	name    string // the server's name in the host's settings
 	command string
 	args    []string
 }
 
 // host is a program with a model that starts MCP servers.
 type host struct {
-	names string // of the programs
-	where string // the file, or what to do
+	names string // the names of the programs
+	where string // the settings file, or what to do in the program
 	text  func(start) string
 }
 
-// hosts returns the common hosts, with the configuration for each; those of the first entry
-// share one form. Each waits at least a minute for an answer.
+// hosts returns the common hosts and the configuration for each. The hosts in the first entry
+// share one form. Every host waits at least a minute for an answer.
 func hosts() []host {
 	return []host{
 		{
@@ -79,18 +79,19 @@ func indented(v any) string {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(v); err != nil {
-		return err.Error() // strings and lists of them can be written
+		return err.Error() // cannot happen: v holds only strings and lists of strings
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// tomlString is a basic string of TOML, which has the escapes of JSON.
+// tomlString returns s as a basic string of TOML, which has the same escapes as JSON.
 func tomlString(s string) string { return string(untrusted.Compact(s)) }
 
-// plainWord matches words that need no quotes in a shell.
+// plainWord matches words that a shell needs no quotes for.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+-]+$`)
 
-// shellLine returns a command line for a shell.
+// shellLine returns the words as a command line for a shell, with quotes where they are
+// needed.
 func shellLine(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -116,7 +117,8 @@ func printHosts(out io.Writer, s start) {
 // fit matches server names that all hosts accept.
 var fit = regexp.MustCompile(`^[a-z][a-z0-9-]{0,29}$`)
 
-// nameFor returns a host's name for this server: the paid server's name, or that of its machine.
+// nameFor returns a name for this server in a host's settings. It is the paid server's name if
+// all hosts accept that, and is made from the URL's host name otherwise.
 func nameFor(said string, at *url.URL) string {
 	if said = strings.ToLower(said); fit.MatchString(said) {
 		return said

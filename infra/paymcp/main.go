@@ -54,16 +54,16 @@ With make: make pay-mcp URL=http://127.0.0.1:8402/mcp [DO=allow]`
 // program is one run of the command.
 type program struct {
 	in       io.ReadCloser
-	terminal bool // in is one
+	terminal bool // whether in is a terminal
 	out      io.WriteCloser
 	notes    io.Writer
 	now      func() time.Time
 	after    func(time.Duration) <-chan time.Time
 	over     http.RoundTripper
 	self     string        // the path of this program
-	folder   string        // where everything is kept
-	usual    bool          // it is where it is by default
-	wait     time.Duration // for an answer
+	folder   string        // for all files of this program
+	usual    bool          // whether folder is the default one
+	wait     time.Duration // the limit for one call
 }
 
 func main() {
@@ -72,7 +72,7 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the next one ends the process
+	context.AfterFunc(ctx, stop) // a second signal ends the process
 	p := &program{
 		in:       os.Stdin,
 		out:      os.Stdout,
@@ -93,7 +93,7 @@ func main() {
 	}
 }
 
-// shortestWait is the shortest limit for a call.
+// shortestWait is the smallest limit for a call that -wait accepts.
 const shortestWait = time.Second
 
 // errUsage marks an invalid command line.
@@ -141,7 +141,7 @@ func (p *program) parseAndRun(ctx context.Context, args []string) error {
 	return p.run(ctx, command, at, words[len(words)-1])
 }
 
-// settle finds this program and its folder.
+// settle sets the paths of this program and of its folder.
 func (p *program) settle() (err error) {
 	if p.self == "" {
 		if p.self, err = os.Executable(); err != nil {
@@ -181,7 +181,7 @@ func (p *program) run(ctx context.Context, command string, at *url.URL, last str
 	return till.serve(ctx)
 }
 
-// till is the program with one server.
+// till is the program, run for one paid server.
 type till struct {
 	*program
 	at    *url.URL
@@ -189,7 +189,7 @@ type till struct {
 	paid  *upstream
 }
 
-// serve answers a host.
+// serve answers the requests of a host.
 func (t *till) serve(ctx context.Context) error {
 	log := slog.New(slog.NewTextHandler(t.notes, &slog.HandlerOptions{ReplaceAttr: untrusted.Attr}))
 	if err := t.purse.Sweep(ctx); err != nil {
@@ -225,7 +225,7 @@ func (t *till) line(command string, more ...string) string {
 	return shellLine(slices.Concat([]string{t.self}, t.flags(), []string{command, t.at.String()}, more))
 }
 
-// flags are those that every command needs.
+// flags returns the flags that a printed command needs to use the same folder and limit.
 func (t *till) flags() []string {
 	var set []string
 	if !t.usual {

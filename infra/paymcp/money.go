@@ -23,14 +23,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The limits of a throwaway key, in atomic units of USDC: 1 USDC a call and 100 a day, so that a
-// user who tries the program meets the limits only at unrealistic prices.
+// The limits of a throwaway key, in atomic units of USDC: 1 USDC a call and 100 a day. They
+// are so high that a user who tries the program reaches them only at unrealistic prices.
 const (
 	playPerCall = bill.Unit
 	playPerDay  = 100 * bill.Unit
 )
 
-// folderFor returns the name of a server's folder, which is readable and unique.
+// folderFor returns a readable and unique name for a server's folder.
 func folderFor(at *url.URL) string {
 	sum := sha256.Sum256([]byte(at.String()))
 	return regexp.MustCompile(`[^a-z0-9.]+`).ReplaceAllString(at.Host, "-") + "-" + hex.EncodeToString(sum[:6])
@@ -64,7 +64,8 @@ func (t *till) terms() (buyer.Terms, error) {
 	return buyer.Terms{}, fmt.Errorf("%w; a person can, in a terminal: %s", errNotAllowed, t.line("allow"))
 }
 
-// wallet returns the paying wallet: that of the allowed key file, or the throwaway one.
+// wallet returns the wallet that pays. Its key is in the allowed key file, or is the throwaway
+// key if nobody has allowed real money.
 func (t *till) wallet() (*x402test.Wallet, error) {
 	a, err := t.purse.Allowed(t.at.String())
 	if err != nil {
@@ -136,8 +137,8 @@ func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 	return ""
 }
 
-// question returns the URL equivalent to a call of one of this product's tools; nil for any
-// other tool.
+// question returns the URL that asks the same as a call of one of this product's tools. It
+// returns nil for any other tool.
 func (t *till) question(b buyer.Bought) *url.URL {
 	var arguments map[string]any
 	if json.Unmarshal(b.Arguments, &arguments) != nil || !strings.HasSuffix(t.at.Path, catalog.PathMCP) {

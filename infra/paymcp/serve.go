@@ -30,7 +30,7 @@ type proxy struct {
 
 	mu     sync.Mutex
 	listed time.Time
-	tools  map[string]string // by their names, in JSON
+	tools  map[string]string // each tool in JSON, by its name
 }
 
 // instructions tell a model how to use the tools.
@@ -56,8 +56,8 @@ func newProxy(p *proxy) *proxy {
 // firstList limits how long the start waits for a slow paid server.
 const firstList = 5 * time.Second
 
-// serve answers a host until its messages end. The tools are listed before it serves requests,
-// because clients that end after listing the tools fail if they are notified of a change
+// serve answers a host until its input ends. It lists the tools before it serves requests,
+// because clients that end right after listing the tools fail if they are notified of a change
 // meanwhile.
 func (p *proxy) serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	limited, cancel := context.WithTimeout(ctx, firstList)
@@ -68,7 +68,8 @@ func (p *proxy) serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser)
 	return p.server.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
 }
 
-// refreshed looks at the server's list of tools before it is asked for, or a tool is called.
+// refreshed returns a handler that refreshes the list of tools before the tools are listed or
+// one of them is called.
 func (p *proxy) refreshed(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		if method == "tools/list" || method == "tools/call" {
@@ -80,8 +81,9 @@ func (p *proxy) refreshed(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// refresh updates the list of tools from the server. If there is a list already, an unreachable
-// server is not an error, and a call does not wait for a newer list.
+// refresh updates the list of tools from the server. If there is a list already, an
+// unreachable server is not an error. With anyList, an existing list is kept even if it is
+// old, so that a call does not wait for a newer list.
 func (p *proxy) refresh(ctx context.Context, anyList bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +134,7 @@ func (p *proxy) take(tools []*mcp.Tool, l limits) {
 	p.tools = current
 }
 
-// add adds a tool, unless the SDK panics at something in its schema.
+// add adds a tool and reports whether it did. It fails if the SDK panics at the tool's schema.
 func (p *proxy) add(t *mcp.Tool) (added bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -143,7 +145,7 @@ func (p *proxy) add(t *mcp.Tool) (added bool) {
 	return true
 }
 
-// call answers the call of a tool.
+// call answers a host's call of a tool.
 func (p *proxy) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	began := p.now()
 	result := p.buyer.Call(ctx, r.Params.Name, r.Params.Arguments)
@@ -154,8 +156,9 @@ func (p *proxy) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTool
 // protocolMeta is the prefix of _meta names that concern only two neighbouring parties.
 const protocolMeta = "io.modelcontextprotocol/"
 
-// resultOf returns a result for the host. Our text is never structured content, because hosts
-// check that against the tool's output schema, even in an error.
+// resultOf returns a result for the host. Messages of this program are never structured
+// content, because hosts check structured content against the tool's output schema, even in an
+// error.
 func resultOf(r buyer.Result) (*mcp.CallToolResult, error) {
 	out := &mcp.CallToolResult{IsError: r.Reply == nil}
 	if r.Reply != nil {

@@ -18,20 +18,21 @@ import (
 const (
 	maxDescription = 4000     // bytes
 	maxTitle       = 200      // bytes
-	maxSchema      = 64 << 10 // bytes of one in JSON
+	maxSchema      = 64 << 10 // bytes of a schema in JSON
 )
 
 // names matches the names that MCP allows for a tool.
 var names = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// shown is a tool as a host sees it: with the same name, title and schemas, its price and the
-// limits in its description, and the annotations of something that spends.
+// shown returns a tool as a host sees it. It keeps the name, the title and the schemas. Its
+// description also states the price and the limits, and its annotations are those of a tool
+// that spends money:
 //
-// It is not read-only, whatever the server says: what it reads costs money, and hosts call tools
-// that are read-only without asking. It is destructive by the schema's words, which know
-// "destructive updates" and "only additive updates" of the environment: a payment takes
-// something away that nobody can put back. It is not idempotent: after a while the same call
-// is charged again.
+// The tool is not read-only, whatever the server says, because each read costs money, and
+// hosts call read-only tools without asking. It is destructive: the MCP schema distinguishes
+// only "destructive updates" and "only additive updates" of the environment, and nobody can
+// take a payment back. It is not idempotent, because after a while the same call is charged
+// again.
 func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 	if t == nil || !names.MatchString(t.Name) {
 		return nil, errors.New("its name is not one that MCP allows")
@@ -61,8 +62,8 @@ func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 	return s, nil
 }
 
-// readable returns a third party's description, line by line, without terminal control
-// characters.
+// readable returns a third party's description, line by line, without control characters for a
+// terminal.
 func readable(text string) string {
 	text = text[:min(len(text), maxDescription)]
 	lines := strings.Split(text, "\n")
@@ -90,15 +91,15 @@ func schema(v any) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// limits returns what may be paid, or why nothing may be paid. A tool that is not paid for is
-// still listed, so that a model can read the reason.
+// limits is what may be paid, or the reason why nothing may be paid. A tool that may not be
+// paid for is still listed, so a model can read the reason.
 type limits struct {
 	buyer.Terms
 	refused error
 }
 
-// priced returns the price of a call and the limits. Each tool's description has this, because
-// not every host shows a server's instructions to its model.
+// priced returns a text with the price of a call and the limits. It is in each tool's
+// description, because not every host shows a server's instructions to its model.
 func priced(t *mcp.Tool, l limits) string {
 	price := "Each call costs money, and the server is asked how much"
 	if w, err := listedPrice(t); err == nil {

@@ -23,7 +23,7 @@ import (
 const (
 	// maxBody limits how much of a response is read, in bytes.
 	maxBody = 4 << 20
-	// maxPages and maxTools bound a list of tools.
+	// maxPages and maxTools limit a list of tools.
 	maxPages = 20
 	maxTools = 200
 	// connectTime limits the time to connect to the server.
@@ -39,7 +39,8 @@ type upstream struct {
 	last   *session
 }
 
-// session is a session with the server and those who use it.
+// session is an MCP session with the server. A failed session is closed when nobody uses it
+// any more.
 type session struct {
 	*mcp.ClientSession
 	users  int
@@ -56,7 +57,7 @@ func newUpstream(url string, transport http.RoundTripper) *upstream {
 		}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}),
 		http: &http.Client{
 			Transport: bounded{transport},
-			// A payment is for the server that was allowed, and for no other.
+			// Redirects are not followed: a payment is only for the server that was allowed.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -90,7 +91,8 @@ func (l *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// join returns a session, which the caller returns by leave.
+// join returns the shared session, and connects to the server if there is none. The caller
+// releases the session with leave.
 func (u *upstream) join(ctx context.Context) (*session, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,7 +115,7 @@ func (u *upstream) join(ctx context.Context) (*session, error) {
 	return u.last, nil
 }
 
-// leave returns a session. A failed session is not used again.
+// leave releases a session. A failed session is not used again.
 func (u *upstream) leave(s *session, failed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -123,7 +125,7 @@ func (u *upstream) leave(s *session, failed bool) {
 		u.last = nil
 	}
 	if s.failed && s.users == 0 {
-		go func() { _ = s.Close() }() // which may ask the server, and is of no use any more
+		go func() { _ = s.Close() }() // Close may send a request, for which nobody waits
 	}
 }
 
@@ -158,8 +160,8 @@ func (u *upstream) Call(ctx context.Context, q buyer.Request) (buyer.Reply, erro
 	return buyer.Reply{}, plainly(err)
 }
 
-// local reports whether a code comes from the SDK, for a closed connection or an HTTP status,
-// and not from the server.
+// local reports whether the SDK made up an error code for a closed connection or an HTTP
+// status. Other codes come from the server.
 func local(code int64) bool {
 	const (
 		closing  = -32003
@@ -169,7 +171,8 @@ func local(code int64) bool {
 	return code == closing || code == unknown || code == rejected
 }
 
-// plainly returns an error's text, safe for a model and a log. It can quote the server.
+// plainly returns an error whose text is safe for a model and a log. The original text can
+// quote the server.
 func plainly(err error) error {
 	if err == nil {
 		return nil
@@ -177,7 +180,7 @@ func plainly(err error) error {
 	return explained{untrusted.Text(err.Error()), err}
 }
 
-// explained is an error with another text.
+// explained is an error with a replaced text.
 type explained struct {
 	text  string
 	cause error
@@ -186,7 +189,7 @@ type explained struct {
 // Error implements error.
 func (e explained) Error() string { return e.text }
 
-// Unwrap returns the error itself.
+// Unwrap returns the original error.
 func (e explained) Unwrap() error { return e.cause }
 
 // replyOf returns a result as the server wrote it, as far as the SDK preserves that.
@@ -206,8 +209,8 @@ func replyOf(res *mcp.CallToolResult) (buyer.Reply, error) {
 	if res.StructuredContent == nil {
 		return r, nil
 	}
-	// The SDK reads numbers as float64. A server that writes the same object as text has
-	// written it exactly there.
+	// The SDK reads numbers as float64, which can lose digits. If the text holds the same
+	// object, the text is used, because it is exactly what the server wrote.
 	var same any
 	if text := r.Text(); json.Unmarshal([]byte(text), &same) == nil && reflect.DeepEqual(same, res.StructuredContent) {
 		r.Structured = json.RawMessage(text)

@@ -9,11 +9,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// maxDepth bounds the nesting of arguments.
+// maxDepth limits the nesting of arguments.
 const maxDepth = 32
 
-// Canonical returns the same text for all ways to write the same arguments: members in the order
-// of their names, no white space, and a whole number without a fraction or an exponent.
+// Canonical returns one text for all ways to write the same arguments: it sorts members by
+// name, removes white space, and writes whole numbers without a fraction or an exponent.
 func Canonical(arguments []byte) (json.RawMessage, error) {
 	if trimmed := strings.TrimSpace(string(arguments)); trimmed == "" || trimmed == "null" {
 		return json.RawMessage("{}"), nil
@@ -41,8 +41,8 @@ func plain(v any) any {
 	return v
 }
 
-// whole writes a whole number as digits alone. A number that is too long for that stays as it
-// is; at worst this means another purchase.
+// whole writes a whole number with digits only. A number that is too long for that stays
+// unchanged. At worst, another spelling of such a number is another purchase.
 func whole(n json.Number) json.Number {
 	const mostDigits, mostExponent = 40, 3
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(n.String()), "e")

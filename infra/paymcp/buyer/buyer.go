@@ -24,36 +24,36 @@ const (
 	// sendTime is how long one request may take.
 	sendTime = 30 * time.Second
 	// margin is how long after its expiry a signature may still be executed, because clocks
-	// differ and the block may be late.
+	// differ and a block may be late.
 	margin = 2 * time.Minute
 )
 
-// Upstream calls a tool of the server. Its error is a *ServerError for an error that the server
-// answered with, and a *NotSent where the request did not leave. Any other error means that the
-// request was sent and its result is unknown.
+// Upstream calls a tool of the server. Its error is a *ServerError if the server answered with
+// an error, and a *NotSent if the request was not sent. Any other error means that the request
+// was sent and its result is unknown.
 type Upstream interface {
 	Call(ctx context.Context, q Request) (Reply, error)
 }
 
 // Buyer buys from one server.
 type Buyer struct {
-	Server   string // its URL, in one spelling
+	Server   string // its normalized URL
 	Upstream Upstream
 	Purse    *purse.Purse
 	// Terms and Wallet are called before each signature, so that a person's changes take effect
 	// at once.
 	Terms  func() (Terms, error)
 	Wallet func() (*x402test.Wallet, error)
-	// Chain knows whether a signature has moved money. It may return nil; then only the server's
-	// statement is available, as with play money.
+	// Chain returns a source that knows whether a signature has moved money. It returns nil if
+	// there is none, as for play money. Then only the server's statement is available.
 	Chain func(network, asset string) x402.Evidence
 	// Receipt returns a warning if the receipt of an answer is invalid, or an empty text.
 	Receipt func(ctx context.Context, b Bought) string
 	Now     func() time.Time
 	After   func(time.Duration) <-chan time.Time
 	Wait    time.Duration // how long a call may take
-	// HowToAllow and HowToForget are what a person types to change the limits, and to say
-	// that a purchase was not charged.
+	// HowToAllow is the command that a person types to change the limits. HowToForget returns
+	// the command that states that a purchase was not charged.
 	HowToAllow  string
 	HowToForget func(id string) string
 }
@@ -62,22 +62,23 @@ type Buyer struct {
 type Bought struct {
 	Tool      string
 	Arguments json.RawMessage
-	Resource  string // the URL that the offer had for it
+	Resource  string // the URL in the offer
 	Reply     Reply
 }
 
-// Result is the result of a call: the server's reply with our notes, or only our text.
+// Result is the result of a call: the server's reply with notes of this program, or only such
+// notes.
 type Result struct {
 	Reply *Reply
 	Notes []string
 }
 
-// words returns a result without a server's reply.
+// words returns a result that is only a message of this program.
 func words(format string, args ...any) Result {
 	return Result{Notes: []string{fmt.Sprintf(format, args...)}}
 }
 
-// Call calls a tool, and pays for the answer.
+// Call calls a tool and pays for the answer.
 func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result {
 	canonical, err := Canonical(arguments)
 	if err != nil {
@@ -136,7 +137,7 @@ func (b *Buyer) ask(ctx context.Context, c *purse.Purchase) Result {
 	return Result{Reply: &reply}
 }
 
-// Quote asks for the price of a call, and pays nothing.
+// Quote asks for the price of a call. It pays nothing.
 func Quote(ctx context.Context, u Upstream, q Request) (bill.Offer, error) {
 	limited, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
@@ -197,7 +198,8 @@ func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result
 	return b.send(ctx, c, true)
 }
 
-// unreserved returns why a signature is not sent.
+// unreserved returns a message that nothing was bought, because the book did not accept the
+// signature.
 func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
 	over, is := errors.AsType[*purse.OverBudget](err)
 	if !is {
@@ -214,14 +216,14 @@ func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
 
 // resume continues a purchase whose signature was made by an earlier call.
 func (b *Buyer) resume(ctx context.Context, c *purse.Purchase) Result {
-	if c.Payment.Sending { // by a process that was ended before it knew what came of it
+	if c.Payment.Sending { // the process that sent it ended before it recorded a result
 		c.Payment.Lost = true
 	}
 	return b.send(ctx, c, false)
 }
 
 // send sends the signature of a purchase until there is an answer or the call's time is over.
-// fresh means that it was made in this call.
+// If fresh is set, the signature was made in this call.
 func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result {
 	for try := 1; ; try++ {
 		if early := c.Payment.NotBefore.Sub(b.Now()); early > 0 && !b.pause(ctx, early) {
@@ -272,13 +274,14 @@ func (b *Buyer) attempt(ctx context.Context, c *purse.Purchase) (Reply, error) {
 	return b.Upstream.Call(limited, Request{Tool: c.Tool, Arguments: c.Arguments, Meta: meta})
 }
 
-// backoff is the pause after a try if the server names none.
+// backoff returns the pause after a try for which the server named no pause.
 func backoff(try int) time.Duration { return time.Second << min(try-1, 4) }
 
-// pause waits, unless the rest of the call's time is too short for another request.
+// pause waits and reports whether it did. It does not wait if the rest of the call's time is
+// too short for another request.
 func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
 	const shortest = 5 * time.Second
-	deadline, limited := ctx.Deadline() // by the machine's clock, and not by Now
+	deadline, limited := ctx.Deadline() // in the machine's time, not that of b.Now
 	if limited && time.Until(deadline) < wait+shortest {
 		return false
 	}
@@ -290,7 +293,7 @@ func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// clock formats a time for a model and for a person.
+// clock formats a time for models and persons.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // quote returns a third party's text, quoted for our message.

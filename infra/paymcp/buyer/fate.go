@@ -19,19 +19,20 @@ const (
 	open  fateKind = iota // it may still be executed
 	dead                  // it has moved no money and never will
 	moved                 // it has moved money
-	stuck                 // nobody here can find out
+	stuck                 // this program cannot find out
 )
 
-// fate is what became of a signature, and by which transaction, for a sentence.
+// fate is what became of a signature, and the transaction that executed it, as a phrase for a
+// message.
 type fate struct {
 	kind fateKind
 	by   string
 }
 
-// fateOf finds out what became of a signature that the server refuses. If the server states that
-// it was not charged, that counts. Otherwise the chain decides. Without a chain, an expired
-// signature is dead if the server refused it every time before it tried to settle; after a
-// failed settlement, money may have moved.
+// fateOf finds out what became of a signature that the server refuses. If the server states
+// that it did not charge, that decides. Otherwise the chain decides. Without a chain, an
+// expired signature is dead if the server refused it every time before it tried to settle. If
+// a settlement failed, money may have moved.
 func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	if p.Charged != nil && !*p.Charged {
 		return fate{kind: dead}

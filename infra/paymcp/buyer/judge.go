@@ -16,21 +16,21 @@ import (
 type kind int
 
 const (
-	answered  kind = iota // what was bought, or an error that was charged and is the answer
-	partly                // an answer of which parts are owed
-	refused               // the server asks for a payment in its place
-	uncharged             // an error that is not charged, and that no repeat changes
-	unclear               // an error that says nothing of the payment
+	answered  kind = iota // the answer, which can be an error that was charged
+	partly                // an incomplete answer; the server still owes the rest
+	refused               // the server refuses the payment and asks for another one
+	uncharged             // an error that is not charged; a repeat would not help
+	unclear               // an error that does not say whether it was charged
 	again                 // no answer yet
 )
 
 // step is what to do next.
 type step struct {
 	kind kind
-	wait time.Duration // that the server asks for
+	wait time.Duration // how long the server asks to wait
 }
 
-// judge decides what a reply to a payment means, and notes what the server said about the
+// judge decides what a reply to a payment means, and records what the server states about the
 // charge.
 func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	if err != nil {
@@ -64,8 +64,8 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	return step{kind: unclear}
 }
 
-// heard notes whether the server says that money has moved. If it once said so, this is kept
-// even if a later reply says nothing.
+// heard records whether the server states that money has moved. A statement that it has moved
+// is kept even if a later reply says nothing about it.
 func heard(p *purse.Payment, charged *bool) {
 	if charged == nil && p.Charged != nil && *p.Charged {
 		return
@@ -73,7 +73,7 @@ func heard(p *purse.Payment, charged *bool) {
 	p.Charged = charged
 }
 
-// judgeError decides what the lack of a reply means.
+// judgeError decides what an error means that came in place of a reply.
 func judgeError(p *purse.Payment, err error) step {
 	p.Said = err.Error()
 	if _, is := errors.AsType[*NotSent](err); is {
@@ -92,8 +92,8 @@ func judgeError(p *purse.Payment, err error) step {
 	return step{kind: unclear}
 }
 
-// answered stores an answer. It passes the answer on even if the receipt is invalid or storing
-// fails, because the server has the answer as well.
+// answered stores an answer and returns it. It returns the answer even if the receipt is
+// invalid or storing fails, because the server keeps the answer as well.
 func (b *Buyer) answered(ctx context.Context, c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply}
 	raw, err := json.Marshal(reply)
@@ -110,7 +110,7 @@ func (b *Buyer) answered(ctx context.Context, c *purse.Purchase, reply Reply) Re
 	return r
 }
 
-// partly passes on an incomplete answer. The purchase stays open.
+// partly returns an incomplete answer. The purchase stays open.
 func (b *Buyer) partly(c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply, Notes: []string{fmt.Sprintf("Parts of this answer are still owed (%s). They are paid for: call %s again later with the same arguments, which charges nothing more.",
 		quote(strings.Join(reply.owed(), ", ")), c.Tool)}}
@@ -129,7 +129,7 @@ func (b *Buyer) uncharged(c *purse.Purchase, reply Reply) Result {
 	return r
 }
 
-// unclear passes on an error that does not say what became of the payment. The purchase stays
+// unclear returns an error that does not say what became of the payment. The purchase stays
 // open, and the next call sends the same signature again.
 func (b *Buyer) unclear(c *purse.Purchase, reply Reply, err error) Result {
 	r := Result{Reply: &reply}
@@ -144,7 +144,7 @@ func (b *Buyer) unclear(c *purse.Purchase, reply Reply, err error) Result {
 	return r
 }
 
-// pending returns a message that a payment was sent and has no answer yet.
+// pending returns a message that the payment was sent and has no answer yet.
 func (b *Buyer) pending(c *purse.Purchase) Result {
 	when := "again"
 	if c.Payment.NotBefore.After(b.Now()) {
@@ -161,9 +161,9 @@ func (b *Buyer) pending(c *purse.Purchase) Result {
 		c.Payment.Price, charged, c.Payment.Said, c.Tool, when)
 }
 
-// refused decides what to do when the server asks for another payment instead of accepting the
-// one it got. Another signature is made only if this one is known to be dead and was not made in
-// this call, because a further one would also be refused.
+// refused decides what to do when the server refuses the payment and asks for another one. A
+// new signature is made only if the refused one is known to be dead and was made by an earlier
+// call. If it was made in this call, the server would refuse a new one as well.
 func (b *Buyer) refused(ctx context.Context, c *purse.Purchase, o bill.Offer, fresh bool) Result {
 	p := c.Payment
 	fate := b.fateOf(ctx, p)

@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Request is a call of a tool as it is sent.
+// Request is a call of a tool as the server receives it.
 type Request struct {
 	Tool      string
 	Arguments json.RawMessage
@@ -50,10 +50,10 @@ func (e *NotSent) Error() string { return e.Cause.Error() }
 // Unwrap returns the cause.
 func (e *NotSent) Unwrap() error { return e.Cause }
 
-// mostWords limits how much text of a server is passed on, in characters.
+// mostWords limits how much of a server's text is passed on, in characters.
 const mostWords = 300
 
-// Text is the first block of text, or empty.
+// Text returns the first block of text, or an empty string.
 func (r Reply) Text() string {
 	var blocks []struct {
 		Type string `json:"type"`
@@ -70,8 +70,9 @@ func (r Reply) Text() string {
 	return ""
 }
 
-// offer returns the offer in a reply. The tool-result binding of x402 puts it into the text and
-// the structured content; the text is read first, because it is exactly what the server wrote.
+// offer returns the offer in a reply. The tool-result binding of x402 puts the offer into both
+// the text and the structured content. The text is read first, because it is exactly what the
+// server wrote.
 func (r Reply) offer() (bill.Offer, bool) {
 	if !r.IsError {
 		return bill.Offer{}, false
@@ -84,8 +85,9 @@ func (r Reply) offer() (bill.Offer, bool) {
 	return bill.Offer{}, false
 }
 
-// The codes of JSON-RPC errors by which some servers ask for a payment, with the offer as
-// the error's data: that of HTTP, and that of MCP revision 2025-11-25 for an elicitation.
+// The codes of JSON-RPC errors with which some servers ask for a payment, with the offer as
+// the error's data: the HTTP status, and the code for an elicitation in MCP revision
+// 2025-11-25.
 const (
 	codePayment     = 402
 	codeElicitation = -32042
@@ -99,7 +101,7 @@ func (e *ServerError) offer() (bill.Offer, bool) {
 	return offerIn(e.Data)
 }
 
-// offerIn reads an offer, unless the document is something else.
+// offerIn returns the offer that a document holds, and whether it holds one.
 func offerIn(doc []byte) (bill.Offer, bool) {
 	if !bytes.HasPrefix(bytes.TrimSpace(doc), []byte("{")) {
 		return bill.Offer{}, false
@@ -145,8 +147,8 @@ func (r Reply) settled() (s x402.SettleResponse, named bool) {
 	return s, true
 }
 
-// tried reports whether a refusal came after an attempt to settle: then it names the settlement,
-// which the reference servers write into the offer.
+// tried reports whether the server refused a payment after an attempt to settle. Such a
+// refusal names the settlement. The reference servers write the settlement into the offer.
 func (r Reply) tried() bool {
 	if _, named := r.settled(); named {
 		return true
@@ -160,7 +162,8 @@ func (r Reply) tried() bool {
 	return false
 }
 
-// own is a member of _meta that a server names after itself, such as weather/owed.
+// own reads the member of _meta that a server prefixes with its own name, such as
+// weather/owed, and reports whether the reply has it.
 func (r Reply) own(name string, v any) bool {
 	for key, raw := range r.Meta {
 		if strings.HasSuffix(key, "/"+name) && json.Unmarshal(raw, v) == nil {
@@ -177,7 +180,8 @@ func (r Reply) owed() []string {
 	return parts
 }
 
-// charged returns whether the server says that money has moved; nil if it does not say.
+// charged returns whether the server says that money has moved. It returns nil if the server
+// does not say so.
 func (r Reply) charged() *bool {
 	var charged bool
 	if r.own("charged", &charged) {
@@ -192,7 +196,7 @@ func (r Reply) charged() *bool {
 // longestPause limits the pause that a server can ask for.
 const longestPause = 24 * time.Hour
 
-// wait returns how long the server asks to wait; 0 if it does not say.
+// wait returns how long the server asks to wait, or 0 if it does not say.
 func (r Reply) wait() time.Duration {
 	var seconds float64
 	if !r.own("retry-after", &seconds) {

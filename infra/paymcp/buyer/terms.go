@@ -16,13 +16,14 @@ import (
 
 // Terms limit what may be paid, to whom and in which token.
 type Terms struct {
-	// Play means that the key holds no money, so it may pay anybody.
+	// Play means that the key holds no money, so any payee is allowed.
 	Play                  bool
-	PayTo, Network, Asset string   // where it is not play
+	PayTo, Network, Asset string   // ignored for play money
 	PerCall, PerDay       *big.Int // in atomic units
 }
 
-// choose returns the first way to pay that is allowed, or why the first one is not.
+// choose returns the first way to pay that is allowed. If none is, the error says why the
+// first one is not.
 func (t Terms) choose(o bill.Offer) (bill.Way, error) {
 	ways, err := o.Ways()
 	if err != nil {
@@ -68,13 +69,13 @@ func (t Terms) Amount(atomic *big.Int) string {
 	return atomic.String() + " atomic units of the token " + t.Asset
 }
 
-// money formats an amount of the token of a way to pay.
+// money formats an amount in the token of a way to pay.
 func (t Terms) money(atomic *big.Int, w bill.Way) string {
 	w.Value = atomic
 	return w.Price()
 }
 
-// sign signs a way to pay.
+// sign signs a payment by the way w.
 func sign(wallet *x402test.Wallet, o bill.Offer, w bill.Way, now time.Time) (*purse.Payment, error) {
 	signed, err := bill.Seal(wallet, o, w, now)
 	if err != nil {
@@ -111,7 +112,7 @@ func nonce(p *purse.Payment) string {
 	return signed.Payload.Authorization.Nonce
 }
 
-// resource returns the offer's URL of what a payment is for.
+// resource returns the URL that the offer named for the answer.
 func resource(p *purse.Payment) string {
 	var signed struct {
 		Resource x402.Resource `json:"resource"`
@@ -131,7 +132,8 @@ func takesKey(o bill.Offer) bool {
 	return extensions[x402.ExtensionIdentifier] != nil || extensions[x402.ExtensionToken] != nil
 }
 
-// named returns an offer whose extension payment-identifier, if there is one, has the key.
+// named returns the offer with the key in its extension payment-identifier, if it has that
+// extension.
 func named(o bill.Offer, key string) bill.Offer {
 	var extensions map[string]json.RawMessage
 	var identifier, info map[string]json.RawMessage

@@ -22,14 +22,15 @@ type Allowance struct {
 	Asset   string    `json:"asset"`
 	PerCall string    `json:"perCall"` // atomic units
 	PerDay  string    `json:"perDay"`  // atomic units in any 24 hours
-	KeyFile string    `json:"keyFile"` // of the wallet that pays
+	KeyFile string    `json:"keyFile"` // the private key of the wallet that pays
 	Allowed time.Time `json:"allowed"`
-	// Node is the URL of a node of the network, which knows whether a payment was made. Empty
-	// means the network's public node, and NoNode none.
+	// Node is the URL of a node of the network, which knows whether a payment was made. If it
+	// is empty, the network's public node is used. NoNode means that no node is used.
 	Node string `json:"node,omitempty"`
 }
 
-// NoNode means no node: then only the server's statements about a payment are available.
+// NoNode as an Allowance's Node means that no node is asked. Then only the server's statements
+// about a payment are available.
 const NoNode = "none"
 
 const allowanceVersion = 1
@@ -37,14 +38,14 @@ const allowanceVersion = 1
 // AllowanceFile returns the path of the allowance.
 func (p *Purse) AllowanceFile() string { return filepath.Join(p.dir, "allowed.json") }
 
-// Allow writes an allowance, replacing a former one.
+// Allow writes an allowance and replaces any earlier one.
 func (p *Purse) Allow(a Allowance) error {
 	a.Version = allowanceVersion
 	return replace(p.AllowanceFile(), a)
 }
 
-// Allowed reads the allowance, from a file that only its owner may access. It is nil if there is
-// none.
+// Allowed reads the allowance from a file that only its owner may access. It returns nil if
+// there is no such file.
 func (p *Purse) Allowed(server string) (*Allowance, error) {
 	const most = 64 << 10
 	text, err := keyfile.ReadUpTo(p.AllowanceFile(), most)
@@ -70,12 +71,12 @@ func (p *Purse) Allowed(server string) (*Allowance, error) {
 }
 
 // Limits returns the maximum for a call and for any 24 hours, in atomic units. The allowance
-// must have been read by Allowed.
+// must come from Allowed, which validates the amounts.
 func (a *Allowance) Limits() (perCall, perDay *big.Int) {
 	return atomic(a.PerCall), atomic(a.PerDay)
 }
 
-// atomic parses an amount that was validated before.
+// atomic parses an amount that has been validated.
 func atomic(s string) *big.Int {
 	n, err := x402.ParseUint256(s)
 	if err != nil {

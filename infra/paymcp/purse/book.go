@@ -16,7 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Day is how long a signature counts: the budget is that of any 24 hours, and not of a date.
+// Day is how long a signature counts against the budget, which covers any 24 hours and not a
+// calendar day.
 const Day = 24 * time.Hour
 
 // Entry is a signature in the book.
@@ -37,13 +38,13 @@ type book struct {
 
 const (
 	bookVersion = 1
-	maxFile     = 16 << 20 // bytes of a file that are read
+	maxFile     = 16 << 20 // bytes read from a file at most
 )
 
 // OverBudget means that a signature would exceed the budget.
 type OverBudget struct {
 	Spent *big.Int  // signed in the last 24 hours
-	Free  time.Time // when there is room for it; zero when there never is
+	Free  time.Time // when the budget has room for the signature; zero if never
 }
 
 // Error implements error.
@@ -51,8 +52,8 @@ func (o *OverBudget) Error() string { return fmt.Sprintf("the budget has %s spen
 
 func (p *Purse) bookFile() string { return filepath.Join(p.dir, "book.json") }
 
-// Reserve writes a signature into the book, unless the sum of the last 24 hours in its token
-// would exceed most; then the error is an OverBudget.
+// Reserve writes a signature into the book. If the sum of the last 24 hours in the same token
+// would exceed most, it writes nothing and returns an OverBudget.
 func (p *Purse) Reserve(ctx context.Context, e Entry, most *big.Int) error {
 	unlock, err := p.lock(ctx, filepath.Join(p.dir, "book.lock"))
 	if err != nil {
@@ -111,7 +112,8 @@ func (e Entry) of(network, asset string) bool {
 	return e.Network == network && strings.EqualFold(e.Asset, asset)
 }
 
-// room returns the time at which enough entries are older than a day.
+// room returns the time at which enough entries are older than a day to make room for the
+// amount. It returns zero if the amount alone exceeds most.
 func room(signed []Entry, e Entry, amount, most *big.Int) time.Time {
 	if amount.Cmp(most) > 0 {
 		return time.Time{}

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// take locks an open file, unless somebody else has it.
+// take locks an open file and reports whether it did. It does not wait if another process
+// holds the lock.
 func take(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
@@ -18,7 +19,7 @@ func take(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// syncFolder puts the names in a folder onto the disk.
+// syncFolder flushes the names in a folder to the disk.
 func syncFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

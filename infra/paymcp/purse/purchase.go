@@ -20,7 +20,7 @@ type Purchase struct {
 	Server    string          `json:"server"`
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments"` // canonical
-	// Key names the purchase for servers that charge each name once.
+	// Key identifies the purchase for servers that charge only once for each key.
 	Key     string   `json:"key,omitempty"`
 	Payment *Payment `json:"payment,omitempty"` // what was signed for it
 	Answer  *Answer  `json:"answer,omitempty"`
@@ -28,21 +28,21 @@ type Purchase struct {
 
 // Payment is a signature and what became of it.
 type Payment struct {
-	Payload     json.RawMessage `json:"payload"` // as it is sent
-	Keyed       bool            `json:"keyed"`   // the server takes the purchase's key
+	Payload     json.RawMessage `json:"payload"` // as the server receives it
+	Keyed       bool            `json:"keyed"`   // whether the server accepts the purchase's key
 	Payer       string          `json:"payer"`
 	PayTo       string          `json:"payTo"`
 	Network     string          `json:"network"`
 	Asset       string          `json:"asset"`
 	Amount      string          `json:"amount"` // atomic units
-	Price       string          `json:"price"`  // the same for a person
+	Price       string          `json:"price"`  // the amount as a text for a person
 	Signed      time.Time       `json:"signed"`
 	ValidBefore time.Time       `json:"validBefore"`
 	// Sending means that a process has begun to send it and has not recorded a result.
 	Sending bool `json:"sending"`
 	// Lost means that it was sent at least once without an answer, so it may have been charged.
 	Lost bool `json:"lost"`
-	// Charged is the server's statement about the charge; nil if there is none.
+	// Charged is the server's statement whether it charged; nil if it made none.
 	Charged *bool `json:"charged,omitempty"`
 	// NotBefore is the earliest time at which the server accepts another try; zero means any
 	// time.
@@ -51,7 +51,7 @@ type Payment struct {
 	Said string `json:"said,omitempty"`
 }
 
-// Answer is what was bought.
+// Answer is the server's reply to a purchase.
 type Answer struct {
 	At    time.Time       `json:"at"`
 	Reply json.RawMessage `json:"reply"`
@@ -69,11 +69,11 @@ func ID(server, tool string, arguments []byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// ID is the name of this purchase.
+// ID returns the name of this purchase.
 func (c *Purchase) ID() string { return ID(c.Server, c.Tool, c.Arguments) }
 
-// Hold locks a purchase for this call and reads it. Nobody else sends its payment until it is
-// released.
+// Hold locks a purchase for this call and reads it. Nobody else can send its payment until the
+// caller releases it.
 func (p *Purse) Hold(ctx context.Context, server, tool string, arguments []byte) (c *Purchase, release func(), err error) {
 	id := ID(server, tool, arguments)
 	unlock, err := p.lock(ctx, p.path(id, ".lock"))
@@ -81,7 +81,7 @@ func (p *Purse) Hold(ctx context.Context, server, tool string, arguments []byte)
 		return nil, nil, err
 	}
 	release = func() {
-		// A purchase that was not made leaves nothing behind.
+		// Leave no lock file for a purchase that was not made.
 		if _, err := os.Stat(p.path(id, ".json")); errors.Is(err, fs.ErrNotExist) {
 			_ = os.Remove(p.path(id, ".lock"))
 		}
@@ -118,7 +118,7 @@ func (p *Purse) read(id string) (*Purchase, error) {
 	return c, nil
 }
 
-// Keep writes a held purchase.
+// Keep writes a held purchase to disk.
 func (p *Purse) Keep(c *Purchase) error {
 	if err := replace(p.path(c.ID(), ".json"), c); err != nil {
 		return fmt.Errorf("keep the purchase: %w", err)
@@ -126,7 +126,8 @@ func (p *Purse) Keep(c *Purchase) error {
 	return nil
 }
 
-// Drop removes a held purchase, whose payment is known to be dead or was never sent.
+// Drop removes a held purchase. Its payment must never have been sent, or must be known to be
+// dead.
 func (p *Purse) Drop(c *Purchase) error {
 	err := os.Remove(p.path(c.ID(), ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,7 +136,8 @@ func (p *Purse) Drop(c *Purchase) error {
 	return err
 }
 
-// All returns the stored purchases. Unreadable ones are among the errors.
+// All returns the stored purchases. The error joins the errors of purchases that cannot be
+// read.
 func (p *Purse) All() ([]*Purchase, error) {
 	files, err := os.ReadDir(p.purchases())
 	var all []*Purchase
@@ -154,7 +156,8 @@ func (p *Purse) All() ([]*Purchase, error) {
 	return all, err
 }
 
-// Sweep removes answers that are older than a day, and leftovers of killed processes.
+// Sweep removes purchases whose answer is older than a day, and files that killed processes
+// left behind.
 func (p *Purse) Sweep(ctx context.Context) error {
 	all, err := p.All()
 	for _, c := range all {

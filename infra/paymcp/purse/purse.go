@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// Purse is the folder of one server.
+// Purse is the folder of files for one server.
 type Purse struct {
 	dir   string
 	now   func() time.Time
 	after func(time.Duration) <-chan time.Time
 }
 
-// Open creates the folder if necessary, accessible only to its owner.
+// Open returns the purse in a folder. It creates the folder if necessary and makes it
+// accessible only to its owner.
 func Open(dir string, now func() time.Time, after func(time.Duration) <-chan time.Time) (*Purse, error) {
 	p := &Purse{dir: dir, now: now, after: after}
 	if err := os.MkdirAll(p.purchases(), 0o700); err != nil {
@@ -35,10 +36,10 @@ func (p *Purse) purchases() string { return filepath.Join(p.dir, "purchases") }
 // KeyFile returns the path of the throwaway key for play money.
 func (p *Purse) KeyFile() string { return filepath.Join(p.dir, "play.key") }
 
-// replace writes a file atomically and to disk.
+// replace writes v as JSON to a file, atomically, and flushes it to the disk.
 func replace(path string, v any) error {
-	// Third-party JSON stays as it was written, because the name of a purchase depends on its
-	// arguments.
+	// JSON of third parties must stay as it was written, because the name of a purchase
+	// depends on its arguments.
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
@@ -50,7 +51,7 @@ func replace(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // it has another name by then, or is of no use
+	defer func() { _ = os.Remove(f.Name()) }() // does nothing after the file was renamed
 	_, err = f.Write(text.Bytes())
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
@@ -61,14 +62,15 @@ func replace(path string, v any) error {
 	return syncFolder(folder)
 }
 
-// unfinished is the suffix of files that a killed process left behind.
+// unfinished is the suffix of a file while it is written. A killed process leaves such a file
+// behind.
 const unfinished = ".tmp"
 
 // pause is how long to wait before a lock is tried again.
 const pause = 20 * time.Millisecond
 
-// lock locks a file for one holder, in this process or another, and waits until the context
-// ends. The system releases the lock when the process ends.
+// lock locks a file for one holder among all processes. It waits for the lock until the
+// context ends. The system releases the lock when the process ends.
 func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -83,7 +85,7 @@ func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error
 		if err != nil {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		if taken { // the file was removed by its last holder
+		if taken { // its last holder has removed the file
 			continue
 		}
 		select {
@@ -94,7 +96,7 @@ func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error
 	}
 }
 
-// current reports whether an open file is still the one of that name.
+// current reports whether path still names the open file.
 func current(f *os.File, path string) bool {
 	open, err := f.Stat()
 	if err != nil {
