@@ -16,7 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// terminal returns both ends of a terminal: that of a person, and that of a program.
+// terminal returns both ends of a terminal: the one that a person uses, and the one that a
+// program uses.
 func terminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person = testbed.Must(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0))
@@ -40,7 +41,8 @@ func typed(t *testing.T, args []string, lines ...string) (string, error) {
 	return string(out), err
 }
 
-// A person allows real money at a terminal; what they typed is what holds from then on.
+// A person allows real money at a terminal, and from then on exactly what they typed is
+// allowed.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
@@ -87,8 +89,8 @@ func TestAllow(t *testing.T) {
 	s.charged(t, 1)
 }
 
-// make pay-mcp prints what to paste, and a host can start it, too: nothing of make or of the
-// compiler is on stdout. It keeps everything where the system keeps settings.
+// make pay-mcp prints what to paste, and a host can start the program through make. Neither
+// make nor the compiler writes to stdout. The files are in the system's folder for settings.
 func TestMake(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
@@ -109,7 +111,7 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// A person who types the command alone sees what to paste, and not a server that waits.
+// The command alone, typed at a terminal, prints what to paste and does not wait as a server.
 func TestAtATerminal(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// signedBefore leaves a purchase whose signature was made some time ago by a process that was
-// killed while it sent it.
+// signedBefore leaves a purchase whose signature was made some time ago. Its process was
+// killed while it sent the signature.
 func (w *world) signedBefore(ago time.Duration, tool, arguments string) {
 	at := testbed.Must(target(w.url))
 	kept := testbed.Must(purse.Open(filepath.Join(w.dir, folderFor(at)), time.Now, time.After))
@@ -35,8 +35,9 @@ func (w *world) signedBefore(ago time.Duration, tool, arguments string) {
 	testbed.Check(kept.Keep(c))
 }
 
-// A signature that may never have arrived, and has expired, is sent again; the service says
-// that it was not charged, and another one is made. One that has not expired is the payment.
+// An expired signature that may never have arrived is sent again. The service says that it did
+// not charge, and another signature is made. A signature that has not expired is used as the
+// payment.
 func TestFoundAfterAKill(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,10 +14,12 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// answers is a server that answers every call of a method with a result, or an error.
+// answers is a server that gives a fixed answer, a result or an error, to every call of a
+// method.
 type answers map[string]string
 
-// ServeHTTP implements http.Handler. It speaks the protocol with a handshake, without sessions.
+// ServeHTTP implements http.Handler. It speaks the protocol with a handshake but without
+// sessions.
 func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	var m struct {
@@ -41,17 +43,17 @@ func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tool is an entry of a list of tools.
+// tool returns an entry of a list of tools.
 func tool(name, schema string) string {
 	return fmt.Sprintf(`{"name":%s,"description":"d","inputSchema":%s}`, quoted(name), schema)
 }
 
-// quoted is a string in JSON.
+// quoted returns s as a JSON string.
 func quoted(s string) string { return string(testbed.Must(json.Marshal(s))) }
 
 const anything = `{"type":"object"}`
 
-// Of a hostile list of tools what can be used is used, and the rest is left out.
+// The valid tools of a hostile list are offered, and the others are left out.
 func TestHostileTools(t *testing.T) {
 	t.Parallel()
 	list := strings.Join([]string{
@@ -81,7 +83,7 @@ func TestHostileTools(t *testing.T) {
 	}
 }
 
-// A hostile answer costs nothing, says what is wrong, and does not end the process.
+// A hostile answer costs nothing. The result says what is wrong, and the process goes on.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
 	quote := func(accepts string) string {
@@ -104,7 +106,7 @@ func TestHostileAnswers(t *testing.T) {
 			t.Parallel()
 			s := testbed.Serve(t, answers{"tools/list": `{"tools":[` + tool("good", anything) + `]}`, "tools/call": c.answer})
 			h := startHost(t, testbed.PayMCP(t), "-dir", t.TempDir(), s)
-			for range 2 { // it answers the next one, too
+			for range 2 { // the second call is answered as well
 				r := h.call(t, "good", map[string]any{})
 				if !r.IsError || !strings.Contains(texts(r), c.says) || strings.ContainsAny(texts(r), "\x1b\u202e") || len(texts(r)) > 20_000 && name != "an endless list" {
 					t.Errorf("it says %.3000q\nwant %s", texts(r), c.says)
@@ -114,7 +116,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// A redirect is not followed: a payment is for the server that was named.
+// A redirect is not followed, because a payment is only for the server that was named.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	asked := false
@@ -127,7 +129,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// Numbers that a float64 does not hold arrive as the server wrote them as text.
+// Numbers that do not fit a float64 arrive exactly, from the server's text.
 func TestExactNumbers(t *testing.T) {
 	t.Parallel()
 	const text = `{"n":9007199254740993,"f":1.50}`
@@ -139,7 +141,7 @@ func TestExactNumbers(t *testing.T) {
 	if got := testbed.Must(json.Marshal(out)); !strings.Contains(string(got), `"structuredContent":`+text) || !strings.Contains(string(got), "a note") {
 		t.Errorf("%s", got)
 	}
-	// What differs from the text is handed on as it is.
+	// Structured content that differs from the text is passed on unchanged.
 	r = testbed.Must(replyOf(&mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: map[string]any{"n": 1.0}}))
 	if string(r.Structured) != `{"n":1}` {
 		t.Errorf("%s", r.Structured)

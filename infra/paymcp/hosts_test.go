@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// entries reads what a host reads, by the name of the server in it.
+// entries parses the configuration of a host and returns its servers by name.
 func entries(t *testing.T, names, text string) map[string]server {
 	t.Helper()
 	var file struct {
@@ -40,7 +40,7 @@ func entries(t *testing.T, names, text string) map[string]server {
 	return file.MCPServers
 }
 
-// What is printed is what each host reads, and starts a server with tools.
+// Each host can read the printed configuration, which starts a server with tools.
 func TestPrinted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,7 +64,7 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
-// A path with spaces, quotes and a backslash comes through every form.
+// A path with spaces, quotes and a backslash is written correctly in every form.
 func TestQuoting(t *testing.T) {
 	t.Parallel()
 	s := start{name: "x", command: `/Users/Ann O'Neil/my "tools"\bin/pay-mcp`, args: []string{"https://api.example.com/mcp?a=1&b=<é>"}}
@@ -84,7 +84,7 @@ func TestQuoting(t *testing.T) {
 	}
 }
 
-// The name in a host is that of the paid server where hosts take it.
+// The name in a host's settings is that of the paid server, if all hosts accept it.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]string{
@@ -98,7 +98,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What cannot be understood is answered with how the program is used.
+// An invalid command line is answered with the usage.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"allow"}, {"config", "a", "b"}, {"forget", "http://127.0.0.1:1/mcp"}, {"-x"}, {"-wait", "1ms", "http://127.0.0.1:1/mcp"}} {

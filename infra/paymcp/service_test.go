@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A host lists the tools and buys an answer, with a receipt that holds, and again without a
-// charge.
+// A host lists the tools and buys an answer with a valid receipt. The same call again costs
+// nothing.
 func TestBuys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -44,7 +44,8 @@ func TestBuys(t *testing.T) {
 	w.charged(2)
 }
 
-// showsAll holds the tools to those of the service, with prices and as what spends.
+// showsAll checks that the host sees the tools of the service, with their prices and with the
+// annotations of tools that spend money.
 func (h guest) showsAll(t *testing.T) {
 	t.Helper()
 	tools := map[string]*mcp.Tool{}
@@ -72,8 +73,8 @@ func (h guest) showsAll(t *testing.T) {
 	}
 }
 
-// Whatever happens to its payment, a call is charged once, and a call with the same arguments
-// gets the answer.
+// Whatever happens to its payment, a call is charged once. A call with the same arguments gets
+// the answer.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	drop := func(r *testbed.Relayed) { r.Drop() }
@@ -116,8 +117,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A process that is killed before its request arrives, before the settlement's answer, or with
-// the answer on its way, leaves a purchase that the next one finishes with the same payment.
+// A process is killed before its request arrives, before the settlement is answered, or while
+// the answer is on its way. The next process finishes the purchase with the same payment.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for name, answers := range map[string]bool{"before the request is served": false, "before the reply arrives": true} {
@@ -155,7 +156,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// Two hosts start pay-mcp on one folder and ask the same at once, and each something else.
+// Two hosts start pay-mcp on one folder. At the same time, both ask the same question and each
+// asks a different one.
 func TestTwoHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lose)
@@ -177,8 +179,8 @@ func TestTwoHosts(t *testing.T) {
 	w.charged(3)
 }
 
-// A settlement that stays unconfirmed is told in words, with the status of it, and no other
-// payment is made.
+// If a settlement stays unconfirmed, the result says so, pay-mcp status lists the purchase,
+// and no other payment is made.
 func TestUnconfirmed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// Processes of two hosts on one folder are killed again and again, at any moment, while the line
-// loses replies and the facilitator fails. In the end every question has its answer, and was
-// charged once.
+// The processes of two hosts on one folder are killed again and again, at any moment, while
+// the connection loses replies and the facilitator fails. In the end every question has its
+// answer and was charged once.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	const questions, kills = 4, 10
@@ -39,13 +39,15 @@ func TestStorm(t *testing.T) {
 	t.Logf("%d messages with a payment", messages)
 }
 
-// askUntilAnswered asks a question in processes of which the first ones are killed.
+// askUntilAnswered asks a question in one process after another, of which the first ones are
+// killed, until there is an answer.
 func askUntilAnswered(t *testing.T, w *world, chance *rand.Rand, question string, kills int) {
 	t.Helper()
 	for n := 0; ; n++ {
 		h := startHost(t, testbed.PayMCP(t), "-dir", w.dir, w.url)
 		if n < kills {
-			// From before the price is asked until after the answer.
+			// The kill can come at any time from before the price is asked until after the
+			// answer.
 			kill := time.AfterFunc(time.Duration(chance.IntN(80))*time.Millisecond, h.kill)
 			defer kill.Stop()
 		}

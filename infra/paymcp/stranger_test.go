@@ -24,8 +24,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// stranger is a paid server that keeps no records, as the reference servers are: it settles
-// what it is sent, and answers.
+// stranger is a paid server that keeps no records, like the reference servers: it settles
+// every payment that it receives, and answers.
 type stranger struct {
 	url string
 
@@ -79,7 +79,7 @@ func (s *stranger) call(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToo
 	}, nil
 }
 
-// settle has the facilitator move the money.
+// settle makes the facilitator move the money.
 func (s *stranger) settle(payment any) error {
 	body := testbed.Must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payment, "paymentRequirements": s.terms}))
 	res, err := http.Post(s.settles+"/settle", "application/json", bytes.NewReader(body)) //nolint:noctx // the test ends first
@@ -97,7 +97,7 @@ func (s *stranger) asks(why string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
 }
 
-// change changes what it asks for.
+// change changes the server, such as its terms, while it runs.
 func (s *stranger) change(how func(s *stranger)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,14 +113,14 @@ func (s *stranger) charged(t *testing.T, times int) {
 	}
 }
 
-// keyIn writes a private key, for its owner alone.
+// keyIn writes a private key to a file that only its owner can read, and returns the path.
 func keyIn(t *testing.T, dir string) string {
 	path := filepath.Join(dir, "wallet.key")
 	testbed.Check(os.WriteFile(path, []byte("0x"+hex.EncodeToString(append(make([]byte, 31), 7))+"\n"), 0o600))
 	return path
 }
 
-// allowed is a folder in which a person has allowed to pay a server.
+// allowed returns a folder in which a person has allowed payments to a server.
 func allowed(t *testing.T, url string) (dir string, p *purse.Purse) {
 	t.Helper()
 	dir = t.TempDir()
@@ -133,9 +133,9 @@ func allowed(t *testing.T, url string) (dir string, p *purse.Purse) {
 	return dir, p
 }
 
-// A stranger's server is paid as well: all pages of its tools, limits in their descriptions, a
-// budget that a new process knows, and answers that stand for the window though the server
-// keeps none.
+// A stranger's server can be paid as well. The host sees all pages of its tools, with the
+// limits in their descriptions. A new process knows what the budget has spent. Answers are
+// returned again within the window, though the server stores none.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
@@ -174,7 +174,8 @@ func TestStranger(t *testing.T) {
 	s.charged(t, 2)
 }
 
-// What was allowed is what is paid: another price, payee or token is refused in words.
+// Only what was allowed is paid: another price, payee or token is refused, and the message
+// says why.
 func TestChangedTerms(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
@@ -199,7 +200,7 @@ func TestChangedTerms(t *testing.T) {
 		s.change(func(s *stranger) { s.terms = former })
 	}
 	s.charged(t, 0)
-	// What is wrong with the files stops a running process as well.
+	// A fault of the files stops a running process as well.
 	for path, says := range map[string]string{p.AllowanceFile(): "chmod 600", filepath.Join(dir, "wallet.key"): "chmod 600"} {
 		testbed.Check(os.Chmod(path, 0o644))
 		if r := h.call(t, "tool_0", map[string]any{}); !r.IsError || !strings.Contains(texts(r), says) {
@@ -221,7 +222,8 @@ func TestChangedTerms(t *testing.T) {
 	}
 }
 
-// Where the server says nothing of a payment that it refuses, the chain does.
+// If the server refuses a payment without a statement about the charge, the chain decides
+// whether it was made.
 func TestChainDecides(t *testing.T) {
 	t.Parallel()
 	books := testbed.StartFacilitator(t)
@@ -238,7 +240,7 @@ func TestChainDecides(t *testing.T) {
 		t.Errorf("unused on the chain: %s\n%s", texts(r), h.log)
 	}
 	s.change(func(s *stranger) { s.refuses, s.settles = "", books.URL })
-	for range 2 { // it stays so
+	for range 2 { // the second call changes nothing
 		r := h.call(t, "tool_1", map[string]any{})
 		moved := books.Transfers()
 		if len(moved) != 1 {
@@ -250,7 +252,7 @@ func TestChainDecides(t *testing.T) {
 	}
 }
 
-// A server elsewhere is paid by nobody before a person has allowed it, and asked by https.
+// A server on another machine must use https, and is not paid before a person has allowed it.
 func TestNotAllowed(t *testing.T) {
 	t.Parallel()
 	for url, says := range map[string]string{

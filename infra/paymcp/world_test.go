@@ -25,20 +25,21 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// world is a running service with play money, a relay in front of it, and a folder in which
-// pay-mcp keeps what it must not forget.
+// world is a running service with play money, a relay in front of it, and a folder for the
+// files of pay-mcp.
 type world struct {
 	t     *testing.T
-	url   string // of its tools, through the relay
+	url   string // the URL of the tools, through the relay
 	books *testbed.Facilitator
 	dir   string
 
 	mu   sync.Mutex
 	plan []func(*testbed.Relayed) // what happens to the next requests with a payment
-	sent []string                 // the payments that came, as they were sent
+	sent []string                 // all payments that arrived, unchanged
 }
 
-// newWorld starts one.
+// newWorld starts a service and a relay. The plan decides what happens to the first requests
+// with a payment.
 func newWorld(t *testing.T, plan ...func(*testbed.Relayed)) *world {
 	w := &world{t: t, books: testbed.StartFacilitator(t), dir: t.TempDir(), plan: plan}
 	addr := testbed.FreeAddr(t)
@@ -54,7 +55,7 @@ func newWorld(t *testing.T, plan ...func(*testbed.Relayed)) *world {
 	return w
 }
 
-// relay passes everything, and has the plan decide about what carries a payment.
+// relay passes a request on. A request with a payment is handled by the next step of the plan.
 func (w *world) relay(r *testbed.Relayed) {
 	if !bytes.Contains(r.Sent, []byte(wire.KeyPayment)) {
 		r.Pass()
@@ -70,7 +71,7 @@ func (w *world) relay(r *testbed.Relayed) {
 	pass(r)
 }
 
-// paymentIn is the payment of a message.
+// paymentIn returns the payment in a message, or an empty string.
 func paymentIn(message []byte) string {
 	var m struct {
 		Params struct {
@@ -83,7 +84,7 @@ func paymentIn(message []byte) string {
 	return string(m.Params.Meta[wire.KeyPayment])
 }
 
-// payments are the different payments that were sent, and how many messages had one.
+// payments returns how many different payments were sent, and how many messages had one.
 func (w *world) payments() (different, all int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +95,7 @@ func (w *world) payments() (different, all int) {
 	return len(seen), len(w.sent)
 }
 
-// charged holds the throw-away wallet to so many transfers.
+// charged checks how many transfers the throwaway wallet has made.
 func (w *world) charged(transfers int) {
 	w.t.Helper()
 	keys := testbed.Must(filepath.Glob(filepath.Join(w.dir, "*", "play.key")))
@@ -107,13 +108,13 @@ func (w *world) charged(transfers int) {
 	}
 }
 
-// lose has the server answer, and loses what it says.
+// lose lets the server answer, and drops the answer.
 func lose(r *testbed.Relayed) {
 	r.Answer()
 	r.Drop()
 }
 
-// guest is pay-mcp as a host sees it: a program with a model, which started pay-mcp.
+// guest is a host's connection to a pay-mcp process that it started.
 type guest struct {
 	*mcp.ClientSession
 	cmd *exec.Cmd
@@ -131,7 +132,7 @@ func (w *world) start(args ...string) guest {
 func startHost(t *testing.T, command string, args ...string) guest {
 	t.Helper()
 	h := guest{cmd: exec.Command(command, args...), log: new(programs.Output)}
-	// Nothing of a test is kept where a person's own is.
+	// The test must not write into the folders of the person who runs it.
 	h.cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "XDG_CONFIG_HOME="+t.TempDir(), "HOME="+t.TempDir())
 	h.cmd.Stderr = h.log
 	client := mcp.NewClient(&mcp.Implementation{Name: "host", Version: "1"}, nil)
@@ -144,8 +145,8 @@ func startHost(t *testing.T, command string, args ...string) guest {
 	return h
 }
 
-// kill is kill -9.
-func (h guest) kill() { _ = h.cmd.Process.Kill() } // it may be gone
+// kill kills the process with SIGKILL.
+func (h guest) kill() { _ = h.cmd.Process.Kill() } // the process may have ended already
 
 // call calls a tool.
 func (h guest) call(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
@@ -157,7 +158,7 @@ func (h guest) call(t *testing.T, tool string, arguments map[string]any) *mcp.Ca
 	return result
 }
 
-// texts are all texts of a result.
+// texts returns all texts of a result, joined.
 func texts(r *mcp.CallToolResult) string {
 	var all []string
 	for _, c := range r.Content {
@@ -168,7 +169,7 @@ func texts(r *mcp.CallToolResult) string {
 	return strings.Join(all, "\n")
 }
 
-// plain says that a result is an answer without notes.
+// plain reports whether a result is an answer without notes.
 func plain(r *mcp.CallToolResult) bool { return !r.IsError && len(r.Content) == 1 }
 
 var example = map[string]any{"domain": "example.com"}

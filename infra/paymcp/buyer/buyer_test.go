@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// step is a call, what happens to its payments, and what it says.
+// step is a call, what happens to its payments, and what the result says.
 type step struct {
 	after   time.Duration
 	deeds   []deed
@@ -25,7 +25,7 @@ type step struct {
 	restart bool
 }
 
-// takes takes the step i of a story.
+// takes makes the call of step i and checks its result.
 func (p *place) takes(b *buyer.Buyer, i int, s step) {
 	time.Sleep(s.after)
 	p.seller.play(s.deeds...)
@@ -40,7 +40,7 @@ func (p *place) takes(b *buyer.Buyer, i int, s step) {
 	}
 }
 
-// What a host is told, call by call, and how much has moved.
+// Each call returns the right text, and has moved the right amount.
 func TestCalls(t *testing.T) {
 	const repeated = "This answer is "
 	for name, c := range map[string]struct {
@@ -123,7 +123,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// Many hosts at once on one folder ask the same: one purchase.
+// Many hosts that ask the same question at once, on one folder, make one purchase.
 func TestAtOnce(t *testing.T) {
 	for _, keeps := range []bool{true, false} {
 		world(t, keeps, func(t *testing.T, p *place) {
@@ -145,7 +145,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// A server that wants to be asked later is not asked before, by any caller.
+// If a server asks to be called later, no caller calls it before that time.
 func TestNotBefore(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		p.seller.play(muchLater)
@@ -170,8 +170,8 @@ func TestNotBefore(t *testing.T) {
 	})
 }
 
-// A server that has said that it was charged, and refuses the payment later without a word of
-// that, is not paid again.
+// A server that says that it charged, and later refuses the payment without mentioning the
+// charge, is not paid again.
 func TestChargedIsNotForgotten(t *testing.T) {
 	world(t, false, func(t *testing.T, p *place) {
 		b := p.start()
@@ -187,7 +187,8 @@ func TestChargedIsNotForgotten(t *testing.T) {
 	})
 }
 
-// forgetful is a seller that takes the money and owes the answer.
+// forgetful is a seller that charges, and answers that it still owes the answer.
+// not.
 type forgetful struct{ *seller }
 
 // Call implements buyer.Upstream.
@@ -223,8 +224,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// What is not allowed is not signed, and the words name the limit, the price and who can
-// change it.
+// Nothing is signed for an offer that is not allowed. The message names the limit, the price
+// and how a person can change the limit.
 func TestNotAllowed(t *testing.T) {
 	other := "0x0000000000000000000000000000000000000bad"
 	for name, c := range map[string]struct {
@@ -262,7 +263,7 @@ func TestNotAllowed(t *testing.T) {
 	}
 }
 
-// A second way to pay is taken where the first one is not allowed.
+// If the first way to pay is not allowed, the second one is used.
 func TestSecondWay(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		good := p.seller.offer.Accepts[0]
@@ -275,7 +276,7 @@ func TestSecondWay(t *testing.T) {
 	})
 }
 
-// The budget is that of any 24 hours, of every process, and of what was refused as well.
+// The budget covers any 24 hours, all processes, and signatures that were refused.
 func TestBudget(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		p.terms.PerDay = big.NewInt(14_999)
@@ -310,7 +311,7 @@ func TestBudget(t *testing.T) {
 		if got := ask(5); got != "answered" {
 			t.Errorf("a day after the first: %s", got)
 		}
-		// A higher limit counts for a process that runs already.
+		// A higher limit applies at once to a process that is already running.
 		b := p.start()
 		if r, _ := call(b, `{"domain":"6"}`); answered(r) {
 			t.Error("beyond the budget")
@@ -322,7 +323,7 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// A receipt that does not hold is told, beside the answer.
+// A warning about an invalid receipt comes with the answer.
 func TestReceiptWarning(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		p.warn = "the receipt does not hold."
@@ -332,7 +333,7 @@ func TestReceiptWarning(t *testing.T) {
 	})
 }
 
-// A free tool costs nothing and leaves nothing.
+// A free tool costs nothing and leaves no file.
 func TestFree(t *testing.T) {
 	world(t, false, func(t *testing.T, p *place) {
 		b := p.start()
@@ -351,7 +352,7 @@ func (free) Call(_ context.Context, q buyer.Request) (buyer.Reply, error) {
 	return buyer.Reply{Content: content("free " + q.Tool)}, nil
 }
 
-// Some servers ask by an error of JSON-RPC.
+// Some servers ask for a payment with a JSON-RPC error.
 func TestErrorAsks(t *testing.T) {
 	for _, code := range []int64{402, -32042} {
 		world(t, true, func(t *testing.T, p *place) {

@@ -11,11 +11,13 @@ import (
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 )
 
-// worlds is how many random histories TestChances plays. Each waits for the disk often.
+// worlds is how many random histories TestChances plays. Each of them often waits for the
+// disk.
 var worlds = flag.Uint64("worlds", 40, "how many random histories")
 
-// Whatever goes wrong, in whatever order, and however often the process is killed: a question
-// is charged once until it has an answer that is older than the window, and the budget holds.
+// Whatever goes wrong, in whatever order and however often the process is killed, a question
+// is charged only once until it has an answer that is older than the window, and the budget is
+// kept.
 func TestChances(t *testing.T) {
 	const calls = 20
 	reached := map[deed]bool{}

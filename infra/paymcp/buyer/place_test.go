@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// place is a folder, a wallet and a server; each start is another process.
+// place is a folder, a wallet and a server. Each start stands for another process.
 type place struct {
 	t      *testing.T
 	dir    string
@@ -34,7 +34,7 @@ func newPlace(t *testing.T, keeps bool) *place {
 	return p
 }
 
-// start is a process.
+// start returns a new Buyer on the folder, as another process would have.
 func (p *place) start() *buyer.Buyer {
 	kept := must[*purse.Purse](p.t)(purse.Open(p.dir, time.Now, time.After))
 	return &buyer.Buyer{
@@ -48,7 +48,7 @@ func (p *place) start() *buyer.Buyer {
 	}
 }
 
-// call asks in a process that may be killed while it does.
+// call asks a question in a process that may be killed meanwhile, and reports whether it was.
 func call(b *buyer.Buyer, arguments string) (r buyer.Result, died bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -61,10 +61,10 @@ func call(b *buyer.Buyer, arguments string) (r buyer.Result, died bool) {
 	return b.Call(context.Background(), "dns_lookup", []byte(arguments)), false
 }
 
-// answered says that a result is the answer.
+// answered reports whether a result has an answer.
 func answered(r buyer.Result) bool { return r.Reply != nil && !r.Reply.IsError }
 
-// says is everything that a model reads.
+// says returns all text that a model reads in a result.
 func says(r buyer.Result) string {
 	text := strings.Join(r.Notes, "\n")
 	if r.Reply != nil {
@@ -75,7 +75,7 @@ func says(r buyer.Result) string {
 
 const question = `{"domain":"example.com"}`
 
-// world runs a test with its own clock.
+// world runs a test with a fake clock.
 func world(t *testing.T, keeps bool, run func(t *testing.T, p *place)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { run(t, newPlace(t, keeps)) })

@@ -23,41 +23,41 @@ const (
 	price = "5000"
 )
 
-// deed is what goes wrong with one request that carries a payment.
+// deed is what goes wrong with a request that carries a payment.
 type deed int
 
 const (
 	fine       deed = iota
 	unreached       // the connection cannot be made
 	lostThere       // the request is lost on its way
-	lostBack        // it is done, and the reply is lost
+	lostBack        // the request is carried out, and the reply is lost
 	later           // retryable, before anything is charged
-	muchLater       // the same, and not before an hour is over
+	muchLater       // the same, but only after an hour
 	owing           // charged, and the answer is owed: retryable
 	refusal         // the facilitator refuses the payment: nothing is charged
-	uncertain       // the money moves, and the settlement is answered as failed
-	broken          // the tool fails before anything is charged, and says nothing of the payment
+	uncertain       // the money moves, but the settlement is reported as failed
+	broken          // the tool fails before a charge, and does not mention the payment
 	killed          // as lostBack, and the process of the buyer ends
 	killedThen      // as lostThere, and the process of the buyer ends
 	deeds
 )
 
-// seller is a paid server with its own chain, on which an authorization executes once.
+// seller is a paid server with its own chain, which executes an authorization only once.
 type seller struct {
-	// keeps says that it keeps records as this product does: a purchase is charged once
-	// whatever is sent, and every error says whether it was charged. One without is as the
-	// reference servers are.
+	// keeps means that the server keeps records as this product does: it charges a purchase
+	// once whatever is sent, and every error says whether it charged. Otherwise the server
+	// behaves like the reference servers.
 	keeps bool
 	offer x402.PaymentRequired
 	plan  func() deed
 	now   func() time.Time
 
 	mu     sync.Mutex
-	moved  map[string]time.Time // by nonce
-	paid   map[string]string    // the nonce by which a purchase is paid, by its key
-	owes   map[string]int       // requests until a purchase has its answer
+	moved  map[string]time.Time // the time of each transfer, by nonce
+	paid   map[string]string    // the nonce that paid for a purchase, by the purchase's key
+	owes   map[string]int       // how many more requests a purchase needs for its answer
 	quotes int
-	sent   []string // the nonces of payments, in their order
+	sent   []string // the nonces of the payments, in order
 }
 
 func newSeller(keeps bool) *seller {
@@ -74,7 +74,7 @@ func newSeller(keeps bool) *seller {
 	return s
 }
 
-// errKilled is a panic in the place of the end of a process.
+// errKilled is the value of the panic that stands for the end of a process.
 var errKilled = errors.New("the process is killed")
 
 var errLost = errors.New("the connection was reset")
@@ -113,7 +113,7 @@ func (s *seller) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error)
 	return reply, nil
 }
 
-// serve answers a payment as the server's kind does.
+// serve answers a request with a payment, with or without records.
 func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Reply {
 	key, _ := q.Meta[mcp.KeyPurchase].(string)
 	until, _ := strconv.ParseInt(a.ValidBefore, 10, 64)
@@ -173,8 +173,8 @@ func answer(q buyer.Request, nonce string) buyer.Reply {
 	}
 }
 
-// withFailure adds the settlement that failed to a refusal: in _meta as the specification has
-// it, or among the members of the offer as the Python package writes it.
+// withFailure adds the failed settlement to a refusal: in _meta as in the specification, or,
+// if inside is set, among the members of the offer as the Python package does.
 func withFailure(r buyer.Reply, inside bool) buyer.Reply {
 	const failure = `{"success":false,"errorReason":"unexpected_settle_error","transaction":"","network":"eip155:8453"}`
 	if !inside {
@@ -188,7 +188,7 @@ func withFailure(r buyer.Reply, inside bool) buyer.Reply {
 
 func failed(text string) buyer.Reply { return buyer.Reply{IsError: true, Content: content(text)} }
 
-// asks is a reply that asks for a payment.
+// asks returns a reply that asks for a payment.
 func (s *seller) asks(why string, charged *bool) buyer.Reply {
 	o := s.offer
 	o.Error = why
@@ -211,14 +211,14 @@ func content(text string) json.RawMessage {
 	return raw
 }
 
-// transfers is how much money has moved.
+// transfers returns how many transfers have moved money.
 func (s *seller) transfers() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.moved)
 }
 
-// play plans the next deeds; those after them are fine.
+// play plans the next deeds. Later requests succeed.
 func (s *seller) play(next ...deed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +232,7 @@ func (s *seller) play(next ...deed) {
 	}
 }
 
-// chance plans deeds at random, of which half are fine.
+// chance plans deeds at random. Half of the requests succeed.
 func (s *seller) chance(r *rand.Rand) {
 	s.plan = func() deed {
 		if r.IntN(2) == 0 {
@@ -242,7 +242,7 @@ func (s *seller) chance(r *rand.Rand) {
 	}
 }
 
-// Find implements x402.Evidence: what the seller's chain says.
+// Find implements x402.Evidence. It answers from the seller's chain.
 func (s *seller) Find(_ context.Context, q x402.Question) x402.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,8 +38,8 @@ func entry(n int, at time.Time) purse.Entry {
 	return purse.Entry{Nonce: fmt.Sprint(n), Tool: "a", Network: network, Asset: asset, Amount: "5000", At: at}
 }
 
-// Many at once, each with the folder opened anew as a process would: never more than the
-// budget, and all of it.
+// Many callers reserve at once, each with its own Purse on the folder, like processes.
+// Together they reserve exactly the budget.
 func TestReserveAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -63,7 +63,7 @@ func TestReserveAtOnce(t *testing.T) {
 	}
 }
 
-// Each token has its own sum, in any letter case of its address.
+// Each token has its own sum. The letter case of its address does not matter.
 func TestSumByToken(t *testing.T) {
 	t.Parallel()
 	p := open(t, t.TempDir(), time.Now)
@@ -86,7 +86,7 @@ func TestSumByToken(t *testing.T) {
 	}
 }
 
-// A book that cannot be read stops everything, and says what a person can do.
+// A book that cannot be read stops all payments, and the error says what a person can do.
 func TestBrokenBook(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "{", `{"version":2}`, `{"version":1,"signed":7}`} {
@@ -101,8 +101,8 @@ func TestBrokenBook(t *testing.T) {
 	}
 }
 
-// One holds a purchase at a time, and what it keeps is what the next one reads, whatever
-// characters are in it.
+// Only one caller at a time holds a purchase. The next one reads exactly what it stored, with
+// any characters.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -138,7 +138,7 @@ func TestLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup
 	var holders atomic.Int32
-	atOnce := make(chan time.Time) // a pause that is over
+	atOnce := make(chan time.Time) // a pause that ends at once
 	close(atOnce)
 	for range 8 {
 		p, err := purse.Open(dir, time.Now, func(time.Duration) <-chan time.Time { return atOnce })
@@ -183,7 +183,7 @@ func TestBrokenPurchase(t *testing.T) {
 	}
 }
 
-// Answers go after a day, and purchases without one stay.
+// Purchases are removed a day after their answer, and stay without an answer.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -208,7 +208,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// An allowance is for one server, of its owner alone, and has everything.
+// An allowance must be for the same server, complete, and accessible only to its owner.
 func TestAllowance(t *testing.T) {
 	t.Parallel()
 	good := purse.Allowance{Server: server, PayTo: payee, Network: network, Asset: asset, PerCall: "100000", PerDay: "1000000", KeyFile: "/home/me/key", Allowed: time.Now()}
@@ -245,7 +245,7 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// allowed writes an allowance, and reads it again from a file of a mode.
+// allowed writes an allowance to a file with the given mode, and reads it again.
 func allowed(t *testing.T, a purse.Allowance, mode os.FileMode) (*purse.Allowance, error) {
 	t.Helper()
 	p := open(t, t.TempDir(), time.Now)
