@@ -19,9 +19,9 @@ import (
 const (
 	// askTimeout is longer than a cold function may take for its probes.
 	askTimeout = 35 * time.Second
-	// maxAnswer is larger than every document.
+	// maxAnswer is larger than every document of the service, in bytes.
 	maxAnswer = 4 << 20
-	// facilitatorCheck is the part of /ready that shows whether anything is sold.
+	// facilitatorCheck is the name of the check in /ready that shows whether anything is sold.
 	facilitatorCheck = "facilitator"
 )
 
@@ -30,24 +30,26 @@ type answers struct {
 	origin string
 	// offers are the prices of each operation, from the function that sells it.
 	offers map[string]x402.Requirements
-	// tool is the price of an operation called as a tool, which another function serves.
+	// tool is the price of an operation that is called as a tool. Another function serves the
+	// tools.
 	tool x402.Requirements
-	// payees are the payees in the manifest, which another function serves.
+	// payees are the payees in the manifest. Another function serves the manifest.
 	payees []string
-	// version is that of the API's description.
+	// version is the version in the API's description.
 	version string
 	// settles is the state of the facilitator in /ready.
 	settles check
 }
 
-// check is a part of /ready.
+// check is the state of one check in /ready.
 type check struct {
 	Status  string `json:"status"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// fetchAnswers fetches from a deployment what the operations of a release cost, and to whom that is paid.
+// fetchAnswers fetches from a deployment what the operations of a release cost and who is
+// paid.
 func fetchAnswers(ctx context.Context, client *http.Client, origin string, c code) (answers, error) {
 	a := answers{origin: origin, offers: map[string]x402.Requirements{}}
 	var faults []error
@@ -109,12 +111,13 @@ func (a *answers) call(ctx context.Context, client *http.Client, c code) error {
 	return err
 }
 
-// fetch reads the JSON at a path, whose status must be one of some.
+// fetch gets a path and decodes the JSON of the answer. The status must be one of statuses.
 func (a answers) fetch(ctx context.Context, client *http.Client, path string, to any, statuses []int) error {
 	return a.exchange(ctx, client, http.MethodGet, path, nil, to, statuses)
 }
 
-// exchange sends a request, and reads the JSON of the answer.
+// exchange sends a request and decodes the JSON of the answer. The status must be one of
+// statuses.
 func (a answers) exchange(ctx context.Context, client *http.Client, method, path string, body io.Reader, to any, statuses []int) error {
 	where, _, _ := strings.Cut(path, "?")
 	limited, cancel := context.WithTimeout(ctx, askTimeout)

@@ -18,6 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
+// Outputs of a stack that are compared with a deployment. The last two say which code runs and
+// which ran before. Only make deploy writes these two. A deployment by hand removes them, so
+// they are never wrong.
 // Outputs of a stack with which a deployment is compared. Only make deploy writes the last two,
 // which say which code runs and which ran before. A deployment by hand removes them, so they are
 // never wrong.
@@ -32,7 +35,7 @@ const (
 type running struct {
 	exists  bool
 	updated time.Time
-	// parameters are its values of the template's parameters, except hidden ones.
+	// parameters are the stack's values of the template's parameters, except hidden ones.
 	parameters map[string]string
 	outputs    map[string]string
 }
@@ -65,7 +68,7 @@ func describe(ctx context.Context, c aws.Config, f stackfile.File, t *sam.Templa
 		return running{}, fmt.Errorf("AWS describes %d stacks named %s", len(found.Stacks), f.Stack)
 	}
 	stack := found.Stacks[0]
-	if stack.StackStatus == types.StackStatusReviewInProgress { // a change set was made, and never carried out
+	if stack.StackStatus == types.StackStatusReviewInProgress { // a change set was created but never executed
 		return running{}, nil
 	}
 	if err := settled(f.Stack, stack); err != nil {
@@ -86,15 +89,15 @@ func describe(ctx context.Context, c aws.Config, f stackfile.File, t *sam.Templa
 		return running{}, err
 	}
 	for name, p := range t.Parameters {
-		if p.NoEcho { // its value is a row of asterisks
+		if p.NoEcho { // AWS returns only asterisks for its value
 			delete(r.parameters, name)
 		}
 	}
 	return r, nil
 }
 
-// completed adds the values that the stack has no parameters for: the CDK app writes them into
-// the template.
+// completed adds the values of parameters that the stack does not have, because the CDK app
+// writes them into the template.
 func (r *running) completed(ctx context.Context, api *cloudformation.Client, f stackfile.File, t *sam.Template) error {
 	lacks := func(name string) bool {
 		_, has := r.parameters[name]
@@ -125,7 +128,7 @@ func doesNotExist(err error) bool {
 	return ok && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist")
 }
 
-// settled returns an error if the stack cannot be deployed to now.
+// settled returns an error if nothing can be deployed to the stack now.
 func settled(name string, s types.Stack) error {
 	status := string(s.StackStatus)
 	switch {
@@ -141,7 +144,7 @@ func settled(name string, s types.Stack) error {
 	return nil
 }
 
-// regionOf is the region in an ARN.
+// regionOf returns the region in an ARN.
 func regionOf(arn string) string {
 	parts := strings.Split(arn, ":")
 	const region = 3

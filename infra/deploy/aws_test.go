@@ -25,30 +25,31 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// account plays an account of AWS. The emulator has S3, DynamoDB and the stack that the SAM CLI
-// keeps its bucket in; it does not know the serverless transform, so that the stacks of this
-// service are played here, by CloudFormation's query API as its reference has it: what a change
-// set is refused for, and what a stack is afterwards. What a stack runs are the built functions,
-// with the environment that its template and its parameters give them.
+// account simulates an account of AWS. An emulator provides S3, DynamoDB and the stack with
+// the bucket of the SAM CLI. The emulator does not support the serverless transform, so this
+// type simulates the stacks of this service. It implements CloudFormation's query API
+// according to its reference: why a change set is refused, and what a stack is afterwards. A
+// stack runs the built functions, with the environment from its template and its parameters.
 type account struct {
 	t        *testing.T
 	endpoint string
 	emulator cloud.Dynamo
-	// environment is on top of what the template gives the functions.
+	// environment is added to the environment in the template of the functions.
 	environment map[string]string
-	versions    int // of the functions, so far: each deployment publishes the next one
+	versions    int // of the functions so far; each deployment publishes another one
 
 	mu     sync.Mutex
 	stacks map[string]*stack
 	sets   map[string]changeSet // by name
-	asked  map[string]bool      // the actions of CloudFormation that the program itself asks for
-	// lags has a deployment reported as done while the former functions go on answering.
+	asked  map[string]bool      // the CloudFormation actions that the program itself has called
+	// lags means that a deployment is reported as done while the earlier functions still
+	// answer.
 	lags bool
-	// meanwhile happens once, when a build has ended; nil is nothing.
+	// meanwhile is called once when a build has ended, unless it is nil.
 	meanwhile func(s *stack)
 }
 
-// stack is one that is played.
+// stack is a simulated stack.
 type stack struct {
 	id, status, template string
 	parameters           map[string]string
@@ -58,11 +59,11 @@ type stack struct {
 	answers              http.Handler
 }
 
-// changeSet is a deployment that is not carried out yet.
+// changeSet is a deployment that has not been executed yet.
 type changeSet struct {
 	stack, template string
 	parameters      map[string]string
-	failed          string // why it cannot be carried out
+	failed          string // why it cannot be executed
 }
 
 // newAccount starts an account with the bucket of the SAM CLI in it.
@@ -94,14 +95,14 @@ func newAccount(t *testing.T) *account {
 			proxy.ServeHTTP(w, r)
 			return
 		}
-		if strings.HasPrefix(r.UserAgent(), "aws-sdk-go") { // so it is not a tool that asks
+		if strings.HasPrefix(r.UserAgent(), "aws-sdk-go") { // sent by the program, not by a toolchain
 			a.mu.Lock()
 			a.asked[form.Get("Action")] = true
 			a.mu.Unlock()
 		}
 		a.answer(w, form)
 	}))
-	// Of this name the emulator knows that the bucket is in the path.
+	// Only for the host name localhost does the emulator look for the bucket in the path.
 	a.endpoint = strings.Replace(served, "127.0.0.1", "localhost", 1)
 	const bucket = `{"Resources":{"Code":{"Type":"AWS::S3::Bucket","Properties":{"BucketName":"code-of-functions"}}},
 		"Outputs":{"SourceBucket":{"Value":"code-of-functions"},"Version":{"Value":"1"}}}`
@@ -124,10 +125,10 @@ func (a *account) post(form url.Values) {
 	}
 }
 
-// pathBuilt is where a build that is played says that it has ended.
+// pathBuilt is the path that a simulated build requests when it has ended.
 const pathBuilt = "/built"
 
-// built has happen what was to happen when a build has ended.
+// built calls meanwhile after a build.
 func (a *account) built() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -137,20 +138,19 @@ func (a *account) built() {
 	}
 }
 
-// lag has deployments reported as done while the former functions go on answering, or ends
-// that.
+// lag sets whether deployments are reported as done while the earlier functions still answer.
 func (a *account) lag(lags bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.lags = lags
 }
 
-// signed is a signature for a service, which the emulator does not check.
+// signed returns a signature for a service. The emulator does not check it.
 func signed(service string) string {
 	return "AWS4-HMAC-SHA256 Credential=local/20261120/us-east-1/" + service + "/aws4_request, SignedHeaders=host, Signature=0"
 }
 
-// variables are those of a program that uses the account.
+// variables returns the environment variables of a program that uses the account.
 func (a *account) variables() []string {
 	return []string{
 		"AWS_ENDPOINT_URL=" + a.endpoint, "AWS_ACCESS_KEY_ID=" + cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY=" + cloud.DynamoSecret,
@@ -158,14 +158,14 @@ func (a *account) variables() []string {
 	}
 }
 
-// refusal is an error of the API.
+// refusal is an error of CloudFormation's API.
 type refusal struct{ code, message string }
 
 func invalid(format string, values ...any) *refusal {
 	return &refusal{"ValidationError", fmt.Sprintf(format, values...)}
 }
 
-// answer is what CloudFormation answers.
+// answer answers a request to CloudFormation.
 func (a *account) answer(w http.ResponseWriter, form url.Values) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -192,7 +192,7 @@ func (a *account) answer(w http.ResponseWriter, form url.Values) {
 		name, ns, name, result, name, name)
 }
 
-// element is a text in XML.
+// element returns an XML element with a text.
 func element(name, text string) string {
 	var b strings.Builder
 	testbed.Check(xml.EscapeText(&b, []byte(text)))
@@ -203,7 +203,7 @@ func moment(name string, at time.Time) string {
 	return element(name, at.UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
-// pairs are a list of names and values.
+// pairs returns an XML list of names and values.
 func pairs(list, name, value string, of map[string]string) string {
 	var b strings.Builder
 	for _, key := range names(of) {
@@ -259,7 +259,7 @@ func (a *account) template(form url.Values) (string, *refusal) {
 	return element("TemplateBody", s.template), nil
 }
 
-// read reads a template. The SAM CLI writes intrinsic functions in their long form.
+// read parses a template. The SAM CLI writes intrinsic functions in their long form.
 func (a *account) read(text string) *sam.Template {
 	var root yaml.Node
 	testbed.Check(yaml.Unmarshal([]byte(text), &root))
@@ -267,11 +267,11 @@ func (a *account) read(text string) *sam.Template {
 	path := filepath.Join(a.t.TempDir(), "template.yaml")
 	testbed.Check(os.WriteFile(path, testbed.Must(yaml.Marshal(&root)), 0o600))
 	t := testbed.Must(sam.Read(path))
-	delete(t.Rules, "CheckBootstrapVersion") // of the CDK's own parameter
+	delete(t.Rules, "CheckBootstrapVersion") // a rule for a parameter that the CDK adds
 	return t
 }
 
-// brief gives a node of a template, and all in it, the short form.
+// brief converts the intrinsic functions in a node of a template to their short form.
 func brief(n *yaml.Node) {
 	for _, child := range n.Content {
 		brief(child)
@@ -288,10 +288,10 @@ func brief(n *yaml.Node) {
 	}
 }
 
-// inReview is the status of a stack of which there is a change set alone.
+// inReview is the status of a stack that has only a change set so far.
 const inReview = "REVIEW_IN_PROGRESS"
 
-// made is a stack that has nothing yet but its origin.
+// made returns a new stack that has an origin and nothing else.
 func (a *account) made(name string) *stack {
 	s := &stack{id: identity(name), status: inReview, made: time.Now(), updated: time.Now()}
 	s.front = testbed.Serve(a.t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -303,10 +303,10 @@ func (a *account) made(name string) *stack {
 	return s
 }
 
-// ownTable is the table that a stack makes.
+// ownTable returns the name of the table that a stack creates.
 func ownTable(stack string) string { return stack + "-Ledger-1A2B3C4D5E6F7" }
 
-// written are the outputs of a template that refer to nothing.
+// written returns the outputs of a template whose values are literals.
 func written(template string) map[string]string {
 	var d struct {
 		Outputs map[string]struct {
@@ -323,7 +323,8 @@ func written(template string) map[string]string {
 	return values
 }
 
-// host runs the functions of a template with values for its parameters.
+// host runs the functions of a template with values for its parameters, and returns their
+// handler.
 func (a *account) host(stack string, t *sam.Template, parameters map[string]string) http.Handler {
 	values := map[string]string{"AWS::StackName": stack, "Ledger": ownTable(stack)}
 	for name, value := range parameters {
@@ -332,7 +333,7 @@ func (a *account) host(stack string, t *sam.Template, parameters map[string]stri
 	functions := testbed.Must(t.Functions(values))
 	for i, f := range functions {
 		for slug := range deployed.Routes() {
-			if sam.LogicalID(slug) == f.Name { // where its code is, is in the bucket
+			if sam.LogicalID(slug) == f.Name { // the template names the code only as an object in the bucket
 				functions[i].Slug = slug
 			}
 		}

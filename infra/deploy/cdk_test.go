@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// TestByCDK: a stack of the CDK app, which has no parameters but the hidden ones, is compared
-// with its file and deployed in the same way. The app is the real one; the CDK's command line,
-// which would put assets into an account, is played.
+// TestByCDK checks that a stack of the CDK app is compared with its file and deployed like one
+// of the SAM CLI, although only its hidden parameters are parameters. The CDK app is the real
+// one. The CDK's command line is simulated, because it would upload assets to an account.
 func TestByCDK(t *testing.T) {
 	t.Parallel()
 	testbed.Find(t, "Node for the CDK", "node")
@@ -35,7 +35,7 @@ func TestByCDK(t *testing.T) {
 		t.Errorf("the stack has a parameter PayTo, so that this tests nothing: %s", is)
 	}
 
-	// What it has is read from its template.
+	// The stack's current values are read from its template.
 	o.file(testbed.Account(1), testbed.Account(2), `LogLevel = "info"`, `LogLevel = "warn"`, `DefaultEndpoint = "yes"`, `DefaultEndpoint = "no"`, `Release = "Canary10Percent10Minutes"`, `Release = "AllAtOnce"`,
 		`LedgerTableName = ""`, `LedgerTableName = "shop-copy"`)
 	notes := o.cannot(deployIt, "another payee would be paid: from "+testbed.Account(1), "to shop-copy while something is sold")
@@ -48,7 +48,8 @@ func TestByCDK(t *testing.T) {
 		t.Errorf("what is as it was is among the differences, or something is not known:\n%s", notes)
 	}
 
-	// Rolled back past a stop and a change of the payee, over an app with a setting less.
+	// Roll back to a release before a stop and a change of the payee, whose app lacks a
+	// setting.
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`, `Selling = "yes"`, `Selling = "no"`)
 	o.change("infra/cdk/settings.go", "		reserve:     c.yes(ctxReserve, true),\n", "		reserve:     c.text(\"motto\", \"\") != \"\" || c.yes(ctxReserve, true),\n")
 	o.file("budgetUsd = 80", "budgetUsd = 80\nmotto = \"never twice\"")
@@ -66,8 +67,8 @@ func TestByCDK(t *testing.T) {
 	o.cannot([]string{"rollback", "-yes", "-to", old, "shop"}, "the release of "+short(old)+" is older than stack files")
 }
 
-// permitted wants the runbook to name what the program asks CloudFormation for itself, and the
-// version of the CDK's command line.
+// permitted checks that the runbook names the CloudFormation actions that the program itself
+// calls, and the version of the CDK's command line.
 func (o *operator) permitted() {
 	o.t.Helper()
 	o.account.mu.Lock()
@@ -91,7 +92,7 @@ func (o *operator) permitted() {
 	}
 }
 
-// cdk puts what stands for npx among the operator's tools.
+// cdk adds a simulated npx to the operator's tools.
 func (o *operator) cdk() {
 	o.t.Helper()
 	bin := o.t.TempDir()

@@ -17,7 +17,7 @@ import (
 func (a *account) createChangeSet(form url.Values) (string, *refusal) {
 	name := form.Get("StackName")
 	text := form.Get("TemplateBody")
-	if at := form.Get("TemplateURL"); at != "" { // of a template above 51,200 bytes
+	if at := form.Get("TemplateURL"); at != "" { // a template above 51,200 bytes is in S3
 		r := testbed.Must(http.NewRequestWithContext(a.t.Context(), http.MethodGet, at, nil))
 		r.Header.Set("Authorization", signed("s3"))
 		reply := testbed.Must(http.DefaultClient.Do(r))
@@ -60,7 +60,7 @@ func identity(stack string) string {
 	return "arn:aws:cloudformation:us-east-1:111122223333:stack/" + stack + "/1"
 }
 
-// given are the values of a template's parameters, as a change set gives them to a stack.
+// given returns the values of a template's parameters that a change set gives to a stack.
 func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[string]string, *refusal) {
 	values := map[string]string{}
 	for name, p := range t.Parameters {
@@ -93,7 +93,7 @@ func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[strin
 	}
 }
 
-// complete refuses values that are not all there, or that a parameter does not take.
+// complete refuses values if one is missing or a parameter does not accept its value.
 func complete(t *sam.Template, values map[string]string) *refusal {
 	for name, p := range t.Parameters {
 		value, has := values[name]
@@ -141,7 +141,7 @@ func (a *account) events(form url.Values) (string, *refusal) {
 		element("ResourceStatus", s.status) + moment("Timestamp", s.updated) + "</member></StackEvents>", nil
 }
 
-// executeChangeSet makes the stack what the change set says.
+// executeChangeSet changes the stack as the change set says.
 func (a *account) executeChangeSet(form url.Values) (string, *refusal) {
 	set, refused := a.set(form)
 	if refused != nil {

@@ -9,18 +9,18 @@ import (
 	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
 )
 
-// commitForm is how a commit is recorded with a deployment.
+// commitForm matches the full name of a commit, which is recorded with a deployment.
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
-// git returns what git prints in the checkout, which may belong to another user, as in
+// git returns the output of git in the checkout, which may belong to another user, as in
 // containers.
 func (d desk) git(ctx context.Context, arguments ...string) (string, error) {
 	return output(ctx, program{dir: d.root, name: "git", arguments: append([]string{"-c", "safe.directory=*"}, arguments...)})
 }
 
-// head returns the checked-out commit, which is recorded with the deployment so that a rollback
-// finds it. The code must be the same as in the commit. Stack files may differ, because a
-// rollback uses today's.
+// head returns the checked-out commit. It is recorded with the deployment so that a rollback
+// can find it. The code in the checkout must be the same as in the commit. Stack files may
+// differ, because a rollback uses today's files.
 func (d desk) head(ctx context.Context) (string, error) {
 	changed, err := d.git(ctx, "status", "--porcelain", "--", ".", ":!"+stackfile.Folder)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// code is what a release sells; no parameter says this.
+// code is what a release sells. No parameter of the template says this.
 type code struct {
 	Version    string      `json:"version"` // of the API
 	Operations []operation `json:"operations"`
@@ -16,8 +16,8 @@ type code struct {
 // operation is a priced path.
 type operation struct {
 	Slug    string `json:"slug"`
-	Tool    string `json:"tool"`    // its name as a tool of MCP
-	Example string `json:"example"` // a request below the origin
+	Tool    string `json:"tool"`    // its name as an MCP tool
+	Example string `json:"example"` // an example request: path and query below the origin
 	Amount  string `json:"amount"`  // in atomic units
 }
 
@@ -35,8 +35,8 @@ func thisCode() code {
 	return c
 }
 
-// withoutQuestion is an operation without required parameters, so it can be called as a tool
-// without arguments.
+// withoutQuestion returns an operation without required parameters, which can be called as a
+// tool without arguments.
 func (c code) withoutQuestion() (op operation, found bool) {
 	i := slices.IndexFunc(c.Operations, func(o operation) bool { return !strings.Contains(o.Example, "?") })
 	if i < 0 {

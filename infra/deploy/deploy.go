@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// How often and how long a new deployment is checked, because the old one may still answer for a
-// moment.
+// How often and how long a new deployment is checked. The old deployment may still answer for
+// a moment.
 const (
 	askings    = 6
 	askingWait = 10 * time.Second
@@ -24,12 +24,13 @@ const (
 // sells is the name of the command that prints what a release sells.
 const sells = "sells"
 
-// say prints what this code sells, for make rollback from a later release.
+// say prints what this code sells, which make rollback of a later release reads.
 func (d desk) say() error {
 	return json.NewEncoder(d.out).Encode(thisCode())
 }
 
-// read returns a stack's file, checked against the template of a checkout, and the template.
+// read returns a stack's file and the template of the checkout, after it has checked the file
+// against the template.
 func (d desk) read(name string) (stackfile.File, *sam.Template, error) {
 	t, err := sam.Read(filepath.Join(d.root, "template.yaml"))
 	if err != nil {
@@ -42,7 +43,8 @@ func (d desk) read(name string) (stackfile.File, *sam.Template, error) {
 	return f, t, f.Check(t)
 }
 
-// checkFile checks a file, also by the CDK app if it has settings for it.
+// checkFile checks a stack's file. The CDK app checks it as well if the file has settings for
+// the app.
 func (d desk) checkFile(ctx context.Context, name string) error {
 	f, _, err := d.read(name)
 	if err != nil {
@@ -90,7 +92,7 @@ func (d desk) deploy(ctx context.Context, name string) error {
 	}, t)
 }
 
-// ask asks AWS what runs.
+// ask returns the current state of a stack from AWS.
 func (d desk) ask(ctx context.Context, f stackfile.File, t *sam.Template) (running, error) {
 	c, err := awsConfig(ctx, f)
 	if err != nil {
@@ -99,8 +101,8 @@ func (d desk) ask(ctx context.Context, f stackfile.File, t *sam.Template) (runni
 	return describe(ctx, c, f, t)
 }
 
-// complete shows what a deployment would change, refuses it or asks for confirmation, carries it
-// out, and verifies the result against the file.
+// complete shows what a deployment would change. It refuses the deployment or asks for
+// confirmation, carries it out, and verifies the result against the file.
 func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) error {
 	if origin := originNow(p.now); origin != "" {
 		if before, err := fetchAnswers(ctx, d.client, origin, p.code); err == nil {
@@ -133,8 +135,9 @@ func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) erro
 	return d.isWhatItShouldBe(ctx, j.file, now, p.code)
 }
 
-// carry builds and deploys what was confirmed. It refuses if somebody else has changed the stack
-// since, for example by stopping its sales, because the result would not be what was confirmed.
+// carry builds and deploys what was confirmed. It refuses if somebody else has changed the
+// stack since the confirmation, for example by stopping its sales, because the result would
+// not be what was confirmed.
 func (d desk) carry(ctx context.Context, j job, p plan, t *sam.Template) error {
 	steps := j.tools()
 	if err := steps.build(ctx); err != nil {
@@ -150,7 +153,8 @@ func (d desk) carry(ctx context.Context, j job, p plan, t *sam.Template) error {
 	return steps.release(ctx)
 }
 
-// originNow returns the current origin of a stack, which may differ from that in its file.
+// originNow returns the current origin of a stack, which may differ from the origin in its
+// file.
 func originNow(now running) string {
 	if base := now.parameters["BaseUrl"]; base != "" {
 		return base
@@ -158,7 +162,7 @@ func originNow(now running) string {
 	return now.outputs[outputOrigin]
 }
 
-// agreed asks for confirmation.
+// agreed asks for confirmation, and returns an error if nobody gives it.
 func (d desk) agreed() error {
 	if d.yes {
 		return nil
@@ -175,8 +179,8 @@ func (d desk) agreed() error {
 	return errors.New("nothing is deployed")
 }
 
-// isWhatItShouldBe checks a deployment against its file and its code, and repeats the check
-// while they differ.
+// isWhatItShouldBe compares a deployment with its file and its code, and repeats the
+// comparison while they differ.
 func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now running, c code) error {
 	origin := originOf(f, now)
 	var last error
@@ -200,8 +204,8 @@ func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now runnin
 	return last
 }
 
-// explained returns why a deployment is not as it should be. If it did not answer, missing
-// answers are not listed.
+// explained returns an error that says how a deployment differs from its file. If the
+// deployment did not answer, missing answers are not listed.
 func explained(origin string, err error, all []difference) error {
 	faults := []error{fmt.Errorf("%s is not what its file says", origin)}
 	if err != nil {

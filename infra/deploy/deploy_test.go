@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// TestDeploy: a stack is made, changed and asked, by the SAM CLI, and nothing is done that a
-// person has not agreed to.
+// TestDeploy checks that a stack is created, changed and verified with the SAM CLI, and that
+// nothing is done before a person has confirmed it.
 func TestDeploy(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, playsBuild)
@@ -23,7 +23,7 @@ func TestDeploy(t *testing.T) {
 		t.Errorf("on record are %s and %s, want %s", is, o.now(outputFormer), first)
 	}
 	o.marked("shop-stack-Ledger-1A2B3C4D5E6F7", testbed.Account(1))
-	o.file(`LogLevel = "info"`, `LogLevel = "debug"`) // which is in no commit yet
+	o.file(`LogLevel = "info"`, `LogLevel = "debug"`) // the change is in no commit yet
 	o.cannot([]string{"deploy", "shop"}, "LogLevel   info   debug\n", "Deploy this? [y/N]", "nobody confirmed, and nothing is deployed: set YES=1 to deploy without asking")
 	if notes := o.does(deployIt, "LogLevel   info   debug\n"); strings.Contains(notes, "\ncode ") {
 		t.Errorf("the code is the same:\n%s", notes)
@@ -38,7 +38,7 @@ func TestDeploy(t *testing.T) {
 	if o.now(outputCommit) != second || o.now(outputFormer) != first {
 		t.Errorf("on record are %s and %s, want %s and %s", o.now(outputCommit), o.now(outputFormer), second, first)
 	}
-	// A typo, a secret and a large environment are found before anything is built.
+	// A typo, a secret and a too large environment are found before anything is built.
 	o.file("LogLevel =", "LogLevl =", "Contact = ", "FacilitatorToken = \"s3cr3t\"\nContact = ")
 	notes := o.cannot(deployIt, "infra/stacks/shop.toml has 3 fault(s)", "did you mean LogLevel?", "FacilitatorToken is hidden (NoEcho)")
 	if strings.Contains(notes, "sam build") || strings.Contains(notes, "s3cr3t") {
@@ -46,7 +46,7 @@ func TestDeploy(t *testing.T) {
 	}
 }
 
-// marked wants a table to say that it is the ledger of the stack, with a payee.
+// marked checks that a table is marked as the ledger of the stack, with a payee.
 func (o *operator) marked(table, payee string) {
 	o.t.Helper()
 	m, err := boot.Table{Name: table, AWS: o.account.emulator.Config()}.LoadMark(o.t.Context(), "shop-stack")
@@ -55,7 +55,7 @@ func (o *operator) marked(table, payee string) {
 	}
 }
 
-// allows adds to the file what a refusal prints.
+// allows adds the line that a refusal prints to the file.
 func (o *operator) allows(refusal string) {
 	o.t.Helper()
 	entry := regexp.MustCompile(`(?m)^  allow = .*$`).FindString(refusal)
@@ -67,14 +67,15 @@ func (o *operator) allows(refusal string) {
 	o.write(path, text.ReplaceAllLiteralString(o.read(path), strings.TrimSpace(entry)))
 }
 
-// TestRefused: nobody gives a stack another payee or ledger, or opens its sales, unless the file
-// says so, and then for this change alone.
+// TestRefused checks that a change of the payee or the ledger, and a start of sales, are
+// refused unless the file allows exactly this change.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, playsBuild)
 	o.does(deployIt)
 
-	// Another payee, and a payee that the functions do not have when the deployment is done.
+	// Another payee is refused. If it is allowed, the deployment fails if the functions still
+	// have the old payee when it is done.
 	o.file(testbed.Account(1), testbed.Account(2))
 	refusal := o.cannot(deployIt, "another payee would be paid: from "+testbed.Account(1)+" to "+testbed.Account(2), `allow = ["payee=`+testbed.Account(1)+`->`+testbed.Account(2)+`"]`)
 	o.allows(refusal)
@@ -88,13 +89,14 @@ func TestRefused(t *testing.T) {
 	o.file(`LogLevel = "info"`, `LogLevel = "warn"`)
 	o.does(deployIt, `note: allow has "payee=`+testbed.Account(1), "which is no longer needed: remove it", "payee "+testbed.Account(2))
 
-	// A stop needs no leave. To sell again needs it each time.
+	// A stop needs no permission in the file. Each start of sales needs one.
 	o.file(`Selling = "yes"`, `Selling = "no"`)
 	o.does(deployIt, "Selling   yes   no\n", "selling: no")
 	o.file(`Selling = "no"`, `Selling = "yes"`)
 	stale := o.cannot(deployIt, "somebody has stopped selling, and this would begin again", `allow = ["selling=no since 20`)
 
-	// Somebody stops selling while another deployment is built.
+	// Somebody changes the stack, for example to stop its sales, while another deployment is
+	// being built.
 	mine := o.read("infra/stacks/shop.toml")
 	o.allows(stale)
 	o.account.mu.Lock()
@@ -103,7 +105,7 @@ func TestRefused(t *testing.T) {
 	o.cannot(deployIt, "the stack shop-stack was changed meanwhile by somebody else, and nothing is deployed: begin again")
 	o.write("infra/stacks/shop.toml", mine)
 
-	// Another ledger: with Selling = no alone, and when it is said.
+	// Another ledger is accepted only with Selling = no and a permission in the file.
 	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(o.account.emulator.Config()), "shop-copy"))
 	o.file(`LedgerTableName = ""`, `LedgerTableName = "shop-copy"`)
 	o.cannot(deployIt, "to shop-copy while something is sold", `deploy Selling = "no" first`)
@@ -111,13 +113,13 @@ func TestRefused(t *testing.T) {
 	o.allows(o.cannot(deployIt, "the ledger knows what is in doubt, owed and answered", `->shop-copy"]`))
 	o.does(deployIt, "ledger shop-copy")
 	o.marked("shop-copy", testbed.Account(2))
-	// A colleague's checkout is of yesterday: its file has no table, or not even the line.
+	// A colleague's checkout is from yesterday: its file names no table, or lacks the line.
 	mine = o.read("infra/stacks/shop.toml")
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`)
 	o.cannot(deployIt, "from shop-copy to a new table", `allow = ["ledger=shop-copy->a new table"]`)
 	o.file(`LedgerTableName = ""`, ``)
 	o.cannot(deployIt, "LedgerTableName is missing")
-	// What was allowed before the last deployment does not open the sales.
+	// A permission for an earlier deployment does not start the sales.
 	o.write("infra/stacks/shop.toml", mine)
 	o.file(`Selling = "no"`, `Selling = "yes"`)
 	o.allows(stale)
@@ -125,8 +127,8 @@ func TestRefused(t *testing.T) {
 	o.does(deployIt, "Selling   no    yes\n", "selling: yes")
 }
 
-// TestRollback: the code of the release before comes back, and no parameter does, past a change
-// of the payee and past a stop.
+// TestRollback checks that a rollback restores the code of the release before but no
+// parameter, even past a change of the payee and past a stop.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, playsBuild)
@@ -136,7 +138,7 @@ func TestRollback(t *testing.T) {
 	o.cannot(rollBack, "the release before is not on record", "make rollback STACK=shop TO=commit")
 	first := o.git("rev-parse", "HEAD")
 
-	// The second release has another payee, and a parameter more.
+	// The second release has another payee and one more parameter.
 	o.file(testbed.Account(1), testbed.Account(2))
 	o.allows(o.cannot(deployIt))
 	o.change("template.yaml", "Parameters:\n", "Parameters:\n  Motto:\n    Type: String\n    Default: \"\"\n")
@@ -151,7 +153,7 @@ func TestRollback(t *testing.T) {
 		t.Errorf("a checkout of the former release is left:\n%s", left)
 	}
 
-	// Past a stop.
+	// A rollback past a stop keeps the stop.
 	o.file(`Selling = "yes"`, `Selling = "no"`)
 	o.does(deployIt, "selling: no", "payee "+testbed.Account(2))
 	o.does(rollBack, "selling: no", "payee "+testbed.Account(2))
@@ -159,7 +161,7 @@ func TestRollback(t *testing.T) {
 		t.Errorf("%s", o.stack())
 	}
 
-	// What the former release would not do is said.
+	// The rollback names what the earlier release ignores.
 	o.file(`Motto = ""`, `Motto = "never twice"`)
 	o.does(deployIt)
 	o.cannot(rollBack, "that release does not have Motto, and would not do what the file says with it", `allow = ["without=Motto->`+short(first)+`"]`)
@@ -171,9 +173,9 @@ func TestRollback(t *testing.T) {
 	o.cannot([]string{"rollback", "-yes", "-to", "--help", "shop"}, "is not in this clone")
 }
 
-// TestMake: what a person types reaches the program, and make smoke goes on with the origin that
-// the file or AWS names: a stack that answers is paid for a ping, and one that is not what its
-// file says is not. Here the SAM CLI builds as well.
+// TestMake checks that the make targets run the program, and that make smoke uses the origin
+// from the file or from AWS. It pays for a ping to a stack that answers, and for none to a
+// stack that differs from its file. In this test the SAM CLI really builds.
 func TestMake(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, reallyBuilds)

@@ -9,12 +9,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// names are the keys of a map, sorted.
+// names returns the keys of a map, sorted.
 func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// valuesIn returns the parameter values that a deployed template has as literals, in places
-// where the source template refers to a parameter. The CDK app replaces references in this way.
-// Anything other than a literal, such as a reference to another parameter, is left out.
+// valuesIn returns the values of parameters whose references are replaced by literals in a
+// deployed template, as the CDK app replaces them. It finds them where the source template
+// refers to a parameter. Anything other than a literal, such as a reference to another
+// parameter, is left out.
 func valuesIn(written, deployed []byte) (map[string]string, error) {
 	var from yaml.Node
 	if err := yaml.Unmarshal(written, &from); err != nil {
@@ -31,13 +32,13 @@ func valuesIn(written, deployed []byte) (map[string]string, error) {
 	return found, nil
 }
 
-// literals are values by the names of parameters.
+// literals are values of parameters, by name.
 type literals map[string]string
 
-// find compares a part of the source template with the same part of the deployed one.
+// find compares a node of the source template with the same node of the deployed one.
 func (l literals) find(from *yaml.Node, to any) {
 	name, intrinsic := strings.CutPrefix(from.Tag, "!")
-	intrinsic = intrinsic && !strings.HasPrefix(name, "!") // as !!str is not
+	intrinsic = intrinsic && !strings.HasPrefix(name, "!") // a tag of YAML, such as !!str, is not intrinsic
 	if intrinsic && name == "Ref" {
 		l.found(from.Value, to)
 		return
@@ -59,7 +60,7 @@ func (l literals) find(from *yaml.Node, to any) {
 				l.find(item, items[i])
 			}
 		}
-	default: // a scalar refers to nothing, and the template has no aliases
+	default: // a scalar cannot refer to a parameter, and the template has no aliases
 	}
 }
 

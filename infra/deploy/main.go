@@ -1,8 +1,8 @@
-// Command deploy deploys a stack as its file describes it, and verifies the result. make deploy,
-// make rollback and make smoke run it; ../RUNBOOK.md says when.
+// Command deploy deploys a stack as its file describes it, and verifies the result. make
+// deploy, make rollback and make smoke run it; ../RUNBOOK.md says when to use them.
 //
-// It is a separate module, so that a program that imports the module above does not depend on
-// the AWS clients that it needs.
+// It is a separate module because it needs the AWS clients: a program that imports the main
+// module does not depend on them.
 package main
 
 import (
@@ -41,10 +41,10 @@ func main() {
 	os.Exit(code)
 }
 
-// noRedirect returns redirects as they are, because a deployment makes none.
+// noRedirect prevents the client from following redirects. A deployment sends none.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// pause waits, unless the context ends first.
+// pause waits for a duration. It returns early with an error if the context ends.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -56,21 +56,22 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// desk is the terminal of a person, with the programs and the checkout that it has.
+// desk is what a command works with: a person's terminal, a checkout, and the ways to run
+// programs and send requests.
 type desk struct {
-	root       string // of the checkout
-	yes        bool   // nobody is asked
-	to         string // the commit to go back to; empty: the release before
+	root       string // the root of the checkout
+	yes        bool   // whether to deploy without asking
+	to         string // the commit to roll back to; empty means the release before
 	in         io.Reader
-	out, notes io.Writer // what another program reads, and what a person does
+	out, notes io.Writer // output for programs, and notes for a person
 	now        func() time.Time
 	client     *http.Client
-	// run runs a program, and shows what it prints.
+	// run runs a program and shows its output.
 	run   func(ctx context.Context, c program) error
 	pause func(context.Context, time.Duration) error
 }
 
-// command is one of the program's commands, for the stack with a name.
+// command is one of the program's commands. It takes the name of a stack.
 type command struct {
 	name, usage string
 	do          func(desk, context.Context, string) error
@@ -85,7 +86,7 @@ func commands() []command {
 	}
 }
 
-// run is the whole program; it returns the exit status.
+// run runs the whole program and returns its exit status.
 func run(ctx context.Context, args []string, d desk) int {
 	if len(args) > 0 && args[0] == sells {
 		return d.report(d.say())
@@ -99,7 +100,7 @@ func run(ctx context.Context, args []string, d desk) int {
 	return exitUsage
 }
 
-// carryOut parses the command line and runs the command; it returns the exit status.
+// carryOut parses the command line, runs the command and returns the exit status.
 func (d desk) carryOut(ctx context.Context, c command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	flags.SetOutput(d.notes)
@@ -126,7 +127,7 @@ func (d desk) carryOut(ctx context.Context, c command, args []string) int {
 	return d.report(c.do(d, ctx, flags.Arg(0)))
 }
 
-// report prints what went wrong, and returns the exit status.
+// report prints the error, if any, and returns the exit status.
 func (d desk) report(err error) int {
 	if err == nil {
 		return 0

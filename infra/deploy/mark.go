@@ -11,9 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// mark records in the ledger to which stack it belongs, so that reconcile pages if the stack
-// gets another ledger by any means. A mark for another payee is replaced if this deployment was
-// to change the payee.
+// mark records in the ledger which stack it belongs to. If the stack gets another ledger in
+// any way, reconcile finds no such mark there and pages somebody. A mark for another payee is
+// replaced only if this deployment changes the payee.
 func (d desk) mark(ctx context.Context, p plan, now running) error {
 	c, err := awsConfig(ctx, p.file)
 	if err != nil {
@@ -31,7 +31,7 @@ func (d desk) mark(ctx context.Context, p plan, now running) error {
 		By:      aws.ToString(who.Arn),
 	}
 	if p.file.Parameters["BaseUrl"] == "" {
-		m.Origin = now.outputs[outputOrigin] // which reconcile asks, as it asks BASE_URL
+		m.Origin = now.outputs[outputOrigin] // reconcile checks this origin, as it checks BASE_URL
 	}
 	before, err := table.SetMark(ctx, m, p.changesPayee())
 	if errors.Is(err, boot.ErrMarked) {

@@ -28,21 +28,22 @@ const notKnown = "not known"
 // newTable stands for a ledger that a deployment would create.
 const newTable = "a new table"
 
-// plan is a deployment before its confirmation.
+// plan is a deployment that has not been confirmed yet.
 type plan struct {
 	file   stackfile.File
 	now    running
-	before *answers // of the running deployment; nil where there is none that answers
+	before *answers // of the running deployment; nil if none answers
 	code   code
 	commit string
-	// omitted are the file's parameters, with values, that the template to deploy does not have.
+	// omitted are the file's parameters that the template to be deployed lacks, with their
+	// values.
 	omitted map[string]string
 }
 
-// row is a line of the differences.
+// row is a line in the table of differences.
 type row struct{ what, is, will string }
 
-// rows are what the deployment would change.
+// rows returns what the deployment would change.
 func (p plan) rows() (all []row) {
 	add := func(what, is, will string) {
 		if is != will {
@@ -117,15 +118,15 @@ func (p plan) print(to io.Writer) {
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", r.what, shown(r.is), shown(r.will))
 	}
-	_ = w.Flush() // what cannot be printed is not printed
+	_ = w.Flush() // a failure to print changes nothing
 	fmt.Fprintln(to)
 }
 
-// change is a change from one value to another that is refused unless the file allows it.
+// change is a change of a value that is refused unless the file allows it.
 type change struct{ what, from, to, why string }
 
-// entry returns the text with which the file allows the change. It has both values, so that it
-// allows no other change.
+// entry returns the text that allows the change when it is in the file. It contains both
+// values, so it allows no other change.
 func (c change) entry() string { return c.what + "=" + c.from + "->" + c.to }
 
 // changes returns the changes that the file must allow.
@@ -141,7 +142,7 @@ func (p plan) changes() (all []change) {
 	return all
 }
 
-// termsThatChange returns changes of prices, payee, network, token and ledger.
+// termsThatChange returns the changes of prices, payee, network, token and ledger.
 func (p plan) termsThatChange() (all []change) {
 	changed := func(what, parameter, why string) {
 		is, known := p.now.parameters[parameter]
@@ -167,7 +168,7 @@ func (p plan) termsThatChange() (all []change) {
 	return all
 }
 
-// refused returns why the deployment is refused, or nil.
+// refused returns an error that says why the deployment is refused, or nil.
 func (p plan) refused() error {
 	var faults []error
 	from, to := p.tables()

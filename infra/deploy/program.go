@@ -12,7 +12,7 @@ import (
 // program is an external program that a deployment runs.
 type program struct {
 	dir       string
-	env       []string // on top of this program's
+	env       []string // added to this program's environment
 	name      string
 	arguments []string
 }
@@ -21,11 +21,11 @@ func (p program) String() string {
 	return strings.Join(append([]string{p.name}, p.arguments...), " ")
 }
 
-// endsIn is how long a program may take to end after it was told to.
+// endsIn is how long a program may take to end after it was interrupted.
 const endsIn = 30 * time.Second
 
-// execute runs a program as if a person had typed it: its output is shown, and an interrupt also
-// reaches it.
+// execute runs a program as if a person had typed it: its output is shown, and an interrupt
+// reaches it as well.
 func execute(ctx context.Context, p program) error {
 	cmd := exec.CommandContext(ctx, p.name, p.arguments...)
 	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)
@@ -38,7 +38,7 @@ func execute(ctx context.Context, p program) error {
 	return nil
 }
 
-// output returns what a program prints.
+// output runs a program and returns what it prints.
 func output(ctx context.Context, p program) (string, error) {
 	cmd := exec.CommandContext(ctx, p.name, p.arguments...)
 	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)

@@ -13,9 +13,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// rollBack deploys the code of the previous release with the parameters of today's file. It
-// moves no alias, because a version of a function keeps the environment with which it was
-// published: it would offer the former payee, and sell again after a stop.
+// rollBack deploys the code of an earlier release with the parameters of today's file. It does
+// not move the alias of a function back to an earlier version, because a version keeps the
+// environment with which it was published: it would offer the old payee, and sell again after
+// a stop.
 func (d desk) rollBack(ctx context.Context, name string) error {
 	f, t, err := d.read(name)
 	if err != nil {
@@ -71,7 +72,7 @@ func (d desk) rollBack(ctx context.Context, name string) error {
 	}, t)
 }
 
-// target returns the commit to go back to.
+// target returns the commit to roll back to.
 func (d desk) target(ctx context.Context, f stackfile.File, now running) (string, error) {
 	before := now.outputs[outputFormer]
 	switch {
@@ -85,9 +86,10 @@ func (d desk) target(ctx context.Context, f stackfile.File, now running) (string
 	return d.commitOf(ctx, before)
 }
 
-// reduced writes the file into a former release, without the parameters that its template does
-// not have. It returns those of them that differ from their defaults, because the release would
-// ignore their values.
+// reduced writes the file into the checkout of an earlier release, without the parameters that
+// the release's template lacks. It returns the omitted parameters. A value equal to its
+// default is returned as empty, because its loss makes no difference. The release ignores the
+// other values.
 func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (stackfile.File, map[string]string, error) {
 	then, err := sam.Read(filepath.Join(former, "template.yaml"))
 	if err != nil {
@@ -99,7 +101,7 @@ func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (sta
 			continue
 		}
 		if usual := today.Parameters[name].Default; usual != nil && *usual == value {
-			value = "" // nobody will miss it
+			value = "" // the default value: its loss makes no difference
 		}
 		omitted[name] = value
 	}
@@ -119,13 +121,14 @@ func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (sta
 	return copied, omitted, copied.Check(then)
 }
 
-// older reports whether a release has no such command.
+// older reports whether a release does not have this command yet.
 func older(root string) bool {
 	_, err := os.Stat(filepath.Join(root, "infra", "deploy", "main.go"))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// codeOf returns what a former release sells, if that release has a command to print it.
+// codeOf returns what an earlier release sells. It returns an error if the release has no
+// command to print that.
 func codeOf(ctx context.Context, root string) (code, error) {
 	if older(root) {
 		return code{}, errors.New("it is older than make deploy")

@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
 )
 
-// cdkCLI is the CDK's command line, at the version that is tested.
+// cdkCLI is the package of the CDK's command line, at the tested version.
 const cdkCLI = "aws-cdk@2.1148.1"
 
 // record is what a deployment records about its code in the stack's outputs.
@@ -23,7 +23,7 @@ type record struct{ commit, former string }
 // job is a confirmed deployment.
 type job struct {
 	desk
-	root   string // of the checkout that is built
+	root   string // the root of the checkout that is built
 	file   stackfile.File
 	record record
 }
@@ -39,7 +39,7 @@ func (j job) tools() tools {
 	return tools{j.buildForSAM, j.bySAM}
 }
 
-// builtTemplate is where the SAM CLI puts the template that it deploys.
+// builtTemplate returns the path at which the SAM CLI puts the template that it deploys.
 func builtTemplate() string { return filepath.Join(".aws-sam", "build", "template.yaml") }
 
 func (j job) buildForSAM(ctx context.Context) error {
@@ -64,7 +64,7 @@ func (j job) buildForCDK(ctx context.Context) error {
 	return j.run(ctx, program{dir: j.root, name: "make", arguments: []string{"build", "ARCH=arm64"}})
 }
 
-// byCDK deploys with the CDK's command line, whose app reads the file.
+// byCDK deploys with the CDK's command line. The CDK app reads the file.
 func (j job) byCDK(ctx context.Context) error {
 	arguments := []string{"--yes", cdkCLI, "deploy", "--require-approval", "never"}
 	for _, value := range j.context() {
@@ -78,8 +78,8 @@ func (j job) byCDK(ctx context.Context) error {
 	})
 }
 
-// context returns what the CDK app gets besides the file. An app of a former release ignores
-// settings that it does not know.
+// context returns what the CDK app gets besides the file. The app of an earlier release
+// ignores settings that it does not know.
 func (j job) context() []string {
 	all := []string{"stack=" + j.file.Name, "commit=" + j.record.commit}
 	if j.record.former != "" {
@@ -91,7 +91,8 @@ func (j job) context() []string {
 	return all
 }
 
-// accountOf returns the account and region to which the CDK CLI deploys.
+// accountOf returns the environment variables for the account and region to which the CDK CLI
+// deploys.
 func accountOf(f stackfile.File) []string {
 	env := []string{"AWS_REGION=" + f.Region, "AWS_DEFAULT_REGION=" + f.Region}
 	if f.Profile != "" {
@@ -100,8 +101,8 @@ func accountOf(f stackfile.File) []string {
 	return env
 }
 
-// tried lets the CDK app check its settings before anything is built, because only the app knows
-// them.
+// tried runs the CDK app before anything is built, because only the app can check its
+// settings.
 func (j job) tried(ctx context.Context) error {
 	if j.file.Toolchain != stackfile.CDK {
 		return nil
@@ -129,8 +130,8 @@ func (j job) tried(ctx context.Context) error {
 	return err
 }
 
-// into writes the record into the outputs of a built template. The template in the checkout has
-// no record, so that a deployment by hand is not mistaken for a recorded one.
+// into writes the record into the outputs of a built template. The template in the checkout
+// has no record, so a deployment by hand cannot be mistaken for a recorded one.
 func (r record) into(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -166,7 +167,7 @@ func (r record) into(path string) error {
 	return os.WriteFile(path, written.Bytes(), 0o644) //nolint:gosec // as sam build writes it
 }
 
-// member is a part of a document by its name, nil if it has none.
+// member returns the member of a document with the given name, or nil if there is none.
 func member(root *yaml.Node, name string) *yaml.Node {
 	if len(root.Content) == 0 {
 		return nil

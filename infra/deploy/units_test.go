@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 )
 
-// TestAgreed: only a person who says yes has agreed.
+// TestAgreed checks that only the answer yes of a person confirms a deployment.
 func TestAgreed(t *testing.T) {
 	t.Parallel()
 	for typed, agrees := range map[string]bool{"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false, "yesterday\n": false} {
@@ -21,8 +21,8 @@ func TestAgreed(t *testing.T) {
 	}
 }
 
-// TestSettled: a stack that is being changed, or is between two states, is not deployed to, and
-// what ends that is said.
+// TestSettled checks that nothing is deployed to a stack that is being changed or is between
+// two states, and that the error says how to end that.
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	id := identity("shop-stack")
@@ -42,7 +42,7 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// TestValuesIn: of a deployed template only what stands in the place of a parameter is its value.
+// TestValuesIn checks that only literals in place of a parameter are taken for its value.
 func TestValuesIn(t *testing.T) {
 	t.Parallel()
 	const written = `

@@ -11,14 +11,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// difference is something that differs from the file or the code.
+// difference is a value that differs from the file or the code.
 type difference struct{ what, is, want string }
 
 func (d difference) String() string {
 	return fmt.Sprintf("%s is %s, and should be %s", d.what, shown(d.is), shown(d.want))
 }
 
-// maxShown limits how much of a value is shown.
+// maxShown limits how much of a value is shown, in bytes.
 const maxShown = 80
 
 // shown returns a value for display.
@@ -29,7 +29,7 @@ func shown(value string) string {
 	return untrusted.Clip(value, maxShown)
 }
 
-// differences returns where a deployment's answers differ from its file and its code.
+// differences returns how a deployment's answers differ from its file and its code.
 func (a answers) differences(f stackfile.File, c code) (all []difference) {
 	differs := func(what, is, want string) {
 		d := difference{what, is, want}
@@ -66,8 +66,9 @@ func (a answers) differences(f stackfile.File, c code) (all []difference) {
 	return all
 }
 
-// sells derives from /ready the value of the parameter Selling: with "no" there is no
-// facilitator, by intention. Any other state is returned as the reason why nothing can be sold.
+// sells derives the value of the parameter Selling from /ready. With "no", the deployment has
+// no facilitator, on purpose. Any other state is returned as the reason why nothing can be
+// sold.
 func (a answers) sells() string {
 	switch {
 	case a.settles.Status == "ok":
@@ -80,7 +81,7 @@ func (a answers) sells() string {
 	return strings.TrimSpace(a.settles.Status + " " + a.settles.Code)
 }
 
-// differences returns where AWS's description of a stack differs from its file.
+// differences returns how AWS's description of a stack differs from its file.
 func (r running) differences(f stackfile.File) (all []difference) {
 	for _, name := range names(f.Parameters) {
 		is, known := r.parameters[name]
@@ -95,7 +96,7 @@ func (r running) differences(f stackfile.File) (all []difference) {
 	return all
 }
 
-// originOf returns the origin of a stack, from its file or else from AWS.
+// originOf returns the origin of a stack from its file, or from AWS if the file has none.
 func originOf(f stackfile.File, r running) string {
 	if base := f.Parameters["BaseUrl"]; base != "" {
 		return base

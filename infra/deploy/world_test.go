@@ -17,7 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// asDeploy has this binary be the program, which waits for nothing.
+// asDeploy is an environment variable. If it is set, the test binary runs as the program,
+// without any pauses.
 const asDeploy = "TEST_AS_DEPLOY"
 
 func TestMain(m *testing.M) {
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 			pause: func(context.Context, time.Duration) error { return nil },
 		}))
 	}
-	testbed.Parallel(4) // most of it are programs of others
+	testbed.Parallel(4) // most of the work is done by other programs
 	m.Run()
 }
 
@@ -35,18 +36,18 @@ func TestMain(m *testing.M) {
 type operator struct {
 	t       *testing.T
 	account *account
-	root    string // of the clone
+	root    string // the root of the clone
 	env     []string
 }
 
-// How the SAM CLI builds.
+// Whether the SAM CLI really builds.
 const (
 	reallyBuilds = true
-	playsBuild   = false // what it would compile is what the account runs anyway
+	playsBuild   = false // the account runs functions that were built before
 )
 
-// newOperator makes a clone of what is here, in which the file of a stack is committed. The SAM
-// CLI is the real one, but for its build where that is played.
+// newOperator clones this checkout and commits the file of a stack in the clone. The SAM CLI
+// is the real one, but its build is simulated unless builds is set.
 func newOperator(t *testing.T, builds bool) *operator {
 	t.Helper()
 	o := &operator{t: t, account: newAccount(t), root: filepath.Join(t.TempDir(), "clone")}
@@ -60,7 +61,7 @@ func newOperator(t *testing.T, builds bool) *operator {
 	return o
 }
 
-// tools are what the operator has at hand, and the environment that they run in.
+// tools sets up the operator's tools and their environment.
 func (o *operator) tools(builds bool) {
 	o.t.Helper()
 	bin := o.t.TempDir()
@@ -81,7 +82,7 @@ func (o *operator) tools(builds bool) {
 	}
 }
 
-// copyFiles copies what git knows of here, and what is new, into the clone.
+// copyFiles copies the tracked files and the new files of this checkout into the clone.
 func (o *operator) copyFiles() {
 	o.t.Helper()
 	list := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -130,7 +131,7 @@ func (o *operator) git(arguments ...string) string {
 	return strings.TrimSpace(string(programs.Run(o.t, cmd)))
 }
 
-// commit makes a commit of everything, and returns its name.
+// commit commits everything and returns the name of the commit.
 func (o *operator) commit(says string) string {
 	o.t.Helper()
 	o.git("add", "--all")
@@ -138,7 +139,7 @@ func (o *operator) commit(says string) string {
 	return o.git("rev-parse", "HEAD")
 }
 
-// types runs the program, and returns what it prints.
+// types runs the program and returns its output.
 func (o *operator) types(arguments ...string) (out, notes string, err error) {
 	o.t.Helper()
 	command, rest := arguments[0], arguments[1:]
@@ -152,7 +153,7 @@ func (o *operator) types(arguments ...string) (out, notes string, err error) {
 	return said.String(), noted.String(), err
 }
 
-// does wants a command to succeed and to say some things.
+// does checks that a command succeeds and prints some texts.
 func (o *operator) does(arguments []string, says ...string) (notes string) {
 	o.t.Helper()
 	_, notes, err := o.types(arguments...)
@@ -163,7 +164,8 @@ func (o *operator) does(arguments []string, says ...string) (notes string) {
 	return notes
 }
 
-// cannot wants a command to fail and to say some things, and the stack to stay as it is.
+// cannot checks that a command fails and prints some texts, and that the stack stays
+// unchanged.
 func (o *operator) cannot(arguments []string, says ...string) (notes string) {
 	o.t.Helper()
 	before := o.stack()
@@ -187,7 +189,7 @@ func (o *operator) said(arguments []string, notes string, says []string) {
 	}
 }
 
-// stack is what there is of the stack, in one text.
+// stack returns the parameters and outputs of the stack as one text.
 func (o *operator) stack() string {
 	o.account.mu.Lock()
 	defer o.account.mu.Unlock()
@@ -198,7 +200,7 @@ func (o *operator) stack() string {
 	return fmt.Sprint(s.parameters, s.outputs)
 }
 
-// now is what the stack has for a parameter or an output.
+// now returns the stack's value of a parameter or an output.
 func (o *operator) now(name string) string {
 	o.t.Helper()
 	o.account.mu.Lock()
@@ -212,7 +214,8 @@ func (o *operator) now(name string) string {
 
 var deployIt = []string{"deploy", "-yes", "shop"}
 
-// shop is the file of a stack that is deployed by the SAM CLI, over parts of this machine.
+// shop returns the file of a stack that the SAM CLI deploys and that uses a facilitator and a
+// resolver on this machine.
 func shop(facilitator, resolver string) string {
 	text := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), stackfile.Folder, "example.toml"))))
 	return strings.NewReplacer(

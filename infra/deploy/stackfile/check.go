@@ -12,26 +12,26 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// Of a function's environment.
+// Sizes of a function's environment.
 const (
 	// EnvironmentLimit is Lambda's limit in bytes for all names and values together, as JSON.
 	EnvironmentLimit = 4096
-	// HiddenRoom is the size, in bytes, that is assumed for each hidden parameter, whose length
-	// is not known.
+	// HiddenRoom is the size, in bytes, that is assumed for each hidden parameter, because its
+	// length is not known.
 	HiddenRoom = 128
 )
 
 // largest is how many variables an error names when an environment is too large.
 const largest = 5
 
-// placeholder stands in the example for values that the reader must fill in.
+// placeholder is the text in the example for values that the reader must fill in.
 const placeholder = "…"
 
-// Check checks the file against the template before CloudFormation and Lambda do. The error
-// lists every fault.
+// Check checks the file against the template, so that faults are found before CloudFormation
+// and Lambda see it. The error lists every fault.
 func (f File) Check(t *sam.Template) error {
 	faults := f.parameters(t)
-	if len(faults) == 0 { // else a rule would say of a parameter what was said
+	if len(faults) == 0 { // a rule could repeat a fault of a parameter
 		faults = f.together(t)
 	}
 	if len(faults) > 0 {
@@ -75,7 +75,7 @@ func (f File) parameters(t *sam.Template) (faults []error) {
 	return faults
 }
 
-// unknown returns the fault of a parameter that the template does not have.
+// unknown returns an error for a parameter that the template does not have.
 func unknown(name string, t *sam.Template) error {
 	for _, known := range slices.Sorted(maps.Keys(t.Parameters)) {
 		if strings.EqualFold(name, known) || catalog.OneEdit(name, known) {
@@ -85,7 +85,7 @@ func unknown(name string, t *sam.Template) error {
 	return fmt.Errorf("%s is no parameter of template.yaml", name)
 }
 
-// hidden returns the fault of a parameter that is secret.
+// hidden returns an error for a parameter that is secret.
 func hidden(name string) error {
 	secret := "FacilitatorSecretArn"
 	if strings.HasPrefix(name, "FacilitatorFallback") {
@@ -110,7 +110,7 @@ func (f File) together(t *sam.Template) (faults []error) {
 	return faults
 }
 
-// variable is one of a function's environment, with its share of the limit.
+// variable is a variable of a function's environment, with its share of the limit.
 type variable struct {
 	name  string
 	bytes int
@@ -120,7 +120,7 @@ type variable struct {
 func (f File) environment(t *sam.Template) error {
 	values := maps.Clone(f.Parameters)
 	values["AWS::StackName"] = f.Stack
-	const suffix = "-Ledger-ABCDEFGHIJKLM" // as CloudFormation names what has no name
+	const suffix = "-Ledger-ABCDEFGHIJKLM" // the form of the names that CloudFormation chooses
 	values["Ledger"] = f.Stack + suffix
 	functions, err := t.Functions(values)
 	if err != nil {
@@ -156,10 +156,10 @@ func concealedIn(t *sam.Template, function string) (map[string]bool, error) {
 	return concealed, err
 }
 
-// measure returns the size of an environment as Lambda counts it, which is as JSON without
-// spaces, and the share of each variable.
+// measure returns the size of an environment as Lambda counts it, which is its size as JSON
+// without spaces. It also returns the share of each variable.
 func measure(environment map[string]string, concealed map[string]bool) (all []variable, total int) {
-	total = len("{}") - len(",") // there is one comma less than there are variables
+	total = len("{}") - len(",") // one comma fewer than variables
 	for name, value := range environment {
 		if concealed[name] {
 			value = strings.Repeat("x", HiddenRoom)
@@ -183,7 +183,7 @@ func quoted(text string) []byte {
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(text); err != nil {
-		return []byte(text) // a text can always be written
+		return []byte(text) // cannot happen: a string can always be encoded
 	}
 	return []byte(strings.TrimSuffix(b.String(), "\n"))
 }

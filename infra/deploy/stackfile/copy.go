@@ -8,8 +8,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Copy writes the file into another checkout, without some parameters and with others. Its
-// comments are lost.
+// Copy writes the file into another checkout, without the parameters in without and with those
+// in with. The comments of the file are lost.
 func (f File) Copy(root string, without []string, with map[string]string) error {
 	text, err := os.ReadFile(f.Path)
 	if err != nil {
@@ -29,7 +29,7 @@ func (f File) Copy(root string, without []string, with map[string]string) error 
 	for name, value := range with {
 		parameters[name] = value
 	}
-	commands, _ := all["default"].(map[string]any) // it was read before, so it is there
+	commands, _ := all["default"].(map[string]any) // Read has checked that it is there
 	deploy, _ := commands["deploy"].(map[string]any)
 	flags, _ := deploy["parameters"].(map[string]any)
 	flags["parameter_overrides"] = parameters

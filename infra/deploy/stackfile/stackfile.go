@@ -1,7 +1,7 @@
-// Package stackfile reads the file of a stack, which says what one deployment is: every
-// parameter that is not secret, where the secrets are, and who is notified. It is a
-// configuration file of the SAM CLI (sam deploy --config-file) with one more table, which the
-// SAM CLI ignores and the CDK app reads.
+// Package stackfile reads the file of a stack, which describes one deployment: every parameter
+// that is not secret, where the secrets are, and who is notified. The file is a configuration
+// file of the SAM CLI (sam deploy --config-file). It has one more table, which the SAM CLI
+// ignores and the CDK app reads.
 package stackfile
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Folder is where the files of the stacks are, below the root of a checkout.
+// Folder is the folder of the stack files, below the root of a checkout.
 const Folder = "infra/stacks"
 
 // Toolchains that can deploy a stack.
@@ -32,14 +32,15 @@ const maxFile = 256 << 10
 
 // File is the file of a stack.
 type File struct {
-	Name       string // which people give to make, and the file has without its ending
+	Name       string // the name that people give to make: the file's name without extension
 	Path       string
 	Stack      string // the name of the stack
 	Region     string
-	Profile    string            // of the credentials; empty: the environment's
+	Profile    string            // the profile of the credentials; empty means the environment's
 	Parameters map[string]string // of the template
 	Toolchain  string            // SAM or CDK
-	// Allow lists changes that would otherwise be refused, each as a deployment printed it.
+	// Allow lists changes that would otherwise be refused. Each is in the form that a refused
+	// deployment prints.
 	Allow []string
 	// Settings are the CDK app's settings by name, with JSON values.
 	Settings map[string]any
@@ -63,10 +64,10 @@ type own struct {
 	Settings  map[string]any `toml:"cdk"`
 }
 
-// name is the form of a file's name, which cannot lead outside the folder.
+// name matches the name of a stack file, which cannot lead outside the folder.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,127}$`)
 
-// Path returns the path of a stack's file in a checkout.
+// Path returns the path of a stack file in a checkout.
 func Path(root, of string) (string, error) {
 	if !name.MatchString(of) {
 		return "", errors.New("a stack's name has letters, digits and hyphens, as its file in " + Folder + " has before .toml")
@@ -74,7 +75,7 @@ func Path(root, of string) (string, error) {
 	return filepath.Join(root, filepath.FromSlash(Folder), of+".toml"), nil
 }
 
-// Read reads a stack's file in a checkout. It does not check the values.
+// Read reads a stack file in a checkout. It does not check the values.
 func Read(root, of string) (File, error) {
 	path, err := Path(root, of)
 	if err != nil {
@@ -95,7 +96,7 @@ func Read(root, of string) (File, error) {
 	return f, nil
 }
 
-// shown returns a file's path from the root of the checkout.
+// shown returns the path of a stack file relative to the root of the checkout.
 func shown(of string) string { return Folder + "/" + of + ".toml" }
 
 func parse(text []byte) (File, error) {
@@ -146,7 +147,7 @@ func readable(err error) error {
 	return err
 }
 
-// required returns a text that the SAM CLI needs.
+// required returns a string that the SAM CLI needs, and reports a fault if it is missing.
 func required(parameters map[string]any, key string, fault func(error)) string {
 	text, _ := parameters[key].(string)
 	if text == "" {
@@ -156,7 +157,8 @@ func required(parameters map[string]any, key string, fault func(error)) string {
 }
 
 // overrides returns the values of the template's parameters. The SAM CLI also accepts them as
-// one text or a list, which it splits at spaces and quotes; only a table is unambiguous.
+// one string or a list, which it splits at spaces and quotes. Only a table is unambiguous, so
+// the others are faults.
 func overrides(v any, fault func(error)) map[string]string {
 	table, ok := v.(map[string]any)
 	if !ok {
@@ -179,7 +181,8 @@ func overrides(v any, fault func(error)) map[string]string {
 	return values
 }
 
-// changed reports whether the SAM CLI would change a value.
+// changed reports whether the SAM CLI would pass on a value differently from how it is
+// written.
 func changed(value string) bool {
 	quoted := len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0]
 	escaped := strings.Contains(value, `\"`) || strings.Contains(value, `\'`) || strings.Contains(value, `\ `)

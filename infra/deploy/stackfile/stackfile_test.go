@@ -25,8 +25,8 @@ func template(t *testing.T) *sam.Template {
 	return tpl
 }
 
-// filled is the example as somebody has filled it in, with changes as strings.NewReplacer has
-// them, below another folder.
+// filled returns the example as a person would fill it in, in another folder. The changes are
+// pairs as for strings.NewReplacer.
 func filled(t *testing.T, changes ...string) (stackfile.File, error) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, stackfile.Folder, "example.toml"))
@@ -59,8 +59,8 @@ func filled(t *testing.T, changes ...string) (stackfile.File, error) {
 	return stackfile.Read(dir, "production")
 }
 
-// TestExample: the example has every parameter that is not hidden, and is refused until it is
-// filled in.
+// TestExample checks that the example has every parameter that is not hidden, and is refused
+// until it is filled in.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	f, err := filled(t)
@@ -95,7 +95,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestFaults: what is wrong with a file is said before anything is built, all at once.
+// TestFaults checks that all faults of a file are reported at once, before anything is built.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	long := func(n int) string { return strings.Repeat("a", n) }
@@ -138,7 +138,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestEnvironment: the limit is exact, in the bytes that Lambda counts.
+// TestEnvironment checks that the limit is exact, in bytes as Lambda counts them.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	room := func(keys int) []string {
@@ -171,7 +171,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// counted is what Lambda counts of the largest environment: a JSON object.
+// counted returns the size of the largest environment as Lambda counts it: as a JSON object.
 func counted(t *testing.T, f stackfile.File) (most int) {
 	t.Helper()
 	values := maps.Clone(f.Parameters)
@@ -181,7 +181,7 @@ func counted(t *testing.T, f stackfile.File) (most int) {
 		t.Fatal(err)
 	}
 	for _, function := range functions {
-		if function.Slug != "dns" { // whose variables are all that there are
+		if function.Slug != "dns" { // the dns function has every variable
 			continue
 		}
 		for _, concealed := range []string{"RPC_URL", "RECEIPT_KEY", "FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN"} {
@@ -196,7 +196,7 @@ func counted(t *testing.T, f stackfile.File) (most int) {
 	return most
 }
 
-// TestName: a name leads to no file outside of the folder.
+// TestName checks that no name leads to a file outside the folder.
 func TestName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "../production", "a/b", "-x", "a.toml", "a b", strings.Repeat("a", 200)} {

@@ -188,7 +188,6 @@ func TestChargedIsNotForgotten(t *testing.T) {
 }
 
 // forgetful is a seller that charges, and answers that it still owes the answer.
-// not.
 type forgetful struct{ *seller }
 
 // Call implements buyer.Upstream.
