@@ -40,8 +40,8 @@ func (e *envelope) alarms(page, ticket *string) {
 	}
 }
 
-// faultsAlarm returns an alarm that goes off when something that sales depend on fails more
-// than a few times in two periods of three, for payers or for reconcile.
+// faultsAlarm returns an alarm for something that sales depend on. It goes off when, in two of
+// three periods, that fails more than a few times for payers or fails for reconcile.
 func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	return alarm{
 		name:       name,
@@ -120,10 +120,10 @@ func (e *envelope) forNow() []alarm {
 			periods:    3,
 			breaching:  2,
 		}, {
-			// Only this alarm notifies when data stop; no value is below its bound of 0.
+			// Only this alarm notifies when data stop, and no value is below its bound of 0.
 			// Before the first run it already has the state for missing data, so it does not
-			// notify then. It evaluates one period, because CloudWatch waits for more empty
-			// periods than an alarm evaluates.
+			// notify then. It evaluates only one period, because the more periods an alarm
+			// evaluates, the more empty periods CloudWatch waits for.
 			name:    "reconcile-silent",
 			means:   "No run of reconcile ended for a quarter of an hour: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
 			of:      []series{e.serviceMetric("", service.MetricReady, statMax)},
@@ -138,7 +138,7 @@ func (e *envelope) forNow() []alarm {
 // ticket a day. A failed run of reconcile reports no numbers of open and due payments. Alarms
 // on these numbers then keep their state, because a missing number must not end them.
 func (e *envelope) forTomorrow() []alarm {
-	// A cause that another page or ticket reports is not reported again.
+	// A cause that another page or ticket reports must not raise a second ticket.
 	slowLookup := float64(deadlineOfTools().Milliseconds()) * 5 / 8
 	return []alarm{{
 		name: "lookups",
@@ -147,7 +147,7 @@ func (e *envelope) forTomorrow() []alarm {
 		of: append(e.percentile(service.MetricLookup), e.serviceMetric("owed", service.MetricOwed, statSum),
 			e.serviceMetric("runs", service.ReadyMetric(service.ProbeResolvers), statCount),
 			e.serviceMetric("ready", service.ReadyMetric(service.ProbeResolvers), statSum)),
-		// Two runs in which the resolvers failed are reported by a page.
+		// A page reports two runs in which the resolvers failed.
 		expression: fmt.Sprintf("IF(FILL(runs, 0) > (FILL(ready, 0) + 1), 0, FILL(owed, 0) + IF(FILL(n, 0) >= %d, IF(p95 > %v, %d, 0), 0))",
 			enough, slowLookup, few+1),
 		bound:  few,
@@ -162,7 +162,8 @@ func (e *envelope) forTomorrow() []alarm {
 		period:     hour,
 	}, {
 		// All attempts of one payer count once. Wallets cost nothing, so one person can pose
-		// as several payers, but cannot keep others from paying. This is therefore a ticket.
+		// as several payers, but cannot keep others from paying. Therefore this alarm raises a
+		// ticket and not a page.
 		name:  "refused",
 		means: "For half an hour the payments of more than one payer were refused, by this service or by the facilitator, or were left in doubt by a verdict, and none was settled.",
 		of: []series{
@@ -220,7 +221,7 @@ func (e *envelope) forTomorrow() []alarm {
 			e.serviceMetric("still", service.MetricStillOpen, statMax),
 			e.serviceMetric("chain", service.ReadyMetric(service.ProbeChain), statMax),
 		},
-		// If its condition is true and its value is missing, IF returns 0, which would end the
+		// IF returns 0 if its condition is true and its value is missing. That would end the
 		// alarm when a run fails. If the condition itself is missing, IF returns no value.
 		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))",
 		period:     minutes15,
@@ -257,7 +258,7 @@ func (e *envelope) percentile(of string) []series {
 func deadlineOfTools() time.Duration {
 	least := time.Hour
 	for _, o := range catalog.All() {
-		if o.Kind != catalog.SmokeTest { // the smoke test looks nothing up
+		if o.Kind != catalog.SmokeTest { // the smoke test makes no lookup
 			least = min(least, o.Deadline)
 		}
 	}
@@ -296,8 +297,8 @@ type series struct {
 	stat            string
 }
 
-// alarm goes off when its only series, or its expression over several series, is above a
-// bound.
+// alarm goes off when the value of its only series, or of its expression over several series,
+// is above a bound.
 type alarm struct {
 	name       string // unique, in kebab case; the runbook has an entry with this name
 	means      string
@@ -311,7 +312,7 @@ type alarm struct {
 	missing                    string // missingGood when empty
 }
 
-// alarm creates an alarm that notifies a topic when it begins, but not when it ends.
+// alarm creates an alarm that notifies a topic when it goes off, but not when it ends.
 func (e *envelope) alarm(a alarm, topic *string) {
 	comparison := "GreaterThanThreshold"
 	actions := []*string{topic}

@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// releaseAlarms are those of template.yaml that roll a release back: each looks at some of
-// the functions.
+// releaseAlarms returns the ids of the alarms of template.yaml that roll a release back. Each
+// of them watches some of the functions.
 func releaseAlarms(t *testing.T) (ids []string) {
 	t.Helper()
 	function := section(section(deployed.Template(), "Globals"), "Function")
@@ -35,17 +35,17 @@ func readAlarms(t *testing.T) []gameday.Alarm {
 	return must(gameday.ReadAlarms(must(json.Marshal(synthesized(t)))(t), defaultStack))(t)
 }
 
-// Quotas of AWS for an alarm that no tool on this machine knows.
+// AWS quotas for an alarm, which no tool on this machine checks.
 const (
 	maxAlarmName   = 255
 	maxDescription = 1024
 	maxQueries     = 11    // ten metrics and an expression
-	maxEvaluation  = 86400 // seconds that it looks back
+	maxEvaluation  = 86400 // seconds that an alarm looks back
 )
 
-// TestAlarms: each alarm leads to its entry in the runbook, is within the quotas of AWS,
-// and looks at metrics that somebody writes. Which there are, and whom they tell, is in
-// testdata/envelope.json.
+// TestAlarms checks that each alarm links to its entry in the runbook, is within the quotas of
+// AWS, and watches metrics that something writes. testdata/envelope.json lists the alarms and
+// whom they notify.
 func TestAlarms(t *testing.T) {
 	t.Parallel()
 	for _, a := range readAlarms(t) {
@@ -65,11 +65,11 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// checkQueries holds what an alarm asks for to metrics that somebody writes, and to enough of
-// them.
+// checkQueries checks that an alarm queries metrics that something writes, and that it ignores
+// percentiles of too few samples.
 func checkQueries(t *testing.T, a gameday.Alarm) {
 	t.Helper()
-	// A percentile of two calls is the slower one of them.
+	// With two samples, a percentile is just the slower one.
 	few := !regexp.MustCompile(`IF\((FILL\()?n(, 0\))? >= 20, `).MatchString(a.Queries[len(a.Queries)-1].Expression)
 	for _, q := range a.Queries {
 		if q.Statistic == statP95 && few {
@@ -83,8 +83,8 @@ func checkQueries(t *testing.T, a gameday.Alarm) {
 	}
 }
 
-// writtenMetrics are those that somebody writes: the functions' lines, and the
-// filter of the gateway's log.
+// writtenMetrics returns the names of the metrics that the functions' log lines and the filter
+// of the gateway's log write.
 func writtenMetrics() []string {
 	return append(append(service.SettlementMetrics(), readyMetrics()...),
 		service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed, service.MetricOwed,
@@ -97,14 +97,15 @@ func writtenMetrics() []string {
 	)
 }
 
-// newMetrics are those that the template counts in the log, of the newest versions.
+// newMetrics returns the names of the metrics that the template counts in the log of the
+// newest versions.
 func newMetrics() []string {
 	return []string{service.MetricNewJudged, service.MetricNewBroken, service.MetricNewUnanswered}
 }
 
-// TestRunbook: the person who is woken by an alarm finds its entry, by the link that it
-// carries, with its name in bold in front of what it means; and no entry is about an
-// alarm that there is not.
+// TestRunbook checks that the link in each alarm leads to its entry in the runbook, that the
+// entry has the alarm's name in bold before its meaning, and that the runbook has no entry for
+// an alarm that does not exist.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	text := string(must(os.ReadFile("../RUNBOOK.md"))(t))
@@ -118,7 +119,7 @@ func TestRunbook(t *testing.T) {
 	}
 	slices.Sort(want)
 	slices.Sort(have)
-	want = slices.Compact(want) // those of a release are about one thing each
+	want = slices.Compact(want) // several alarms of a release share an entry
 	if d := cmp.Diff(want, have); d != "" || strings.Count(text, `id="alarm-`) != len(have)/2 {
 		t.Errorf("entries of the runbook (-alarms +runbook):\n%s", d)
 	}
@@ -127,8 +128,8 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// TestGatewayErrors: the filter counts, in the gateway's log and under the stack's
-// name, 5xx answers that no function gave.
+// TestGatewayErrors checks that the filter counts 5xx answers in the gateway's log that no
+// function gave, under the stack's name.
 func TestGatewayErrors(t *testing.T) {
 	t.Parallel()
 	d := synthesized(t)
@@ -152,20 +153,20 @@ func TestGatewayErrors(t *testing.T) {
 
 // List prices of CloudWatch in us-east-1, US dollars a month.
 const (
-	priceMetric    = 0.30 // of one's own, each by each value of its dimensions
+	priceMetric    = 0.30 // a custom metric, for each value of its dimensions
 	priceAlarm     = 0.10 // each metric of an alarm
 	priceDashboard = 3.00
 )
 
-// Calls of an honest month, and what each costs by the README's table, which
-// pkg/service counts.
+// The number of calls in a month of normal use, and the price of each call from the README's
+// table, which pkg/service counts.
 const (
 	challenges, priceChallenge = 1_000_000, 2.52e-6
 	paidCalls, pricePaid       = 100_000, 29.14e-6
 )
 
-// TestBudget: the notice at 80 % does not come in a month in which everything was
-// used and nothing was wrong.
+// TestBudget checks that the notice at 80 % of the budget does not come in a month in which
+// everything is used and nothing is wrong.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	series := len(newMetrics())
@@ -175,7 +176,7 @@ func TestBudget(t *testing.T) {
 			series++
 		}
 		if operation {
-			series += len(catalog.All()) + 1 // and of the tools
+			series += len(catalog.All()) + 1 // and the series of the tools
 		}
 	}
 	billed := 0
@@ -192,14 +193,14 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestQuotas: what is synthesized, with everything that the app can add, is far
-// enough within what AWS takes for the functions to become what the transform
-// makes of them: a role each, and a permission for each route.
+// TestQuotas checks that the synthesized template, with everything that the app can add, stays
+// far within the quotas of AWS. The transform needs room to add a role for each function and a
+// permission for each route.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	d := synthesized(t)
 	bytes, resources, parameters := len(must(json.Marshal(d))(t)), len(section(d, "Resources")), len(section(d, "Parameters"))
-	if bytes > 1_000_000/2 || resources > 500/2 || parameters > 200/2 { // no tool on this machine knows these
+	if bytes > 1_000_000/2 || resources > 500/2 || parameters > 200/2 { // no tool on this machine checks these quotas
 		t.Errorf("%d bytes, %d resources, %d parameters", bytes, resources, parameters)
 	}
 }

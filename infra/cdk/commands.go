@@ -15,7 +15,7 @@ const (
 )
 
 // commands adds outputs with commands of the AWS CLI for the operator to paste. They do what a
-// deployment needs and a stack cannot do.
+// deployment needs but a stack cannot do.
 func (e *envelope) commands(page, ticket *string) {
 	e.command("RaiseConcurrency", "Ask for more functions at once, which a new account has 10 of", fmt.Sprintf(
 		"aws service-quotas request-service-quota-increase --region ${AWS::Region} --service-code lambda --quota-code %s --desired-value %d",

@@ -11,7 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// printedOutput is an output as CloudFormation prints it, with values for what only AWS knows.
+// printedOutput returns an output as CloudFormation prints it, with the given values for what
+// only AWS knows.
 func printedOutput(t *testing.T, d document, id string, values map[string]string) string {
 	t.Helper()
 	value := section(section(d, "Outputs"), id)["Value"]
@@ -35,15 +36,15 @@ func printedOutput(t *testing.T, d document, id string, values map[string]string
 	return text
 }
 
-// TestPrintedCommands runs the commands that a deployment prints, by the AWS CLI: each does
-// what it says, as it is printed.
+// TestPrintedCommands runs the printed commands of a deployment with the AWS CLI and checks
+// that each does what its description says.
 func TestPrintedCommands(t *testing.T) {
 	t.Parallel()
 	d := synthesized(t)
 	emulator := deployed.Emulator(t)
 	var raised map[string]any
 	url := testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, emulator), Do: func(r *testbed.Relayed) {
-		if !strings.HasSuffix(r.Request.Header.Get("X-Amz-Target"), ".RequestServiceQuotaIncrease") { // the emulator does not know that
+		if !strings.HasSuffix(r.Request.Header.Get("X-Amz-Target"), ".RequestServiceQuotaIncrease") { // the emulator does not support this action
 			r.Pass()
 			return
 		}
@@ -69,7 +70,8 @@ func TestPrintedCommands(t *testing.T) {
 			t.Errorf("%s: subscribed is %q", output, got)
 		}
 	}
-	// The domain is in two public zones, of which the longer one has it, and beside a third.
+	// Two of these public zones contain the domain, and the more specific one must be used.
+	// The others do not contain it.
 	for _, zone := range []string{"example", "hostfacts.example", "i.hostfacts.example", "notapi.hostfacts.example"} {
 		run("aws route53 create-hosted-zone --name " + zone + " --caller-reference " + zone)
 	}

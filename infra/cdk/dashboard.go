@@ -50,8 +50,8 @@ func (e *envelope) dashboard() {
 		}
 		y += high
 	}
-	// The statistics of graphs: counts in five minutes, the maximum, and durations at the
-	// median and the 95th percentile.
+	// The statistics of graphs: sums over five minutes, maxima, and the median and 95th
+	// percentile of durations.
 	sums := []string{statSum}
 	most := []string{statMax}
 	durations := []string{"p50", statP95}
@@ -91,7 +91,7 @@ func (e *envelope) dashboard() {
 	})
 }
 
-// graph returns a graph of metrics of the service with their statistics, for one value of a
+// graph returns a graph of the service's metrics with the given statistics, for one value of a
 // dimension or in total.
 func (e *envelope) graph(title string, of []any, stats []string, names ...string) object {
 	return graphOf(title, service.Namespace(e.settings.stack), of, stats, names)
@@ -116,8 +116,8 @@ func graphOf(title, namespace string, of []any, stats, names []string) object {
 	return object{"title": title, "metrics": metrics}
 }
 
-// metric returns a metric in the form of a dashboard's definition, with its dimension and how
-// it is shown.
+// metric returns a metric as a dashboard's definition writes it, with its dimension and its
+// display options.
 func metric(namespace, name string, of []any, shown object) []any {
 	return slices.Concat([]any{namespace, name}, of, []any{shown})
 }
@@ -125,7 +125,7 @@ func metric(namespace, name string, of []any, shown object) []any {
 // metricGatewayErrors is the metric that the template counts in the gateway's log.
 const metricGatewayErrors = "GatewayErrors"
 
-// readyMetrics returns the names of the metrics that are 1 or 0 in each run of reconcile.
+// readyMetrics returns the names of the metrics that each run of reconcile sets to 1 or 0.
 func readyMetrics() []string {
 	all := []string{service.MetricReady}
 	for _, probe := range []string{service.ProbeLedger, service.ProbeFacilitator, service.ProbeResolvers, service.ProbeChain, service.ProbeMark, service.ProbeOrigin} {

@@ -18,17 +18,17 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// deployment is a stack as CloudFormation makes it: a template after the transform, with the
+// deployment is a stack as CloudFormation creates it: a template after the transform, with the
 // values of its parameters.
 type deployment struct {
 	*testing.T
 	template   document
 	values     map[string]string
-	identities map[string]string // that are known, by logical id
+	identities map[string]string // by logical id; identity fills it
 }
 
-// deploy is what CloudFormation makes of a template after the transform with values for its
-// parameters; the others have their defaults.
+// deploy returns the stack that CloudFormation creates from a transformed template with the
+// given values for parameters. The other parameters have their defaults.
 func deploy(t *testing.T, template document, given map[string]string) deployment {
 	t.Helper()
 	values := map[string]string{}
@@ -45,11 +45,11 @@ func deploy(t *testing.T, template document, given map[string]string) deployment
 	return deployment{t, template, values, map[string]string{}}
 }
 
-// noValue is what takes a property away.
+// noValue removes a property from a template.
 const noValue = "AWS::NoValue"
 
-// value is a value with its intrinsic functions resolved. What only AWS knows has a text that
-// stands for it, which is another one for another resource.
+// value returns v with its intrinsic functions resolved. A value that only AWS knows is
+// replaced by a text, which differs for each resource.
 func (d deployment) value(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -75,7 +75,7 @@ func (d deployment) value(v any) any {
 	return v
 }
 
-// intrinsic is the function that an object stands for, and its argument.
+// intrinsic returns the intrinsic function that an object stands for, and its argument.
 func intrinsic(v document) (name string, argument any, ok bool) {
 	for name, argument = range v {
 		ok = len(v) == 1 && (name == "Ref" || strings.HasPrefix(name, "Fn::"))
@@ -83,14 +83,14 @@ func intrinsic(v document) (name string, argument any, ok bool) {
 	return name, argument, ok
 }
 
-// resolved is the value of an intrinsic function.
+// resolved returns the value of an intrinsic function.
 func (d deployment) resolved(name string, argument any) any {
 	list, _ := argument.([]any)
 	switch name {
 	case "Ref":
 		return d.referred(argument.(string))
 	case "Fn::GetAtt":
-		if text, ok := argument.(string); ok { // as the CDK writes some
+		if text, ok := argument.(string); ok { // the CDK writes some attributes this way
 			return d.substituted("${" + text + "}")
 		}
 		return d.identity(list[0].(string)) + fmt.Sprint(list[1:])
@@ -112,7 +112,7 @@ func (d deployment) resolved(name string, argument any) any {
 	return nil
 }
 
-// texts are the values of a list of texts.
+// texts returns the values of a list of texts.
 func (d deployment) texts(v any) (all []string) {
 	for _, item := range d.value(v).([]any) {
 		all = append(all, fmt.Sprint(item))
@@ -120,8 +120,8 @@ func (d deployment) texts(v any) (all []string) {
 	return all
 }
 
-// split is what Fn::Split makes of its arguments. What only AWS knows has as many parts as an
-// ARN, so that one can be selected.
+// split returns the result of Fn::Split. A value that only AWS knows gets as many parts as an
+// ARN, so that one of them can be selected.
 func (d deployment) split(list []any) (all []any) {
 	of := fmt.Sprint(d.value(list[1]))
 	for part := range strings.SplitSeq(of, list[0].(string)) {
@@ -133,7 +133,7 @@ func (d deployment) split(list []any) (all []any) {
 	return all
 }
 
-// referred is what Ref has for a name.
+// referred returns the result of Ref for a name.
 func (d deployment) referred(name string) string {
 	if v, ok := d.values[name]; ok {
 		return v
@@ -146,7 +146,7 @@ func (d deployment) referred(name string) string {
 
 var placeholder = regexp.MustCompile(`\$\{([^!}]+)\}`)
 
-// substituted is a text of Fn::Sub, which may have its own names.
+// substituted returns the result of Fn::Sub, whose argument may define more names.
 func (d deployment) substituted(argument any) string {
 	text, own := argument, document{}
 	if list, ok := argument.([]any); ok {
@@ -186,9 +186,9 @@ func (d deployment) holds(condition any) bool {
 	return false
 }
 
-// identity tells one physical resource from another that takes its place: CloudFormation
-// makes a new one when the logical id is another, or the value of a property that cannot be
-// changed.
+// identity returns a text that identifies a physical resource. CloudFormation replaces a
+// resource if the logical id or a property that cannot be updated changes, and so this text
+// changes exactly then.
 func (d deployment) identity(id string) string {
 	if known, ok := d.identities[id]; ok {
 		return known
@@ -210,14 +210,15 @@ func (d deployment) identity(id string) string {
 	return d.identities[id]
 }
 
-// schemas are the properties by type that replacedBy has asked for.
+// schemas caches the results of replacedBy, by type.
 var schemas struct {
 	sync.Mutex
 	types map[string][][]string
 }
 
-// replacedBy are the properties, as paths, of which another value makes another resource, by
-// the schemas that AWS publishes. Those of every type of the templates are read at once.
+// replacedBy returns the paths of the properties whose change replaces a resource of a type,
+// according to the schemas that AWS publishes. The first call reads them for every type in the
+// templates.
 func replacedBy(t *testing.T, kind string) [][]string {
 	t.Helper()
 	schemas.Lock()
@@ -237,7 +238,7 @@ func replacedBy(t *testing.T, kind string) [][]string {
 	return paths
 }
 
-// answering is the version of each function that its alias points to, by logical id.
+// answering returns the version to which the alias of each function points, by logical id.
 func (d deployment) answering() map[string]any {
 	all := map[string]any{}
 	for _, slug := range functionSlugs() {
@@ -247,16 +248,16 @@ func (d deployment) answering() map[string]any {
 	return all
 }
 
-// configured is what Lambda publishes of a function. It refuses to publish a function that is
-// as it was when the last version was published.
+// configured returns the properties of a function that Lambda publishes with a version. Lambda
+// does not publish a function whose properties are the same as in the last version.
 func (d deployment) configured(id string) any {
 	p := maps.Clone(properties(d.template, id))
-	delete(p, "ReservedConcurrentExecutions") // these two are not of a version
+	delete(p, "ReservedConcurrentExecutions") // these two are not in a version
 	delete(p, "Tags")
 	return d.value(p)
 }
 
-// resources are the values of the properties of all resources of a type, by logical id.
+// resources returns the values of the properties of all resources of a type, by logical id.
 func (d deployment) resources(kind string) map[string]any {
 	all := map[string]any{}
 	for _, id := range ofType(d.template, kind) {

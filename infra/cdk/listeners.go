@@ -17,7 +17,7 @@ const (
 	ctxTeams   = "teamsChannel"
 )
 
-// nobody is the value of alarmEmail and ticketEmail for no notification by e-mail.
+// nobody is the value of alarmEmail and ticketEmail that means no notification by e-mail.
 const nobody = "none"
 
 // listeners are the recipients of alarms. An empty field means no such recipient.
@@ -30,7 +30,8 @@ type listeners struct {
 // uuid matches the ids of teams in Microsoft Teams and of their tenants.
 const uuid = `[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}`
 
-// listeners parses the recipients of alarms. Having none must be stated explicitly.
+// listeners parses the recipients of alarms. If nobody is to be notified, the context must say
+// so explicitly.
 func (c *contextParser) listeners() listeners {
 	const email = `^(none|[^@\s]+@[^@\s]+)$`
 	l := listeners{
@@ -128,8 +129,8 @@ func (e *envelope) subscribe(id string, topic *string, protocol, endpoint string
 }
 
 // chat sends the messages of topics to a channel of a chat. Nobody in the channel can change
-// anything in the account: the role for commands has no permissions, and the guardrail, which
-// would by default be AdministratorAccess, denies everything.
+// anything in the account: the role for commands has no permissions, and the guardrail denies
+// everything. The default guardrail would be AdministratorAccess.
 func (e *envelope) chat(id, kind string, topics []any, channel object) {
 	role := e.add(id+"Role", "IAM::Role", object{"AssumeRolePolicyDocument": object{
 		"Version": "2012-10-17", "Statement": []any{object{

@@ -1,10 +1,10 @@
 // Command cdk is the CDK app for production. It includes ../../template.yaml, which is the
 // whole application, and adds what repeats for each operation or is only needed in production:
-// alarms, a dashboard, a domain, log retention, a budget, prebuilt code.
+// alarms, a dashboard, a domain, log retention, a budget and prebuilt code.
 //
-// It does not define any function again. It synthesizes without credentials and without a
-// network. The CDK CLI runs it as cdk.json in this folder says. ../RUNBOOK.md describes how to
-// deploy it, and what each alarm means.
+// It does not define any function again, and synthesizes without credentials and without a
+// network. The CDK CLI runs it with the settings in cdk.json in this folder. ../RUNBOOK.md
+// describes how to deploy it, and what each alarm means.
 //
 // It is a separate module because the CDK is large: a program that imports the main module
 // does not depend on it.
@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// run synthesizes the stack from the CDK context into the folder that the CDK CLI sets.
+// run synthesizes the stack from the CDK context into the folder that the CDK CLI names.
 func run() error {
 	defer jsii.Close()
 	root, err := filepath.Abs("../..")

@@ -18,13 +18,14 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// exception is a rule of cdk-nag that the stack does not keep in one respect, and why.
+// exception is a rule of cdk-nag that the stack breaks in one respect, and the reason.
 type exception struct{ rule, of, reason string }
 
-// exceptions are all of them. TestCDKNag fails on one that is not needed, and on
-// whatever else cdk-nag finds.
+// exceptions returns all exceptions. TestCDKNag fails if one of them is not needed, and on any
+// other finding of cdk-nag.
 func exceptions() []exception {
-	// A name that AWS completes, or that somebody chooses, has a form and no more.
+	// If AWS completes a name, or a person chooses it, a policy can state only the form of the
+	// name.
 	byForm := func(of, reason string) exception {
 		return exception{rule: "AwsSolutions-IAM5", of: "Resource::" + of, reason: reason}
 	}
@@ -47,11 +48,11 @@ func exceptions() []exception {
 		}}
 }
 
-// lint has cdk-nag check a template, as CloudFormation sees it after the serverless
-// transform, against its AwsSolutions rules. Its report is a file of out.
+// lint checks a template, as it is after the serverless transform, against the AwsSolutions
+// rules of cdk-nag. The report is a file in the folder out.
 func lint(path, out string) {
 	app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false), TreeMetadata: jsii.Bool(false), Outdir: &out})
-	// The CDK app's template has what its synthesizer adds already.
+	// The CDK app's template already has what a synthesizer adds.
 	stack := awscdk.NewStack(app, jsii.String("transformed"), &awscdk.StackProps{Synthesizer: awscdk.NewBootstraplessSynthesizer(nil)})
 	cloudformationinclude.NewCfnInclude(stack, jsii.String("Template"), &cloudformationinclude.CfnIncludeProps{TemplateFile: &path})
 	formats := []cdknag.NagReportFormat{cdknag.NagReportFormat_CSV}
@@ -69,14 +70,14 @@ func lint(path, out string) {
 
 type finding struct{ rule, resource, compliance, reason string }
 
-// nag has cdk-nag check a template that was transformed.
+// nag checks a transformed template with cdk-nag and returns the findings.
 func nag(t *testing.T, path string) []finding {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("needs Node for the CDK: node is not in PATH")
 	}
 	out := t.TempDir()
-	// It is another process, which the race detector does not fail: the library under it
+	// It runs in another process and ignores the race detector, because the library under it
 	// has a data race when it ends.
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "NAG_TEMPLATE="+path, "NAG_REPORT="+out, "GORACE=exitcode=0")
@@ -103,9 +104,9 @@ func nag(t *testing.T, path string) []finding {
 	return all
 }
 
-// TestCDKNag: the stack keeps the AwsSolutions rules of cdk-nag, but for the exceptions
-// that are named above with their reasons, each of which is needed. It does look: each of
-// some changes breaks one rule.
+// TestCDKNag checks that the stack keeps the AwsSolutions rules of cdk-nag except for the
+// exceptions above, each of which is needed. To show that cdk-nag does find faults, it also
+// makes some changes that break one rule each.
 func TestCDKNag(t *testing.T) {
 	t.Parallel()
 	changes := map[string][2]string{

@@ -20,31 +20,30 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// release is one beside the release before, with what is paid for meanwhile.
+// release is a release that replaces the release before it while payments go on.
 type release struct {
 	rate     float64                  // payments a minute
-	ordinary float64                  // the part that fails whatever serves it
-	breaks   float64                  // the part of the rest that the new versions break
-	garbage  float64                  // signed requests a minute that a stranger has refused, of a new key each
-	refuses  bool                     // what it breaks is refused, and not failed
+	ordinary float64                  // the share of payments that fail in either release
+	breaks   float64                  // the share of the rest that the new versions break
+	garbage  float64                  // refused requests a minute from a stranger, each signed with a new key
+	refuses  bool                     // broken payments are refused instead of failing
 	first    bool                     // there is no release before
-	shares   func(minute int) float64 // the part of the payments that the new versions get
-	// payers are how many there are that meet what is broken; 0 is one for each payment.
+	shares   func(minute int) float64 // the share of the payments that the new versions get
+	// payers is how many payers have broken payments; 0 means another payer for each payment.
 	payers int
 }
 
-// Before is how many minutes the release before serves alone, and lasts how many minutes a
-// canary lasts.
+// For before minutes the old release serves alone. Then the canary takes lasts minutes.
 const before, lasts = 10, 10
 
-// canary has a tenth of the requests go to the new versions.
+// canary sends a tenth of the requests to the new versions.
 func canary(int) float64 { return 0.1 }
 
-// linear moves a tenth more each minute.
+// linear sends another tenth of the requests to the new versions each minute.
 func linear(minute int) float64 { return float64(minute+1) / 10 }
 
-// judge is the alarm that compares a release with the one before, with its metrics by the ids
-// that they have in its expression.
+// judge is the alarm that compares a release with the release before it. metrics has its
+// metrics by their ids in its expression.
 type judge struct {
 	gameday.Alarm
 	metrics map[string]gameday.Metric
@@ -64,7 +63,7 @@ func theJudge(t *testing.T) judge {
 	return judge{alarms[at], metrics}
 }
 
-// play is what CloudWatch has of the release, two minutes late.
+// play returns the data of the release that CloudWatch gets, two minutes late.
 func (r release) play(random *rand.Rand, metrics map[string]gameday.Metric) *gameday.Timeline {
 	line := &gameday.Timeline{Late: 2}
 	for minute := range before + lasts {
@@ -111,7 +110,7 @@ func (r release) play(random *rand.Rand, metrics map[string]gameday.Metric) *gam
 }
 
 func poisson(random *rand.Rand, mean float64) (n int) {
-	const most = 500 // at once, so that the product stays a number
+	const most = 500 // a larger mean is split, so that the product does not underflow
 	for ; mean > most; mean -= most {
 		n += poisson(random, most)
 	}
@@ -130,7 +129,8 @@ func binomial(random *rand.Rand, of int, part float64) (n int) {
 	return n
 }
 
-// back is how many of so many releases are moved back before the canary ends, in percent.
+// back returns the percentage of releases that are rolled back before the canary ends.
+// ends, in percent.
 func (j judge) back(r release, times int) float64 {
 	random, back := rand.New(rand.NewSource(51)), 0 //nolint:gosec // the same each time
 	for range times {
@@ -141,10 +141,11 @@ func (j judge) back(r release, times int) float64 {
 	return 100 * float64(back) / float64(times)
 }
 
-// TestReleaseOdds: an ordinary day moves less than one good release in a hundred back, at
-// any rate and however requests are moved, and no stranger can; one that breaks a third of
-// the payments is moved back within its canary at 60 a minute, and one that breaks a tenth
-// at 600. The runbook says what is seen at lower rates.
+// TestReleaseOdds checks the odds of a rollback. On an ordinary day less than one good release
+// in a hundred is rolled back, at any rate and with any way to move requests, and no stranger
+// can cause it. A release that breaks a third of the payments is rolled back within its canary
+// at 60 payments a minute, and one that breaks a tenth at 600. The runbook says what is
+// detected at lower rates.
 func TestReleaseOdds(t *testing.T) {
 	t.Parallel()
 	const times = 400
@@ -183,8 +184,9 @@ func TestReleaseOdds(t *testing.T) {
 	}
 }
 
-// TestReleaseIsCompared: nothing is moved back for what the release before does as well, for
-// what fewer than three payers meet, or where there is no release before.
+// TestReleaseIsCompared checks that a release is not rolled back for faults that the release
+// before has as well, for faults that fewer than three payers meet, or if there is no release
+// before.
 func TestReleaseIsCompared(t *testing.T) {
 	t.Parallel()
 	all := func(int) float64 { return 1 }
@@ -209,7 +211,8 @@ func TestReleaseIsCompared(t *testing.T) {
 	}
 }
 
-// TestCrashes: crashes of a new version move the release back, and a single one does not.
+// TestCrashes checks that crashes of a new version roll the release back, and that a single
+// crash does not.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	alarms := readAlarms(t)
@@ -228,8 +231,8 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestGuards: what moves a release back tells nobody, is all that a deployment asks, and
-// looks at no other period than a canary leaves time for.
+// TestGuards checks that the alarms that roll a release back notify nobody, are the only
+// alarms that a deployment watches, and evaluate a period that fits into a canary.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	guards := slices.DeleteFunc(readAlarms(t), func(a gameday.Alarm) bool { return len(a.Tells) > 0 })
@@ -245,8 +248,8 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// TestNewest: what the newest version of any function that sells writes is counted under the
-// names that the alarm looks at, and what another version writes is not.
+// TestNewest checks that the lines of the newest version of each function that sells are
+// counted in the metrics of the alarm, and that lines of other versions are not.
 func TestNewest(t *testing.T) {
 	t.Parallel()
 	doc := must(json.Marshal(synthesized(t)))(t)
@@ -280,7 +283,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// linesOf are lines of a version of a function, with what counts of each if it is the newest.
+// linesOf returns log lines of a version of a function, each with what it counts if the
+// version is the newest.
 func linesOf(function, version string, metrics map[string]gameday.Metric) map[string]map[gameday.Metric]float64 {
 	const payer = 4711
 	answered := fmt.Sprintf(`{"%s":1,"%s":"%s:%s"`, service.MetricJudged, service.MemberRelease, function, version)

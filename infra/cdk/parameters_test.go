@@ -23,12 +23,12 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// standing are the parameters of a stack before somebody changes one of them.
+// standing returns the parameters of a stack before one of them is changed.
 func standing() map[string]string {
 	return map[string]string{"PayTo": testbed.Account(1), "FacilitatorUrl": facilitatorURL, "RpcUrl": "https://node.example"}
 }
 
-// others are other values than those that stand, one for each parameter.
+// others returns another value for each parameter.
 func others() map[string]string {
 	key := strings.Repeat("a", 43)
 	return map[string]string{
@@ -44,14 +44,14 @@ func others() map[string]string {
 	}
 }
 
-// elsewhere are the parameters that no function is told, with the type of the resources that
-// a change of them changes.
+// elsewhere returns the parameters that no function receives, each with the type of the
+// resources that it changes.
 func elsewhere() map[string]string {
 	return map[string]string{"DefaultEndpoint": "AWS::ApiGatewayV2::Api", "Release": "AWS::CodeDeploy::DeploymentGroup"}
 }
 
-// changes are a stack as it stands, under an empty name, and with each parameter changed
-// alone.
+// changes returns the unchanged parameters under an empty name, and for each parameter a set
+// in which only that one is changed.
 func changes() map[string]map[string]string {
 	all := map[string]map[string]string{"": standing()}
 	for name, value := range others() {
@@ -61,7 +61,7 @@ func changes() map[string]map[string]string {
 	return all
 }
 
-// bySAM deploys each of some changes with the SAM CLI, of a template.
+// bySAM deploys a template with the SAM CLI once for each set of parameters.
 func bySAM(t *testing.T, path string, changes map[string]map[string]string) map[string]deployment {
 	t.Helper()
 	inputs := map[string]input{}
@@ -71,14 +71,14 @@ func bySAM(t *testing.T, path string, changes map[string]map[string]string) map[
 	return deployEach(t, inputs)
 }
 
-// byCDK deploys each of some changes with the CDK app. What is hidden is no part of its
-// context.
+// byCDK deploys with the CDK app once for each set of parameters. Hidden parameters are not in
+// the app's context.
 func byCDK(t *testing.T, changes map[string]map[string]string) map[string]deployment {
 	t.Helper()
 	parameters, contexts := template(t).Parameters, map[string]map[string]any{}
 	for name, values := range changes {
 		if name != "" && parameters[name].NoEcho {
-			continue // it is synthesized as it stands
+			continue // the template does not depend on a hidden parameter
 		}
 		contexts[name] = map[string]any{ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxEmail: nobody}
 		for parameter, value := range values {
@@ -105,7 +105,7 @@ type input struct {
 	values map[string]string
 }
 
-// deployEach deploys templates, after the transform of all of them.
+// deployEach transforms all templates in one run and deploys each of them.
 func deployEach(t *testing.T, inputs map[string]input) map[string]deployment {
 	t.Helper()
 	var arguments []string
@@ -126,7 +126,7 @@ func deployEach(t *testing.T, inputs map[string]input) map[string]deployment {
 	return all
 }
 
-// hidden are those of some values that the CDK CLI is given by --parameters.
+// hidden returns the values that the CDK CLI gets with --parameters.
 func hidden(parameters map[string]sam.Parameter, values map[string]string) map[string]string {
 	given := map[string]string{}
 	for name, value := range values {
@@ -137,8 +137,8 @@ func hidden(parameters map[string]sam.Parameter, values map[string]string) map[s
 	return given
 }
 
-// synthEach runs the app with each of some contexts, and returns where its templates are. All
-// runs are in one other process, see synth: a start of the CDK takes seconds.
+// synthEach runs the app with each context and returns the paths of the templates. All runs
+// are in one other process (see synth), because a start of the CDK takes seconds.
 func synthEach(t *testing.T, contexts map[string]map[string]any) map[string]string {
 	t.Helper()
 	testbed.Find(t, "Node for the CDK", "node")
@@ -157,10 +157,10 @@ func synthEach(t *testing.T, contexts map[string]map[string]any) map[string]stri
 	return paths
 }
 
-// synthesizedTo is the folder for the context of a name in a list.
+// synthesizedTo returns the folder for the context with a name in a list.
 func synthesizedTo(list, name string) string { return filepath.Join(filepath.Dir(list), "of-"+name) }
 
-// synthesizeEach is the process of synthEach.
+// synthesizeEach is the main function of the process that synthEach starts.
 func synthesizeEach(list string) {
 	defer jsii.Close()
 	var contexts map[string]map[string]any
@@ -173,8 +173,9 @@ func synthesizeEach(list string) {
 	}
 }
 
-// unchanged are the functions that answer after a deployment as they did before, and those
-// that Lambda does not publish, because nothing of them has changed.
+// unchanged returns the functions that answer after a deployment as before it: their alias
+// points to the same version, or Lambda publishes no new one because nothing in it has
+// changed.
 func unchanged(before, after deployment) (same []string) {
 	now := after.answering()
 	for id, version := range before.answering() {
@@ -186,10 +187,10 @@ func unchanged(before, after deployment) (same []string) {
 	return same
 }
 
-// TestEveryParameterTakesEffect: when one parameter changes, and nothing else, the deployment
-// publishes every function, and the alias points to what was published, so that nobody is
-// answered with the former value. What no function is told changes the resources that it is
-// for. When nothing changes, nothing is published.
+// TestEveryParameterTakesEffect checks that a change of any single parameter publishes every
+// function and moves the aliases to the new versions, so that nobody gets an answer with the
+// old value. A parameter that no function receives changes the resources that it is for. If
+// nothing changes, nothing is published.
 func TestEveryParameterTakesEffect(t *testing.T) {
 	t.Parallel()
 	parameters := template(t).Parameters
@@ -215,7 +216,8 @@ func TestEveryParameterTakesEffect(t *testing.T) {
 	}
 }
 
-// took wants a change to have taken effect: in every function, or in all resources of a type.
+// took checks that a change has taken effect: in every function, or in all resources of a
+// type.
 func took(t *testing.T, what string, before, after deployment, kind string) {
 	t.Helper()
 	same := unchanged(before, after)
@@ -236,9 +238,9 @@ func took(t *testing.T, what string, before, after deployment, kind string) {
 	}
 }
 
-// TestAParameterIsMissed: what TestEveryParameterTakesEffect looks at does show a parameter
-// that is not among the settings, and functions that are not published when nothing of them
-// changes.
+// TestAParameterIsMissed checks that TestEveryParameterTakesEffect would detect a parameter
+// that is missing from the settings, and functions that are not published because nothing in
+// them changes.
 func TestAParameterIsMissed(t *testing.T) {
 	t.Parallel()
 	path := changed(t, templatePath, "[PayTo, !Ref PayTo]", "[PayTo, PayTo]")
@@ -248,14 +250,15 @@ func TestAParameterIsMissed(t *testing.T) {
 	}
 	text := string(must(os.ReadFile(changed(t, templatePath, " (settings ${Settings})", "")))(t))
 	all = bySAM(t, stored(t, text), map[string]map[string]string{"": standing(), "ReceiptKey": changes()["ReceiptKey"]})
-	want := []string{sam.LogicalID(sam.Discovery), sam.LogicalID(sam.Reconcile)} // which are not told the key
+	want := []string{sam.LogicalID(sam.Discovery), sam.LogicalID(sam.Reconcile)} // these do not receive the key
 	if same := unchanged(all[""], all["ReceiptKey"]); !slices.Equal(same, want) {
 		t.Errorf("functions that Lambda does not publish: %v, want %v", same, want)
 	}
 }
 
-// TestStopIsAtOnce: what stops selling, or narrows what is taken, goes to every request at
-// once, whatever Release says, and no alarm moves it back. Any other deployment is watched.
+// TestStopIsAtOnce checks that a change that stops selling, or narrows which payments are
+// accepted, reaches every request at once, whatever Release says, and that no alarm rolls it
+// back. Alarms watch any other deployment.
 func TestStopIsAtOnce(t *testing.T) {
 	t.Parallel()
 	alarms := len(releaseAlarms(t))

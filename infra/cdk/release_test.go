@@ -7,7 +7,7 @@ import (
 
 var version = regexp.MustCompile(`^(\w+Function)Version[0-9a-f]{10}$`)
 
-// versions are the logical ids of the versions, by function.
+// versions returns the logical ids of the versions, by function.
 func versions(d document) map[string]string {
 	found := map[string]string{}
 	for _, id := range ofType(d, "AWS::Lambda::Version") {
@@ -18,8 +18,8 @@ func versions(d document) map[string]string {
 	return found
 }
 
-// TestWhatPublishes: SAM has a version published when code or a property changes. For the
-// values of parameters see TestEveryParameterTakesEffect.
+// TestWhatPublishes checks that SAM publishes a version when code or a property changes.
+// TestEveryParameterTakesEffect checks the values of parameters.
 func TestWhatPublishes(t *testing.T) {
 	t.Parallel()
 	before := versions(transformed(t, templatePath, payTo))

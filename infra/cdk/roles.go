@@ -30,7 +30,7 @@ func (c *contextParser) mayAssume() map[string][]string {
 	return all
 }
 
-// roles creates the operators' roles that somebody may assume. topics are the topics of the
+// roles creates those operators' roles that somebody may assume. topics are the topics of the
 // alarms.
 func (e *envelope) roles(topics ...*string) {
 	for _, r := range operators.Roles() {
@@ -53,7 +53,7 @@ func (e *envelope) roles(topics ...*string) {
 	}
 }
 
-// statements returns the policy statements with a role's permissions.
+// statements returns the policy statements for a role's permissions.
 func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 	for _, p := range r.May {
 		var on []any
@@ -61,7 +61,7 @@ func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 			on = append(on, e.places(place, topics)...)
 		}
 		statement := object{"Effect": "Allow", "Action": p.Actions, "Resource": on}
-		if p.Keys != nil { // every request for items contains their keys
+		if p.Keys != nil { // the condition applies to every request for items, because it contains their keys
 			statement["Condition"] = object{"ForAllValues:StringLike": object{"dynamodb:LeadingKeys": p.Keys}}
 		}
 		all = append(all, statement)
@@ -107,7 +107,7 @@ func arn(of string) *string {
 	return awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:"+of), nil)
 }
 
-// table returns the ARN of the ledger's table with a suffix.
+// table returns the ARN of the ledger's table, followed by a suffix.
 func (e *envelope) table(behind string) *string {
 	if name := e.params["LedgerTableName"]; name != "" {
 		return arn(fmt.Sprintf("dynamodb:${AWS::Region}:${AWS::AccountId}:table/%v%s", name, behind))
@@ -128,7 +128,8 @@ func (e *envelope) secrets() []any {
 	return all
 }
 
-// bootstrapRoles returns the roles of cdk bootstrap with which the CDK CLI deploys this stack.
+// bootstrapRoles returns the roles from cdk bootstrap with which the CDK CLI deploys this
+// stack.
 func bootstrapRoles() (all []any) {
 	qualifier := *awscdk.DefaultStackSynthesizer_DEFAULT_QUALIFIER()
 	for _, role := range []string{"deploy", "file-publishing", "lookup"} {

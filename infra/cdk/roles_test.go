@@ -17,11 +17,12 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// TestBootstrapRoles: those who deploy may assume the roles by which the CDK CLI deploys this
-// stack, and no other: those that the app names to it, but for the one that CloudFormation has.
+// TestBootstrapRoles checks that the operators who deploy may assume exactly the roles with
+// which the CDK CLI deploys this stack. These are the roles that the app names to the CLI,
+// except the role of CloudFormation.
 func TestBootstrapRoles(t *testing.T) {
 	t.Parallel()
-	d := synthesized(t) // which needs Node, or skips
+	d := synthesized(t) // skips the test if Node is missing
 	out := t.TempDir()
 	cmd := exec.Command(must(os.Executable())(t))
 	cmd.Env = append(os.Environ(), "CDK_OUTDIR="+out, "CDK_CONTEXT_JSON="+string(must(json.Marshal(deployed.Context()))(t)), "GORACE=exitcode=0")
@@ -44,7 +45,8 @@ func TestBootstrapRoles(t *testing.T) {
 	}
 }
 
-// TestRolesAreGiven: a role is there when somebody may assume it. Nobody is everybody.
+// TestRolesAreGiven checks that a role exists only if somebody may assume it, and that a
+// wildcard is refused.
 func TestRolesAreGiven(t *testing.T) {
 	t.Parallel()
 	context := deployed.Context()

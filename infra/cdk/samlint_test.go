@@ -20,8 +20,7 @@ func cfnLint(t *testing.T, arguments ...string) *exec.Cmd {
 	return deployed.Python(t, append([]string{"-c", "import sys; from cfnlint.runner import main; sys.exit(main())"}, arguments...)...)
 }
 
-// saved is the path of a template that is written to a new file, without
-// spaces.
+// saved writes a template to a new file, without spaces, and returns the path.
 func saved(t *testing.T, d document) string {
 	t.Helper()
 	text := must(json.Marshal(d))(t)
@@ -30,13 +29,13 @@ func saved(t *testing.T, d document) string {
 
 func stored(t *testing.T, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "template.json") // YAML has JSON in it
+	path := filepath.Join(t.TempDir(), "template.json") // JSON is valid YAML
 	check(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
-// changed is the path of a template in which one text is replaced by another, which
-// must be somewhere.
+// changed replaces a text in a template, which must contain it, and returns the path of the
+// result.
 func changed(t *testing.T, path, from, to string) string {
 	t.Helper()
 	text := must(os.ReadFile(path))(t)
@@ -46,9 +45,9 @@ func changed(t *testing.T, path, from, to string) string {
 	return stored(t, strings.ReplaceAll(string(text), from, to))
 }
 
-// TestLint: cfn-lint finds no error in what the CDK makes of template.yaml, where
-// parameters have become constants, and a retention that there is not in template.yaml.
-// TestValidate of infra has it look at template.yaml as it is.
+// TestLint checks that cfn-lint finds no error in the synthesized template. There, parameters
+// have become constants, and a log retention is added. TestValidate of infra checks
+// template.yaml itself.
 func TestLint(t *testing.T) {
 	t.Parallel()
 	programs.Run(t, cfnLint(t, "--non-zero-exit-code", "error", saved(t, synthesized(t))))
@@ -58,7 +57,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// transformed is what CloudFormation would deploy of a template.
+// transformed returns what CloudFormation would deploy for a template.
 func transformed(t *testing.T, path string, params ...string) document {
 	t.Helper()
 	var d document

@@ -53,10 +53,10 @@ const (
 // settings is the validated context.
 type settings struct {
 	template    string // path
-	build       string // directory of the built functions; empty: no code
+	build       string // directory of the built functions; empty means no code
 	params      map[string]any
 	stack       string
-	domain      string // empty: none
+	domain      string // empty means none
 	certificate string
 	listeners
 	budget    float64
@@ -79,7 +79,7 @@ func (c *contextParser) fault(key, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("%s %s", key, fmt.Sprintf(format, args...)))
 }
 
-// text returns a value as text, also if it is a number or a boolean in cdk.json.
+// text returns a value as text. In cdk.json it may also be a number or a boolean.
 func (c *contextParser) text(key, fallback string) string {
 	switch v := c.get(&key).(type) {
 	case nil:
@@ -161,9 +161,9 @@ func parseSettings(root string, get func(*string) any) (settings, error) {
 	return s, nil
 }
 
-// nodes parses where the nodes of the chain are configured. With secret, it sets the
-// template's parameter RpcUrl to secret. With parameter, RpcUrl remains a parameter of the
-// stack.
+// nodes parses where the nodes of the chain are configured. With the value secret, it sets the
+// template's parameter RpcUrl to secret. With the value parameter, RpcUrl remains a parameter
+// of the stack.
 func (c *contextParser) nodes(params map[string]any) {
 	switch v := c.text(ctxNodes, ""); {
 	case v != nodesParameter && v != nodesSecret:

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// from is a CDK context.
+// from returns the lookup function of a CDK context.
 func from(values map[string]any) func(*string) any {
 	return func(key *string) any { return values[*key] }
 }
@@ -27,7 +27,7 @@ const (
 	testSecret     = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
 )
 
-// settled are the settings of a context with a payee and a facilitator, and without code.
+// settled returns the settings of a context with a payee, a facilitator and no code.
 func settled(values map[string]any) (settings, error) {
 	context := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxEmail: nobody}
 	maps.Copy(context, values)
@@ -40,7 +40,7 @@ func TestSettings(t *testing.T) {
 	if s.stack != defaultStack || s.budget != defaultBudget || s.retention != defaultRetention || s.domain != "" || s.pageEmail+s.ticketEmail != "" || s.build != "" || !s.reserve {
 		t.Errorf("%+v", s)
 	}
-	// Parameters have their defaults, but for what is secret.
+	// Parameters have their defaults, except those that are secret.
 	want := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL}
 	for name, p := range template(t).Parameters {
 		if !p.NoEcho && p.Default != nil && want[name] == nil {
@@ -53,7 +53,7 @@ func TestSettings(t *testing.T) {
 	if s := must(settled(map[string]any{"Selling": "no", "FacilitatorUrl": nil}))(t); s.params["Selling"] != "no" {
 		t.Errorf("%v", s.params["Selling"])
 	}
-	// A domain is the only way in, unless somebody says otherwise.
+	// With a domain, the default endpoint is off unless the context says otherwise.
 	domain := map[string]any{ctxDomain: "api.example.com", ctxCertificate: "arn:aws:acm:us-east-1:111122223333:certificate/a"}
 	if s := must(settled(domain))(t); s.params["DefaultEndpoint"] != "no" || s.params["BaseUrl"] != "https://api.example.com" {
 		t.Errorf("%v", s.params)
@@ -62,12 +62,12 @@ func TestSettings(t *testing.T) {
 	if s := must(settled(domain))(t); s.params["DefaultEndpoint"] != "yes" {
 		t.Errorf("%v", s.params)
 	}
-	// Numbers may be numbers in cdk.json.
+	// Values may be numbers in cdk.json.
 	s = must(settled(map[string]any{"RateLimitPerMinute": 20.0, ctxBudget: 12.5}))(t)
 	if s.params["RateLimitPerMinute"] != "20" || s.budget != 12.5 {
 		t.Errorf("%v, %v", s.params["RateLimitPerMinute"], s.budget)
 	}
-	// The nodes come from the secret, or from a parameter that has no default.
+	// The nodes come from the secret, or from a parameter without a default.
 	s = must(settled(map[string]any{ctxNodes: nodesSecret, "FacilitatorSecretArn": testSecret}))(t)
 	p := section(section(synthesized(t), "Parameters"), "RpcUrl")
 	if _, ok := p["Default"]; s.params["RpcUrl"] != "secret" || ok || p["NoEcho"] != true || p["AllowedPattern"] != `^https://[^ ]+$` {
@@ -75,7 +75,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestListeners: somebody hears of pages and of tickets, or none is typed.
+// TestListeners checks that somebody is notified of pages and of tickets, unless the context
+// says none.
 func TestListeners(t *testing.T) {
 	t.Parallel()
 	const tenant, team = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
@@ -117,7 +118,8 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// TestSettingsFaults: each by its name, all at once, and no secret repeated.
+// TestSettingsFaults checks that all faults are reported at once, each with its name, and that
+// no secret is repeated.
 func TestSettingsFaults(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:acm:us-east-1:111122223333:certificate/c"
@@ -160,7 +162,8 @@ func TestSettingsFaults(t *testing.T) {
 	}
 }
 
-// TestRules: CloudFormation refuses, before it changes anything, what the CDK app does.
+// TestRules checks that CloudFormation refuses the same settings as the CDK app, before it
+// changes anything.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	var holds func(v any) bool
@@ -206,7 +209,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestCodeIsForLambda: a function that is not built, or built for another
+// TestCodeIsForLambda checks that a function that is not built, or is built for another
 // machine, is not deployed.
 func TestCodeIsForLambda(t *testing.T) {
 	t.Parallel()
@@ -219,7 +222,7 @@ func TestCodeIsForLambda(t *testing.T) {
 	bootstrap := filepath.Join(root, "build", "dns", "bootstrap")
 	for _, c := range []struct {
 		machine elf.Machine
-		mode    os.FileMode // 0 is for a file that is missing
+		mode    os.FileMode // 0 means that the file is missing
 		says    string
 	}{
 		{elf.EM_AARCH64, 0o755, ""},
@@ -241,7 +244,7 @@ func TestCodeIsForLambda(t *testing.T) {
 	}
 }
 
-// header is as much of a binary as says what machine it is for.
+// header returns the beginning of a binary, which says for what machine it is.
 func header(machine elf.Machine) []byte {
 	h := make([]byte, 64)
 	copy(h, "\x7fELF\x02\x01\x01")
@@ -253,12 +256,12 @@ func header(machine elf.Machine) []byte {
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
 	check(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	if err := errors.Join(os.WriteFile(path, text, 0o755), os.Chmod(path, 0o755)); err != nil { // whatever the umask
+	if err := errors.Join(os.WriteFile(path, text, 0o755), os.Chmod(path, 0o755)); err != nil { // Chmod sets the mode whatever the umask
 		t.Fatal(err)
 	}
 }
 
-// TestRunbookContext: the runbook has a row for each key of the CDK context, with
+// TestRunbookContext checks that the runbook has a row for each key of the CDK context, with
 // its default.
 func TestRunbookContext(t *testing.T) {
 	t.Parallel()

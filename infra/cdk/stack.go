@@ -26,14 +26,14 @@ const (
 	idStage = idAPI + "ApiGatewayDefaultStage"
 )
 
-// envelope is the stack with the production additions while it is being built.
+// envelope is the stack with the production additions, while it is being built.
 type envelope struct {
 	awscdk.Stack
 	settings
 	include cloudformationinclude.CfnInclude
 }
 
-// NewStack creates the stack: the included template and everything that is added to it.
+// NewStack creates the stack: the included template and everything that the app adds to it.
 func NewStack(scope constructs.Construct, s settings) {
 	e := &envelope{settings: s}
 	e.Stack = awscdk.NewStack(scope, &s.stack, &awscdk.StackProps{
@@ -45,7 +45,7 @@ func NewStack(scope constructs.Construct, s settings) {
 	e.include = cloudformationinclude.NewCfnInclude(e.Stack, jsii.String("Application"), &cloudformationinclude.CfnIncludeProps{
 		TemplateFile: &s.template, Parameters: &s.params,
 	})
-	if s.reserve { // it must run even while requests use up the account's concurrency
+	if s.reserve { // reconcile must run even while requests use up the account's concurrency
 		e.resource(sam.LogicalID(sam.Reconcile)).AddPropertyOverride(jsii.String("ReservedConcurrentExecutions"), 1)
 	}
 	if e.build != "" {

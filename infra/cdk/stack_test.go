@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the envelope adds to template.yaml")
 
-// golden holds a text to what is in a file, or writes that with -update.
+// golden compares a text with a file. With -update, it writes the file.
 func golden(t *testing.T, file string, text []byte) {
 	t.Helper()
 	text = append(text, '\n')
@@ -35,8 +35,8 @@ func golden(t *testing.T, file string, text []byte) {
 	}
 }
 
-// TestEnvelope: the synthesized template is template.yaml, of which it restates nothing,
-// with what testdata/envelope.json changes and adds; the dashboard has its own test.
+// TestEnvelope checks that the synthesized template is template.yaml with the changes and
+// additions in testdata/envelope.json. The dashboard has its own test.
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	s := must(parseSettings("../..", from(deployed.Context())))(t)
@@ -53,9 +53,9 @@ func TestEnvelope(t *testing.T) {
 		}
 		maps.DeleteFunc(has, func(_ string, v any) bool { m, _ := v.(document); return m["Type"] == "AWS::CloudWatch::Dashboard" })
 	}
-	delete(section(got, "Rules"), "CheckBootstrapVersion") // the CDK's own
+	delete(section(got, "Rules"), "CheckBootstrapVersion") // the CDK adds this rule
 	golden(t, "testdata/envelope.json", must(json.MarshalIndent(more, "", "  "))(t))
-	// What is secret is asked for at deployment.
+	// Only the secret parameters stay parameters, for which a deployment asks.
 	for name, p := range template(t).Parameters {
 		if _, stays := section(got, "Parameters")[name]; stays != p.NoEcho {
 			t.Errorf("parameter %s: secret %v, asked for %v", name, p.NoEcho, stays)
@@ -63,9 +63,9 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// TestDashboard: each operation has its graphs, each series that is kept, which costs,
-// is on some graph or in an alarm, and no other one is; and the runbook is one click
-// away.
+// TestDashboard checks that each operation has its graphs, that each stored series, which
+// costs money, is in a graph or an alarm, that no other series is, and that the dashboard
+// links to the runbook.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	d := synthesized(t)
@@ -107,7 +107,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// alarmedMetrics are the metrics that an alarm watches.
+// alarmedMetrics returns the metrics that an alarm watches.
 func alarmedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	alarmed := map[string]bool{}
@@ -119,9 +119,9 @@ func alarmedMetrics(t *testing.T) map[string]bool {
 	return alarmed
 }
 
-// TestCodeIsShipped: as the CDK CLI runs the app, in infra/cdk and with a context in
-// the environment, each function has what was built of it as an asset, and there
-// is nothing left for SAM to build. Nothing that was not asked for is added.
+// TestCodeIsShipped runs the app as the CDK CLI does, in infra/cdk and with a context in the
+// environment. Each function has its built binary as an asset, SAM has nothing left to build,
+// and nothing is added that the context does not ask for.
 func TestCodeIsShipped(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -156,7 +156,7 @@ func TestCodeIsShipped(t *testing.T) {
 	}
 }
 
-// TestAppNamesItsFaults: without a context the app ends with what is missing.
+// TestAppNamesItsFaults checks that without a context the app fails and names what is missing.
 func TestAppNamesItsFaults(t *testing.T) {
 	t.Parallel()
 	_, err := synth(t, ".", map[string]any{ctxAssets: assetsNone, ctxRetention: "x"})

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// Keys of the CDK context: the one that names a stack's file, and the ones that make deploy
-// adds.
+// Keys of the CDK context that concern a stack's file. stack names the file, and make deploy
+// adds the others.
 const (
 	ctxFile    = "stack"        // the file's name, without folder and extension
 	ctxUnknown = "unknown"      // ignoreUnknown accepts the file of a later release
@@ -28,9 +28,9 @@ const ignoreUnknown = "ignore"
 // released is what make deploy records about the code in the stack's outputs.
 type released struct{ commit, former string }
 
-// loadSettings returns the settings. If the context names a stack's file, they are the
-// settings of the file, and values in the context take precedence. Otherwise they are the
-// settings in the context.
+// loadSettings returns the settings. If the context names a stack's file, the settings come
+// from the file, and values in the context take precedence. Otherwise they come from the
+// context alone.
 func loadSettings(root string, get func(*string) any, notes io.Writer) (settings, error) {
 	text := func(key string) string {
 		v, _ := get(&key).(string)
@@ -83,8 +83,8 @@ func inFile(f stackfile.File, key string) any {
 	return f.Settings[key]
 }
 
-// record adds outputs that tell which code is deployed. A manual deployment has no such
-// outputs, so it is not mistaken for a recorded one.
+// record adds outputs that say which code is deployed. A deployment by hand has no such
+// outputs, so it cannot be mistaken for a recorded one.
 func (e *envelope) record() {
 	if e.commit != "" {
 		e.output("Commit", "Commit of the code that make deploy or make rollback deployed", &e.commit)

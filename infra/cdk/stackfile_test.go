@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// stackAt is a checkout with the file of a stack, as somebody has filled in the example, and the
-// folder that the app runs in.
+// stackAt returns the folder of the app in a checkout that has the file of a stack: the
+// example as a person would fill it in.
 func stackAt(t *testing.T, changes ...string) (app string) {
 	t.Helper()
 	root := t.TempDir()
@@ -30,8 +30,8 @@ func stackAt(t *testing.T, changes ...string) (app string) {
 	return app
 }
 
-// TestStackFile: with the file of a stack the app makes what it makes of the same settings by
-// -c, and writes into the outputs which code it is.
+// TestStackFile checks that the app makes the same template from the file of a stack as from
+// the same settings with -c, and writes into the outputs which code it is.
 func TestStackFile(t *testing.T) {
 	t.Parallel()
 	app := stackAt(t)
@@ -60,14 +60,14 @@ func TestStackFile(t *testing.T) {
 	}
 }
 
-// TestStackFileFaults: what the file or the app says of it ends the app, but for a setting that
+// TestStackFileFaults checks that a fault in the file ends the app, except for a setting that
 // only a later release knows.
 func TestStackFileFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		changes []string
 		context map[string]any
-		says    string // empty: it is right
+		says    string // empty means no fault
 	}{
 		"no such file":           {nil, map[string]any{ctxFile: "staging"}, "there is no infra/stacks/staging.toml: copy infra/stacks/example.toml"},
 		"a typo in a parameter":  {[]string{"LogLevel =", "LogLevl ="}, nil, "LogLevl is no parameter of template.yaml: did you mean LogLevel?"},

@@ -26,11 +26,11 @@ func TestMain(m *testing.M) {
 		synthesizeEach(os.Getenv("SYNTH_CONTEXTS"))
 		return
 	}
-	testbed.Parallel(4) // most tests wait for programs of one thread
+	testbed.Parallel(4) // most tests wait for single-threaded programs
 	m.Run()
 }
 
-// must is a value, without which the test cannot go on.
+// must returns a value, and ends the test if there is an error.
 func must[T any](v T, err error) func(t *testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -48,22 +48,22 @@ func check(t *testing.T, err error) {
 
 type document = map[string]any
 
-// synth runs the app in a folder with a context. It is another process of this binary:
-// the library under it has a data race when it ends.
+// synth runs the app in a folder with a context. It runs in another process of this binary,
+// because the library under it has a data race when it ends.
 func synth(t *testing.T, dir string, context map[string]any) ([]byte, error) {
 	t.Helper()
 	text, err := deployed.Synthesize(t, must(os.Executable())(t), dir, context)
-	// The CDK writes some attributes as "Id.Name", the transform all as a list.
+	// The CDK writes some attributes as "Id.Name". The transform writes all of them as lists.
 	return regexp.MustCompile(`("Fn::GetAtt": )"(\w+)\.(\w+)"`).ReplaceAll(text, []byte(`$1["$2","$3"]`)), err
 }
 
-// example is the synthesized example, made once.
+// example caches the synthesized example.
 var example struct {
 	sync.Once
 	text []byte
 }
 
-// synthesized is the synthesized example, a copy for each caller.
+// synthesized returns the synthesized example, as a new copy for each caller.
 func synthesized(t *testing.T) (d document) {
 	t.Helper()
 	example.Do(func() { example.text = must(synth(t, ".", deployed.Context()))(t) })
@@ -82,7 +82,7 @@ func properties(d document, id string) map[string]any {
 	return p
 }
 
-// ofType are the ids of a template's resources of a type.
+// ofType returns the ids of a template's resources of a type.
 func ofType(d document, kind string) []string {
 	var ids []string
 	for id, r := range section(d, "Resources") {
@@ -93,8 +93,8 @@ func ofType(d document, kind string) []string {
 	return ids
 }
 
-// written is template.yaml as JSON has it, with the long forms of intrinsic
-// functions, and with values for the parameters that are given.
+// written returns template.yaml as JSON, with the long forms of intrinsic functions and with
+// the given values for parameters.
 func written(t *testing.T, params map[string]any) (d document) {
 	t.Helper()
 	text := must(json.Marshal(deployed.Template()))(t)

@@ -13,17 +13,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// trouble is something that lasts.
+// trouble is a lasting fault and the alarm that reports it.
 type trouble struct {
 	alarm  string
-	metric string // of a run of reconcile, which is 1 while all is well
-	silent bool   // no run ends any more
+	metric string // a metric of reconcile's runs, which is 1 while all is well
+	silent bool   // no run of reconcile ends any more
 }
 
-// TestTimes: the runbook says how long it takes at least and at most until an alarm goes
-// off, as CloudWatch evaluates it with metrics that come at once or two minutes late. Where
-// it depends on how far CloudWatch looks back, which is not documented, that is tried from
-// what its examples have to twice as much.
+// TestTimes checks that the runbook states the least and the greatest time until an alarm goes
+// off. The times are those of CloudWatch's evaluation, with metrics that arrive at once or two
+// minutes late. How far CloudWatch looks back is not documented, so the test tries the
+// distance in its examples and twice that distance.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	alarms, text := readAlarms(t), string(must(os.ReadFile("../RUNBOOK.md"))(t))
@@ -50,7 +50,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// takes is how many minutes pass from the first run that finds the trouble, or from the
+// takes returns how many minutes pass from the first run that finds the trouble, or from the
 // last run, until the alarm goes off.
 func (c trouble) takes(t *testing.T, a gameday.Alarm) (least, most int) {
 	t.Helper()

@@ -16,14 +16,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// alias is what callers use.
+// alias is the alias of a function that callers use.
 const alias = "live"
 
-// TestTransform: both templates are, as CloudFormation sees them after the transform, what
-// testdata has: how functions run, for how long and with which roles; how they are released;
-// who may call them for which path; and the stage with its throttling. Of the functions that
-// the catalog decides there is one, because the others are written like it and released like
-// it. What cdk-nag and cfn-lint say of all has its own tests.
+// TestTransform checks both templates after the transform against testdata: how long functions
+// run, with which settings and roles, how they are released, who may call them for which path,
+// and the stage with its throttling. Of the functions for the catalog's operations it compares
+// only one, because the others are written and released in the same way. Other tests check all
+// functions with cdk-nag and cfn-lint.
 func TestTransform(t *testing.T) {
 	t.Parallel()
 	for file, transform := range map[string]func(t *testing.T) document{
@@ -36,7 +36,7 @@ func TestTransform(t *testing.T) {
 			releasedAlike(t, d)
 			for id, r := range section(d, "Resources") {
 				if regexp.MustCompile(`^(Dns|Discovery|Health|Reconcile)Function|^Api|^CodeDeploy|^ServerlessDeployment|^Release|^New`).MatchString(id) {
-					delete(properties(d, id), "Environment") // see infra/sam
+					delete(properties(d, id), "Environment") // infra/sam tests the environment
 					kept[id] = r
 				}
 			}
@@ -53,7 +53,7 @@ func TestTransform(t *testing.T) {
 	}
 }
 
-// TestNetworkAlone: of a network that is known the template's Network says everything.
+// TestNetworkAlone checks that the parameter Network alone is enough for a known network.
 func TestNetworkAlone(t *testing.T) {
 	t.Parallel()
 	for _, n := range x402.Networks() {
@@ -64,7 +64,7 @@ func TestNetworkAlone(t *testing.T) {
 			variables := section(section(properties(d, sam.LogicalID(catalog.DNS().Slug)), "Environment"), "Variables")
 			read := must(boot.ParseLocal(func(name string) string {
 				ref, _ := variables[name].(document)
-				parameter, _ := ref["Ref"].(string) // others are made by functions of CloudFormation
+				parameter, _ := ref["Ref"].(string) // other values use other intrinsic functions
 				usual, _ := section(section(d, "Parameters"), parameter)["Default"].(string)
 				return cmp.Or(given[parameter], usual)
 			}))(t)
@@ -77,13 +77,14 @@ func TestNetworkAlone(t *testing.T) {
 	}
 }
 
-// joinReleaseAlarms keeps of the alarms of a release the first of each name, with the metrics
-// of some functions out of all; and of what is counted for them what is about dns.
+// joinReleaseAlarms joins the numbered alarms of a release into the first alarm of each kind,
+// and keeps only the metrics of some functions. Of the metric filters for these alarms it
+// keeps what concerns dns.
 func joinReleaseAlarms(t *testing.T, d, kept document) {
 	t.Helper()
 	for _, id := range releaseAlarms(t) {
 		if id == "ReleaseFaultsAlarm" {
-			continue // it has the same metrics whatever is sold
+			continue // its metrics do not depend on the catalog
 		}
 		metrics := properties(d, id)["Metrics"].([]any)
 		metrics = slices.DeleteFunc(metrics, func(m any) bool {
@@ -103,7 +104,7 @@ func joinReleaseAlarms(t *testing.T, d, kept document) {
 	}
 }
 
-// ofDNS is a value without what its lists have of other functions than dns.
+// ofDNS returns a value without those list items that concern functions other than dns.
 func ofDNS(t *testing.T, v any) any {
 	t.Helper()
 	switch v := v.(type) {
@@ -124,12 +125,12 @@ func ofDNS(t *testing.T, v any) any {
 	return v
 }
 
-// numbered is how the name ends of an alarm that looks at the functions for which CloudWatch has
-// no place in the first one of its kind. How many there are depends on the catalog.
+// numbered matches the end of the name of an additional alarm of a kind. It watches the
+// functions for which the first alarm has no room. How many there are depends on the catalog.
 var numbered = regexp.MustCompile(`[0-9]+Alarm$`)
 
-// releasedAlike wants every function that sells to be released as that of dns is, and leaves out
-// the alarms that are numbered.
+// releasedAlike checks that every function that sells is released like dns, and removes the
+// numbered alarms from the deployment groups.
 func releasedAlike(t *testing.T, d document) {
 	t.Helper()
 	const group = "DeploymentGroup"
