@@ -130,7 +130,6 @@ func binomial(random *rand.Rand, of int, part float64) (n int) {
 }
 
 // back returns the percentage of releases that are rolled back before the canary ends.
-// ends, in percent.
 func (j judge) back(r release, times int) float64 {
 	random, back := rand.New(rand.NewSource(51)), 0 //nolint:gosec // the same each time
 	for range times {

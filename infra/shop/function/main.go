@@ -1,8 +1,9 @@
-// The weather shop as an AWS Lambda function behind an API Gateway HTTP API. LEDGER_TABLE
-// is a DynamoDB table, FACILITATOR the URL of the service that settles, PAY_TO the account
-// that is paid, and NODE the URL of a node of Base, in place of the public one. The gateway
-// says what the public origin is. A schedule that invokes the function with
-// {"reconcile":true} decides what requests left in doubt.
+// Command function is a weather shop as an AWS Lambda function behind an API Gateway HTTP API.
+// It reads these environment variables: LEDGER_TABLE is a DynamoDB table. FACILITATOR is the
+// URL of the service that settles. PAY_TO is the account that is paid. NODE is the URL of a
+// node of Base that replaces the public one. The public origin comes from the gateway. A
+// schedule that invokes the function with {"reconcile":true} makes it find out what became of
+// payments that requests left in doubt.
 package main
 
 import (
@@ -62,7 +63,7 @@ func main() {
 	})
 }
 
-// origin is the domain name that the gateway vouches for.
+// origin returns the public origin, from the domain name that the gateway reports.
 func origin(r *http.Request) string {
 	event, _ := algnhsa.APIGatewayV2RequestFromContext(r.Context())
 	return "https://" + event.RequestContext.DomainName

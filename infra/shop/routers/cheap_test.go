@@ -12,12 +12,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// layout is how a program sells something cheap and something dear.
+// layout is a way in which a program sells something cheap and something expensive.
 type layout struct {
 	cheapURL, dearURL string
 	open              func(k kind, cheap, dear http.Handler) http.Handler
 	oneOrigin         bool
-	// same says that the endpoints of a kind of router cannot be told apart without names.
+	// same reports whether the endpoints of a kind of router cannot be told apart without
+	// names.
 	same func(k kind) bool
 }
 
@@ -43,7 +44,7 @@ func layouts() map[string]layout {
 		"two hosts": {
 			cheapURL: "http://cheap.example/report/7", dearURL: "http://dear.example/report/7", same: never, open: byHosts,
 		},
-		"two hosts of one origin": { // where there is no pattern the price tells them apart
+		"two hosts of one origin": { // without a pattern, only the price tells them apart
 			cheapURL: "http://cheap.example/report/7", dearURL: "http://dear.example/report/7", oneOrigin: true,
 			same: func(k kind) bool { return k.pattern }, open: byHosts,
 		},
@@ -54,7 +55,7 @@ func sold(group, path string, h http.Handler) route {
 	return route{http.MethodGet, group, path, h}
 }
 
-// byHost answers cheap.example and dear.example.
+// byHost passes requests for dear.example to dear, and all others to cheap.
 type byHost struct{ cheap, dear http.Handler }
 
 // ServeHTTP implements http.Handler.
@@ -66,14 +67,15 @@ func (b byHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.cheap.ServeHTTP(w, r)
 }
 
-// shop is a program in a market that sells something cheap and something dear.
+// shop is a program in a market that sells something cheap and something expensive.
 type shop struct {
 	*market
 	layout
 	cheap, dear stock
 }
 
-// openShop opens one behind a kind of router. Without names each handler has its pattern.
+// openShop opens a shop behind a kind of router. If the handlers have no names, their patterns
+// identify them.
 func (l layout) openShop(t *testing.T, k kind, named bool) *shop {
 	t.Helper()
 	s := &shop{market: openMarket(t), layout: l}
@@ -103,15 +105,16 @@ func everyLayout(t *testing.T, test func(t *testing.T, k kind, l layout)) {
 	}
 }
 
-// A cent that was paid for something cheap, and was answered or is owed its answer, opens
-// nothing that is dear, with names, and without them where the router tells endpoints apart.
-// The dear one is sold, at its price, and what the cheap one owes is answered there.
+// A cent that was paid for the cheap handler, whether it was answered or is still owed, never
+// pays for the expensive one. This holds with names, and without them if the router tells the
+// endpoints apart. The expensive handler sells at its own price, and the cheap one still gives
+// the answer that it owes.
 func TestCheapForDear(t *testing.T) {
 	t.Parallel()
 	everyLayout(t, func(t *testing.T, k kind, l layout) {
 		for naming, named := range map[string]bool{"named": true, "without names": false} {
 			if !named && l.same(k) {
-				continue // TestSameIdentity
+				continue // TestSameIdentity tests this case
 			}
 			for what, owed := range map[string]bool{"answered": false, "owed": true} {
 				t.Run(naming+", "+what, func(t *testing.T) {
@@ -128,7 +131,7 @@ func TestCheapForDear(t *testing.T) {
 	})
 }
 
-// trade pays for both, and tries each payment at the other one.
+// trade pays for both handlers, and tries each payment at the other handler.
 func (s *shop) trade(owed bool) {
 	s.Helper()
 	s.cheap.empty.Store(owed)
@@ -136,7 +139,7 @@ func (s *shop) trade(owed bool) {
 	if owed != (first.Status == http.StatusServiceUnavailable) {
 		s.Errorf("the cheap one: %d %s", first.Status, first.Body)
 	}
-	s.wait(2 * time.Second) // until what is owed may be asked for
+	s.wait(2 * time.Second) // until the client may ask for the owed answer
 	s.refused("a cent at the dear one", s.get(s.dearURL, cent))
 	s.dear.ran(s, 0)
 	r, five := s.buy(s.dearURL)
@@ -149,8 +152,9 @@ func (s *shop) trade(owed bool) {
 	s.dear.ran(s, 1)
 }
 
-// Where a router tells two handlers the same pattern, the one that is asked second is answered
-// 500, paid or not, and the log asks for names. The first one is sold.
+// If a router gives two handlers the same pattern, the handler that is called second answers
+// 500, with or without a payment, and the log asks for names. The first handler sells as
+// usual.
 func TestSameIdentity(t *testing.T) {
 	t.Parallel()
 	tried := 0
@@ -173,7 +177,7 @@ func TestSameIdentity(t *testing.T) {
 	}
 }
 
-// trySecond buys at the first URL, at a cent, and finds the second one closed.
+// trySecond buys at the first URL for a cent, and checks that the second URL does not sell.
 func (s *shop) trySecond(first, second string) {
 	s.Helper()
 	r, cent := s.buy(first)
@@ -188,8 +192,8 @@ func (s *shop) trySecond(first, second string) {
 	s.moved("10000")
 }
 
-// Without a pattern it is the price that tells two handlers of one URL apart. At one price
-// they need names.
+// Without a pattern, the price tells two handlers of one URL apart. At the same price they
+// need names.
 func TestSamePrice(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {
@@ -213,7 +217,7 @@ func TestSamePrice(t *testing.T) {
 	}
 }
 
-// Echo has a router for each host. What it sells there has the paths of one router.
+// Echo has one router for each host. Handlers on two hosts can have the same path.
 func TestEchoHosts(t *testing.T) {
 	t.Parallel()
 	for mount, in := range map[string]func(http.Handler) echo.HandlerFunc{"by WrapHandler": echo.WrapHandler, "with the pattern": inEcho} {

@@ -24,8 +24,8 @@ import (
 
 const payTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
-// market is a ledger, play money and a payer, with one program that answers every host. Its
-// clock is that of the machine and what the test adds to it.
+// market is a ledger, play money and a payer, with one program that answers requests for every
+// host. Its clock is the machine's clock plus the time that the test adds.
 type market struct {
 	*testing.T
 	store  ledgertest.Memory
@@ -50,10 +50,10 @@ func openMarket(t *testing.T) *market {
 
 func (m *market) now() time.Time { return time.Now().Add(time.Duration(m.ahead.Load())) }
 
-// wait lets time pass.
+// wait moves the clock of the market ahead.
 func (m *market) wait(d time.Duration) { m.ahead.Add(int64(d)) }
 
-// seller is a seller of this market, with changes of its settings.
+// seller returns a seller of this market, after changes to its configuration.
 func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	m.Helper()
 	c := x402http.Config{
@@ -67,7 +67,8 @@ func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	return testbed.Must(x402http.New(c))
 }
 
-// serves opens the program over loopback. The client of the market reaches it at any host.
+// serves serves the program on loopback. The client of the market reaches it under any host
+// name.
 func (m *market) serves(program http.Handler) {
 	m.Helper()
 	server := httptest.NewServer(program)
@@ -79,13 +80,13 @@ func (m *market) serves(program http.Handler) {
 	m.client.HTTP = &http.Client{Transport: transport}
 }
 
-// get sends a request, with a payment where the signature is not empty.
+// get sends a GET request, with a payment unless the signature is empty.
 func (m *market) get(url, signature string) x402test.Reply {
 	m.Helper()
 	return testbed.Must(m.client.Get(m.Context(), url, signature))
 }
 
-// buy sends a new payment for a URL.
+// buy sends a new payment for a URL. It returns the reply and the payment.
 func (m *market) buy(url string) (x402test.Reply, string) {
 	m.Helper()
 	signature := testbed.Must(m.client.Sign(m.Context(), url))
@@ -106,7 +107,7 @@ func (m *market) moved(amounts ...string) {
 	}
 }
 
-// answered checks a result, and whether it came from the ledger.
+// answered checks a reply with an answer, and whether the answer came from the ledger.
 func (m *market) answered(what string, r x402test.Reply, body string, replayed bool) {
 	m.Helper()
 	if r.Status != http.StatusOK || string(r.Body) != body || (r.Header.Get(x402.HeaderReplayed) == "true") != replayed {
@@ -114,7 +115,7 @@ func (m *market) answered(what string, r x402test.Reply, body string, replayed b
 	}
 }
 
-// refused checks that a payment which has paid for something else opens nothing.
+// refused checks that a payment for something else is refused.
 func (m *market) refused(what string, r x402test.Reply) {
 	m.Helper()
 	receipt, _ := r.Receipt()
@@ -123,10 +124,10 @@ func (m *market) refused(what string, r x402test.Reply) {
 	}
 }
 
-// logged is how often the log says something.
+// logged returns how often the log contains a text.
 func (m *market) logged(text string) int { return strings.Count(m.log.String(), text) }
 
-// stock is a handler that counts its runs, and fails while it is empty.
+// stock is a handler that counts its runs. It fails while it is empty.
 type stock struct {
 	answer string
 	empty  atomic.Bool

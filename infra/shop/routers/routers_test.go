@@ -1,5 +1,5 @@
-// Package routers_test sells handlers behind third-party routers, mounted as programs mount
-// them.
+// Package routers_test tests handlers that are sold behind third-party routers, mounted in the
+// usual ways.
 package routers_test
 
 import (
@@ -15,22 +15,24 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	gin.SetMode(gin.ReleaseMode) // it prints its routes otherwise
+	gin.SetMode(gin.ReleaseMode) // otherwise gin prints its routes
 	os.Exit(m.Run())
 }
 
-// route is a handler in a router: below a prefix, where group is not empty.
+// route is a handler in a router. If group is not empty, it is the prefix of the path.
 type route struct {
 	method, group, path string // such as GET, /v1 and /weather/{city}
 	handler             http.Handler
 }
 
-// kind is a router, and a way to mount a handler in it.
+// kind is a router together with a way to mount a handler in it.
 type kind struct {
 	open func(routes ...route) http.Handler
-	// param reads a path parameter as handlers of this router do; nil where it does not reach them.
+	// param reads a path parameter as handlers of this router do. It is nil if they get no
+	// path parameters.
 	param func(r *http.Request, name string) string
-	// pattern says that a sold handler sees a pattern, and inner that this lacks the group.
+	// pattern means that a sold handler gets a pattern. inner means that this pattern lacks
+	// the group.
 	pattern, inner bool
 }
 
@@ -49,13 +51,13 @@ func kinds() map[string]kind {
 	}
 }
 
-// group is a prefix with the routes below it.
+// group is a prefix and the routes below it.
 type group struct {
 	prefix string
 	routes []route
 }
 
-// groups are the prefixes of routes, in their order.
+// groups returns the routes by their prefixes, in order.
 func groups(routes []route) []group {
 	var all []group
 	index := map[string]int{}
@@ -79,7 +81,8 @@ func openMux(routes ...route) http.Handler {
 	return mux
 }
 
-// openNested has one mux for each group, with whole patterns.
+// openNested returns a mux with an inner mux for each group. The inner patterns include the
+// prefix.
 func openNested(routes ...route) http.Handler {
 	mux := http.NewServeMux()
 	for _, g := range groups(routes) {
@@ -88,12 +91,14 @@ func openNested(routes ...route) http.Handler {
 	return mux
 }
 
-// openStripped has one mux for each group, which does not know of the prefix.
+// openStripped returns a mux with an inner mux for each group. The inner mux does not see the
+// prefix.
 func openStripped(routes ...route) http.Handler {
 	return stripped(routes, openMux)
 }
 
-// stripped has one router for each group, which does not know of the prefix.
+// stripped returns a mux with an inner router for each group. The inner router does not see
+// the prefix.
 func stripped(routes []route, open func(...route) http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, g := range groups(routes) {
@@ -123,7 +128,7 @@ func openChi(routes ...route) http.Handler {
 	return router
 }
 
-// openMounted mounts a whole router for each group.
+// openMounted returns a chi router that mounts another router for each group.
 func openMounted(routes ...route) http.Handler {
 	router := chi.NewRouter()
 	for _, g := range groups(routes) {
@@ -142,7 +147,7 @@ func openStrippedChi(routes ...route) http.Handler {
 	return stripped(routes, openChi)
 }
 
-// colons writes a path as gin and echo do.
+// colons returns a path in the syntax of gin and echo.
 func colons(path string) string { return strings.NewReplacer("{", ":", "}", "").Replace(path) }
 
 func openGin(mount func(http.Handler) gin.HandlerFunc) func(...route) http.Handler {
@@ -171,11 +176,11 @@ func openEcho(mount func(http.Handler) echo.HandlerFunc) func(...route) http.Han
 	}
 }
 
-// mounted is the key of the router's own context in that of a request.
+// mounted is the key of the router's own context in the context of a request.
 type mounted struct{}
 
-// inGin mounts a handler with what gin knows of the request: the pattern, the path parameters
-// as net/http has them and, for handlers that ask gin, its context.
+// inGin mounts a handler and gives it what gin knows of the request: the pattern, the path
+// parameters in the form of net/http, and gin's own context.
 func inGin(h http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		r := c.Request.WithContext(context.WithValue(c.Request.Context(), mounted{}, c))
@@ -192,7 +197,7 @@ func ginParam(r *http.Request, name string) string {
 	return c.Param(name)
 }
 
-// inEcho is inGin for echo.
+// inEcho does the same as inGin, for echo.
 func inEcho(h http.Handler) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request().WithContext(context.WithValue(c.Request().Context(), mounted{}, c))

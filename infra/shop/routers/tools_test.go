@@ -13,13 +13,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A call of a tool passes through the router, which gives the handler its path parameter. It
-// is one purchase with the request that it stands for, whichever comes first.
+// A call of a tool passes through the router, which gives the handler its path parameter. The
+// call and the equivalent request are one purchase, whichever comes first.
 func TestOnePurchase(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {
 		if k.param == nil {
-			continue // no path parameter reaches its handlers
+			continue // handlers of this router get no path parameters
 		}
 		t.Run(router, func(t *testing.T) {
 			t.Parallel()
@@ -29,7 +29,7 @@ func TestOnePurchase(t *testing.T) {
 				runs.Add(1)
 				_, _ = fmt.Fprintf(w, "fair in %s, %s", k.param(r, "city"), r.PathValue("city"))
 			}))
-			var program http.Handler // has the tools, which need it
+			var program http.Handler // it contains the tools, which also call it
 			tools := seller.MCP("weather", "1.0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { program.ServeHTTP(w, r) }), x402http.Tool{
 				Endpoint: weather, Path: "/v1/weather/{city}", Name: "weather", Description: "The weather.", Params: []x402http.Param{{Name: "city", Required: true}},
 			})
@@ -47,7 +47,7 @@ func TestOnePurchase(t *testing.T) {
 	}
 }
 
-// call calls the tool, with a payment where the signature is not empty.
+// call calls the tool, with a payment unless the signature is empty.
 func (m *market) call(city, signature string) mcptest.ToolResult {
 	m.Helper()
 	return testbed.Must(mcptest.Call(m.Context(), m.client, "http://shop.example/mcp", "weather", map[string]any{"city": city}, signature, ""))
@@ -55,7 +55,8 @@ func (m *market) call(city, signature string) mcptest.ToolResult {
 
 func fair(city string) string { return fmt.Sprintf("fair in %s, %s", city, city) }
 
-// callFirst pays for a call, and gets the same by a request: for its payment and a new one.
+// callFirst pays for a call of the tool. An equivalent request then gets the same answer, with
+// the same payment and with a new one.
 func (m *market) callFirst(city, url string) {
 	m.Helper()
 	signature := testbed.Must(m.client.Wallet.Pay(testbed.Must(m.call(city, "").Required()), m.now()))
@@ -67,7 +68,7 @@ func (m *market) callFirst(city, url string) {
 	m.answered("another payment over HTTP", r, fair(city), true)
 }
 
-// requestFirst pays for a request, and gets the same by a call.
+// requestFirst pays for a request. An equivalent call of the tool then gets the same answer.
 func (m *market) requestFirst(city, url string) {
 	m.Helper()
 	r, signature := m.buy(url)
@@ -80,7 +81,7 @@ func (m *market) requestFirst(city, url string) {
 	}
 }
 
-// JSON is posted through every router, and paid once for the same body.
+// Every router can sell a handler for POST requests with JSON. The same body is charged once.
 func TestPost(t *testing.T) {
 	t.Parallel()
 	const url, cat, dog = "http://shop.example/v1/draw/large", `{"draw":"cat"}`, `{"draw":"dog"}`
@@ -112,13 +113,13 @@ func TestPost(t *testing.T) {
 	}
 }
 
-// post sends JSON, with a payment where the signature is not empty.
+// post sends JSON in a POST request, with a payment unless the signature is empty.
 func (m *market) post(url, body, signature string) x402test.Reply {
 	m.Helper()
 	return testbed.Must(m.client.Post(m.Context(), url, "application/json", []byte(body), signature))
 }
 
-// signPost asks for the price of a POST, and signs it.
+// signPost asks for the price of a POST request, and signs a payment for it.
 func (m *market) signPost(url string) string {
 	m.Helper()
 	r := m.post(url, "", "")

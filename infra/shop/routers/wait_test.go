@@ -22,13 +22,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// transports are the ways in which requests come to a program. Each returns the client's side.
+// transports returns the ways in which requests reach a program. Each takes the program and
+// returns a client for it.
 func transports() map[string]func(t *testing.T, program http.Handler) *http.Client {
 	return map[string]func(t *testing.T, program http.Handler) *http.Client{
 		"HTTP/1.1": func(t *testing.T, program http.Handler) *http.Client { return overTLS(t, program, false) },
 		"HTTP/2":   func(t *testing.T, program http.Handler) *http.Client { return overTLS(t, program, true) },
 		"algnhsa": func(_ *testing.T, program http.Handler) *http.Client {
-			// Without options of their own, all adapters write to one variable of the library.
+			// Adapters without their own options all write to one variable of the library.
 			options := &algnhsa.Options{}
 			return &http.Client{Transport: function{algnhsa.New(program, options)}}
 		},
@@ -48,7 +49,7 @@ func overTLS(t *testing.T, program http.Handler, http2 bool) *http.Client {
 		program.ServeHTTP(w, r)
 	}))
 	server.EnableHTTP2 = http2
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients go away
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // errors are expected, because clients go away
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	client := server.Client()
@@ -57,7 +58,7 @@ func overTLS(t *testing.T, program http.Handler, http2 bool) *http.Client {
 	return client
 }
 
-// redirected sends every request to one address.
+// redirected sends every request to one address, whatever its host.
 type redirected struct {
 	*http.Transport
 	address string
@@ -70,8 +71,8 @@ func (d redirected) RoundTrip(r *http.Request) (*http.Response, error) {
 	return d.Transport.RoundTrip(r)
 }
 
-// function is a Lambda function behind an HTTP API, for one event after the other or several
-// at once.
+// function is a Lambda function behind an HTTP API. It handles one event after another, or
+// several at once.
 type function struct{ lambda.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -101,7 +102,7 @@ func (f function) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// responder answers as an adapter does that keeps the whole answer.
+// responder calls a handler like an adapter that keeps the whole answer in memory.
 type responder struct{ http.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -118,11 +119,12 @@ const (
 	others   = 200
 )
 
-// slowShop is a program whose sold handler reads its path parameter when its time is long over.
+// slowShop is a program that sells a handler which reads its path parameter long after its
+// time is over.
 type slowShop struct {
 	*market
-	late chan struct{} // is sent a word when the time of a handler is over
-	end  chan struct{} // ends the handlers when it is closed
+	late chan struct{} // gets a value whenever the time of a handler is over
+	end  chan struct{} // the handlers end when it is closed
 }
 
 func openSlow(t *testing.T, k kind, open func(*testing.T, http.Handler) *http.Client) *slowShop {
@@ -133,7 +135,7 @@ func openSlow(t *testing.T, k kind, open func(*testing.T, http.Handler) *http.Cl
 		_, _ = fmt.Fprintf(w, "%s, %s", k.param(r, "city"), r.PathValue("city"))
 	})
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		<-r.Context().Done() // only to know when its time is over
+		<-r.Context().Done() // its time is over, but the handler goes on
 		s.late <- struct{}{}
 		<-s.end
 		says(w, r)
@@ -146,9 +148,10 @@ func openSlow(t *testing.T, k kind, open func(*testing.T, http.Handler) *http.Cl
 	return s
 }
 
-// A handler that runs beyond its time is waited for before the router takes back what it
-// gave: it reads its own path parameters, by net/http and by the router, while requests with
-// others are served. Its answer is stored, and it is paid for once.
+// If a handler runs beyond its time, the router must wait for it before it reuses the data of
+// the request. The handler reads its own path parameters, through net/http and through the
+// router, while requests with other parameters are served. Its answer is stored, and is paid
+// for once.
 func TestSlowHandler(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {
@@ -184,8 +187,9 @@ func slowURL(i int) string { return fmt.Sprintf("http://shop.example/v1/slow/min
 
 func ownCity(i int) string { return fmt.Sprintf("mine-%d, mine-%d", i, i) }
 
-// buySlow sends a payment to the slow handler. Where its answer goes out before the handler
-// has ended, or was decided as its time ended, it is that the answer is owed.
+// buySlow sends a payment to the slow handler. The response may be a 504, which means that the
+// answer is owed: over some transports it is sent before the handler ends, or it was decided
+// when the handler's time ended.
 func (s *slowShop) buySlow(i int, signature string) {
 	r := s.get(slowURL(i), signature)
 	if r.Status != http.StatusGatewayTimeout && string(r.Body) != ownCity(i) {
@@ -196,8 +200,8 @@ func (s *slowShop) buySlow(i int, signature string) {
 // paidOthers is how many of the other requests are paid.
 const paidOthers = 10
 
-// askOthers sends requests with other parameters, several at once: free ones, some without a
-// payment, and a few that are paid.
+// askOthers sends requests with other parameters, several at once: some are free, some lack a
+// payment, and a few are paid.
 func (s *slowShop) askOthers() {
 	s.Helper()
 	numbers := make(chan int, others)
@@ -237,8 +241,8 @@ func (s *slowShop) askOther(i int) {
 	}
 }
 
-// stored repeats a payment until the answer that came late is on record. Over a real
-// connection nothing else tells.
+// stored repeats a payment until the late answer is stored. Over a real connection there is no
+// other way to find out.
 func (s *slowShop) stored(url, signature string) x402test.Reply {
 	s.Helper()
 	for {
@@ -249,7 +253,7 @@ func (s *slowShop) stored(url, signature string) x402test.Reply {
 	}
 }
 
-// movedTimes checks how many cents were paid.
+// movedTimes checks that exactly n payments of a cent have moved money.
 func (s *slowShop) movedTimes(n int) {
 	s.Helper()
 	cents := make([]string, n)
@@ -259,8 +263,8 @@ func (s *slowShop) movedTimes(n int) {
 	s.moved(cents...)
 }
 
-// Behind an adapter for functions an invocation lasts until its handler has ended: the process
-// is frozen after it.
+// Behind an adapter for functions, an invocation must last until its handler has ended,
+// because the process is frozen after the invocation.
 func TestInvocationLasts(t *testing.T) {
 	t.Parallel()
 	for _, adapter := range []string{"algnhsa", "Respond"} {
@@ -284,14 +288,14 @@ func TestInvocationLasts(t *testing.T) {
 			}
 			close(s.end)
 			<-ended
-			r := s.get(slowURL(0), signature) // at once: all was written before
+			r := s.get(slowURL(0), signature) // no repeats: everything was stored before the invocation ended
 			s.answered("afterwards", r, ownCity(0), true)
 			s.moved("10000")
 		})
 	}
 }
 
-// A client that goes away does not take from a handler what the router gave it.
+// If a client goes away, the handler keeps the data that the router gave it.
 func TestClientGoesAway(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {
@@ -306,7 +310,7 @@ func TestClientGoesAway(t *testing.T) {
 				ctx, leave := context.WithCancel(t.Context())
 				gone := make(chan struct{})
 				go func() {
-					_, _ = s.client.Get(ctx, slowURL(0), signature) // it may be told 504 before
+					_, _ = s.client.Get(ctx, slowURL(0), signature) // the response may be a 504 before the client leaves
 					close(gone)
 				}()
 				<-s.late

@@ -1,9 +1,15 @@
-// A shop that sells the weather and reports of it for a cent each, over HTTP and as MCP tools.
-// It reads PAY_TO, FACILITATOR (a URL), WINDOW (how long an answer stands without a key),
-// LEDGER_FILE, LEDGER_ACCEPT (the word for a ledger that was refused as a part of one), ADDR,
-// ORIGIN, which is http://ADDR unless it is set, and NODE: the URL of a node of Base in place of
-// the public one, or none for no node. STATION is a URL that knows the weather; without it the
-// weather is always fair. PRICE replaces the cent.
+// Command server is a shop that sells the weather, and takes reports of it, for a cent each,
+// over HTTP and as MCP tools. It reads these environment variables:
+//
+//   - PAY_TO, the account that is paid
+//   - FACILITATOR, a URL
+//   - WINDOW, how long an answer is returned again to a request without a key
+//   - LEDGER_FILE, and LEDGER_ACCEPT, the word that makes it accept a ledger that was refused as
+//     incomplete
+//   - ADDR, and ORIGIN, which is http://ADDR by default
+//   - NODE, the URL of a node of Base that replaces the public one, or "none" for no node
+//   - STATION, a URL that knows the weather; without it, the weather is always fair
+//   - PRICE, which replaces the cent
 package main
 
 import (
@@ -57,11 +63,11 @@ func main() {
 	log.Fatal(http.ListenAndServe(addr, nil))
 }
 
-// station is the URL that knows the weather; empty where it is always fair.
+// station is a URL that knows the weather. If it is empty, the weather is always fair.
 type station string
 
-// ServeHTTP answers the weather of a city. A station that does not know it is a 503, after
-// which the answer is owed.
+// ServeHTTP answers with the weather of a city. If the station does not know it, the response
+// is a 503, and the payer is owed the answer.
 func (s station) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	city := r.URL.Query().Get("city")
 	weather, err := s.ask(r, city)
@@ -73,7 +79,7 @@ func (s station) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{"city": city, "weather": weather})
 }
 
-// maxWeather is the most bytes that are read of what a station says.
+// maxWeather limits how much of a station's answer is read, in bytes.
 const maxWeather = 100
 
 func (s station) ask(r *http.Request, city string) (weather string, err error) {
@@ -96,10 +102,11 @@ func (s station) ask(r *http.Request, city string) (weather string, err error) {
 	return string(text), err
 }
 
-// maxReport is the most bytes of a report.
+// maxReport is the maximum size of a report, in bytes.
 const maxReport = 2 << 20
 
-// reported is a report. It comes as JSON, or as a form in which the notes may be a file.
+// reported is a report of the weather. A client sends it as JSON, or as a form, in which the
+// notes may be a file.
 type reported struct{ City, Notes string }
 
 func readReport(r *http.Request) (reported, error) {
@@ -133,14 +140,15 @@ func readFile(r *http.Request, field string) (string, error) {
 	return string(text), err
 }
 
-// checkReport refuses what is no report, which costs nothing.
+// checkReport refuses a request without a valid report before anything is charged.
 func checkReport(w http.ResponseWriter, r *http.Request) {
 	if _, err := readReport(r); err != nil {
 		x402http.Refuse(w, http.StatusBadRequest, "Send city and notes, as JSON or as a form.")
 	}
 }
 
-// takeReport answers what it has taken. Its check has read the same.
+// takeReport answers with the city and the size of a report. checkReport has read the same
+// request before, so an error is not expected.
 func takeReport(w http.ResponseWriter, r *http.Request) {
 	p, err := readReport(r)
 	if err != nil {
@@ -152,7 +160,7 @@ func takeReport(w http.ResponseWriter, r *http.Request) {
 
 func answer(w http.ResponseWriter, what map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(what) // the library keeps it for the client
+	_ = json.NewEncoder(w).Encode(what) // w is in memory: the library stores the answer for the client
 }
 
 func must[T any](value T, err error) T {

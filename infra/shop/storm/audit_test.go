@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// place is where the money of a transfer is found when all is over.
+// place says how the seller accounts for the money of a transfer after the storm.
 type place string
 
 const (
@@ -27,7 +27,7 @@ const (
 	placeNowhere  place = "unlisted"
 )
 
-// audit judges the transfers of a storm.
+// audit checks the transfers and answers of a storm.
 type audit struct {
 	s        *storm
 	books    *ledger.Ledger
@@ -37,16 +37,17 @@ type audit struct {
 
 	summary  reconcile.Summary
 	places   map[place]int
-	again    []string       // of each purchase that was rightly charged again, why
-	answers  map[string]int // by the method and the transport
-	findings []string       // what must not be
+	again    []string       // the reasons for all purchases that were rightly charged again
+	answers  map[string]int // how many, by method and transport
+	findings []string       // errors
 }
 
 // ahead is how far the clocks of the audit and of its node are ahead. By then all leases and
-// all authorizations have ended, and what a process left that was killed counts as in doubt.
+// all authorizations have expired, and requests that a killed process left behind count as in
+// doubt.
 const ahead = x402.MaxTimeoutSeconds*time.Second + ledger.ClockSlack + 2*time.Minute
 
-// newAudit runs Reconcile, and reads the lists that an operator reads.
+// newAudit runs Reconcile, reads the lists that an operator reads, and checks the storm.
 func newAudit(ctx context.Context, s *storm) (*audit, error) {
 	a := &audit{
 		s: s, listed: map[string]ledger.Payment{}, unproven: map[string]bool{},
@@ -78,7 +79,7 @@ func (a *audit) found(p *purchase, format string, args ...any) {
 	a.findings = append(a.findings, fmt.Sprintf("%s: %s\n\t%s", p, fmt.Sprintf(format, args...), strings.Join(p.trail, "\n\t")))
 }
 
-// judge looks at every transfer, and at every answer.
+// judge checks every transfer, every answer and every record.
 func (a *audit) judge(ctx context.Context) error {
 	of := map[string]*purchase{}
 	for _, p := range a.s.purchases {
@@ -108,7 +109,7 @@ func (a *audit) judge(ctx context.Context) error {
 	return nil
 }
 
-// judgeMoney judges the transfers of a purchase, the first one first.
+// judgeMoney checks the transfers of a purchase, oldest first.
 func (a *audit) judgeMoney(ctx context.Context, p *purchase, moved []x402test.Transfer) error {
 	var before *ledger.Payment
 	for i, t := range moved {
@@ -133,7 +134,7 @@ func (a *audit) judgeMoney(ctx context.Context, p *purchase, moved []x402test.Tr
 	return nil
 }
 
-// placeOf says where the money of a payment is.
+// placeOf returns how the seller accounts for the money of a payment.
 func (a *audit) placeOf(key string, r *ledger.Payment) place {
 	listed, ok := a.listed[key]
 	switch {
@@ -158,8 +159,9 @@ func (a *audit) placeOf(key string, r *ledger.Payment) place {
 	}
 }
 
-// mayFollow reports whether a purchase may be charged once more: the answer to the payment before
-// has ceased to stand, by the clock of the process that has sent the next one.
+// mayFollow reports whether a purchase may be charged again. It may if the answer to the
+// payment before could no longer be returned when the next payment was sent, by the clock of
+// the process that sent it.
 func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transfer) bool {
 	if p.key != "" || before == nil || before.State != ledger.Redeemed {
 		return false
@@ -174,7 +176,7 @@ func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transf
 	return true
 }
 
-// judgeAnswers judges what the clients of a purchase have got.
+// judgeAnswers checks the answers that the clients of a purchase have received.
 func (a *audit) judgeAnswers(p *purchase, moved []x402test.Transfer) {
 	runs := map[string]string{}
 	for _, got := range p.answers {
@@ -185,7 +187,7 @@ func (a *audit) judgeAnswers(p *purchase, moved []x402test.Transfer) {
 			continue
 		}
 		paid := slices.ContainsFunc(moved, func(t x402test.Transfer) bool {
-			// Without a node the transaction of a payment that counts as paid is not known.
+			// Without a node, the transaction of a payment that counts as paid is unknown.
 			return t.Transaction == c.Transaction || c.Transaction == "" && !a.s.conditions.node
 		})
 		if !paid {
@@ -198,7 +200,7 @@ func (a *audit) judgeAnswers(p *purchase, moved []x402test.Transfer) {
 	}
 }
 
-// judgeRecords judges what the ledger says of payments that have moved nothing.
+// judgeRecords checks that the ledger counts no payment as paid that has moved no money.
 func (a *audit) judgeRecords(ctx context.Context, p *purchase, moved []x402test.Transfer) error {
 	for key := range p.signed {
 		r, err := a.books.Fetch(ctx, key)
@@ -212,7 +214,7 @@ func (a *audit) judgeRecords(ctx context.Context, p *purchase, moved []x402test.
 	return nil
 }
 
-// describe says what the ledger says of a payment.
+// describe returns what the ledger knows of a payment.
 func describe(r *ledger.Payment) string {
 	if r == nil {
 		return "not on record"

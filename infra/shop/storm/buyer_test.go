@@ -15,33 +15,34 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-const days = 3 // of every report
+const days = 3 // in every report
 
-// purchase is one thing that one wallet buys, however many payments its clients sign for it.
+// purchase is one thing that one wallet buys, no matter how many payments its clients sign for
+// it.
 type purchase struct {
 	number    int
 	city      string
 	post      bool
-	key       string // Idempotency-Key; empty for none
-	signsAll  bool   // its clients sign again for each try
-	clients   int    // how many try at once
-	comesBack bool   // after its answer it buys the same again
+	key       string // Idempotency-Key; empty means none
+	signsAll  bool   // its clients sign a new payment for each try
+	clients   int    // how many clients try at once
+	comesBack bool   // its clients buy the same again after the answer
 	wallet    *x402test.Wallet
 
 	mu      sync.Mutex
-	header  string          // the payment that is repeated
+	header  string          // the payment that the clients repeat
 	signed  map[string]bool // the keys of all payments
 	answers []delivered
-	trail   []string // what happened, for who reads a failure
+	trail   []string // what happened, to explain a failure
 }
 
-// delivered is an answer that a client has got.
+// delivered is an answer that a client has received.
 type delivered struct {
 	how  string // such as GET over MCP
 	body string
 }
 
-// newPurchase draws what a purchase is like.
+// newPurchase returns a random purchase.
 func newPurchase(seed uint64, number int) (*purchase, error) {
 	rng := mathrand.New(mathrand.NewPCG(seed, uint64(number)))
 	wallet, err := x402test.NewWallet(rand.Reader)
@@ -75,15 +76,16 @@ func (p *purchase) answered() bool {
 	return len(p.answers) > 0
 }
 
-// patience is how long a client tries.
+// patience is how often and how long a client tries.
 type patience struct {
 	tries   int
 	timeout time.Duration // of each
-	pause   time.Duration // between two, at most
-	losses  bool          // one in eight replies is lost
+	pause   time.Duration // the maximum between two tries
+	losses  bool          // whether one in eight replies is lost
 }
 
-// buy has all clients of a purchase try, and the purchase made once more by one that comes back.
+// buy lets all clients of a purchase try at once. Clients that come back then buy the same
+// again.
 func (p *purchase) buy(ctx context.Context, seed uint64, shops []string, how patience) {
 	var all sync.WaitGroup
 	for i := range p.clients {
@@ -98,7 +100,7 @@ func (p *purchase) buy(ctx context.Context, seed uint64, shops []string, how pat
 	all.Wait()
 }
 
-// client is one of those that try to make a purchase.
+// client is a client that tries to make a purchase.
 type client struct {
 	*purchase
 	rng   *mathrand.Rand
@@ -131,7 +133,8 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.RoundTripper.RoundTrip(r)
 }
 
-// try tries until an answer has come, as often as the client's patience allows.
+// try tries to buy until an answer comes, as often as the client's patience allows, and
+// reports whether one came.
 func (c *client) try(ctx context.Context) bool {
 	for range c.how.tries {
 		shop := c.shops[c.rng.IntN(len(c.shops))]
@@ -185,7 +188,7 @@ func (c *client) take(transport, body string) {
 	c.answers = append(c.answers, delivered{c.method() + " over " + transport, body})
 }
 
-// payment is what the client sends: the payment that it repeats, or a new one.
+// payment returns the payment that the client sends: the one that it repeats, or a new one.
 func (c *client) payment(ctx context.Context, shop string) (string, error) {
 	c.mu.Lock()
 	header := c.header
@@ -211,7 +214,7 @@ func (c *client) payment(ctx context.Context, shop string) (string, error) {
 	return header, nil
 }
 
-// forget has the client sign again, because its payment was refused.
+// forget drops a refused payment, so that the clients sign a new one.
 func (c *client) forget(header string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,12 +231,12 @@ func (c *client) offer(ctx context.Context, shop string) (x402.PaymentRequired, 
 	return reply.Required()
 }
 
-// send sends the request that is sold over HTTP.
+// send sends the request for the purchase over HTTP.
 func (c *client) send(ctx context.Context, shop, header string) (x402test.Reply, error) {
 	if !c.post {
 		return c.keyed.Get(ctx, shop+"/forecast/"+c.city, header)
 	}
-	body := fmt.Sprintf(`{"city":%q,"days":%d}`, c.city, days) // as a call of the tool has it
+	body := fmt.Sprintf(`{"city":%q,"days":%d}`, c.city, days) // the same body as for a call of the tool
 	return c.keyed.Post(ctx, shop+"/report", "application/json", []byte(body), header)
 }
 
@@ -245,7 +248,7 @@ func (c *client) request(ctx context.Context, shop, header string) (status int, 
 	return reply.Status, string(reply.Body), err
 }
 
-// reason is why a payment was refused.
+// reason returns the reason why a payment was refused.
 func reason(reply x402test.Reply) string {
 	offer, err := reply.Required()
 	if err != nil {
@@ -254,7 +257,7 @@ func reason(reply x402test.Reply) string {
 	return offer.Error
 }
 
-// call sends the same request as the call of a tool.
+// call sends the same request as a call of a tool.
 func (c *client) call(ctx context.Context, shop, header string) (status int, body string, err error) {
 	tool, args := forecastTool, map[string]any{"city": c.city}
 	if c.post {
@@ -273,7 +276,7 @@ func (c *client) call(ctx context.Context, shop, header string) (status int, bod
 	return http.StatusInternalServerError, result.Text(), nil
 }
 
-// content reads an answer.
+// content decodes an answer.
 func (d delivered) content() (answer, error) {
 	var a answer
 	err := json.Unmarshal([]byte(d.body), &a)

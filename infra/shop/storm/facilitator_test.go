@@ -18,7 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// behaviours are the ways in which settlements go during a storm, each as often as it is here.
+// behaviours returns the ways in which settlements go during a storm. A way that is listed
+// several times is that much more frequent.
 func behaviours() []x402test.Behaviour {
 	return []x402test.Behaviour{
 		x402test.Honest, x402test.Honest, x402test.Honest,
@@ -28,27 +29,27 @@ func behaviours() []x402test.Behaviour {
 	}
 }
 
-// bank is a facilitator of play money with faults, and the node of the chain that it settles
-// on, which is behind and sometimes down. /shop/1 is the facilitator that the second process
-// of the shop asks.
+// bank is a facilitator of play money that has faults, and a node of the chain on which it
+// settles. The node is behind the chain and sometimes down. The second process of the shop
+// uses the facilitator at /shop/1.
 type bank struct {
 	money *x402test.Facilitator
 
 	mu    sync.Mutex
 	rng   *mathrand.Rand
 	calm  bool
-	ahead time.Duration // how far the clock of the chain is
+	ahead time.Duration // how far the clock of the chain is ahead
 	done  map[x402test.Behaviour]int
-	sent  map[string]send // by the key of a payment, the first time that it came
+	sent  map[string]send // the first arrival of each payment, by its key
 }
 
-// send is when a payment was sent, and by which process.
+// send is when a payment was sent, and by which process of the shop.
 type send struct {
 	at   time.Time
 	shop int
 }
 
-// How far behind the node is, and how old a block is that it calls safe.
+// How far the node is behind, and how old a block must be for the node to call it safe.
 const (
 	nodeLag  = 8 * time.Second
 	nodeSafe = 4 * time.Second
@@ -65,7 +66,7 @@ func newBank(seed uint64) (*bank, error) {
 	return b, err
 }
 
-// quieten ends the faults, and waits for the settlements that go on.
+// quieten ends the faults and waits for pending settlements.
 func (b *bank) quieten() {
 	b.mu.Lock()
 	b.calm = true
@@ -75,14 +76,14 @@ func (b *bank) quieten() {
 	}
 }
 
-// later sets the clock of the chain ahead.
+// later sets how far the clock of the chain is ahead.
 func (b *bank) later(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ahead = d
 }
 
-// behave draws how a settlement goes.
+// behave returns a random way for a settlement to go.
 func (b *bank) behave(int, string) x402test.Behaviour {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,8 +95,8 @@ func (b *bank) behave(int, string) x402test.Behaviour {
 	return how
 }
 
-// slow draws how long something takes that is slow. A settlement has 15 s, about which
-// SlowBefore ends.
+// slow returns a random duration for a slow step. A settlement has 15 s, and SlowBefore takes
+// about as long.
 func (b *bank) slow(how x402test.Behaviour) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,7 +110,7 @@ func (b *bank) slow(how x402test.Behaviour) time.Duration {
 	return pause
 }
 
-// note remembers when a payment came first, and from which process.
+// note records when a payment arrived first, and from which process.
 func (b *bank) note(key string, shop int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,14 +119,14 @@ func (b *bank) note(key string, shop int) {
 	}
 }
 
-// firstSent is when a payment came first.
+// firstSent returns when a payment arrived first, and from which process.
 func (b *bank) firstSent(key string) send {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sent[key]
 }
 
-// counts are how often settlements went which way.
+// counts returns how often settlements went each way.
 func (b *bank) counts() map[x402test.Behaviour]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +149,7 @@ func (b *bank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.settle(w, r, shop)
 }
 
-// settle has the facilitator of play money settle.
+// settle passes a settlement on to the facilitator of play money.
 func (b *bank) settle(w http.ResponseWriter, r *http.Request, shop int) {
 	var q struct {
 		PaymentPayload x402.Payload `json:"paymentPayload"`
@@ -165,7 +166,8 @@ func (b *bank) settle(w http.ResponseWriter, r *http.Request, shop int) {
 	b.money.ServeHTTP(w, toBooks)
 }
 
-// keyOf is the key of an authorization in the ledger and in the books of the play money.
+// keyOf returns the key of an authorization in the ledger and in the records of the play
+// money.
 func keyOf(a x402.Authorization) string {
 	usdc := x402.USDC()
 	return ledger.Key(usdc.Network, strings.ToLower(usdc.Asset), strings.ToLower(a.From), strings.ToLower(a.Nonce))

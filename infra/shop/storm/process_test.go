@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// process is a process of the shop, which is started again whenever it ends.
+// process is a process of the shop. It is started again whenever it ends.
 type process struct {
 	url    string
 	socket *os.File
 	log    *os.File
-	ended  chan struct{} // closed when it has ended for good
+	ended  chan struct{} // closed after the last end of the process
 
 	mu       sync.Mutex
 	settings settings
 	command  *exec.Cmd
 	stopped  bool
 	kills    int
-	wrong    []string // how it ended where nobody meant it to
+	wrong    []string // unexpected ends
 }
 
-// startProcess starts a process. It is stopped at the end of the test at the latest.
+// startProcess starts a process, which runs at most until the end of the test.
 func startProcess(t *testing.T, s settings, log *os.File) *process {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,7 +74,7 @@ func (p *process) start() error {
 	return p.command.Start()
 }
 
-// keepUp starts the process again until it is stopped.
+// keepUp restarts the process whenever it ends, until it is stopped.
 func (p *process) keepUp() {
 	defer close(p.ended)
 	for {
@@ -95,7 +95,7 @@ func (p *process) keepUp() {
 	}
 }
 
-// judge notes an end that nobody meant, such as that of a program that the race detector ends.
+// judge records an unexpected end, such as one that the race detector has caused.
 func (p *process) judge(err error) {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -113,7 +113,7 @@ func (p *process) note(wrong string) {
 	p.wrong = append(p.wrong, wrong)
 }
 
-// kill kills the process, which is then started again.
+// kill kills the process. keepUp then starts it again.
 func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *process) kill() {
 	p.kills++
 }
 
-// killOften kills the process, with random pauses, until calm is closed.
+// killOften kills the process again and again, with random pauses, until calm is closed.
 func (p *process) killOften(rng *mathrand.Rand, mean time.Duration, calm <-chan struct{}) {
 	for {
 		pause := max(time.Second/2, time.Duration(rng.ExpFloat64()*float64(mean)))
@@ -134,7 +134,7 @@ func (p *process) killOften(rng *mathrand.Rand, mean time.Duration, calm <-chan 
 	}
 }
 
-// calm starts the process again without faults, and returns how often it was killed before.
+// calm restarts the process without faults, and returns how often it was killed before.
 func (p *process) calm() (kills int) {
 	p.mu.Lock()
 	p.settings.Faults, p.settings.Die = false, 0
@@ -144,7 +144,7 @@ func (p *process) calm() (kills int) {
 	return kills
 }
 
-// stop kills the process for good.
+// stop kills the process and does not start it again.
 func (p *process) stop() {
 	p.mu.Lock()
 	p.stopped = true

@@ -24,12 +24,12 @@ import (
 const (
 	payTo  = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 	price  = "0.01"
-	budget = 3 * time.Second // of a handler
+	budget = 3 * time.Second // for one run of a handler
 
 	forecastTool = "forecast"
 	reportTool   = "report"
 
-	// What a city does is the part of its name before the dash.
+	// The part of a city's name before the dash says how its handler behaves.
 	steady = "steady"
 	flaky  = "flaky" // the first run for a payment fails
 	slow   = "slow"  // the first run takes longer than it may
@@ -37,16 +37,16 @@ const (
 	endedOnPurpose = 7 // exit code
 )
 
-// settings are those of one process of the shop. It gets them as JSON in an environment
-// variable, and the socket that it accepts connections of as its file 3, which lives on when
-// the process is killed.
+// settings are the settings of one process of the shop. The process gets them as JSON in an
+// environment variable. It gets its listening socket as file 3, which stays open when the
+// process is killed.
 type settings struct {
 	Ledger      string
 	Facilitator string
-	Node        string        // empty for none
-	Window      time.Duration // of an answer; 0 is the shop's default
-	Skew        time.Duration // of its clock
-	Faults      bool          // of its handlers
+	Node        string        // a URL; empty means no node
+	Window      time.Duration // how long an answer is returned again; 0 means the default
+	Skew        time.Duration // how far its clock is ahead
+	Faults      bool          // whether its handlers fail at random
 	Die         float64       // the share of runs that end the process
 }
 
@@ -89,7 +89,8 @@ func newShop(s settings, now func() time.Time, log *slog.Logger) (*shop, error) 
 	return shop, nil
 }
 
-// routes registers what is sold. One handler is known by its pattern, and the other by a name.
+// routes registers what is sold. The ledger knows one handler by its pattern, and the other by
+// its name.
 func (s *shop) routes() {
 	city := x402http.Param{Name: "city", Description: "Name of the city.", Required: true}
 	days := x402http.Param{Name: "days", Description: "How many days.", Required: true, Type: "integer"}
@@ -108,16 +109,16 @@ func (s *shop) routes() {
 	})
 }
 
-// answer is what both handlers answer.
+// answer is the answer of both handlers.
 type answer struct {
 	City        string `json:"city"`
 	Payer       string `json:"payer"`
 	Transaction string `json:"transaction"`
-	Run         string `json:"run"` // drawn by each run
+	Run         string `json:"run"` // a random text, different in each run
 }
 
-// forecast reads its parameter again when it has worked: a router that took its request back
-// meanwhile would give it that of another one.
+// forecast reads its parameter again after its work. If the router had reused the request
+// meanwhile, the parameter would be that of another request.
 func (s *shop) forecast(w http.ResponseWriter, r *http.Request) {
 	if s.work(w, r, chi.URLParam(r, "city")) {
 		s.write(w, r, chi.URLParam(r, "city"))
@@ -138,7 +139,8 @@ func (s *shop) report(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// work reports whether the handler has an answer. It may panic, or end the process.
+// work does the work of a handler and reports whether there is an answer. It may panic or end
+// the process.
 func (s *shop) work(w http.ResponseWriter, r *http.Request, city string) bool {
 	if s.fails(w, r) {
 		return false
@@ -151,14 +153,15 @@ func (s *shop) work(w http.ResponseWriter, r *http.Request, city string) bool {
 		http.Error(w, "not yet", http.StatusServiceUnavailable)
 		return false
 	case kind == slow && !sale.Repeat:
-		time.Sleep(budget + upTo(3*time.Second)) // and does not look at its context
+		time.Sleep(budget + upTo(3*time.Second)) // without checking the context
 	default:
 		time.Sleep(upTo(200 * time.Millisecond))
 	}
 	return true
 }
 
-// fails is one of the faults that a handler may have.
+// fails commits one of the faults that a handler may have, at random, and reports whether it
+// did.
 func (s *shop) fails(w http.ResponseWriter, r *http.Request) bool {
 	if !s.Faults {
 		return false
@@ -182,13 +185,13 @@ func (s *shop) fails(w http.ResponseWriter, r *http.Request) bool {
 func (*shop) write(w http.ResponseWriter, r *http.Request, city string) {
 	sale, _ := x402.SaleOf(r.Context())
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer{City: city, Payer: sale.Payer, Transaction: sale.Transaction, Run: rand.Text()}) // to memory
+	_ = json.NewEncoder(w).Encode(answer{City: city, Payer: sale.Payer, Transaction: sale.Transaction, Run: rand.Text()}) // w is in memory
 }
 
 func upTo(d time.Duration) time.Duration { return time.Duration(mathrand.Int64N(int64(d))) }
 
-// runShop is the main function of a process of the shop. It ends with the test that started
-// it, which holds the other end of its standard input.
+// runShop is the main function of a process of the shop. The process ends with the test that
+// started it, because the test holds the other end of its standard input.
 func runShop(raw string) error {
 	var s settings
 	if err := json.Unmarshal([]byte(raw), &s); err != nil {

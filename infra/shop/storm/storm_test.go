@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// conditions are what a storm is like.
+// conditions are the conditions of a storm.
 type conditions struct {
 	name   string
 	node   bool
-	window time.Duration   // how long an answer stands; 0 is the default
-	skews  []time.Duration // of the clock of each process
-	kills  time.Duration   // between two kills of a process, on average
+	window time.Duration   // how long an answer is returned again; 0 means the default
+	skews  []time.Duration // how far the clock of each process is ahead
+	kills  time.Duration   // the mean time between two kills of a process
 	die    float64         // the share of runs that end their process
 }
 
@@ -55,7 +55,7 @@ func allConditions() []conditions {
 	}
 }
 
-// TestStorm divides the purchases among the conditions.
+// TestStorm runs a storm under each of the conditions, with an equal share of the purchases.
 func TestStorm(t *testing.T) {
 	all := allConditions()
 	var mu sync.Mutex
@@ -81,7 +81,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// storm is one of them.
+// storm is one storm, under one set of conditions.
 type storm struct {
 	conditions conditions
 	seed       uint64
@@ -119,7 +119,7 @@ func newStorm(t *testing.T, c conditions, seed uint64, n int) *storm {
 	return s
 }
 
-// settings are those of a process.
+// settings returns the settings of process i.
 func (s *storm) settings(i int) settings {
 	c := settings{
 		Ledger: s.ledger, Facilitator: fmt.Sprint(s.url, "/shop/", i),
@@ -131,8 +131,8 @@ func (s *storm) settings(i int) settings {
 	return c
 }
 
-// run has the storm blow, calms it, and judges what is left. It returns how many answers came
-// which way.
+// run runs the storm, ends its faults, and checks the result. It returns the number of answers
+// by method and transport.
 func (s *storm) run(t *testing.T) map[string]int {
 	begun := time.Now()
 	s.blow(t.Context())
@@ -159,7 +159,7 @@ func (s *storm) run(t *testing.T) map[string]int {
 	return a.answers
 }
 
-// report says what the audit has found.
+// report prints what the audit has found.
 func (s *storm) report(t *testing.T, a *audit) {
 	t.Helper()
 	t.Logf("reconciled: %+v", a.summary)
@@ -178,10 +178,10 @@ func (s *storm) report(t *testing.T, a *audit) {
 	}
 }
 
-// mostBuying is how many purchases are made at once.
+// mostBuying is how many purchases are made at the same time.
 const mostBuying = 24
 
-// blow has all purchases made while everything fails.
+// blow makes all purchases while everything fails.
 func (s *storm) blow(ctx context.Context) {
 	calm := make(chan struct{})
 	var faults sync.WaitGroup
@@ -195,8 +195,8 @@ func (s *storm) blow(ctx context.Context) {
 	faults.Wait()
 }
 
-// comeBack has every second purchase that has no answer tried again. The rest is left to the
-// lists of the seller.
+// comeBack tries every second purchase without an answer again, and returns how many it tries.
+// The others must be in the lists of the seller.
 func (s *storm) comeBack(ctx context.Context) int {
 	var some []*purchase
 	for _, p := range s.purchases {
@@ -225,7 +225,8 @@ func (s *storm) buy(ctx context.Context, purchases []*purchase, how patience) {
 	all.Wait()
 }
 
-// reconcileOften has the first process reconcile, which may be killed meanwhile.
+// reconcileOften lets the first process reconcile again and again. The process may be killed
+// meanwhile.
 func (s *storm) reconcileOften(ctx context.Context, calm <-chan struct{}) {
 	client := http.Client{Timeout: 20 * time.Second}
 	for {
@@ -244,7 +245,8 @@ func (s *storm) reconcileOften(ctx context.Context, calm <-chan struct{}) {
 	}
 }
 
-// judgeProcesses judges how the processes ended, and what the race detector has seen in them.
+// judgeProcesses checks how the processes have ended, and that the race detector has found
+// nothing in them.
 func (s *storm) judgeProcesses(t *testing.T) {
 	for _, p := range s.processes {
 		if len(p.wrong) > 0 {

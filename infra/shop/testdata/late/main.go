@@ -1,7 +1,7 @@
-// A Lambda function that sells a handler which outlives its time when it first runs for a
-// payment, and answers when it runs again. It tells the URL in TELL that the time of the
-// handler is over, and its clock is AHEAD of that of the machine. Invoked with
-// {"reconcile":true} it says what is owed.
+// Command late is a Lambda function that sells a handler. On its first run for a payment, the
+// handler does not end within its time. On the next run it answers. When the handler's time is
+// over, the function calls the URL in TELL. AHEAD is how far its clock is ahead of the
+// machine's clock. Invoked with {"reconcile":true}, the function reports what is owed.
 package main
 
 import (
