@@ -176,7 +176,7 @@ func TestBudget(t *testing.T) {
 			series++
 		}
 		if operation {
-			series += len(catalog.All()) + 1 // and the series of the tools
+			series += len(catalog.All()) + 1 // one for each operation and one for the tools
 		}
 	}
 	billed := 0

@@ -33,7 +33,8 @@ type release struct {
 	payers int
 }
 
-// For before minutes the old release serves alone. Then the canary takes lasts minutes.
+// Durations in minutes: before is how long the old release serves alone, and lasts is how long
+// the canary then takes.
 const before, lasts = 10, 10
 
 // canary sends a tenth of the requests to the new versions.

@@ -284,7 +284,7 @@ func TestRunbookContext(t *testing.T) {
 		"mayRead": "none", "mayRefund": "none", "mayRestore": "none", "mayDeploy": "none",
 	}
 	parameters := template(t).Parameters
-	_, _ = parseSettings("../..", func(key *string) any { // its faults do not matter here
+	_, _ = parseSettings("../..", func(key *string) any { // only the keys that it reads matter here
 		if _, known := defaults[*key]; !known && parameters[*key].Type == "" {
 			t.Errorf("%s is a key of the context, and not in this list", *key)
 		}

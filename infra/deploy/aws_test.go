@@ -36,7 +36,7 @@ type account struct {
 	emulator cloud.Dynamo
 	// environment is added to the environment in the template of the functions.
 	environment map[string]string
-	versions    int // of the functions so far; each deployment publishes another one
+	versions    int // how many versions of the functions were published; each deployment adds one
 
 	mu     sync.Mutex
 	stacks map[string]*stack
@@ -55,7 +55,7 @@ type stack struct {
 	parameters           map[string]string
 	made, updated        time.Time
 	outputs              map[string]string
-	front                string // its origin
+	front                string // the URL at which the stack answers
 	answers              http.Handler
 }
 

@@ -9,11 +9,11 @@ import (
 
 // code is what a release sells. No parameter of the template says this.
 type code struct {
-	Version    string      `json:"version"` // of the API
+	Version    string      `json:"version"` // the version of the API
 	Operations []operation `json:"operations"`
 }
 
-// operation is a priced path.
+// operation is an operation of the API that has a price.
 type operation struct {
 	Slug    string `json:"slug"`
 	Tool    string `json:"tool"`    // its name as an MCP tool

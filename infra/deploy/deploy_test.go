@@ -38,7 +38,8 @@ func TestDeploy(t *testing.T) {
 	if o.now(outputCommit) != second || o.now(outputFormer) != first {
 		t.Errorf("on record are %s and %s, want %s and %s", o.now(outputCommit), o.now(outputFormer), second, first)
 	}
-	// A typo, a secret and a too large environment are found before anything is built.
+	// A typo, a secret and an environment that is too large are found before anything is
+	// built.
 	o.file("LogLevel =", "LogLevl =", "Contact = ", "FacilitatorToken = \"s3cr3t\"\nContact = ")
 	notes := o.cannot(deployIt, "infra/stacks/shop.toml has 3 fault(s)", "did you mean LogLevel?", "FacilitatorToken is hidden (NoEcho)")
 	if strings.Contains(notes, "sam build") || strings.Contains(notes, "s3cr3t") {

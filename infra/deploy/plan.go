@@ -32,7 +32,7 @@ const newTable = "a new table"
 type plan struct {
 	file   stackfile.File
 	now    running
-	before *answers // of the running deployment; nil if none answers
+	before *answers // what the running deployment reports; nil if it does not answer
 	code   code
 	commit string
 	// omitted are the file's parameters that the template to be deployed lacks, with their

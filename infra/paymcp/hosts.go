@@ -87,7 +87,7 @@ func indented(v any) string {
 // tomlString returns s as a basic string of TOML, which has the same escapes as JSON.
 func tomlString(s string) string { return string(untrusted.Compact(s)) }
 
-// plainWord matches words that a shell needs no quotes for.
+// plainWord matches words that need no quotes in a shell.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+-]+$`)
 
 // shellLine returns the words as a command line for a shell, with quotes where they are

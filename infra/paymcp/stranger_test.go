@@ -32,7 +32,7 @@ type stranger struct {
 	mu      sync.Mutex
 	terms   x402.Requirements
 	moved   []string // nonces
-	pages   int      // of the list of tools
+	pages   int      // the number of pages of the list of tools
 	refuses string   // a reason to refuse every payment
 	// settles is the URL of a facilitator that moves the money before the payment is refused.
 	settles string

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	wire "github.com/hostfacts/hostfacts/pkg/mcp"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the runner is made of: the cache of go test sees imports only
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the runner is built from it, and the cache of go test sees only imports
 )
 
 func TestMain(m *testing.M) {

@@ -37,7 +37,7 @@ type File struct {
 	Stack      string // the name of the stack
 	Region     string
 	Profile    string            // the profile of the credentials; empty means the environment's
-	Parameters map[string]string // of the template
+	Parameters map[string]string // the values of the template's parameters
 	Toolchain  string            // SAM or CDK
 	// Allow lists changes that would otherwise be refused. Each is in the form that a refused
 	// deployment prints.

@@ -281,7 +281,7 @@ func backoff(try int) time.Duration { return time.Second << min(try-1, 4) }
 // too short for another request.
 func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
 	const shortest = 5 * time.Second
-	deadline, limited := ctx.Deadline() // in the machine's time, not that of b.Now
+	deadline, limited := ctx.Deadline() // by the machine's clock, not b.Now
 	if limited && time.Until(deadline) < wait+shortest {
 		return false
 	}

@@ -8,7 +8,7 @@
 // another one for the same purchase only in these cases:
 //
 //   - The server refused the signature and says that it did not charge.
-//   - The server refused the signature, and the chain says that it never moved money.
+//   - The server refused the signature, and the chain says that it moved no money and never will.
 //   - There is no chain to ask, the signature has expired, and the server refused it every time
 //     before it tried to settle.
 //

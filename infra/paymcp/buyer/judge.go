@@ -21,7 +21,7 @@ const (
 	refused               // the server refuses the payment and asks for another one
 	uncharged             // an error that is not charged; a repeat would not help
 	unclear               // an error that does not say whether it was charged
-	again                 // no answer yet
+	again                 // no answer yet: send the payment again
 )
 
 // step is what to do next.
@@ -73,7 +73,7 @@ func heard(p *purse.Payment, charged *bool) {
 	p.Charged = charged
 }
 
-// judgeError decides what an error means that came in place of a reply.
+// judgeError decides what to do next after an error that came in place of a reply.
 func judgeError(p *purse.Payment, err error) step {
 	p.Said = err.Error()
 	if _, is := errors.AsType[*NotSent](err); is {

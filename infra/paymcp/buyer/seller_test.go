@@ -37,8 +37,8 @@ const (
 	refusal         // the facilitator refuses the payment: nothing is charged
 	uncertain       // the money moves, but the settlement is reported as failed
 	broken          // the tool fails before a charge, and does not mention the payment
-	killed          // as lostBack, and the process of the buyer ends
-	killedThen      // as lostThere, and the process of the buyer ends
+	killed          // like lostBack, and the buyer's process ends
+	killedThen      // like lostThere, and the buyer's process ends
 	deeds
 )
 

@@ -30,7 +30,7 @@ type Entry struct {
 	At      time.Time `json:"at"`
 }
 
-// book is the file of the budget.
+// book is the content of the file that records the signatures of the last 24 hours.
 type book struct {
 	Version int     `json:"version"`
 	Signed  []Entry `json:"signed"`

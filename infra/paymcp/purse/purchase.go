@@ -22,7 +22,7 @@ type Purchase struct {
 	Arguments json.RawMessage `json:"arguments"` // canonical
 	// Key identifies the purchase for servers that charge only once for each key.
 	Key     string   `json:"key,omitempty"`
-	Payment *Payment `json:"payment,omitempty"` // what was signed for it
+	Payment *Payment `json:"payment,omitempty"` // the payment that was signed for it
 	Answer  *Answer  `json:"answer,omitempty"`
 }
 

@@ -148,15 +148,15 @@ func openSlow(t *testing.T, k kind, open func(*testing.T, http.Handler) *http.Cl
 	return s
 }
 
-// If a handler runs beyond its time, the router must wait for it before it reuses the data of
-// the request. The handler reads its own path parameters, through net/http and through the
-// router, while requests with other parameters are served. Its answer is stored, and is paid
-// for once.
+// If a handler runs beyond its time, the seller waits for it before it returns to the router,
+// which would reuse the data of the request. The handler reads its own path parameters,
+// through net/http and through the router, while requests with other parameters are served.
+// Its answer is stored, and is paid for once.
 func TestSlowHandler(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {
 		if k.param == nil {
-			continue // no path parameter reaches its handlers
+			continue // handlers of this router get no path parameters
 		}
 		for transport, open := range transports() {
 			t.Run(router+"/"+transport, func(t *testing.T) {

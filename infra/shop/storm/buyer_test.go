@@ -79,7 +79,7 @@ func (p *purchase) answered() bool {
 // patience is how often and how long a client tries.
 type patience struct {
 	tries   int
-	timeout time.Duration // of each
+	timeout time.Duration // the limit for each try
 	pause   time.Duration // the maximum between two tries
 	losses  bool          // whether one in eight replies is lost
 }

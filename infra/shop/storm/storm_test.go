@@ -86,7 +86,7 @@ type storm struct {
 	conditions conditions
 	seed       uint64
 	ledger     string
-	url        string // of the bank
+	url        string // the URL of the bank
 	bank       *bank
 	log        *os.File
 	processes  []*process
