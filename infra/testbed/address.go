@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// given are the ports that FreeAddr has returned, dozens before the first is listened on.
+// given has the ports that FreeAddr has returned. A test may take dozens before it listens on
+// the first.
 var given sync.Map
 
-// FreeAddr is an address of 127.0.0.1 to listen on. Its port is below those that the kernel
-// gives to connections, so that only a process that wants it can take it first.
+// FreeAddr returns an address of 127.0.0.1 to listen on. Its port is below the kernel's range of
+// ephemeral ports, so no outgoing connection can take it by chance.
 func FreeAddr(tb testing.TB) string {
 	for range 1000 {
 		port := 20000 + mathrand.IntN(12000)

@@ -27,7 +27,7 @@ type Authority struct {
 	shown  sync.Map // name -> *tls.Certificate
 }
 
-// NewAuthority makes one with a new key.
+// NewAuthority returns an authority with a new key.
 func NewAuthority(tb testing.TB, subject pkix.Name) *Authority {
 	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
@@ -68,8 +68,8 @@ func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Cert
 	return tls.Certificate{Certificate: [][]byte{der, a.Cert.Raw}, PrivateKey: key}
 }
 
-// For returns the certificate for the name that a client asks for, made once. It is a
-// GetCertificate of tls.Config.
+// For returns the certificate for the server name in a client's hello. The first request for a
+// name makes its certificate. For can be the GetCertificate function of a tls.Config.
 func (a *Authority) For(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c, ok := a.shown.Load(hello.ServerName); ok {
 		return c.(*tls.Certificate), nil

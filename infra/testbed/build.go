@@ -23,7 +23,7 @@ func Parallel(n int) {
 		flag.Parse()
 	}
 	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
-		_ = f.Value.Set(strconv.Itoa(n)) // a number
+		_ = f.Value.Set(strconv.Itoa(n)) // cannot fail: it is a number
 	}
 }
 
@@ -36,7 +36,7 @@ const (
 	CDKApp = "github.com/hostfacts/hostfacts/infra/cdk"
 )
 
-// The kinds of programs, which are folders of build/tests.
+// The kinds of programs. The programs of each kind are in the folder of build/tests with its name.
 const (
 	plain     = "commands"
 	watched   = "watched"
@@ -46,7 +46,7 @@ const (
 	ofCDK     = "cdk"
 )
 
-// moduleOf returns the folder of the module for programs of a kind, if it is not this module.
+// moduleOf maps a kind of programs to the folder of their module, if it is not this module.
 var moduleOf = map[string]string{ofShop: "infra/shop", ofPayMCP: "infra/paymcp", ofCDK: "infra/cdk"}
 
 // kindOf returns the kind of a package that is built in the usual way.
@@ -65,21 +65,22 @@ const keptVar = "HOSTFACTS_PROGRAMS"
 
 var flagsOf = map[string][]string{watched: {"-race"}, functions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}
 
-// Program returns the path of a program of this module, such as ./infra/local, or CDKApp, built
-// in the usual way. The test cache of go test sees what a test imports, not what it builds. So a
-// suite imports pkg/operations, of which the programs are made.
+// Program builds a program of this module, such as ./infra/local, or CDKApp, and returns its
+// path. The cache of go test knows what a test imports, but not what it builds. So a suite
+// imports pkg/operations, which the programs are made of.
 func Program(tb testing.TB, pkg string) string { return built(tb, kindOf(pkg), pkg) }
 
-// Watched is like Program with the race detector, which needs a C compiler. The program ends
+// Watched is like Program, with the race detector, which needs a C compiler. The program exits
 // with an error if the detector has found a race.
 func Watched(tb testing.TB, pkg string) string { return built(tb, watched, pkg) }
 
-// Functions returns a folder with <slug>/bootstrap for every function, built as make build
-// builds them.
+// Functions returns a folder with the program <slug>/bootstrap of every function, built with the
+// flags of make build.
 func Functions(tb testing.TB) string { return built(tb, functions, AllFunctions) }
 
-// Shop is the command of the shop of infra/shop, a separate module, with its ledger in
-// a folder. Of its settings only PAY_TO and LEDGER_FILE have values already.
+// Shop returns a command that runs the shop of infra/shop, a separate module, with its ledger in
+// the folder dir. PAY_TO and LEDGER_FILE have defaults, which settings can replace; no other
+// setting has a value.
 func Shop(tb testing.TB, dir string, settings map[string]string) *exec.Cmd {
 	cmd := exec.Command(shop(tb, "server"))
 	cmd.Dir = dir
@@ -95,11 +96,11 @@ const payMCP = "github.com/hostfacts/hostfacts/infra/paymcp"
 // PayMCP returns the path of pay-mcp from infra/paymcp, a separate module.
 func PayMCP(tb testing.TB) string { return built(tb, ofPayMCP, payMCP) }
 
-// ShopFunction is a folder with the bootstrap of the shop's Lambda function.
+// ShopFunction returns a folder with the bootstrap of the shop's Lambda function.
 func ShopFunction(tb testing.TB) string { return shopFunction(tb, "function") }
 
-// LateFunction is a folder with the bootstrap of a Lambda function whose handler outlives its
-// time: see its main.go.
+// LateFunction returns a folder with the bootstrap of a Lambda function whose handler runs beyond
+// its time limit; see infra/shop/testdata/late/main.go.
 func LateFunction(tb testing.TB) string { return shopFunction(tb, "testdata/late") }
 
 func shopFunction(tb testing.TB, name string) string {
@@ -109,7 +110,7 @@ func shopFunction(tb testing.TB, name string) string {
 }
 
 func shop(tb testing.TB, name string) string {
-	_ = Must(os.ReadFile(filepath.Join(Root(), "infra/shop", name, "main.go"))) // so that the cache of go test knows of it
+	_ = Must(os.ReadFile(filepath.Join(Root(), "infra/shop", name, "main.go"))) // go test then notices when the file changes
 	return built(tb, ofShop, "./"+name)
 }
 
@@ -121,7 +122,7 @@ func built(tb testing.TB, kind, pkg string) string {
 	return path
 }
 
-// builds are the results of this process's builds, each made once for all tests.
+// builds has the results of this process's builds. Each is made once, for all tests.
 var builds sync.Map
 
 // build builds the program of a package, or the folder of all functions, and returns its path.
@@ -130,10 +131,10 @@ func build(kind, pkg string) (string, error) {
 	return once.(func() (string, error))() //nolint:forcetypeassert // the map has nothing else
 }
 
-// compile runs the compiler, which links only what is missing or outdated. Suites run side by
-// side, so one waits for the other. Commands are built with the flags of go vet and go test,
-// which have compiled their packages, so that only linking is left; functions need packages that
-// are compiled for a machine without C.
+// compile runs the compiler, which links only the programs that are missing or outdated. Suites
+// run at the same time, so compile holds a file lock and the other suites wait. Commands are
+// built with the flags of go vet and go test. Those have compiled the packages already, and only
+// linking remains. Functions need packages that are compiled without cgo.
 func compile(kind, pkg string) (string, error) {
 	in := filepath.Join(Root(), moduleOf[kind])
 	kept := filepath.Join(cmp.Or(os.Getenv(keptVar), filepath.Join(Root(), "build", "tests")), kind)
@@ -156,8 +157,7 @@ func compile(kind, pkg string) (string, error) {
 	return deployable(kept)
 }
 
-// deployable returns a folder with the programs of another folder under the names
-// <name>/bootstrap.
+// deployable returns a folder with a link <name>/bootstrap to every program of the folder kept.
 func deployable(kept string) (string, error) {
 	folder := filepath.Join(kept, "all")
 	sources, err := filepath.Glob(filepath.Join(Root(), "functions", "*", "main.go"))

@@ -28,8 +28,8 @@ const (
 	gas = "0x1000000"
 )
 
-// Account is the address of one of the node's ten accounts, which have Ether
-// and need no signature.
+// Account returns the address of one of the node's ten accounts. They have Ether, and the node
+// accepts their transactions without a signature.
 func Account(i int) string {
 	return [...]string{
 		"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266", "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
@@ -40,7 +40,7 @@ func Account(i int) string {
 	}[i]
 }
 
-// third is the account of a third party, which sends transactions that anybody may send.
+// third is the account of a third party. It sends the transactions that anybody may send.
 const third = 9
 
 // plant puts the code of the test contracts at their addresses.
@@ -54,7 +54,7 @@ func (n *Chain) plant(t testing.TB) {
 // ChainReceipt is the receipt of a transaction.
 type ChainReceipt struct {
 	Hash    string
-	Pending bool // in no block; the rest is not known
+	Pending bool // in no block yet; Success and Block are not known
 	Success bool
 	Block   uint64
 }
@@ -74,7 +74,7 @@ func (n *Chain) send(t testing.TB, from, to string, data []byte) ChainReceipt {
 	return parseReceipt(t, n.Call(t, "eth_sendTransactionSync", tx))
 }
 
-// Receipt asks for the outcome of a transaction that is in a block.
+// Receipt returns the receipt of a transaction that is in a block.
 func (n *Chain) Receipt(t testing.TB, hash string) ChainReceipt {
 	return parseReceipt(t, n.Call(t, "eth_getTransactionReceipt", hash))
 }
@@ -93,12 +93,12 @@ func (n *Chain) must(t testing.TB, from, to string, data []byte) ChainReceipt {
 	return r
 }
 
-// Mint makes value atomic units of the token for an account.
+// Mint creates value atomic units of the token in an account.
 func (n *Chain) Mint(t testing.TB, to x402.Address, value int64) {
 	n.must(t, Account(third), BaseUSDC, MintCall(to, value))
 }
 
-// Balance is what an account has of the token, in atomic units.
+// Balance returns an account's balance of the token, in atomic units.
 func (n *Chain) Balance(t testing.TB, of x402.Address) *big.Int {
 	call := map[string]string{"to": BaseUSDC, "data": hexBytes(calldata("balanceOf(address)", of))}
 	text := decode[string](t, n.Call(t, "eth_call", call, "latest"))
@@ -118,31 +118,32 @@ func (n *Chain) Pause(t testing.TB, on bool) {
 	n.must(t, Account(third), BaseUSDC, calldata(call))
 }
 
-// SetAutomine sets whether every transaction gets a block at once, or waits for Mine.
+// SetAutomine sets whether every transaction gets a block at once. If not, it waits for Mine.
 func (n *Chain) SetAutomine(t testing.TB, on bool) {
 	n.Call(t, "evm_setAutomine", on)
 	n.automine = on
 }
 
-// SetBlockInterval sets the time between the timestamps of two blocks, whenever they are made.
-// Without it, blocks have the real time, in whole seconds.
+// SetBlockInterval sets the interval between the timestamps of consecutive blocks. They then do
+// not depend on when the blocks are made. Without it, blocks have the real time, in whole
+// seconds.
 func (n *Chain) SetBlockInterval(t testing.TB, d time.Duration) {
 	n.Call(t, "anvil_setBlockTimestampInterval", int64(d/time.Second))
 }
 
-// Mine makes blocks, some 5 ms each.
+// Mine makes a number of blocks. Each takes about 5 ms.
 func (n *Chain) Mine(t testing.TB, blocks int) {
 	n.Call(t, "anvil_mine", fmt.Sprintf("0x%x", blocks))
 }
 
-// Now is the time of the latest block.
+// Now returns the time of the latest block.
 func (n *Chain) Now(t testing.TB) time.Time {
 	_, at := n.Block(t, "latest")
 	return at
 }
 
-// Block is the number and the time of a block: a tag such as latest or safe, or
-// a number in hex. A block is safe when 32 have followed it.
+// Block returns the number and the time of a block, which is given by a tag such as latest or
+// safe, or by its number in hex. A block is safe when 32 blocks have followed it.
 func (n *Chain) Block(t testing.TB, which string) (uint64, time.Time) {
 	b := decode[struct{ Number, Timestamp string }](t, n.Call(t, "eth_getBlockByNumber", which, false))
 	return number(b.Number), time.Unix(int64(number(b.Timestamp)), 0)
@@ -161,14 +162,14 @@ func decode[T any](t testing.TB, raw json.RawMessage) (v T) {
 
 func hexBytes(b []byte) string { return fmt.Sprintf("0x%x", b) }
 
-// What the node pretends to be: Base, with its BaseUSDC.
+// The node pretends to be a node of Base, which has a token at the address BaseUSDC.
 const (
 	BaseChainID = 8453
 	BaseNetwork = "eip155:8453"
 	BaseUSDC    = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 )
 
-// anvilPackage is the npm package with the node's binary for this platform, if there is one.
+// anvilPackage is the npm package with the node's binary for Linux on amd64.
 const anvilPackage = "@foundry-rs/anvil-linux-amd64"
 
 // Chain is a running node. Its methods fail the test if the node fails.
@@ -179,9 +180,9 @@ type Chain struct {
 }
 
 // StartChain runs a new node until the test ends, with the token at BaseUSDC and a block for
-// every transaction. It first installs the node if it is missing and npm is available. It skips
-// the test under -short or if that is impossible, and fails it if the node is installed and does
-// not work.
+// every transaction. It first installs the node with npm, if it is missing. It skips the test
+// under -short, or if the node cannot be installed. It fails the test if the node is installed
+// but does not work.
 func StartChain(t testing.TB) *Chain {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs the Ethereum node anvil")
@@ -193,7 +194,7 @@ func StartChain(t testing.TB) *Chain {
 		anvil = Find(t, "the Ethereum node anvil, which npm does not have for this platform", "anvil")
 	}
 	cmd := exec.Command(anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(BaseChainID))
-	home := t.TempDir() // it keeps old states in files
+	home := t.TempDir() // the node keeps old states in files there
 	cmd.Dir = home
 	cmd.Env = []string{"HOME=" + home}
 	n := &Chain{

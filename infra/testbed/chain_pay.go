@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// Terms are the terms of a payment in the token of a Chain.
+// Terms returns the terms of a payment to payTo in the token of a Chain.
 func Terms(payTo x402.Address) x402.Terms {
 	return x402.Terms{
 		Network: BaseNetwork,
@@ -34,8 +34,8 @@ type SignedTransfer struct {
 	Signature     []byte // r, s, v
 }
 
-// Authorization drafts a payment from a wallet, valid from the beginning of
-// time, with a random nonce.
+// Authorization returns an unsigned payment from a wallet with a random nonce. It is valid from
+// the beginning of time until the time until.
 func Authorization(from *x402test.Wallet, to x402.Address, value int64, until time.Time) x402.Authorization {
 	var nonce [32]byte
 	_, _ = rand.Read(nonce[:]) // never fails
@@ -49,8 +49,7 @@ func Authorization(from *x402test.Wallet, to x402.Address, value int64, until ti
 	}
 }
 
-// SignTransfer signs an authorization for transferWithAuthorization, which anybody may
-// submit.
+// SignTransfer signs an authorization for transferWithAuthorization. Anybody may submit it.
 func SignTransfer(t testing.TB, w *x402test.Wallet, a x402.Authorization) SignedTransfer {
 	digest := Must(x402test.Digest(a, Terms(w.Address())))
 	return SignedTransfer{Authorization: a, Signature: w.Sign(digest)}
@@ -61,7 +60,7 @@ func (n *Chain) Transfer(t testing.TB, s SignedTransfer) ChainReceipt {
 	return n.must(t, Account(third), BaseUSDC, TransferCall(t, s))
 }
 
-// TryTransfer is Transfer for a payment that may fail.
+// TryTransfer is like Transfer, but the payment may fail.
 func (n *Chain) TryTransfer(t testing.TB, s SignedTransfer) ChainReceipt {
 	return n.send(t, Account(third), BaseUSDC, TransferCall(t, s))
 }
@@ -71,19 +70,19 @@ func (n *Chain) Cancel(t testing.TB, w *x402test.Wallet, nonce string) ChainRece
 	return n.must(t, Account(third), BaseUSDC, CancelCall(t, w, nonce))
 }
 
-// Deposit has one of the node's accounts transfer value atomic units
-// without an authorization.
+// Deposit transfers value atomic units from one of the node's accounts, without an
+// authorization.
 func (n *Chain) Deposit(t testing.TB, from string, to x402.Address, value int64) ChainReceipt {
 	return n.must(t, from, BaseUSDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
 }
 
-// Batch makes several calls to the token in one transaction. A noisy one logs
-// an event after each call.
+// Batch makes several calls to the token in one transaction. If noisy is true, the transaction
+// also logs an event after each call.
 func (n *Chain) Batch(t testing.TB, noisy bool, calls ...[]byte) ChainReceipt {
 	return n.must(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", Address(t, BaseUSDC), noisy, calls))
 }
 
-// TransferCall is the call data of transferWithAuthorization.
+// TransferCall returns the call data of transferWithAuthorization.
 func TransferCall(t testing.TB, s SignedTransfer) []byte {
 	a := s.Authorization
 	args := []any{Address(t, a.From), Address(t, a.To)}
@@ -98,12 +97,12 @@ func TransferCall(t testing.TB, s SignedTransfer) []byte {
 	return calldata("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)", args...)
 }
 
-// MintCall is the call data of Mint, the cheapest of transfers.
+// MintCall returns the call data of Mint. No other transfer costs less gas.
 func MintCall(to x402.Address, value int64) []byte {
 	return calldata("mint(address,uint256)", to, big.NewInt(value))
 }
 
-// CancelCall is the call data of a signed cancelAuthorization.
+// CancelCall returns the call data of cancelAuthorization, signed by the wallet.
 func CancelCall(t testing.TB, w *x402test.Wallet, nonce string) []byte {
 	domain := Must(Terms(w.Address()).TokenDomain())
 	typ := keccak([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
@@ -113,22 +112,23 @@ func CancelCall(t testing.TB, w *x402test.Wallet, nonce string) []byte {
 	return calldata("cancelAuthorization(address,bytes32,bytes)", w.Address(), NonceBytes(t, nonce), signature)
 }
 
-// NonceBytes is the nonce of an authorization as bytes.
+// NonceBytes returns the nonce of an authorization as bytes.
 func NonceBytes(t testing.TB, nonce string) [32]byte {
 	return [32]byte(Must(hex.DecodeString(strings.TrimPrefix(nonce, "0x"))))
 }
 
-// Address reads an account's address.
+// Address parses an account's address.
 func Address(t testing.TB, s string) x402.Address {
 	return Must(x402.ParseAddress(s))
 }
 
-// calldata is a function call in the contract ABI.
+// calldata returns the call of a function in the encoding of the contract ABI.
 func calldata(signature string, args ...any) []byte {
 	return append(keccak([]byte(signature))[:4], encode(args...)...)
 }
 
-// encode is the ABI encoding of arguments: heads of one word, and behind them the tails.
+// encode returns the ABI encoding of arguments. Every argument has a head of 32 bytes. The tails
+// of the arguments with a variable length follow the heads.
 func encode(args ...any) []byte {
 	size := func(n int) []byte { return encode(big.NewInt(int64(n))) }
 	head := make([]byte, 0, 32*len(args))

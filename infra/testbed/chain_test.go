@@ -8,7 +8,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// The committed code is what the committed sources compile to.
+// The committed sources of the contracts compile to the committed code.
 func TestContracts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -1,16 +1,20 @@
-// Package testbed is what the tests share: the programs of this module, built and run; the
-// service in its forms (the local runner, the built functions behind a gateway); and the world
-// around it on the loopback interface or in a network namespace: resolvers, certificates, the
-// play-money facilitator, TLS servers that the real guard reaches under public addresses
-// (Origins), an Ethereum node with a token like USDC (Chain), DynamoDB (Dynamo: dynalite, which
-// does not return the old item with a failed condition, and DynamoDB Local). What only one suite
-// needs, such as a name that is answered late, is a handler in that suite, and so is every
-// assertion.
+// Package testbed has what the tests share. It builds and runs the programs of this module. It
+// starts the service, either as the local runner or as the built functions behind a gateway. It
+// also has the servers around the service, on the loopback interface or in a network namespace:
 //
-// Programs of this module are kept in build/tests, so that a suite whose sources have not
-// changed links nothing; third-party programs are installed in the pinned version. Several test
-// binaries run at once: one builds what all of them need, holding a file lock, and the others
-// wait.
+//   - resolvers, certificates and the play-money facilitator;
+//   - Origins: TLS servers that the real guard reaches under public addresses;
+//   - Chain: an Ethereum node with a token like USDC;
+//   - DynamoDB (package cloud): DynamoDB Local, or dynalite, which does not return the old item
+//     when a condition fails.
+//
+// A server that only one suite needs, such as a resolver that answers late, is a handler in that
+// suite. The assertions are in the suites as well.
+//
+// Programs of this module are kept in build/tests. A suite whose sources have not changed
+// therefore links nothing. Third-party programs are installed in pinned versions. Several test
+// binaries run at once. One of them takes a file lock and builds the programs that all of them
+// need; the others wait.
 package testbed
 
 import (
@@ -42,19 +46,19 @@ func Root() string {
 	}
 }
 
-// PeerFolder returns the folder of an installed program that tests talk to.
+// PeerFolder returns the folder where a third-party program for tests is installed.
 func PeerFolder(name string) string {
 	return filepath.Join(Root(), "infra", "testbed", "testdata", name)
 }
 
-// Must returns v, and panics on an error, which can only come from a mistake or from this
-// machine.
+// Must returns v. It panics if there is an error, which only a mistake in the tests or a fault of
+// this machine can cause.
 func Must[T any](v T, err error) T {
 	Check(err)
 	return v
 }
 
-// Check is Must without a value.
+// Check is like Must, for a function that returns only an error.
 func Check(err error) {
 	if err != nil {
 		panic(err)

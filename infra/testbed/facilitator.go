@@ -13,24 +13,25 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// LocalTerms are those of the local runner, so that a facilitator agrees with it:
-// it is paid at an account of the development mnemonic (boot.LocalPayTo).
+// LocalTerms returns the terms of the local runner, for a facilitator that must agree with it.
+// The local runner is paid at an account of the development mnemonic (boot.LocalPayTo).
 func LocalTerms(tb testing.TB) x402.Terms {
 	return Terms(Address(tb, Account(1)))
 }
 
-// Facilitator is the play-money facilitator. It counts settlements by payer, and each goes as
-// the test has planned.
+// Facilitator is the play-money facilitator. It counts the settlements of each payer. The test
+// can plan how each settlement goes.
 type Facilitator struct {
 	*x402test.Facilitator
-	URL string // where it listens; empty when it does not
+	URL string // empty if it does not listen
 
 	mu    sync.Mutex
 	plans map[string][]x402test.Behaviour // by payer
 	calls map[string]int
 }
 
-// NewFacilitator makes one on the local runner's terms and the clock of this machine.
+// NewFacilitator returns a facilitator with the local runner's terms and this machine's clock. It
+// does not listen.
 func NewFacilitator(tb testing.TB) *Facilitator { return newFacilitator(LocalTerms(tb)) }
 
 func newFacilitator(terms x402.Terms) *Facilitator {
@@ -47,14 +48,15 @@ func newFacilitator(terms x402.Terms) *Facilitator {
 	return f
 }
 
-// StartFacilitator makes one that listens until the test ends.
+// StartFacilitator is like NewFacilitator, but the facilitator listens until the test ends.
 func StartFacilitator(tb testing.TB) *Facilitator {
 	f := NewFacilitator(tb)
 	f.URL = Serve(tb, f)
 	return f
 }
 
-// StartFacilitatorOn is StartFacilitator for the USDC of another network that is known.
+// StartFacilitatorOn is like StartFacilitator, for the USDC of another network that package x402
+// knows.
 func StartFacilitatorOn(tb testing.TB, network string) *Facilitator {
 	terms := x402.Network(network).USDC
 	terms.PayTo = LocalTerms(tb).PayTo
@@ -63,8 +65,8 @@ func StartFacilitatorOn(tb testing.TB, network string) *Facilitator {
 	return f
 }
 
-// Plan sets how the next settlements of a payer go; the payer "" stands for all payers without a
-// plan. Other settlements are honest.
+// Plan sets how the next settlements of a payer go. The payer "" means every payer without a
+// plan. Settlements without a plan are honest.
 func (f *Facilitator) Plan(payer string, next ...x402test.Behaviour) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +87,7 @@ func (f *Facilitator) behave(_ int, key string) x402test.Behaviour {
 	return x402test.Honest
 }
 
-// Asked returns how often a payer's settlement was requested.
+// Asked returns how many settlements were requested for a payer.
 func (f *Facilitator) Asked(payer string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,17 +110,17 @@ func keyPayer(key string) string {
 	return strings.Split(key+"||", "|")[2] // network, asset, payer, nonce
 }
 
-// CallPayer is who pays by the body of a call to a facilitator, in lower case;
-// empty for a body that names nobody.
+// CallPayer returns the payer that the body of a call to a facilitator names, in lower case. It
+// returns "" if the body names none.
 func CallPayer(body []byte) string {
 	var q struct {
 		PaymentPayload x402.Payload `json:"paymentPayload"`
 	}
-	_ = json.Unmarshal(body, &q) // the facilitator judges it
+	_ = json.Unmarshal(body, &q) // the facilitator reports an invalid body
 	return strings.ToLower(q.PaymentPayload.Payload.Authorization.From)
 }
 
-// NewClient is a paying client with a new wallet.
+// NewClient returns a paying client with a new wallet. It sends its requests with over.
 func NewClient(tb testing.TB, over *http.Client) *x402test.Client {
 	wallet := Must(x402test.NewWallet(rand.Reader))
 	return &x402test.Client{HTTP: over, Wallet: wallet, Now: time.Now}

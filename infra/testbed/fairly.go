@@ -15,17 +15,17 @@ type Pace struct {
 	slowest time.Duration
 }
 
-// Took notes how long something took.
+// Took records how long a call took.
 func (p *Pace) Took(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.slowest = max(p.slowest, d)
 }
 
-// Fairly runs a test of a service that has timeouts. A failed test is repeated if something in
-// it took as long as the shortest timeout, because then a busy machine may have caused the
-// failure. A test that fails without such a delay has failed, and so has one that fails every
-// time. Grave faults always count.
+// Fairly runs a test of a service that has timeouts. If the test fails, and a call in it took as
+// long as the shortest timeout or longer, a busy machine may have caused the failure. Fairly then
+// runs the test again, up to six times in all. A failure without such a delay counts at once, and
+// so does a Grave fault.
 func Fairly(t testing.TB, shortest time.Duration, play func(tb testing.TB, p *Pace)) {
 	t.Helper()
 	const tries = 6
@@ -42,7 +42,8 @@ func Fairly(t testing.TB, shortest time.Duration, play func(tb testing.TB, p *Pa
 	}
 }
 
-// Grave is a fault that no delay excuses: money that moved too often, or a secret in a log.
+// Grave is a fault that a busy machine cannot cause: money that moved too often, or a secret in a
+// log.
 type Grave string
 
 func (g Grave) Error() string { return string(g) }
@@ -56,14 +57,15 @@ type trial struct {
 	cleanups []func()
 }
 
-// run returns when do has returned or given up and its cleanups have run.
+// run runs do and then its cleanups, each in its goroutine, because each may call
+// runtime.Goexit. It returns when all have ended.
 func (t *trial) run(do func()) {
 	t.cleanups = []func(){do}
 	for n := 1; n > 0; n = len(t.cleanups) {
 		last := t.cleanups[n-1]
 		t.cleanups = t.cleanups[:n-1]
 		var ended sync.WaitGroup
-		ended.Go(last) // which may give up
+		ended.Go(last)
 		ended.Wait()
 	}
 }

@@ -16,9 +16,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Install calls put to install what a list names, unless stamp is a copy of the list.
+// Install calls put to install the packages that a list names, unless the file stamp is a copy of
+// the list. After that it writes the copy.
 func Install(dir, list, stamp string, put func() error) error {
-	// The lock is not in dir: an installation may remove what is there.
+	// The lock is not in dir, because an installation may remove the files in dir.
 	name := fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))
 	unlock, err := lock(filepath.Join(os.TempDir(), name))
 	if err != nil {
@@ -36,7 +37,8 @@ func Install(dir, list, stamp string, put func() error) error {
 	return os.WriteFile(stamp, want, 0o600)
 }
 
-// lock waits until this process alone holds the file; the kernel releases it at its end.
+// lock waits until only this process holds the lock on the file. The kernel releases the lock
+// when the process ends.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -51,8 +53,8 @@ func lock(path string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// Find is the path of the first of some programs that this machine has. The
-// test is skipped by name where there is none.
+// Find returns the path of the first of the named programs that is in PATH. It skips the test if
+// none is.
 func Find(tb testing.TB, what string, names ...string) string {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -63,8 +65,8 @@ func Find(tb testing.TB, what string, names ...string) string {
 	return ""
 }
 
-// Command prepares a program that is to end, at the latest with the test. None
-// of this machine is reached through a proxy.
+// Command returns a command that is killed after Patience, or when the test ends. It reaches
+// servers on 127.0.0.1 without a proxy.
 func Command(tb testing.TB, name string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(tb.Context(), Patience)
 	tb.Cleanup(cancel)
@@ -73,8 +75,8 @@ func Command(tb testing.TB, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Node is the path of Node, with the packages of a folder installed as its lock
-// file says. The test is skipped where that cannot be had.
+// Node installs the npm packages in the lock file of a folder, and returns the path of Node. It
+// skips the test if Node is missing or the packages cannot be installed.
 func Node(tb testing.TB, dir string) string {
 	node := Find(tb, "Node", "node")
 	if err := installPackages(tb.Context(), dir); err != nil {
@@ -83,8 +85,8 @@ func Node(tb testing.TB, dir string) string {
 	return node
 }
 
-// installPackages installs the packages of a folder as its lock file says. In the namespaces of
-// Isolate this is impossible, because there is no network and the user is another one.
+// installPackages installs the npm packages in the lock file of a folder. It cannot do that in
+// the namespaces of Isolate, where there is no network and the user is root.
 func installPackages(ctx context.Context, dir string) error {
 	return Install(dir, filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock"), func() error {
 		if os.Getenv(isolatedVar) != "" {
@@ -94,8 +96,9 @@ func installPackages(ctx context.Context, dir string) error {
 	})
 }
 
-// Wheels is a folder with the files of a list for Python, from which pip can install them
-// without PyPI. It is kept as the virtual environment of the list is.
+// Wheels returns a folder with the wheels of a list of Python packages. With the folder, pip can
+// install them without PyPI. The folder is kept in the virtual environment of the list. Wheels
+// skips the test if the packages cannot be downloaded.
 func Wheels(tb testing.TB, requirements string) string {
 	python := Python(tb, requirements)
 	wheels := filepath.Join(filepath.Dir(filepath.Dir(python)), "wheels")
@@ -109,10 +112,10 @@ func Wheels(tb testing.TB, requirements string) string {
 	return wheels
 }
 
-// Python is the interpreter of a virtual environment with the packages of a list.
-// pip holds every file to the hashes of the list, if it has any. The environment is
-// kept beside the list, under its hash. The test is skipped where it
-// cannot be had.
+// Python returns the interpreter of a virtual environment with the packages of a list. If the
+// list has hashes, pip compares every file with them. The environment is kept beside the list, in
+// a folder with the hash of the list in its name. Python skips the test if the environment cannot
+// be made.
 func Python(tb testing.TB, requirements string) (interpreter string) {
 	system := Find(tb, "Python", "python3")
 	sum := sha256.Sum256(append(Must(os.ReadFile(requirements)), system...))

@@ -8,20 +8,22 @@ import (
 	"testing"
 )
 
-// Variables by which Isolate informs the tests.
+// Environment variables that Isolate sets for the tests.
 const (
 	isolatedVar = "HOSTFACTS_SUITE_ISOLATED"
-	sharedVar   = "HOSTFACTS_SUITE_UNCONFINED" // why there are no namespaces
+	sharedVar   = "HOSTFACTS_SUITE_UNCONFINED" // the reason why there are no namespaces
 )
 
-// Dynalite, as a package for Isolate, means the server of cloud.StartDynamo.
+// Dynalite as a package for Isolate means the server that cloud.StartDynamo starts.
 const Dynalite = "dynalite"
 
-// Isolate runs the tests of a suite in new namespaces (see isolated), n at once. Before that,
-// outside of the namespaces, where there is a network, it builds the programs of the given
-// packages, which may include AllFunctions and CDKApp, and installs Dynalite. If the machine
-// allows no namespaces, the tests that need them are skipped (see NoNamespaces). It returns the
+// Isolate runs the tests of a suite in new namespaces (see isolated), n at once, and returns the
 // exit code. TestMain calls it.
+//
+// Before that, while there is still a network, Isolate builds the programs of the given packages,
+// which may include AllFunctions and CDKApp. If Dynalite is one of the packages, Isolate installs
+// it. If the machine does not allow namespaces, it runs the tests without them; NoNamespaces then
+// returns the reason, and tests that need namespaces skip themselves.
 func Isolate(m *testing.M, n int, packages ...string) int {
 	if os.Getenv(isolatedVar) != "" {
 		Parallel(n)
@@ -47,7 +49,8 @@ func Isolate(m *testing.M, n int, packages ...string) int {
 	return m.Run()
 }
 
-// NoNamespaces returns why the tests are not in separate namespaces; nil if they are.
+// NoNamespaces returns an error that says why Isolate could not run the tests in separate
+// namespaces, or nil if it could.
 func NoNamespaces() error {
 	if reason := os.Getenv(sharedVar); reason != "" {
 		return errors.New(reason)

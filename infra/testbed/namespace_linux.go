@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// isolated runs this test binary with the same arguments, and some variables of its environment,
-// in new namespaces, where it is root of a network. It returns an error if this machine does not
-// allow that. TestMain calls it.
+// isolated runs this test binary again, with the same arguments and with additional environment
+// variables, in new namespaces. There the test binary is root and has a separate network. It
+// returns the exit code, or an error if this machine does not allow namespaces. TestMain calls it.
 func isolated(variables ...string) (code int, err error) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return 0, errors.New("the ip command (iproute2) is not installed")
 	}
-	// The commands that set the network up.
+	// Try a namespace first, with a command that sets its network up.
 	if out, err := Namespaced("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("this machine does not permit network namespaces: %w %s", err, out)
 	}
@@ -34,10 +34,10 @@ func isolated(variables ...string) (code int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// Namespaced prepares a command that is root in a new network. The kernel kills it when the
-// thread that started it ends.
+// Namespaced returns a command that runs as root in a new network namespace. The kernel kills it
+// when the thread that started it ends.
 func Namespaced(name string, args ...string) *exec.Cmd {
-	runtime.LockOSThread() // of TestMain, which waits for it
+	runtime.LockOSThread() // the thread of TestMain, which waits for the command
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
@@ -48,7 +48,7 @@ func Namespaced(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// IP runs commands of ip in the network of the calling thread, one a line.
+// IP runs a batch of commands for ip, one on each line, in the network of the calling thread.
 func IP(batch string) error {
 	ip := exec.Command("ip", "-batch", "-")
 	ip.Stdin = strings.NewReader(batch)

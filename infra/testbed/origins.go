@@ -25,8 +25,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Origins is the internet of one test. When the test ends, every connection that
-// was made in it must have been closed by the side that made it.
+// Origins is a simulated internet for one test. At the end of the test it reports an error if a
+// client has not closed a connection that it made.
 type Origins struct {
 	t    testing.TB
 	cert tls.Certificate
@@ -34,8 +34,8 @@ type Origins struct {
 	mu    sync.Mutex
 	names map[string]OriginName
 	peers map[string]string // public ip:port to loopback ip:port
-	dials []string          // ip:port in order
-	asked []string          // names in order
+	dials []string          // every ip:port that was connected to, in order
+	asked []string          // names that were resolved, in order
 	open  atomic.Int64
 }
 
@@ -73,7 +73,7 @@ func (w *Origins) Resolve(name string, n OriginName) {
 	w.names[name] = n
 }
 
-// HTTP serves a name at an address with a handler.
+// HTTP makes name resolve to addr, and serves HTTPS there with a handler.
 func (w *Origins) HTTP(name, addr string, h http.Handler) {
 	w.t.Helper()
 	s := &http.Server{
@@ -85,9 +85,8 @@ func (w *Origins) HTTP(name, addr string, h http.Handler) {
 	w.t.Cleanup(func() { s.Close() })
 }
 
-// Serve serves a name at an address with a function for each TLS connection;
-// the handshake is done. The connection is closed when the function returns,
-// and when the test ends.
+// Serve makes name resolve to addr, and serves each TLS connection there with a function, after
+// the handshake. The connection is closed when the function returns or the test ends.
 func (w *Origins) Serve(name, addr string, each func(*tls.Conn)) {
 	w.t.Helper()
 	w.Accept(name, addr, func(conn net.Conn) {
@@ -98,7 +97,7 @@ func (w *Origins) Serve(name, addr string, each func(*tls.Conn)) {
 	})
 }
 
-// Accept is Serve for plain TCP connections.
+// Accept is like Serve, for plain TCP connections.
 func (w *Origins) Accept(name, addr string, each func(net.Conn)) {
 	w.t.Helper()
 	l := w.listen(name, addr)
@@ -122,8 +121,8 @@ func (w *Origins) Accept(name, addr string, each func(net.Conn)) {
 	})
 }
 
-// Answers is what serves a connection with bytes, one answer to each request, and
-// then closes it.
+// Answers returns a function for Serve. It replies to each request on a connection with the next
+// of the answers, and returns after the last.
 func Answers(answers ...string) func(*tls.Conn) {
 	return func(conn *tls.Conn) {
 		r := bufio.NewReader(conn)
@@ -136,7 +135,7 @@ func Answers(answers ...string) func(*tls.Conn) {
 	}
 }
 
-// Soon returns a context that ends long after an answer must have come.
+// Soon returns a context with a timeout much longer than any answer takes.
 func Soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -144,7 +143,7 @@ func Soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// Expiring is a context whose deadline passes when the test says so.
+// Expiring returns a context, and a function that makes its deadline pass.
 func Expiring(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	return expiring{ctx}, cancel
@@ -159,11 +158,11 @@ func (e expiring) Err() error {
 	return nil
 }
 
-// Value hides the context within, from which contexts made of this one would take
-// their error.
+// Value hides the inner context. Contexts derived from this one would otherwise find it, and
+// take their error from it.
 func (expiring) Value(any) any { return nil }
 
-// Code is the fault code of an error, empty for none.
+// Code returns the fault code of an error, or "" for nil.
 func Code(err error) fault.Code {
 	if err == nil {
 		return ""
@@ -171,7 +170,7 @@ func Code(err error) fault.Code {
 	return fault.From(err).Code
 }
 
-// Each runs the cases of a table side by side, each as a test with its name.
+// Each runs the cases of a table in parallel, each as a subtest with its name.
 func Each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) {
 	t.Helper()
 	t.Parallel()
@@ -183,7 +182,7 @@ func Each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) 
 	}
 }
 
-// TLS is the servers' configuration.
+// TLS returns the TLS configuration of the servers.
 func (w *Origins) TLS() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{w.cert}, MinVersion: tls.VersionTLS10}
 }
@@ -198,7 +197,7 @@ func (w *Origins) listen(name, addr string) net.Listener {
 	return l
 }
 
-// Dialer returns the real guard for this world, including IPv6.
+// Dialer returns a real guard that resolves and connects in this internet, which includes IPv6.
 func (w *Origins) Dialer() *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: w, Connect: w.dial,
@@ -206,14 +205,14 @@ func (w *Origins) Dialer() *guard.Dialer {
 	}
 }
 
-// Dials are the public ip:port that were connected to, in order.
+// Dials returns every public ip:port that was connected to, in order.
 func (w *Origins) Dials() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.dials)
 }
 
-// Asked are the names that were resolved, in order.
+// Asked returns the names that were resolved, in order.
 func (w *Origins) Asked() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -251,8 +250,8 @@ func (w *Origins) dial(ctx context.Context, network, address string) (net.Conn, 
 	return CountOpen(conn, &w.open), nil
 }
 
-// CountOpen adds a connection to a count, and takes it off when it is closed for the
-// first time.
+// CountOpen adds 1 to the count open, and returns a connection that subtracts 1 when it is closed
+// for the first time.
 func CountOpen(conn net.Conn, open *atomic.Int64) net.Conn {
 	open.Add(1)
 	return &counted{Conn: conn, open: open}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Attribute is an attribute of an element; "" where there is none.
+// Attribute returns the value of an element's attribute, or "" if the element does not have it.
 func Attribute(n *html.Node, name string) string {
 	for _, a := range n.Attr {
 		if a.Key == name {
@@ -16,7 +16,7 @@ func Attribute(n *html.Node, name string) string {
 	return ""
 }
 
-// Text is the text within an element.
+// Text returns the text within an element.
 func Text(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {

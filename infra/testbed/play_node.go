@@ -2,6 +2,6 @@ package testbed
 
 import "github.com/hostfacts/hostfacts/pkg/x402/x402test"
 
-// PlayNode is a node of the chain that play money moves on. It lets the operator's tools and
-// the game day see the chain where there is none.
+// PlayNode is a simulated node of the chain on which play money moves. The operator's tools and
+// the game day use it where there is no real chain.
 type PlayNode = x402test.Node

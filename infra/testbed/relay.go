@@ -55,8 +55,8 @@ func (r *Relayed) Answer() *httptest.ResponseRecorder {
 	return answer
 }
 
-// Send passes on an answer with at most arriving bytes of its body. If these are not all, it
-// then resets the connection.
+// Send sends the client an answer with at most arriving bytes of its body. If the body is longer,
+// it then resets the connection.
 func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
 	body := answer.Body.Bytes()
 	maps.Copy(r.ResponseWriter.Header(), answer.Header())
@@ -71,7 +71,7 @@ func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
 	}
 }
 
-// mayHaveBody says whether an answer with a status can have a body.
+// mayHaveBody reports whether an answer with a status can have a body.
 func mayHaveBody(status int) bool {
 	switch status {
 	case http.StatusNoContent, http.StatusNotModified:
@@ -80,28 +80,29 @@ func mayHaveBody(status int) bool {
 	return status >= http.StatusOK
 }
 
-// Pass has the server answer, and passes the answer on.
+// Pass lets the server answer, and sends the client the whole answer.
 func (r *Relayed) Pass() {
 	answer := r.Answer()
 	r.Send(answer, answer.Body.Len())
 }
 
-// Drop resets the connection, as a network does that has failed.
+// Drop resets the connection, like a network failure.
 func (r *Relayed) Drop() {
 	connection, _, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	if tcp, ok := connection.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // so that closing it sends RST
+		_ = tcp.SetLinger(0) // Close then sends RST
 	}
 	_ = connection.Close()
 }
 
-// Hold gives no answer while the client waits for one.
+// Hold waits, without an answer, until the client gives up.
 func (r *Relayed) Hold() { <-r.Context().Done() }
 
-// ProxyTo forwards requests to a URL. If that gives no answer, it closes the connection.
+// ProxyTo returns a handler that forwards requests to a URL. If the server there does not answer,
+// the handler closes the client's connection.
 func ProxyTo(tb testing.TB, to string) http.Handler {
 	u := Must(url.Parse(to))
 	return &httputil.ReverseProxy{
@@ -111,9 +112,9 @@ func ProxyTo(tb testing.TB, to string) http.Handler {
 	}
 }
 
-// Serve serves a handler until the test ends, and returns its URL. Every request has a separate
-// connection, because a browser repeats a request by itself when a connection that it has used
-// before is cut.
+// Serve serves a handler until the test ends, and returns its URL. Every request has a new
+// connection. On a connection that it has used before, a browser repeats a request without being
+// told to when the connection breaks.
 func Serve(tb testing.TB, h http.Handler) string {
 	server := httptest.NewUnstartedServer(h)
 	server.Config.SetKeepAlivesEnabled(false)

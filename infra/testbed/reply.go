@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// Ask makes a request without a body, which accepts JSON unless the headers, names and
-// values in turn, say otherwise.
+// Ask makes a request without a body, and reads the reply. The headers are names and values in
+// turn. The request accepts JSON, unless the headers have another Accept.
 func Ask(ctx context.Context, c *http.Client, method, url string, headers ...string) (x402test.Reply, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
@@ -29,11 +29,12 @@ func Ask(ctx context.Context, c *http.Client, method, url string, headers ...str
 	return x402test.Reply{Status: res.StatusCode, Header: res.Header, Body: body}, err
 }
 
-// Fault is what an error says, or the offer of a 402. Charged and Retryable are as JSON
-// has them, and empty in an offer.
+// Fault has the fields of an error response, or of the offer in a 402 response. Charged and
+// Retryable are the JSON texts of their values, and empty in an offer.
 type Fault struct{ Code, Message, Charged, Retryable string }
 
-// FaultOf reads an error or an offer. A result has none, and neither has what is not ours.
+// FaultOf returns the fault in a reply. It is empty if the reply is a result, or if it is not an
+// error of this service.
 func FaultOf(r x402test.Reply) Fault {
 	var body struct {
 		Code  string

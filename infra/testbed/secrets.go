@@ -10,16 +10,18 @@ import (
 )
 
 const (
-	// headerPiece is the length of a piece of a header that counts as showing it, in bytes.
+	// headerPiece is a length in bytes. A text with a piece of a header of this length shows the
+	// header.
 	headerPiece = 60
-	// hexPiece is the same for a signature, in digits; it is longer than an address.
+	// hexPiece is the same length for a signature, in hexadecimal digits. It is longer than an
+	// address, which a log may show.
 	hexPiece = 41
 )
 
 // Secrets are payments that no log may show. The zero value has none.
 type Secrets struct {
 	mu     sync.Mutex
-	pieces map[string]bool // of headers, and of signatures in lower case
+	pieces map[string]bool // pieces of headers, and of signatures in lower case
 }
 
 // Add remembers a PAYMENT-SIGNATURE header, which may be invalid.
@@ -44,7 +46,8 @@ func (s *Secrets) add(secret string, size int) {
 	}
 }
 
-// varied keeps padding from counting as a secret: numbers have zeros too.
+// varied reports whether a piece has at least six different characters. A piece without them,
+// such as the zeros before a number, is padding and does not count as a secret.
 func varied(digits string) bool {
 	const least = 6
 	seen := map[rune]bool{}
@@ -54,9 +57,9 @@ func varied(digits string) bool {
 	return len(seen) >= least
 }
 
-// Shown returns what a text shows of the secrets: a piece of a header in
-// base64, or of a signature in hexadecimal digits of either case, with 0x or
-// without. It returns "" when the text shows nothing.
+// Shown returns a piece of a secret that a text shows, or "" if it shows none. The piece is from
+// a header in base64, or from a signature in hexadecimal digits of either case, with 0x or
+// without.
 func (s *Secrets) Shown(text string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

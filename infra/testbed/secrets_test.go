@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// What shows a payment is found in whatever form it is shown, and what a log
-// may say is let pass.
+// A payment is found in a text in every form in which a log could show it. Texts that a log may
+// contain are not taken for one.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	// The first development account.

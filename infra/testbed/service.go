@@ -10,16 +10,16 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// Alone are the settings of a service that is to reach nothing but what its
-// test gives it: no view of a chain and no registry; and no rate limit, since
-// all clients of a suite share one address.
+// Alone returns settings for a service that must not reach any server outside of its test: it
+// has no node of a chain and no RDAP registry. It also has no rate limit, because all clients of
+// a suite share one address.
 func Alone() map[string]string {
 	return map[string]string{"RPC_URL": "none", "RDAP_BOOTSTRAP_URL": "http://127.0.0.1:9/", "RATE_LIMIT_PER_MINUTE": "0"}
 }
 
-// Local is the command of the local runner, a program, with its ledger in a
-// folder, on a port that it chooses. The settings are these, the later ones
-// first, and Alone.
+// Local returns a command that runs the local runner, whose path is program, on a port that it
+// chooses, with its ledger in the folder dir. Its settings are those of Alone; each of the maps
+// in settings replaces earlier values.
 func Local(program, dir string, settings ...map[string]string) *exec.Cmd {
 	all := Alone()
 	all["LOCAL_ADDR"], all["LEDGER_FILE"] = "127.0.0.1:0", filepath.Join(dir, "ledger.db")
@@ -31,7 +31,8 @@ func Local(program, dir string, settings ...map[string]string) *exec.Cmd {
 	return cmd
 }
 
-// Parameters are settings by the names that the template's parameters have.
+// Parameters returns settings under the names of the template's parameters, such as RpcUrl for
+// RPC_URL.
 func Parameters(settings map[string]string) map[string]string {
 	all := map[string]string{}
 	for name, value := range settings {
@@ -40,7 +41,7 @@ func Parameters(settings map[string]string) map[string]string {
 	return all
 }
 
-// Environment is a list of variables, as a process takes it.
+// Environment returns variables in the form of exec.Cmd.Env, sorted by name.
 func Environment(variables map[string]string) []string {
 	list := make([]string, 0, len(variables))
 	for _, name := range slices.Sorted(maps.Keys(variables)) {

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// Terminal is a pseudo-terminal: what a person types into and reads, and what a program has.
-// The test is skipped where there are none.
+// Terminal opens a pseudo-terminal. It returns the end that a person types into and reads from,
+// and the end that a program uses. It skips the test if the machine has no pseudo-terminals.
 func Terminal(tb testing.TB) (person, program *os.File) {
 	tb.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

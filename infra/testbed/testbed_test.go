@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What a busy machine made fail is played again, but never what is grave.
+// A test that a busy machine may have made fail runs again. A Grave fault fails it at once.
 func TestFairly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

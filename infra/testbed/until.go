@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Until tries until there is no error, or the test has waited for as long as Patience.
+// Until calls try until it returns nil. It fails the test if that takes longer than Patience.
 func Until(tb testing.TB, what string, try func() error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

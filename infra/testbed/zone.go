@@ -9,8 +9,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Resolver answers questions with a handler, over UDP and TCP on one port of 127.0.0.1, until
-// the test ends. It returns the address, ip:port.
+// Resolver starts a DNS server that answers with a handler, over UDP and TCP on one port of
+// 127.0.0.1, until the test ends. It returns the address, ip:port.
 func Resolver(tb testing.TB, h dns.Handler) string {
 	s := Must(ListenDNS("127.0.0.1:0", h))
 	tb.Cleanup(func() {
@@ -73,8 +73,8 @@ func listenBoth(addr string) (net.PacketConn, net.Listener, error) {
 	}
 }
 
-// Close ends the server, when its handlers have returned: queries are then
-// refused by the machine.
+// Close waits for the handlers to return, and ends the server. The machine then refuses queries
+// to its port.
 func (d *DNSServer) Close() error {
 	var faults []error
 	for i, s := range d.servers {
@@ -83,8 +83,8 @@ func (d *DNSServer) Close() error {
 	return errors.Join(faults...)
 }
 
-// Question returns the name and type of a query, the name in lower case with its final dot. It
-// returns false if the query does not have exactly one question.
+// Question returns the name and the type that a query asks for. The name is in lower case and has
+// its final dot. It returns false if the query does not have exactly one question.
 func Question(q *dns.Msg) (name string, qtype uint16, ok bool) {
 	if len(q.Question) != 1 {
 		return "", 0, false
@@ -92,7 +92,7 @@ func Question(q *dns.Msg) (name string, qtype uint16, ok bool) {
 	return strings.ToLower(q.Question[0].Name), q.Question[0].Qtype, true
 }
 
-// Reply returns an empty answer of a recursive resolver to a query.
+// Reply returns an empty answer to a query, with the flags of a recursive resolver.
 func Reply(q *dns.Msg) *dns.Msg {
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
@@ -118,16 +118,16 @@ func Send(w dns.ResponseWriter, q, m *dns.Msg) {
 
 // Zone has the records of a resolver. As a dns.Handler it answers every query from them.
 type Zone struct {
-	// Records are by owner, in lower case with the final dot. Those of the owner
-	// "*." are the records of every name that has none.
+	// Records has the records by owner, in lower case with the final dot. The records of the
+	// owner "*." answer for every name that is not in the map.
 	Records map[string][]dns.RR
 }
 
-// ReadZone is ParseZone for a test.
+// ReadZone is the same as ParseZone.
 func ReadZone(_ testing.TB, text string) Zone { return ParseZone(text) }
 
-// ParseZone reads records in the form of a zone file. Without $TTL and $ORIGIN,
-// each has a TTL and a complete owner.
+// ParseZone parses the text of a zone file. If it has no $TTL and $ORIGIN, every record must have
+// a TTL and a complete owner.
 func ParseZone(text string) Zone {
 	z := Zone{Records: map[string][]dns.RR{}}
 	parser := dns.NewZoneParser(strings.NewReader(text), "", "zone")
@@ -150,8 +150,9 @@ func (z Zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	Send(w, q, m)
 }
 
-// Answer looks a name up, as a recursive resolver answers: the aliases first, then
-// what they lead to. Negative answers carry the SOA record of the top-level domain.
+// Answer adds the records of a name to m in the way of a recursive resolver: first the aliases
+// (CNAME records), then the records that they lead to. A negative answer has the SOA record of
+// the top-level domain.
 func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
 	for range 8 {
 		set, exists := z.of(name)
@@ -193,7 +194,7 @@ func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
 	}
 }
 
-// above returns the top-level domain of a name, and the root for a top-level domain.
+// above returns the top-level domain of a name. For a top-level domain it returns the root.
 func above(name string) string {
 	labels := dns.SplitDomainName(name)
 	if len(labels) < 2 {
