@@ -1,15 +1,15 @@
-// Package operators defines what operators of a deployment may do in AWS: a role for each kind
-// of work, with only the permissions that its commands need. The CDK app creates the roles.
-// Tests run the commands and compare their requests with the roles.
+// Package operators defines the permissions that the operators of a deployment have in AWS. There
+// is a role for each kind of work, with only the permissions that its commands need. The CDK app
+// creates the roles. Tests run the commands and compare their requests with the roles.
 package operators
 
 import "slices"
 
-// Place is a kind of resource for a permission.
+// Place is a kind of resource that a permission can be about.
 type Place string
 
-// The places. The names of tables that make restore creates begin with the ledger table's name,
-// so that no role for one ledger can touch another table of the account.
+// The places. The names of the tables that make restore creates begin with the name of the ledger
+// table. A role for one ledger therefore cannot touch other tables of the account.
 const (
 	Table      Place = "the ledger's table"
 	TableIndex Place = "its index"
@@ -20,14 +20,15 @@ const (
 	Stack      Place = "the stack"
 	Alarms     Place = "its alarms"
 	Topics     Place = "its topics"
-	// Secrets are the secrets that the stack names, and those whose names begin with the stack's
-	// name.
+	// Secrets are the secrets that the stack names, and the secrets whose names begin with the
+	// stack's name.
 	Secrets Place = "its secrets"
 	// Bootstrap are the roles created by cdk bootstrap, with which the CDK CLI deploys.
 	Bootstrap Place = "the roles of the CDK"
 )
 
-// The suffixes of the name of a table's copy, and of a drill's copy.
+// The names of copies of a table begin with the name of the table and one of these suffixes. The
+// copies of drills have the second.
 const (
 	CopySuffix  = "-copy"
 	DrillSuffix = "-drill"
@@ -37,19 +38,19 @@ const (
 type Permission struct {
 	Actions []string
 	On      []Place
-	// Keys are the forms of the item keys that it covers; nil means every item.
+	// Keys are the patterns of the item keys that the permission covers. nil means every item.
 	Keys []string
 }
 
 // Role is a set of permissions for one kind of work.
 type Role struct {
 	Name    string
-	Setting string // of the CDK app: who may assume it
-	Does    string
+	Setting string // the setting of the CDK app that says who may assume the role
+	Does    string // the commands that need the role, as a description
 	May     []Permission
 }
 
-// Roles returns all roles. Each of the first three includes the permissions of the one before.
+// Roles returns all roles. Refund includes the permissions of Read.
 func Roles() []Role {
 	return []Role{
 		{
@@ -79,10 +80,10 @@ func Roles() []Role {
 	}
 }
 
-// payments are the keys of payments.
+// payments is the pattern of the keys of payments.
 const payments = "eip155:*"
 
-// read has the permissions of what reads the ledger.
+// read returns the permissions of the commands that read the ledger.
 func read() []Permission {
 	return []Permission{
 		{
@@ -110,7 +111,8 @@ func read() []Permission {
 	}
 }
 
-// write has the permissions of what writes to the ledger, beside those to read it.
+// write returns the permissions that the commands that write to the ledger need in addition to
+// those of read.
 func write() []Permission {
 	return []Permission{
 		{
@@ -126,10 +128,10 @@ func write() []Permission {
 	}
 }
 
-// restore has the permissions of make restore. What AWS asks for on the target of
-// RestoreTableToPointInTime is read and write permissions on its items: the developer guide
-// says so. It says "the source table" of the action itself, and the service's reference any
-// table, so that it is granted on both.
+// restore returns the permissions of make restore. According to the developer guide of DynamoDB,
+// RestoreTableToPointInTime requires read and write permissions for the items of the target
+// table. The guide says that the action itself must be allowed on the source table; the service
+// authorization reference says on any table. So the action is allowed on both tables.
 func restore() []Permission {
 	target := []string{
 		"dynamodb:BatchWriteItem",
@@ -172,8 +174,8 @@ func restore() []Permission {
 	}
 }
 
-// deploy has the permissions of a deployment by the CDK app: the roles of the CDK have the
-// rest. GetCallerIdentity needs no permission.
+// deploy returns the permissions for a deployment with the CDK app. The roles of the CDK have the
+// other permissions that a deployment needs. GetCallerIdentity needs no permission.
 func deploy() []Permission {
 	return []Permission{
 		{

@@ -1,4 +1,4 @@
-// Package cloud replaces AWS in the suites: servers that are compatible with DynamoDB, and a
-// host of functions behind an HTTP API. It is separate from package testbed so that tests of
-// packages for sellers need nothing from AWS.
+// Package cloud replaces AWS in the tests. It starts servers that are compatible with DynamoDB,
+// and it runs functions behind an HTTP API. It is not part of package testbed, because tests of
+// packages for sellers must not import the AWS SDK.
 package cloud

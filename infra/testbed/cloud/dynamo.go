@@ -24,25 +24,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// What the server takes: any region and credentials, so these.
+// The servers accept any region and any credentials. The tests use these.
 const (
 	DynamoRegion = "us-east-1"
 	DynamoKeyID  = "local"
 	DynamoSecret = "local"
 )
 
-// patience replaces the production time-outs, which are not what is tested.
+// patience replaces the timeouts of production, which are too short for a busy machine.
 const patience = 30 * time.Second
 
-// Dynamo is a running server. StartDynamo starts dynalite, and
-// StartDynamoLocal DynamoDB Local.
+// Dynamo is a running server. StartDynamo starts dynalite; StartDynamoLocal starts DynamoDB
+// Local.
 type Dynamo struct {
 	URL string // http://127.0.0.1:port
 }
 
-// StartDynamo runs a new, empty server until the test ends. It installs the
-// server's Node package first where that is missing and npm is not, and skips
-// the test where that cannot be done, and under -short.
+// StartDynamo runs a new, empty dynalite until the test ends. It first installs dynalite with
+// npm, if it is missing. It skips the test if dynalite cannot be installed, and under -short.
 func StartDynamo(t testing.TB) Dynamo {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Node for a DynamoDB-compatible server")
@@ -53,8 +52,8 @@ func StartDynamo(t testing.TB) Dynamo {
 	return Dynamo{URL: programs.StartPeer(t, cmd, "").URL}
 }
 
-// Config returns what dynamo.NewClient needs to talk to the server, with time-outs for a
-// busy machine.
+// Config returns the configuration for dynamo.NewClient with which a client uses the server. Its
+// timeouts are long enough for a busy machine.
 func (s Dynamo) Config() aws.Config {
 	return aws.Config{
 		Region:       DynamoRegion,
@@ -66,7 +65,7 @@ func (s Dynamo) Config() aws.Config {
 	}
 }
 
-// Settings are the variables of a program whose ledger is a table of the server.
+// Settings returns the environment variables of a program whose ledger is a table of the server.
 func (s Dynamo) Settings(table string) map[string]string {
 	return map[string]string{
 		"LEDGER_TABLE":              table,
@@ -77,46 +76,47 @@ func (s Dynamo) Settings(table string) map[string]string {
 	}
 }
 
-// Open returns a table of the server, with time-outs for a busy machine.
+// Open returns a table of the server, with timeouts for a busy machine.
 func (s Dynamo) Open(table string) *dynamo.Table {
 	t := dynamo.New(dynamo.APIOf(dynamo.NewClient(s.Config())), table)
 	t.Timeout = patience
 	return t
 }
 
-// Table creates an empty ledger table with a new name. It keeps old items: tests have their
-// own clocks, and the server goes by that of the machine.
+// Table creates an empty ledger table with a new name. The table does not delete expired items,
+// because the server would compare their times with the machine's clock, but a test can have
+// another clock.
 func (s Dynamo) Table(t testing.TB) string {
 	name, client := "ledger-"+rand.Text(), dynamo.NewClient(s.Config())
 	testbed.Check(dynamo.Create(t.Context(), client, name))
 	off := &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(false)}
 	_, err := client.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{TableName: &name, TimeToLiveSpecification: off})
 	said, ok := errors.AsType[smithy.APIError](err)
-	if !ok || said.ErrorCode() != "UnknownOperationException" { // of a server without TTL
+	if !ok || said.ErrorCode() != "UnknownOperationException" { // the server has no TTL
 		testbed.Check(err)
 	}
 	return name
 }
 
-// DeployedTable is Table, with what a deployed one has: it deletes old items.
+// DeployedTable is like Table, but the table deletes expired items, as a deployed table does.
 func (s Dynamo) DeployedTable(t testing.TB) string {
 	name := s.Table(t)
 	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(s.Config()), name))
 	return name
 }
 
-// Store returns a new, empty table.
+// Store creates and opens an empty table with a new name.
 func (s Dynamo) Store(t testing.TB) *dynamo.Table {
 	return s.Open(s.Table(t))
 }
 
-// Written is what a request to a server writes of a payment: its state, and its payer in
-// lower case. Both are empty for any other request.
+// Written returns the state of a payment that a request to DynamoDB writes, and its payer in
+// lower case. Both are empty for a request that writes no payment.
 func Written(r *http.Request, body []byte) (state ledger.State, payer string) {
 	var q struct {
 		Item map[string]struct{ S string }
 	}
-	_ = json.Unmarshal(body, &q) // only a write has an item
+	_ = json.Unmarshal(body, &q) // q has no item if the request is not a write
 	key := strings.Split(q.Item[dynamo.AttrKey].S, "|")
 	if !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem") || len(key) != 4 {
 		return "", ""
@@ -124,12 +124,12 @@ func Written(r *http.Request, body []byte) (state ledger.State, payer string) {
 	return ledger.State(q.Item[dynamo.AttrState].S), key[2]
 }
 
-// mavenPlugin copies what the pom.xml names, with all that this needs.
+// mavenPlugin copies the dependencies of a pom.xml, and their dependencies, into a folder.
 const mavenPlugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-// StartDynamoLocal runs DynamoDB Local, Amazon's own, in memory, until the test ends. It
-// needs Java and fetches the program by Maven once; without them, and under -short,
-// it skips the test.
+// StartDynamoLocal runs Amazon's DynamoDB Local, in memory, until the test ends. It needs Java,
+// and downloads the program once with Maven. It skips the test if that is impossible, and under
+// -short.
 func StartDynamoLocal(t testing.TB) Dynamo {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Java for DynamoDB Local")
@@ -138,7 +138,7 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 	if err := fetchLocal(t.Context(), dir); err != nil {
 		t.Skipf("needs DynamoDB Local, which cannot be fetched: %v", err)
 	}
-	addr := testbed.FreeAddr(t) // it takes no port 0
+	addr := testbed.FreeAddr(t) // the server does not accept port 0
 	_, port, _ := strings.Cut(addr, ":")
 	cmd := exec.Command(java, "-Xmx256m", "-Djava.library.path=lib", "-cp", "lib/*",
 		"com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-disableTelemetry", "-port", port)
@@ -147,7 +147,7 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 	return Dynamo{URL: "http://" + addr}
 }
 
-// fetchLocal puts the pinned version in place, unless it is there.
+// fetchLocal downloads the pinned version, unless it is there already.
 func fetchLocal(ctx context.Context, dir string) error {
 	lib := filepath.Join(dir, "lib")
 	return testbed.Install(dir, filepath.Join(dir, "pom.xml"), filepath.Join(lib, "installed.xml"), func() error {

@@ -14,11 +14,12 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// maxHead is the gateway's limit of a head (AWS: quotas for HTTP APIs).
+// maxHead is the gateway's limit for the size of the request line and the headers, in bytes (AWS:
+// quotas for HTTP APIs).
 const maxHead = 10240
 
-// serve treats a request as an HTTP API with the $default stage does. To a client, a
-// function that fails, crashes or is too late for Lambda is a 500. It goes on when its
+// serve handles a request like an HTTP API with the $default stage. If the function fails,
+// crashes or exceeds Lambda's time limit, the client gets a 500. The function continues when its
 // client hangs up.
 func (h *Host) serve(w http.ResponseWriter, r *http.Request) {
 	id := rand.Text()
@@ -48,7 +49,8 @@ func (h *Host) serve(w http.ResponseWriter, r *http.Request) {
 	respond(w, payload)
 }
 
-// route finds the most specific route: method and path, ANY and path, $default.
+// route returns the most specific route of a request, and its function. The order is: method and
+// path, ANY and path, $default.
 func (h *Host) route(r *http.Request) (key, function string) {
 	for _, key := range []string{r.Method + " " + r.URL.Path, "ANY " + r.URL.Path, "$default"} {
 		if name, ok := h.routes[key]; ok {
@@ -58,7 +60,7 @@ func (h *Host) route(r *http.Request) (key, function string) {
 	return "", ""
 }
 
-// headSize is the size of the request line and the headers on the wire.
+// headSize returns the size of the request line and the headers in the connection, in bytes.
 func headSize(r *http.Request) int {
 	n := len(r.Method+r.RequestURI+r.Proto+r.Host) + len("  \r\nHost: \r\n")
 	for name, values := range r.Header {
@@ -69,11 +71,11 @@ func headSize(r *http.Request) int {
 	return n
 }
 
-// event is the request in payload format 2.0 (AWS: Create AWS Lambda proxy integrations
-// for HTTP APIs), as far as a function reads it: the path decoded, names of headers in lower
-// case, repeated headers joined with commas, cookies apart.
+// event returns a request in payload format 2.0 (AWS: Create AWS Lambda proxy integrations for
+// HTTP APIs), with the members that a function reads. The path is decoded, the names of headers
+// are in lower case, repeated headers are joined with commas, and cookies are separate.
 func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGatewayV2HTTPRequest {
-	source, _, _ := net.SplitHostPort(r.RemoteAddr) // of a server
+	source, _, _ := net.SplitHostPort(r.RemoteAddr) // cannot fail in a server
 	if h.d.Source != nil {
 		source = h.d.Source()
 	}
@@ -112,14 +114,15 @@ func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGat
 	return e
 }
 
-// ofConnection says which headers belong to one connection (RFC 9110 section 7.6.1).
+// ofConnection reports whether a header, given in lower case, belongs to one connection (RFC 9110
+// section 7.6.1).
 func ofConnection(lower string) bool {
 	return slices.Contains([]string{
 		"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
 	}, lower)
 }
 
-// respond writes what a function answered.
+// respond writes the response that a function returned.
 func respond(w http.ResponseWriter, payload []byte) {
 	var answer events.APIGatewayV2HTTPResponse
 	err := json.Unmarshal(payload, &answer)
@@ -140,7 +143,7 @@ func respond(w http.ResponseWriter, payload []byte) {
 	_, _ = w.Write(body) // the client may be gone
 }
 
-// refuse is an answer of the gateway itself.
+// refuse writes an error response of the gateway itself.
 func refuse(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

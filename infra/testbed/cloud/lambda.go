@@ -21,41 +21,42 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Deployment is built functions behind a gateway as AWS runs them: each event has a
-// process to itself, which is frozen between two events. Hooks that are nil are not
-// called; each may kill the process.
+// Deployment describes built functions behind a gateway, which run as AWS runs them: a process
+// handles one event at a time, and is frozen between two events. The functions Own, Source,
+// OnEvent and OnEnd may be nil. OnEvent and OnEnd may kill the process.
 type Deployment struct {
 	Functions string // the folder with <slug>/bootstrap
 	// Only replaces the functions of the template.
 	Only []sam.Function
-	// Parameters are the template's parameters; without PayTo, payments go to the local runner's
-	// payee.
+	// Parameters are the template's parameters. Without PayTo, the payee is the one of the local
+	// runner.
 	Parameters map[string]string
-	// Environment adds to the variables that the template sets, and Own adds further ones for
-	// single functions.
+	// Environment has variables for every function, which replace those of the template. Own
+	// returns variables for one function, which replace both.
 	Environment map[string]string
 	Own         func(slug string) map[string]string
-	// Sound makes the test fail if an invocation did not end by itself.
+	// Sound makes the test fail if an invocation fails, for example because its process was
+	// killed.
 	Sound  bool
-	Source func() string // the address that events come from; nil is the client's
-	Logs   io.Writer     // gets whole lines of what the functions print; nil discards them
+	Source func() string // returns the source address of the next event; nil means the client's
+	Logs   io.Writer     // gets the functions' output in whole lines; nil discards it
 
-	OnEvent func(p *Execution, event []byte) // before it gets an event
+	OnEvent func(p *Execution, event []byte) // called before p gets an event
 	OnEnd   func(function string, payload []byte, err error)
 }
 
 // Domain is the gateway's name in events.
 const Domain = "abc123.execute-api.us-east-1.amazonaws.com"
 
-// Execution is a process of a function, by its logical id.
+// Execution is a process of a function.
 type Execution struct {
 	*runtimeapi.Function
-	Of string
+	Of string // the function's logical id
 }
 
 // Host runs the functions of a Deployment.
 type Host struct {
-	URL string // of the gateway
+	URL string // the gateway's URL
 
 	d         Deployment
 	functions map[string]sam.Function
@@ -106,7 +107,7 @@ func (d Deployment) Open(tb testing.TB) *Host {
 	return h
 }
 
-// Names returns the functions, sorted.
+// Names returns the logical ids of the functions, sorted.
 func (h *Host) Names() []string { return slices.Sorted(maps.Keys(h.functions)) }
 
 // Started returns how many processes of a function were started.
@@ -127,7 +128,7 @@ func (h *Host) Set(variable, value string) {
 	}
 }
 
-// Kill ends every process of a function, working or idle. Their invocations fail.
+// Kill kills every process of a function, busy or idle. Invocations in progress fail.
 func (h *Host) Kill(function string) {
 	h.mu.Lock()
 	all := slices.Clone(h.started[function])
@@ -137,7 +138,7 @@ func (h *Host) Kill(function string) {
 	}
 }
 
-// Close ends every process. Later events are refused.
+// Close kills every process. Later events are refused.
 func (h *Host) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -147,8 +148,8 @@ func (h *Host) Close() {
 	}
 }
 
-// Call runs an event through a function without the gateway. cold is the time from the start of
-// the process to its first answer; 0 if the process existed.
+// Call sends an event to a function without the gateway, and returns its answer. cold is the time
+// from the start of the process to its first answer, or 0 if the process existed already.
 func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Duration, err error) {
 	p, fresh, err := h.take(function)
 	if err == nil {
@@ -172,7 +173,8 @@ func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Du
 	return payload, cold, err
 }
 
-// take thaws an idle process, or starts one.
+// take thaws an idle process, or starts a new one if none is idle. fresh reports whether it is
+// new.
 func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -199,7 +201,7 @@ func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
 	return p, true, nil
 }
 
-// rest freezes a process when it asks for its next event.
+// rest waits until a process asks for its next event, and freezes it.
 func (h *Host) rest(p *Execution) error {
 	if err := p.Idle(); err != nil {
 		return err
@@ -211,7 +213,8 @@ func (h *Host) rest(p *Execution) error {
 	return err
 }
 
-// wholeLines keeps the lines of one process whole among those of others.
+// wholeLines passes on the output of one process in whole lines, because the processes of a host
+// share one log.
 type wholeLines struct {
 	host *Host
 	rest []byte

@@ -1,6 +1,6 @@
-// Package deployed has helpers with which suites check the template and everything derived from
-// it. It is not part of package testbed, because it needs the catalog, which imports the
-// lookups, and their tests use testbed.
+// Package deployed helps tests check the template and everything derived from it. It is not part
+// of package testbed, because it imports the catalog. The catalog imports the lookups, and their
+// tests import testbed, so that would be an import cycle.
 package deployed
 
 import (
@@ -25,8 +25,8 @@ import (
 // Stack is the name of the stack that the CDK app synthesizes.
 const Stack = "hostfacts-production"
 
-// Context is a context of the CDK app, with which it adds everything that it can add and
-// needs no built functions.
+// Context returns a context for the CDK app. With it the app adds everything that is optional,
+// and needs no built functions.
 func Context() map[string]any {
 	return map[string]any{
 		"PayTo":                        testbed.Account(1),
@@ -51,9 +51,10 @@ func Context() map[string]any {
 	}
 }
 
-// Synthesize runs the CDK app, a program, in a folder with a context, as the CDK CLI does,
-// without credentials and without a network. It returns the template that it wrote. The
-// library under an app that has the race detector has a data race when it ends.
+// Synthesize runs the CDK app, whose path is app, in the folder dir with a context, as the CDK
+// CLI does. The app has no credentials and no network. Synthesize returns the template that the
+// app writes. A race that the race detector finds in the app is no error, because the library of
+// the CDK has a data race when the app ends.
 func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte, error) {
 	testbed.Find(tb, "Node for the CDK", "node")
 	out := tb.TempDir()
@@ -70,7 +71,7 @@ func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte,
 	return os.ReadFile(filepath.Join(out, Stack+".template.json"))
 }
 
-// Template is template.yaml as JSON has it, with the long forms of intrinsic functions.
+// Template returns template.yaml decoded like JSON, with the long forms of intrinsic functions.
 func Template() (d map[string]any) {
 	var root yaml.Node
 	text := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "template.yaml")))
@@ -78,11 +79,11 @@ func Template() (d map[string]any) {
 	long(&root)
 	var v any
 	testbed.Check(root.Decode(&v))
-	testbed.Check(json.Unmarshal(testbed.Must(json.Marshal(v)), &d)) // which has one type of numbers
+	testbed.Check(json.Unmarshal(testbed.Must(json.Marshal(v)), &d)) // all numbers are float64 then
 	return d
 }
 
-// long gives a node of a template, and all in it, the long form.
+// long changes the intrinsic functions in a node of a template to their long forms.
 func long(n *yaml.Node) {
 	for _, child := range n.Content {
 		long(child)
@@ -105,8 +106,9 @@ func long(n *yaml.Node) {
 	*n = yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text(name), value}}
 }
 
-// Routes is what the template must route, by function: ANY on each priced path, because the code
-// answers HEAD, OPTIONS and wrong methods itself. The scheduled function has none.
+// Routes returns the routes that the template must have, by the slug of the function. Priced
+// paths have the method ANY, because the code itself answers HEAD, OPTIONS and wrong methods. The
+// scheduled function has no route.
 func Routes() map[string][]string {
 	all := map[string][]string{
 		sam.Discovery: {"$default"},
@@ -120,10 +122,11 @@ func Routes() map[string][]string {
 	return all
 }
 
-// Granted is what the template allows a function, sorted, as "dynamodb:GetItem on
-// Ledger.Arn of rate|*": an action, and the forms of the keys of items, an index of the
-// table, or a secret. There are no other statements: policy templates and AWS's managed
-// policies are wider than needed.
+// Granted returns the permissions that the template gives a function, sorted. A permission is an
+// action on items whose keys have a certain form, such as "dynamodb:GetItem on Ledger.Arn of
+// rate|*", or an action on an index of the table or on a secret. Granted reports any other
+// statement as an error of the test. It also does so for policy templates and for AWS's managed
+// policies, which grant more than a function needs.
 func Granted(tb testing.TB, slug string) (all []string) {
 	resources := Template()["Resources"].(object)
 	properties := func(id string) object { return resources[id].(object)["Properties"].(object) }
@@ -159,9 +162,12 @@ func Granted(tb testing.TB, slug string) (all []string) {
 
 type object = map[string]any
 
-// permissionsOf reads a statement: what is on the table is on the stack's own, or on the
-// same part of the one that LedgerTableName names; a secret is there if it is named. It is
-// nil for any other.
+// permissionsOf returns the permissions of a statement. The statement must be about one of these:
+//
+//   - the stack's ledger table or its index, or the same of the table that LedgerTableName names;
+//   - a secret that the facilitator needs, on the condition that a parameter names it.
+//
+// It returns nil for any other statement.
 func permissionsOf(statement object) (all []string) {
 	const other = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/${LedgerTableName}"
 	table := func(own any, part string) any {
@@ -180,8 +186,8 @@ func permissionsOf(statement object) (all []string) {
 	if cmp.Equal(statement, query) {
 		return []string{"dynamodb:Query on ${Ledger.Arn}" + index}
 	}
-	// A request without keys would pass ForAllValues; none of the actions on items can be
-	// sent without.
+	// ForAllValues allows a request without keys. But every request for one of these actions
+	// has keys.
 	condition, _ := statement["Condition"].(object)
 	keys, _ := condition["ForAllValues:StringLike"].(object)
 	items := object{"Effect": "Allow", "Action": statement["Action"], "Resource": table(object{"Fn::GetAtt": []any{"Ledger", "Arn"}}, ""),

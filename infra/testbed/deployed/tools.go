@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Python returns a command of the deployment tools written in Python: the SAM CLI, its
-// translator, cfn-lint, an emulator of AWS. It has no credentials, no settings of the current
-// user, and nobody to ask for credentials.
+// Python returns a command that runs Python with the deployment tools: the SAM CLI, its
+// translator, cfn-lint, and an emulator of AWS. The command has no credentials and no settings of
+// the current user, and it cannot ask an EC2 instance for credentials.
 func Python(tb testing.TB, arguments ...string) *exec.Cmd {
 	cmd := testbed.Command(tb, testbed.Python(tb, filepath.Join(tools(), "requirements.txt")), arguments...)
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(variable string) bool {
@@ -31,21 +31,21 @@ func Emulator(tb testing.TB) (url string) {
 	return programs.StartPeer(tb, Python(tb, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"), " Running on ").URL
 }
 
-// Tool returns the path of a Python program that is installed with its requirements.
+// Tool returns a command that runs a Python program of infra/testdata/python.
 func Tool(tb testing.TB, name string, arguments ...string) *exec.Cmd {
 	return Python(tb, append([]string{filepath.Join(tools(), name)}, arguments...)...)
 }
 
-// CLI runs a script that calls the AWS CLI, as a person types it, with an emulator or another
-// server instead of AWS.
+// CLI returns a command that runs a shell script with calls of the AWS CLI. They go to the server
+// at url instead of AWS.
 func CLI(tb testing.TB, url, script string) *exec.Cmd {
 	cmd := testbed.Command(tb, "sh", "-euc", script)
-	// No settings of the user are used, and AWS cannot be reached by mistake.
+	// The script cannot use the settings of the user, or reach AWS by mistake.
 	cmd.Env = append(testbed.Environment(CLIVariables(tb, url)), "HOME="+tb.TempDir())
 	return cmd
 }
 
-// CLIVariables returns the variables of CLI.
+// CLIVariables returns the environment variables of the commands that CLI returns, except HOME.
 func CLIVariables(tb testing.TB, url string) map[string]string {
 	python := testbed.Python(tb, filepath.Join(testbed.Root(), "infra", "testbed", "deployed", "testdata", "awscli", "requirements.txt"))
 	return map[string]string{
@@ -62,7 +62,7 @@ func CLIVariables(tb testing.TB, url string) map[string]string {
 	}
 }
 
-// tools is the folder of those programs and of their requirements.
+// tools returns the folder of the Python programs and their requirements.
 func tools() string {
 	return filepath.Join(testbed.Root(), "infra", "testbed", "deployed", "testdata", "python")
 }

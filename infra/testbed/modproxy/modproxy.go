@@ -1,6 +1,6 @@
-// Package modproxy packs a module, as it is in a folder, into files that the go command accepts
-// as a module proxy. With it, a test does what a user without a clone does: go get, go run at a
-// version.
+// Package modproxy packs the module in a folder into files that the go command accepts as a
+// module proxy. With them a test can do what a user without a clone does: run go get, or go run
+// at a version.
 package modproxy
 
 import (
@@ -25,12 +25,12 @@ import (
 type Packed struct {
 	Module  module.Version
 	Modules string // the module cache of this machine
-	folder  string // of the proxy
+	folder  string // the proxy's folder
 }
 
-// Pack packs the module of a path, as it is in root, into a proxy in folder. It takes the
-// files that git knows, and new ones that it does not ignore. The version is a new one each
-// time, because the go command keeps what it has once seen of a version.
+// Pack packs the module in the folder root, whose module path is path, into a proxy in folder. It
+// takes the files that git tracks, and new files that git does not ignore. The version is
+// different each time, because the go command caches a version that it has seen.
 func Pack(folder, root, path string) (Packed, error) {
 	when := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := module.Version{Path: path, Version: module.PseudoVersion("v0", "", when, strings.ToLower(rand.Text())[:12])}
@@ -75,15 +75,15 @@ func Pack(folder, root, path string) (Packed, error) {
 	return p, err
 }
 
-// Environment is what the go command needs in its environment to take the module from the
-// proxy, and everything else from the module cache of this machine: it asks no network.
+// Environment returns variables with which the go command takes the module from the proxy, and
+// all other modules from the module cache of this machine. It then uses no network.
 func (p Packed) Environment() []string {
-	// A cache that can be written to can be forgotten.
+	// Forget can remove the module only if its files in the cache are writable.
 	return append(Cached(p.Modules, p.folder), "GOFLAGS=-modcacherw")
 }
 
-// Cached is what the go command needs in its environment to take modules from the module
-// cache of this machine, and before it from other proxies that are folders.
+// Cached returns variables with which the go command takes modules first from proxies in folders,
+// and then from the module cache modules. It then uses no network.
 func Cached(modules string, folders ...string) []string {
 	proxies := ""
 	for _, folder := range append(folders, filepath.Join(modules, "cache", "download")) {
@@ -95,7 +95,7 @@ func Cached(modules string, folders ...string) []string {
 	}
 }
 
-// Forget removes from the module cache what the go command has put there of the module.
+// Forget removes the module from the module cache, where the go command has put it.
 func (p Packed) Forget() error {
 	escaped, err := module.EscapePath(p.Module.Path)
 	if err != nil {
@@ -108,10 +108,10 @@ func (p Packed) Forget() error {
 	return err
 }
 
-// filesOf are the files of a module, with those that git does not know yet. Git says which
-// they are: a folder has others that are built or installed there.
+// filesOf returns the files of a module that git tracks, and new files that git does not ignore.
+// It asks git, because the folder also has files that were built or installed there.
 func filesOf(root string) ([]modzip.File, error) {
-	// The folder may be another user's, as it is in containers.
+	// In containers the folder can belong to another user, which git does not accept otherwise.
 	git := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	git.Dir = root
 	out, err := git.Output()

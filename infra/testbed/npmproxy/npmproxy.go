@@ -1,6 +1,6 @@
 // Package npmproxy is an npm registry that has only the packages that a package-lock.json pins.
-// With it, a test types a printed "npm install" in an empty folder, and newer versions do not
-// matter.
+// With it a test can run a documented "npm install" in an empty folder, and always gets the
+// pinned versions.
 package npmproxy
 
 import (
@@ -19,16 +19,18 @@ type registry struct {
 	upstream string
 }
 
-// document describes a package for npm: the dependencies of each version, and where its file is.
+// document describes a package for npm. It has the dependencies of each version, and the URL of
+// its file.
 type document struct {
 	Name     string                    `json:"name"`
 	Tags     map[string]string         `json:"dist-tags"`
 	Versions map[string]map[string]any `json:"versions"`
 }
 
-// New reads the text of a package-lock.json of version 2 or 3. The files of packages come
-// from npm's cache, where npm finds them by their digests; those that are not there come from
-// upstream, the URL of a real registry, and npm holds them to the digests.
+// New returns a registry with the packages of a package-lock.json of version 2 or 3. The registry
+// does not have the files of packages. npm finds them in its cache by their digests. For a file
+// that is not in the cache, the registry redirects npm to upstream, the URL of a real registry,
+// and npm compares the file with its digest.
 func New(lock []byte, upstream string) (http.Handler, error) {
 	var locked struct {
 		Packages map[string]map[string]any `json:"packages"`
@@ -38,7 +40,7 @@ func New(lock []byte, upstream string) (http.Handler, error) {
 	}
 	r := registry{map[string]*document{}, strings.TrimSuffix(upstream, "/")}
 	for place, entry := range locked.Packages {
-		if entry["integrity"] != nil { // the folder itself has none
+		if entry["integrity"] != nil { // the entry of the folder itself has none
 			r.add(place, entry)
 		}
 	}
@@ -47,7 +49,7 @@ func New(lock []byte, upstream string) (http.Handler, error) {
 
 // add adds the version that is installed at a place such as node_modules/a/node_modules/@b/c.
 func (r registry) add(place string, entry map[string]any) {
-	name, ok := entry["name"].(string) // of an alias
+	name, ok := entry["name"].(string) // only the entry of an alias has it
 	if !ok {
 		const folder = "node_modules/"
 		name = place[strings.LastIndex(place, folder)+len(folder):]
@@ -74,7 +76,7 @@ func (r registry) add(place string, entry map[string]any) {
 	d.Versions[version] = published
 }
 
-// ServeHTTP answers with the document of a package, or sends to the file of a version.
+// ServeHTTP answers with the document of a package, or redirects to the file of a version.
 func (r registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	name, _, isFile := strings.Cut(strings.TrimPrefix(q.URL.Path, "/"), "/-/")
 	d := r.packages[name]
@@ -102,7 +104,7 @@ func (d *document) file(version string) string {
 	return "/" + d.Name + "/-/" + path.Base(d.Name) + "-" + version + ".tgz"
 }
 
-// at returns the document, with file URLs below an origin.
+// at returns the document with the URLs of files at an origin.
 func (d *document) at(origin string) document {
 	here := document{d.Name, d.Tags, map[string]map[string]any{}}
 	for version, published := range d.Versions {

@@ -16,8 +16,8 @@ const lock = `{"lockfileVersion": 3, "packages": {
 	"node_modules/linked": {"link": true, "resolved": "linked"}
 }}`
 
-// A registry has the versions of the list, the highest as the latest, and leads to the files
-// of another one; what is not on the list is not there.
+// A registry has the versions in the lock file. The highest version of a package is the latest.
+// Requests for files are redirected to another registry. Other packages and files are not found.
 func TestRegistry(t *testing.T) {
 	h, err := New([]byte(lock), "https://registry.example/")
 	if err != nil {

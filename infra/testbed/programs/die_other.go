@@ -4,5 +4,5 @@ package programs
 
 import "syscall"
 
-// DieWithUs does nothing where the kernel cannot tie one process to another.
+// DieWithUs returns nil, because this kernel cannot kill a process when another one ends.
 func DieWithUs() *syscall.SysProcAttr { return nil }

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// Output keeps what a program prints, and finds the address that the local runner
-// prints when it is ready. The zero value is ready to be written to.
+// Output is a writer that keeps the output of a program, and finds the address that the program
+// prints when it is ready. The zero value is ready for use.
 type Output struct {
-	mark  string // what the address stands behind, if not what the local runner prints
-	most  int    // how many bytes at the end are kept; 0 is all of them
+	mark  string // the text before the address; "" means the text that the local runner prints
+	most  int    // the number of bytes at the end that are kept; 0 means all
 	mu    sync.Mutex
 	text  bytes.Buffer
 	told  bool
@@ -39,7 +39,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Ready gives the address once, as soon as it was printed.
+// Ready returns a channel that receives the address once, when the program prints it.
 func (o *Output) Ready() <-chan string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,15 +53,15 @@ func (o *Output) channel() chan string {
 	return o.ready
 }
 
-// String is what was printed, as far as it is kept.
+// String returns the output that is kept.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
-// Crash is the part of a log in which a program says that it has crashed, or that the
-// race detector has seen something; empty if there is none.
+// Crash returns the lines of a log about a crash of the program or about a data race, or "" if
+// there are none.
 func Crash(log string) string {
 	for _, bad := range []string{"panic", "DATA RACE", "fatal error", "goroutine "} {
 		if at := strings.Index(log, bad); at >= 0 {

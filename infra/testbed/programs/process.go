@@ -1,4 +1,4 @@
-// Package programs starts programs, reads what they print, and ends them.
+// Package programs starts programs, reads their output, and ends them.
 package programs
 
 import (
@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// Patience is how long a program may take: far longer than any takes, on a machine that is
-// busy with something else.
+// Patience is how long a program may take. No program takes nearly that long, even on a busy
+// machine.
 const Patience = 10 * time.Minute
 
-// TB is what this package needs of a testing.TB.
+// TB has the methods of a testing.TB that this package uses.
 type TB interface {
 	Cleanup(f func())
 	Errorf(format string, v ...any)
@@ -30,28 +30,29 @@ type TB interface {
 
 // Process is a program that runs until it ends, or is stopped or killed.
 type Process struct {
-	URL string // where it is ready, from when Ready returns
-	Log Output // what it prints, unless Cmd has a writer for that
+	URL string // the address that it printed when it was ready; set by Ready
+	Log Output // its output, unless Cmd has other writers
 	Cmd *exec.Cmd
 
-	gone chan struct{} // closed at its end
-	err  error         // that it ended with
-	once sync.Once     // it was told to end
+	gone chan struct{} // closed when the program has ended
+	err  error         // the result of Cmd.Wait
+	once sync.Once     // done by the first Stop or Kill
 }
 
-// Options are how a program is started, if not as most are.
+// Options change how StartWith starts a program.
 type Options struct {
-	Mark string // what the program prints before its address; empty is what the local runner prints
-	Most int    // how many bytes of what it prints are kept; 0 is all of them
-	// Begin starts the program where that is not as simple, such as in another network.
+	Mark string // the text before the address in the output; "" means the local runner's text
+	Most int    // the number of bytes at the end of the output that are kept; 0 means all
+	// Begin starts the program in a special way, such as in another network. If it is nil, the
+	// program is started in this network.
 	Begin func(*exec.Cmd) error
 }
 
-// Start starts a program without waiting for anything. On Linux the kernel ends the program
-// when this process ends, unless SysProcAttr is set.
+// Start starts a program and returns at once. On Linux the kernel kills the program when this
+// process ends, unless cmd.SysProcAttr is set.
 func Start(cmd *exec.Cmd) (*Process, error) { return StartWith(cmd, Options{}) }
 
-// StartWith is Start with options.
+// StartWith is like Start, with options.
 func StartWith(cmd *exec.Cmd, o Options) (*Process, error) {
 	if o.Begin == nil {
 		o.Begin = beginHere
@@ -77,7 +78,8 @@ func StartWith(cmd *exec.Cmd, o Options) (*Process, error) {
 
 // beginHere starts a program in this network.
 func beginHere(cmd *exec.Cmd) error {
-	// DieWithUs is about the thread that starts the process: it must live as long.
+	// With DieWithUs, the kernel kills the program when this thread ends. So the thread stays
+	// locked to this goroutine, which waits for the program.
 	runtime.LockOSThread()
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = DieWithUs()
@@ -85,8 +87,8 @@ func beginHere(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// StartPeer starts a program that a test talks to, and that prints its address behind a mark.
-// It is killed when the test ends.
+// StartPeer starts a program that prints a mark and its address, and waits until it is ready. It
+// is killed when the test ends.
 func StartPeer(tb TB, cmd *exec.Cmd, mark string) *Process {
 	p, err := StartWith(cmd, Options{Mark: mark})
 	if err == nil {
@@ -99,8 +101,9 @@ func StartPeer(tb TB, cmd *exec.Cmd, mark string) *Process {
 	return p
 }
 
-// Ready waits until the program says where it is ready. It is an error when it
-// ends before, or does not say so in time; then it runs no more.
+// Ready waits until the program prints its address, and sets URL. It returns an error if the
+// program ends before that, or does not print the address within Patience. The program is then
+// killed.
 func (p *Process) Ready() error {
 	late := time.NewTimer(Patience)
 	defer late.Stop()
@@ -116,8 +119,8 @@ func (p *Process) Ready() error {
 	}
 }
 
-// Listens waits until the program takes connections at an address. It is an error when it
-// ends before.
+// Listens waits until the program accepts connections at an address. It returns an error if the
+// program ends before that.
 func (p *Process) Listens(addr string) error {
 	for {
 		conn, err := net.Dial("tcp", addr)
@@ -132,8 +135,8 @@ func (p *Process) Listens(addr string) error {
 	}
 }
 
-// Stop ends the program politely, unless it was told to end before, and returns what it ended
-// with.
+// Stop sends the program SIGTERM, waits until it has ended, and returns the result of Cmd.Wait.
+// After an earlier Stop or Kill it does nothing and returns nil.
 func (p *Process) Stop() (err error) {
 	p.once.Do(func() {
 		_ = p.Cmd.Process.Signal(syscall.SIGTERM) // it may be gone
@@ -144,16 +147,16 @@ func (p *Process) Stop() (err error) {
 	return err
 }
 
-// End is Stop. The test fails when the program does not exit with 0, as it does not when the
-// race detector has seen something.
+// End stops the program, and fails the test if it does not exit with status 0. After a data race
+// a program with the race detector exits with another status.
 func (p *Process) End(tb TB) {
 	if err := p.Stop(); err != nil {
 		tb.Errorf("%s ended with %v:\n%s", p, err, &p.Log)
 	}
 }
 
-// Kill is kill -9, unless the program was told to end before. It returns when
-// the program is gone.
+// Kill kills the program with SIGKILL, and returns when it has ended. After an earlier Stop or
+// Kill it does nothing.
 func (p *Process) Kill() {
 	p.once.Do(func() {
 		_ = p.Cmd.Process.Kill() // it may be gone
@@ -161,19 +164,19 @@ func (p *Process) Kill() {
 	})
 }
 
-// Gone is closed when the program has ended.
+// Gone returns a channel that is closed when the program has ended.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 
-// Wait waits until the program has ended, and returns what it ended with.
+// Wait waits until the program has ended, and returns the result of Cmd.Wait.
 func (p *Process) Wait() error {
 	<-p.gone
 	return p.err
 }
 
-// String is the program's name.
+// String returns the program's name.
 func (p *Process) String() string { return filepath.Base(p.Cmd.Path) }
 
-// Run is what a program prints that must succeed.
+// Run runs a program and returns its standard output. It fails the test if the program fails.
 func Run(tb TB, cmd *exec.Cmd) []byte {
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
@@ -184,7 +187,7 @@ func Run(tb TB, cmd *exec.Cmd) []byte {
 	return out
 }
 
-// Succeed runs a program in a folder, and says what it printed when it fails.
+// Succeed runs a program in a folder. If the program fails, the error has its output.
 func Succeed(cmd *exec.Cmd, dir string) error {
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -193,8 +196,7 @@ func Succeed(cmd *exec.Cmd, dir string) error {
 	return nil
 }
 
-// Memory is a line of what the kernel says about the memory of a process, such as
-// VmRSS, in KiB.
+// Memory returns the value of a line in /proc/<pid>/status, such as VmRSS, in KiB.
 func Memory(tb TB, pid int, line string) (kib int) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 
 func shell(script string) *exec.Cmd { return exec.Command("sh", "-c", script) }
 
-// A program is ready when it says where, is stopped, and says what it printed.
+// A program is ready when it has printed its address. It can be stopped once, and its output can
+// be read.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	p, err := StartWith(shell(`echo starting; echo "listening on http://127.0.0.1:1 "; exec sleep 600`), Options{Mark: "listening on "})
@@ -36,7 +37,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// A program that ends before it is ready is an error with what it printed.
+// If a program ends before it is ready, Ready and Listens return an error with its output.
 func TestProcessThatEnds(t *testing.T) {
 	t.Parallel()
 	p, err := Start(shell("echo no such file >&2; exit 3"))
@@ -50,7 +51,7 @@ func TestProcessThatEnds(t *testing.T) {
 	}
 }
 
-// What is above the limit is left out at the beginning, and the address is found all the same.
+// An output above its limit loses its beginning. The address is found although it is lost.
 func TestOutputLimit(t *testing.T) {
 	t.Parallel()
 	o := Output{most: 10}
