@@ -1,7 +1,6 @@
-// These tests hold template.yaml, the catalog, the functions, the events and the code's
-// own constants together. Each of them says something that another one says too; here
-// they are compared, so that adding an operation is a walk along the failures of this
-// test.
+// These tests compare template.yaml, the catalog, the functions, the events and constants in the
+// code, because some facts stand in several of these places. Whoever adds an operation finds the
+// places that are still missing in the failures of these tests.
 package sam_test
 
 import (
@@ -50,13 +49,13 @@ func template(t *testing.T) *sam.Template {
 	return testbed.Must(sam.Read("../../template.yaml"))
 }
 
-// testParams are what a deployment must give, and names for what it makes.
+// testParams returns values for the parameters that have no default, and a name for the table.
 func testParams() map[string]string {
 	return map[string]string{"PayTo": boot.LocalPayTo, "Ledger": "Ledger"}
 }
 
-// TestOneFunctionForEachSlug: the catalog and the list of other functions, the
-// template, the folders, the events and the routes agree.
+// TestOneFunctionForEachSlug: the template and the folders functions and events have the same
+// functions as the catalog and the list of other functions.
 func TestOneFunctionForEachSlug(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
@@ -82,7 +81,7 @@ func TestOneFunctionForEachSlug(t *testing.T) {
 	}
 }
 
-// readers are the programs that read settings, by the slug of a function.
+// readers returns the kind of reader of settings that a function is.
 func readers(slug string) boot.Readers {
 	switch slug {
 	case "discovery":
@@ -94,8 +93,8 @@ func readers(slug string) boot.Readers {
 	}
 }
 
-// TestEnvironmentIsWhatBootReads: the template sets what boot reads for all functions
-// alike, and hides its secrets from those that do not read them.
+// TestEnvironmentIsWhatBootReads: the template sets all variables that package boot reads, for
+// every function. A secret is empty for the functions that do not read it.
 func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
@@ -122,7 +121,8 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	}
 }
 
-// settingsByParameter are the settings that a parameter of the template becomes as it is.
+// settingsByParameter returns the settings whose values are parameters of the template, without a
+// change, by the name of the parameter.
 func settingsByParameter(t *testing.T) map[string]boot.Setting {
 	t.Helper()
 	tpl := template(t)
@@ -139,8 +139,8 @@ func settingsByParameter(t *testing.T) map[string]boot.Setting {
 	return found
 }
 
-// checkVariable holds a variable to be set to something that the function does not depend on,
-// or to be empty where it is hidden.
+// checkVariable checks that a variable is empty if it is hidden, and is set otherwise. It must
+// not refer to the Api, because the Api depends on the function.
 func checkVariable(t *testing.T, what string, node yaml.Node, hidden bool) {
 	t.Helper()
 	if node.Tag == "!Ref" && node.Value == "Api" {
@@ -151,8 +151,8 @@ func checkVariable(t *testing.T, what string, node yaml.Node, hidden bool) {
 	}
 }
 
-// TestParametersAreSettings holds a parameter to the setting that it becomes: its default, its
-// bounds, and the values that it allows.
+// TestParametersAreSettings: a parameter has the same default, the same bounds and the same
+// allowed values as its setting.
 func TestParametersAreSettings(t *testing.T) {
 	t.Parallel()
 	bounded := 0
@@ -184,8 +184,8 @@ func TestParametersAreSettings(t *testing.T) {
 	}
 }
 
-// readEvent decodes an event strictly: a member that its format does not have is a mistake
-// in the file.
+// readEvent decodes an event. It fails the test if the file has a member that the format of the
+// event does not have.
 func readEvent(t *testing.T, slug string, into any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(testbed.Must(os.ReadFile("../../events/" + slug + ".json"))))
@@ -222,9 +222,9 @@ func TestEventsAreOfTheirFunctions(t *testing.T) {
 	}
 }
 
-// TestSamconfig: each environment has its own stack, and with it its own namespace
-// for its metrics, and asks before it changes it. What it gives is what
-// the template takes, and no build is cached.
+// TestSamconfig: each environment has a separate stack, and so a separate namespace for metrics.
+// A deployment asks for confirmation before it changes the stack. The template accepts the
+// parameters of every section, and no build is cached.
 func TestSamconfig(t *testing.T) {
 	t.Parallel()
 	text := testbed.Must(os.ReadFile("../../samconfig.toml"))
@@ -258,7 +258,7 @@ func TestSamconfig(t *testing.T) {
 	}
 }
 
-// sectionsOf are the settings of a samconfig.toml by section.
+// sectionsOf returns the settings of a samconfig.toml by section.
 func sectionsOf(text string) map[string]map[string]string {
 	sections := map[string]map[string]string{}
 	in := ""

@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// TestPermissions: every statement of the template is of a form that is known. That each
-// function uses what it is granted, and nothing else, is tested in infra/functions.
+// TestPermissions: every policy statement of the template has a known form. Tests of package
+// infra check that each function uses all of its permissions, and needs no others.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	for slug := range deployed.Routes() {
@@ -30,9 +30,9 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestAccessLog: one JSON line a request that holds nothing of what a client sent. The
-// path, the query and the headers are the client's words, and hold what was asked about
-// and the signature; the address tells who the client is.
+// TestAccessLog: the access log has one line of JSON for each request, without data of the
+// client. The path, the query and the headers would show the subject of the request and the
+// payment's signature, and the address would show who the client is.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	format, _ := section(properties(deployed.Template(), "Api"), "AccessLogSettings")["Format"].(string)
@@ -48,7 +48,7 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// TestScheduledEvent: what EventBridge sends, and nothing else.
+// TestScheduledEvent: the example has exactly the members that EventBridge sends for a schedule.
 func TestScheduledEvent(t *testing.T) {
 	t.Parallel()
 	var e events.EventBridgeEvent
@@ -61,8 +61,9 @@ func TestScheduledEvent(t *testing.T) {
 	}
 }
 
-// TestTableIsTheStores: the template's table is the one that the store makes for the
-// local runner, with protection and TTL, and it stays when its stack goes.
+// TestTableIsTheStores: the template's table is like the table that the store creates for the
+// local runner, but has deletion protection, point-in-time recovery and TTL. It stays when its
+// stack is deleted.
 func TestTableIsTheStores(t *testing.T) {
 	t.Parallel()
 	type m = map[string]any
@@ -82,7 +83,7 @@ func TestTableIsTheStores(t *testing.T) {
 	want["TimeToLiveSpecification"] = m{"AttributeName": dynamo.AttrExpiresAt, "Enabled": true}
 	want = m{
 		"Type": "AWS::DynamoDB::Table", "Properties": want, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain",
-		"Condition": "CreateLedger", // or it would be made beside one that is named
+		"Condition": "CreateLedger", // without it, a stack with a named table would create another
 	}
 	if d := cmp.Diff(want, section(deployed.Template(), "Resources")["Ledger"]); d != "" {
 		t.Errorf("table (-Create +template):\n%s", d)

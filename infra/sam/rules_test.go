@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// TestTemplateRules: what would break a second stack in the same account, or
-// the include of the template in the CDK app.
+// TestTemplateRules: the template has nothing that would prevent a second stack in the same
+// account, or that the CDK app could not include.
 func TestTemplateRules(t *testing.T) {
 	t.Parallel()
 	var root yaml.Node
@@ -57,7 +57,7 @@ func TestTemplateRules(t *testing.T) {
 	}
 }
 
-// referred is what a !Ref or !GetAtt refers to.
+// referred returns the name that a !Ref or !GetAtt refers to.
 func referred(n *yaml.Node) string {
 	if n.Kind == yaml.SequenceNode && n.Content[1].Value == "Version.Version" { // the CDK keeps a list a list
 		return n.Content[0].Value
@@ -73,7 +73,8 @@ func walk(n *yaml.Node, visit func(*yaml.Node)) {
 	}
 }
 
-// What the template says of networks is what is known of them.
+// The description of the parameter Network names every network that package x402 knows, and Base
+// is its default.
 func TestNetworkParameter(t *testing.T) {
 	t.Parallel()
 	network := template(t).Parameters["Network"]
@@ -113,8 +114,9 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// Every default satisfies its own pattern, and the patterns take and refuse what the functions
-// do, of which a few take more.
+// The default of every parameter matches the parameter's pattern. The patterns accept and refuse
+// the same values as the functions, except that the functions accept more values for three
+// parameters.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	settings := settingsByParameter(t)

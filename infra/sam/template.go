@@ -1,5 +1,5 @@
-// Package sam reads as much of a SAM template as it takes to run its functions
-// outside AWS, and to check values for its parameters as CloudFormation does.
+// Package sam reads the parts of a SAM template that are needed to run its functions outside AWS.
+// It also checks values for the template's parameters, as CloudFormation does.
 package sam
 
 import (
@@ -17,9 +17,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Template is a template as it is written: nothing in it is resolved.
+// Template is a parsed template, in which nothing is resolved.
 type Template struct {
-	Text       []byte               `yaml:"-"` // as it was read
+	Text       []byte               `yaml:"-"` // the whole file
 	Parameters map[string]Parameter `yaml:"Parameters"`
 	Globals    struct {
 		Function Properties `yaml:"Function"`
@@ -29,9 +29,10 @@ type Template struct {
 	Resources  map[string]Resource  `yaml:"Resources"`
 }
 
-// Rule is what CloudFormation holds the parameters to together, before it changes anything.
+// Rule is a condition on several parameters together. CloudFormation checks it before it changes
+// anything.
 type Rule struct {
-	RuleCondition yaml.Node `yaml:"RuleCondition"` // without one it always applies
+	RuleCondition yaml.Node `yaml:"RuleCondition"` // if it is missing, the rule always applies
 	Assertions    []struct {
 		Assert      yaml.Node `yaml:"Assert"`
 		Description string    `yaml:"AssertDescription"`
@@ -51,13 +52,13 @@ type Parameter struct {
 	Description    string   `yaml:"Description"`
 }
 
-// Resource is a resource; its properties are read by type.
+// Resource is a resource. Its properties depend on its type, and are decoded later.
 type Resource struct {
 	Type       string    `yaml:"Type"`
 	Properties yaml.Node `yaml:"Properties"`
 }
 
-// Properties are those of an AWS::Serverless::Function.
+// Properties are the properties of an AWS::Serverless::Function.
 type Properties struct {
 	CodeURI     string `yaml:"CodeUri"`
 	Handler     string `yaml:"Handler"`
@@ -76,7 +77,7 @@ type Properties struct {
 	} `yaml:"Events"`
 }
 
-// Function is a function with everything resolved.
+// Function is a function of a template, in which everything is resolved.
 type Function struct {
 	Name    string // its logical id
 	Slug    string // the last element of its CodeUri
@@ -84,7 +85,7 @@ type Function struct {
 	Timeout time.Duration
 	Memory  int // MB
 	Env     map[string]string
-	Routes  []string // of the HTTP API, such as "ANY /path" and "$default"; sorted
+	Routes  []string // its routes in the HTTP API, such as "ANY /path" and "$default"; sorted
 }
 
 // Read parses a template.
@@ -100,7 +101,7 @@ func Read(file string) (*Template, error) {
 	return &t, nil
 }
 
-// Check says what CloudFormation would say of a value.
+// Check returns an error if CloudFormation would refuse a value for the parameter.
 func (p Parameter) Check(value string) error {
 	if len(p.AllowedValues) > 0 && !slices.Contains(p.AllowedValues, value) {
 		return fmt.Errorf("must be one of %s", strings.Join(p.AllowedValues, ", "))
@@ -121,27 +122,28 @@ func (p Parameter) Check(value string) error {
 	return nil
 }
 
-// FunctionNames are the logical ids of the functions, sorted.
+// FunctionNames returns the logical ids of the functions, sorted.
 func (t *Template) FunctionNames() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(t.Resources)), func(name string) bool {
 		return t.Resources[name].Type != "AWS::Serverless::Function"
 	})
 }
 
-// FunctionProperties are a function's properties with the globals beneath.
+// FunctionProperties returns the properties of a function. Properties that the function does not
+// have come from the globals.
 func (t *Template) FunctionProperties(name string) (Properties, error) {
 	p := t.Globals.Function
 	p.Environment.Variables = maps.Clone(p.Environment.Variables)
 	r := t.Resources[name]
-	err := r.Properties.Decode(&p) // it adds to the variables
+	err := r.Properties.Decode(&p) // keeps the variables of the globals, and adds to them
 	return p, err
 }
 
-// Functions resolves every function. params holds the template's parameters, which
-// are checked as CloudFormation checks them, and the names of resources that
-// environments refer to, by logical id. An intrinsic function that cannot be
-// resolved is an error, and so is a parameter that the template lacks; the error has
-// every fault.
+// Functions resolves every function. params has values for the template's parameters, which
+// Functions checks as CloudFormation does. It also has the names of the resources to which
+// environment variables refer, by logical id. Functions returns an error if it cannot resolve an
+// intrinsic function, or if the template does not have one of the parameters. The error has all
+// faults.
 func (t *Template) Functions(params map[string]string) ([]Function, error) {
 	refs, faults := t.references(params)
 	values := scope{refs, t.Conditions}
@@ -156,8 +158,8 @@ func (t *Template) Functions(params map[string]string) ([]Function, error) {
 	return all, errors.Join(faults...)
 }
 
-// Broken are the descriptions of the rules that the parameters break. params are as those of
-// Functions; faults of single parameters are not included.
+// Broken returns the descriptions of the assertions of rules that do not hold for the parameters.
+// params is the same as for Functions. Broken does not report faults of single parameters.
 func (t *Template) Broken(params map[string]string) (descriptions []string, err error) {
 	refs, _ := t.references(params)
 	values := scope{refs, t.Conditions}
@@ -185,8 +187,8 @@ func (t *Template) Broken(params map[string]string) (descriptions []string, err 
 	return descriptions, nil
 }
 
-// references is what !Ref can resolve to: every parameter, the stack's name, and the
-// resources that params names.
+// references returns the values of !Ref by name: every parameter, the stack's name, and the
+// resources in params. It also returns the faults of params.
 func (t *Template) references(params map[string]string) (map[string]string, []error) {
 	const stackName = "AWS::StackName"
 	refs := map[string]string{stackName: "local"}
@@ -240,7 +242,7 @@ func (t *Template) function(name string, values scope) (Function, error) {
 	}
 	for _, e := range p.Events {
 		if e.Type != "HttpApi" {
-			continue // schedules and the like are invoked by hand
+			continue // outside AWS, an event such as a schedule is sent by hand
 		}
 		key := "$default" // SAM: neither path nor method
 		if e.Properties.Path != "" || e.Properties.Method != "" {
@@ -252,14 +254,14 @@ func (t *Template) function(name string, values scope) (Function, error) {
 	return f, errors.Join(faults...)
 }
 
-// scope is what intrinsic functions resolve to.
+// scope has the values and conditions that intrinsic functions refer to.
 type scope struct {
 	refs       map[string]string
 	conditions map[string]yaml.Node
 }
 
-// resolve is the value of an environment variable: a scalar, a !Ref, or an !If of
-// such.
+// resolve returns the value of a node, which must be a scalar, a !Ref, or an !If whose branches
+// are such nodes.
 func (s scope) resolve(node *yaml.Node) (string, error) {
 	switch {
 	case node.Tag == "!If" && len(node.Content) == 3:
@@ -288,7 +290,7 @@ func (s scope) resolve(node *yaml.Node) (string, error) {
 	return node.Value, nil
 }
 
-// holds reports whether a condition is met.
+// holds reports whether a condition holds.
 func (s scope) holds(node *yaml.Node) (bool, error) {
 	switch {
 	case node.Tag == "!Not" && len(node.Content) == 1:
@@ -307,7 +309,7 @@ func (s scope) holds(node *yaml.Node) (bool, error) {
 	return false, fmt.Errorf("line %d: the condition %s cannot be resolved here", node.Line, node.Tag)
 }
 
-// any reports whether one of some conditions is as it is wanted.
+// any reports whether at least one of the conditions has the result want.
 func (s scope) any(conditions []*yaml.Node, want bool) (bool, error) {
 	found := false
 	for _, c := range conditions {
@@ -320,7 +322,7 @@ func (s scope) any(conditions []*yaml.Node, want bool) (bool, error) {
 	return found, nil
 }
 
-// Functions that no operation of the catalog has.
+// The slugs of the functions that do not belong to an operation of the catalog.
 const (
 	Discovery = "discovery"
 	Health    = "health"
@@ -328,10 +330,11 @@ const (
 	Reconcile = "reconcile"
 )
 
-// LogicalID is the template's name of a function: PascalCase slug + Function.
+// LogicalID returns the template's name of a function, which is its slug in PascalCase and
+// "Function".
 func LogicalID(slug string) string { return Pascal(slug) + "Function" }
 
-// Pascal is a name with hyphens in PascalCase.
+// Pascal returns a name with hyphens in PascalCase.
 func Pascal(name string) string {
 	var id strings.Builder
 	for part := range strings.SplitSeq(name, "-") {

@@ -42,7 +42,8 @@ Resources:
   Other: {Type: AWS::Serverless::Function, Properties: {CodeUri: functions/other}}
 `
 
-// functions resolves a template with a payee, a table and more.
+// functions resolves the functions of a template with the parameters Payee and Table. more has
+// names and values of other parameters in turn; the value "-" removes a parameter.
 func functions(t *testing.T, text string, more ...string) ([]sam.Function, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "template.yaml")
@@ -81,11 +82,12 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// A condition decides about a value; a fault is named, with its line.
+// A condition selects the value of a variable. An error names its cause, and its line in the
+// template.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		old, new string // of the sample
+		old, new string // new replaces old in the sample
 		params   []string
 		table    string
 		fault    string
@@ -129,7 +131,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestBroken: a rule is broken where its condition holds and its assertion does not.
+// TestBroken: a rule is broken if its condition holds and an assertion of it does not.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	const rules = `

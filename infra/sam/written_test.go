@@ -28,7 +28,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the catalog and pkg/operations decide of template.yaml, the events, the functions and the README")
 
-// written holds a file to what it must be, or writes it with -update.
+// written compares a file with its expected text. With -update it writes the text into the file.
 func written(t *testing.T, file, want string) {
 	t.Helper()
 	have, err := os.ReadFile("../../" + file)
@@ -43,7 +43,7 @@ func written(t *testing.T, file, want string) {
 	}
 }
 
-// part is a file's text with other words between two that it has.
+// part returns text with words in place of the text between from and to.
 func part(t *testing.T, text, from, to, words string) string {
 	t.Helper()
 	before, rest, begins := strings.Cut(text, from)
@@ -54,14 +54,14 @@ func part(t *testing.T, text, from, to, words string) string {
 	return before + from + words + to + after
 }
 
-// guard is an alarm that rolls a release back, for the crashes of the newest version of
-// each of its functions.
+// guard is an alarm that rolls a release back when the newest versions of its functions crash.
 type guard struct {
 	Name, Entry, Means string
 	Slugs              []string
 }
 
-// guards are alarms with as many functions each as CloudWatch takes metrics for one alarm.
+// guards divides the functions of an alarm among several alarms, because CloudWatch limits the
+// number of metrics of an alarm to 10.
 func guards(g guard) (all []guard) {
 	const most = 10
 	for slugs := range slices.Chunk(g.Slugs, most) {
@@ -75,20 +75,21 @@ func guards(g guard) (all []guard) {
 	return all
 }
 
-// filter counts lines of the newest versions of its functions.
+// filter is a metric filter. It counts log lines of the newest versions of its functions.
 type filter struct {
 	ID, Metric, Term, Value string
 	Slugs                   []string
 }
 
-// longestPattern is how many characters CloudWatch takes of a filter's pattern, and
-// longestRelease how many the name of a function with a version can have.
+// longestPattern is the number of characters that CloudWatch allows in the pattern of a filter.
+// longestRelease is the greatest length of the name of a function with a version.
 const (
 	longestPattern = 1024
 	longestRelease = 64 + len(":999999")
 )
 
-// filters are those of a metric, with as many functions each as a pattern has room for.
+// filters returns the filters of a metric. Each has as many of the functions as its pattern has
+// room for.
 func filters(f filter, slugs []string) (all []filter) {
 	room := longestPattern - len(`{ () && () }`) - len(f.Term)
 	most := room / (len(` || ($. = "")`) + len(service.MemberRelease) + longestRelease)
@@ -104,26 +105,33 @@ func filters(f filter, slugs []string) (all []filter) {
 	return all
 }
 
-// judge is the alarm that compares a release with the one before.
+// judge is the alarm that compares a new release with the previous release.
 type judge struct {
 	Metrics      []judgedBy
 	Steps, Value string
 }
 
-// judgedBy is a metric of it, of the newest versions alone or of all.
+// judgedBy is a metric of this alarm. It is about the newest versions only if New is true, and
+// about all versions otherwise.
 type judgedBy struct {
 	ID, Stat, Metric string
 	New              bool
 }
 
-// releaseJudge compares a release with the one before, which has the other part of the
-// payments: by what failed, and by what was refused. With two payers or fewer the sum of
-// their numbers lies a whole number of steps above the least, however often each tried. A
-// third one's number practically never does.
+// releaseJudge returns the alarm that compares a new release with the previous release, which
+// handles the other payments during a deployment. The alarm compares the payments that failed,
+// and the payments that were refused.
 //
-// Three times as many failures are forgiven as the release before has at the same rate, had
-// it two more than it has, because it may have had luck; and three besides, or two where the
-// new versions have answered nobody. TestReleaseOdds has what follows from these numbers.
+// The alarm needs at least three payers whose payments failed or were refused. The metric of
+// these payments has a number of the payer as its value. If there are only two payers, every
+// value is either the least or the most. The sum is then the count times the least, and a whole
+// multiple of the difference between most and least, for any number of payments. The number of a
+// third payer practically never fits that.
+//
+// The alarm allows the new release three times the failure rate of the previous release. For
+// that, it adds two failures to those of the previous release, which may have had few by luck.
+// In addition the alarm allows three failures, or two if the new versions have answered no
+// payment. TestReleaseOdds tests the consequences of these numbers.
 func releaseJudge() judge {
 	more := func(bad, allBad string) string {
 		return fmt.Sprintf("(%[1]s * (all - new)) > (IF(new > count, 3, 2) * (all - new) + 3 * new * (%[2]s - %[1]s + 2))", bad, allBad)
@@ -146,13 +154,13 @@ func releaseJudge() judge {
 type seller struct {
 	Slug, Description, Path string
 	Priced                  bool
-	Slots                   []string // of the operations whose places it takes
-	Registries              bool     // it reads and keeps the list of registries
+	Slots                   []string // the operations whose concurrency slots it uses
+	Registries              bool     // whether it reads and stores the list of registries
 }
 
-// TestCatalogDecides: what follows from the catalog in template.yaml, the events and mains of
-// functions that sell, and the README's price list are as -update writes them. It is not
-// parallel, because others read what it writes.
+// TestCatalogDecides checks the text that is derived from the catalog, or writes it with -update:
+// a part of template.yaml, the events and the main.go of functions that sell, and the price list
+// of the README. It is not parallel, because other tests read the files that it writes.
 func TestCatalogDecides(t *testing.T) {
 	var sellers []seller
 	var slugs, slots []string
@@ -205,8 +213,9 @@ func TestCatalogDecides(t *testing.T) {
 		"  # Here ends what is written.\n", text.String()))
 }
 
-// writeReadme holds the README's example answer to the catalog, and the paths and prices of its
-// table. The questions are the README's: a new operation has its title until somebody asks one.
+// writeReadme checks the README's example answer, and the paths and prices in its table, or
+// writes them with -update. The questions in the table are written by hand. A new operation has
+// its title there until somebody writes a question.
 func writeReadme(t *testing.T) {
 	t.Helper()
 	readme := string(testbed.Must(os.ReadFile("../../README.md")))
@@ -226,8 +235,8 @@ func writeReadme(t *testing.T) {
 	written(t, "README.md", readme)
 }
 
-// writeEvent holds the event of a priced function to the one of dns, with its own path
-// and the example of the catalog.
+// writeEvent checks the event of a priced function, or writes it with -update. It must be the
+// event of the operation dns, with the path and the example parameters of this operation.
 func writeEvent(t *testing.T, o catalog.Operation) {
 	t.Helper()
 	like := catalog.DNS()
@@ -244,15 +253,16 @@ func writeEvent(t *testing.T, o catalog.Operation) {
 	written(t, "events/"+o.Slug+".json", text)
 }
 
-// writeMains holds the main of each priced function to the line of pkg/operations that makes the
-// operation: it has what that line needs, and so links no other client.
+// writeMains checks the main.go of each priced function, or writes it with -update. The main.go
+// makes its operation with the same expression as the function All of pkg/operations. It has only
+// the variables and imports that this expression needs, and so links no other client.
 func writeMains(t *testing.T) {
 	t.Helper()
 	const source = "pkg/operations/operations.go"
 	text, files := testbed.Must(os.ReadFile("../../"+source)), token.NewFileSet()
 	tree := testbed.Must(parser.ParseFile(files, source, text, parser.SkipObjectResolution))
 	all := bodyOf(tree, "All")
-	made := map[string]ast.Expr{} // the line, by its constructor
+	made := map[string]ast.Expr{} // the expression of each operation, by its constructor
 	for _, line := range all[len(all)-1].(*ast.ReturnStmt).Results[0].(*ast.CompositeLit).Elts {
 		made[strings.ToLower(line.(*ast.CallExpr).Fun.(*ast.SelectorExpr).Sel.Name)] = line
 	}
@@ -295,7 +305,7 @@ func writeMains(t *testing.T) {
 	}
 }
 
-// bodyOf are the statements of a function.
+// bodyOf returns the statements of a function.
 func bodyOf(tree *ast.File, name string) []ast.Stmt {
 	for _, d := range tree.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == name {

@@ -166,7 +166,9 @@ func TestThrowawayKeyIsKept(t *testing.T) {
 	payers := map[string]bool{}
 	for range 2 {
 		b := newBuyer(t, server.URL, "")
-		must(t, b.does(t, func(ctx context.Context) error { return b.run(ctx, options{url: server.URL, key: "one-purchase", dir: dir}) }))
+		must(t, b.does(t, func(ctx context.Context) error {
+			return b.run(ctx, options{url: server.URL, key: "one-purchase", dir: dir})
+		}))
 		path, err := folder(dir).last()
 		must(t, err)
 		kept, err := readPayment(path)
