@@ -13,7 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// served are the service's own documents.
+// served returns the OpenAPI description and the documentation page of a service.
 func served(t *testing.T) (description, page string) {
 	d := discovery.New(discovery.Site{Origin: "https://api.example.com", Terms: testbed.LocalTerms(t)})
 	api, _ := d.Find(catalog.PathOpenAPI)
@@ -21,20 +21,20 @@ func served(t *testing.T) (description, page string) {
 	return string(api.Body()), string(docs.Body())
 }
 
-// exchange is a request, and what the service answered.
+// exchange is a request and its response.
 type exchange struct {
 	method, target string
 	x402test.Reply
 }
 
-// answered is an answer to a GET of dns, with a receipt.
+// answered returns a response with a receipt to a GET of the operation dns.
 func answered(status int, body string) exchange {
 	receipt := base64.StdEncoding.EncodeToString([]byte(`{"success":true,"transaction":"0xab","network":"eip155:8453","payer":"0x1"}`))
 	header := http.Header{"Content-Type": {"application/json; charset=utf-8"}, "Payment-Response": {receipt}}
 	return exchange{http.MethodGet, catalog.DNS().Path + "?domain=example.com", x402test.Reply{Status: status, Header: header, Body: []byte(body)}}
 }
 
-// failed is {code, charged, retryable} with everything else around it.
+// failed returns an error response of the operation dns. charged and retryable are texts of JSON.
 func failed(status int, code, charged, retryable string) exchange {
 	return answered(status, `{"error":{"code":"`+code+`","message":"m","charged":`+charged+`,"retryable":`+retryable+`},`+
 		`"request_id":"r","docs_url":"https://api.example.com/docs#error-`+code+`"}`)
@@ -51,8 +51,8 @@ func (a exchange) by(method, target string) exchange {
 	return a
 }
 
-// TestAnswers: what Check says of answers that are not as described. Those that are, of
-// every operation, are in the suites that use it.
+// TestAnswers: Check finds the fault in responses that do not match the description. Responses of
+// every operation that do match are tested in the suites that use Check.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	description, page := served(t)
@@ -62,11 +62,11 @@ func TestAnswers(t *testing.T) {
 	var parts map[string]json.RawMessage
 	testbed.Check(json.Unmarshal([]byte(bundle.Response), &parts))
 	parts["whois"] = json.RawMessage(`{"error":{"code":"connect_failed","message":"m"}}`)
-	child, _ := json.Marshal(parts) // it was JSON before
+	child, _ := json.Marshal(parts) // cannot fail: parts were JSON before
 	html := answered(404, "<html>").with("Content-Type", "text/html")
 	for name, c := range map[string]struct {
 		answer exchange
-		says   string // a part of it; empty: it is as described
+		says   string // a part of the error; "" means that Check finds no fault
 	}{
 		"paid":                        {paid, ""},
 		"field missing":               {answered(200, strings.Replace(dns.Response, `"rcode":`, `"code":`, 1)), "missing property 'rcode'"},
@@ -101,7 +101,7 @@ func TestAnswers(t *testing.T) {
 			}
 		})
 	}
-	// What is not understood is refused, and not passed over.
+	// ParseOpenAPI returns an error for a description that it does not understand.
 	for old, other := range map[string]string{
 		`"3.1.0"`: `"3.0.3"`, `"/health":{"get"`: `"/health":{"post"`, `components/headers/Receipt"`: `components/headers/Receipts"`,
 		`components/schemas/PaymentRequiredBody"`: `components/schemas/Body"`, `"x-error-codes":["invalid_domain"`: `"x-error-codes":["invalid"`,

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// playMoney plays visits to a service that takes play money, as make run starts one: without a
-// gateway between, and with the facilitator of the same process.
+// playMoney plays visits to a service that accepts play money, as make run starts it. There is no
+// gateway before it, and its facilitator runs in the same process.
 func playMoney(t *testing.T) {
 	browsers <- struct{}{}
 	defer func() { <-browsers }()
@@ -43,7 +43,7 @@ func playMoney(t *testing.T) {
 	}
 }
 
-// playTransfers is how many payments the facilitator of a runner has moved.
+// playTransfers returns the number of payments that the facilitator of a local runner has moved.
 func playTransfers(t *testing.T, p *programs.Process) int {
 	facilitator := regexp.MustCompile(`facilitator +(http\S+)`).FindStringSubmatch(p.Log.String())
 	client := &x402test.Client{HTTP: http.DefaultClient}

@@ -18,9 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestBrowser plays visits to the pages that people see, the paywall and the
-// documentation, in Chromium with a wallet that really signs. Behind the pages is a
-// service; between the two a gateway can lose, delay or replace answers.
+// TestBrowser plays visits to the paywall and the documentation in Chromium, with a wallet that
+// really signs. The pages come from a service. A gateway between the browser and the service can
+// lose, delay or replace answers.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	t.Run("visits", func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("screenshots", checkScreenshots)
 }
 
-// browsers bounds those that run at once: each waits as much as it computes.
+// browsers limits the number of browsers that run at the same time.
 var browsers = make(chan struct{}, 2)
 
 const (
@@ -52,15 +52,15 @@ const (
 	wwwPath = dnsPath + "?domain=www.example.com&type=A"
 )
 
-// scene is the service behind the pages.
+// scene is the service whose pages are visited.
 type scene struct {
-	*gateway // what the browser knows
+	*gateway // has the address that the browser uses
 	books    *testbed.Facilitator
-	healed   atomic.Bool // the resolvers refuse no name any more
+	healed   atomic.Bool // the resolvers do not refuse names any more
 }
 
-// browserZone is what the resolver knows. Names below refused.example.com are refused until the
-// scene is healed; others do not exist.
+// browserZone has the resolver's records. The resolver refuses names below refused.example.com
+// until the scene is healed. Other names do not exist.
 const browserZone = `
 $ORIGIN example.com.
 $TTL 300
@@ -89,10 +89,10 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// args are what a script is told.
+// args are the arguments of a script.
 type args = map[string]any
 
-// visit is one to a page, and what it may cost.
+// visit is a visit to a page, with the payments that it must make.
 type visit struct {
 	name   string
 	script string // in testdata/browser
@@ -100,18 +100,17 @@ type visit struct {
 	args   args
 	before func(*scene)
 	plan   []step
-	// signatures are requests that paid, settles what the facilitator was
-	// asked for, transfers what moved.
+	// signatures is the number of requests with a signature, settles the number of requests to
+	// the facilitator, and transfers the number of payments that moved money.
 	signatures, settles, transfers int
 	several                        bool // the signatures differ
-	// questions are the purchases that were asked for, each by another key;
-	// 0 is one.
+	// questions is the number of purchases. Each has a different key. 0 means 1.
 	questions int
-	answer    string // is in the JSON on show
+	answer    string // a text in the JSON that the page shows
 	after     func(t *testing.T, s *scene)
 }
 
-// pays is a visit of n requests with the same signature and one payment.
+// pays returns a visit that makes one payment, with n requests that have the same signature.
 func pays(name, script, path string, n int) visit {
 	return visit{name: name, script: script, path: path, signatures: n, settles: 1, transfers: 1}
 }
@@ -144,7 +143,8 @@ func (v visit) play(t *testing.T, d driver, s *scene) {
 	}
 }
 
-// checkRequests: all go to one address, without a cookie; each purchase has one key.
+// checkRequests checks that all requests go to one address without a cookie, and that each
+// purchase has one key.
 func (v visit) checkRequests(t *testing.T, sent []paidRequest) {
 	bySignature, keys := map[string]string{}, map[string]bool{}
 	for i, r := range sent {
@@ -167,7 +167,8 @@ func (v visit) checkRequests(t *testing.T, sent []paidRequest) {
 	}
 }
 
-// pictures is where -update-screenshots writes one of every state, below the module's folder.
+// pictures is the folder, below the module's, where -update-screenshots writes a picture of every
+// state of the pages.
 const pictures = "build/screenshots"
 
 // driver is the Node process that drives one Chromium.
@@ -185,7 +186,7 @@ func newDriver(t *testing.T) driver {
 	return d
 }
 
-// run plays a visit, and returns the wallet that paid and the JSON on show.
+// run plays a visit, and returns the wallet that paid and the JSON that the page shows.
 func (d driver) run(t *testing.T, origin string, v visit) (payer, answer string) {
 	d.say(t, args{"name": v.script, "origin": origin, "path": v.path, "args": v.args})
 	var o struct {
@@ -198,10 +199,11 @@ func (d driver) run(t *testing.T, origin string, v visit) (payer, answer string)
 	return o.Payer, string(o.Answer)
 }
 
-// maxScreenshots bounds what the repository keeps.
+// maxScreenshots limits the size of all committed screenshots together, in bytes.
 const maxScreenshots = 512 << 10
 
-// checkScreenshots: those that README.md shows are committed, and no others; readable, and small.
+// checkScreenshots checks that the committed screenshots are exactly those that README.md shows,
+// and that they are readable and small.
 func checkScreenshots(t *testing.T) {
 	readme := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "README.md"))))
 	shown := []string{"screenshots/answer-dark.png", "screenshots/answer-light.png", "screenshots/docs-dark.png", "screenshots/docs-light.png"}

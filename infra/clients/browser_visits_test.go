@@ -43,8 +43,9 @@ func walletVisits(*testing.T) []visit {
 	}
 }
 
-// checkEcho: terms and extensions go back as they were offered, the token apart, but for what
-// a payer need not repeat: what is sold, the listing for catalogues and the seller's signature.
+// checkEcho checks that a payment repeats the terms and the extensions of the offer, with a retry
+// token that is not the one of the next offer. It need not repeat the resource, the listing for
+// catalogues, and the seller's signature.
 func checkEcho(t *testing.T, s *scene, header string) {
 	type echo struct {
 		Accepted   any
@@ -114,7 +115,7 @@ func pageVisits(*testing.T) []visit {
 	}
 }
 
-// hostileValues are what a link can carry; none of them is a name.
+// hostileValues returns values that a hostile link can have. None of them is a valid name.
 func hostileValues() []string {
 	return []string{
 		`<script>window.owned=1</script>`, `"><img src=x onerror=owned=1>`, `'); owned=1; ('`, `</code></script><script>owned=1</script>`,
@@ -123,10 +124,11 @@ func hostileValues() []string {
 	}
 }
 
-// again is what a visit of the same signature looks for.
+// again returns the arguments of the script sameSignature: a text that the page shows, and the
+// name of its picture.
 func again(text, look string) args { return args{"says": text, "look": look} }
 
-// faultVisits are to the service's own faults.
+// faultVisits returns visits in which the service itself reports an error.
 func faultVisits(*testing.T) []visit {
 	uncertain := pays("503 settlement_uncertain, then settled", "sameSignature", wwwPath, 2).with(again("Payment not confirmed yet", "uncertain"))
 	uncertain.settles = 2 // the same authorization, which moves once
@@ -159,7 +161,7 @@ func faultVisits(*testing.T) []visit {
 	}
 }
 
-// lossVisits are to the gateway's faults.
+// lossVisits returns visits in which the gateway loses or replaces an answer.
 func lossVisits(*testing.T) []visit {
 	const same = "sameSignature"
 	alone := func(text, look string) args {
@@ -194,13 +196,14 @@ func lossVisits(*testing.T) []visit {
 	}
 }
 
-// owing lets the service answer, as a bundle that owes a part.
+// owing passes the answer of the service on, and marks it as that of a bundle which owes a part
+// of its answer.
 func owing(r *testbed.Relayed) {
 	r.ResponseWriter.Header().Set(x402.HeaderOwed, "ssl, headers")
 	r.Pass()
 }
 
-// moneyVisits are visits that could lead to a second payment, and must not.
+// moneyVisits returns visits that could lead to a second payment, and must not.
 func moneyVisits(*testing.T) []visit {
 	odd := func(short, last string) args { return args{"short": short, "last": last} }
 	clock := pays("a clock that is wrong", "clockOff", wwwPath, 2)
@@ -224,11 +227,12 @@ func moneyVisits(*testing.T) []visit {
 	}
 }
 
-// doubtVisits are answers after which it is not known, or known, whether a signature is paid.
+// doubtVisits returns visits with answers after which the page knows whether the signature was
+// paid, or cannot know it.
 func doubtVisits(*testing.T) []visit {
 	steps := func(texts ...string) args { return args{"steps": texts} }
 	overloaded := fails(503, 0, "overloaded", "false", true)
-	// The offer with the receipt is for a payment whose answer is not kept any longer.
+	// An offer with a receipt means that the payment was made, but its answer is no longer kept.
 	usedBefore := settledThen(stripped)
 	const lost, unknown = "Connection lost", "An earlier request with this signature may have been paid."
 	refused := visit{
@@ -251,7 +255,8 @@ func doubtVisits(*testing.T) []visit {
 	}
 }
 
-// reoffers answers an offer with the same terms and other extensions, as after a deployment.
+// reoffers answers with an offer that has the same terms and other extensions, as it can be after
+// a deployment.
 func reoffers(r *testbed.Relayed) {
 	r.Request.Header.Del(x402.HeaderSignature)
 	answer := r.Answer()
@@ -261,16 +266,16 @@ func reoffers(r *testbed.Relayed) {
 	r.Send(answer, answer.Body.Len())
 }
 
-// tabVisits are what the tabs of a browser know of each other.
+// tabVisits returns visits in which tabs of one browser must know of each other's payments.
 func tabVisits(*testing.T) []visit {
 	overloaded := fails(503, 0, "overloaded", "false", true)
 	const day, month = 24, 31 * 24 // hours
-	const before = 1.0 / 6         // a slow machine is faster than that
+	const before = 1.0 / 6         // hours; even a slow machine takes less
 	signedFor, paidFor := "You have signed a payment for this.", "You have paid for this."
 	unpaid := visit{name: "unpaid for certain, and a day later", script: "aged", path: wwwPath, signatures: 1, plan: []step{overloaded}}
 	unpaid.args = args{"comes": "Not charged yet", "offers": signedFor, "until": 1, "from": day}
 	refused := pays("refused in one tab, another at the wallet", "refusedElsewhere", wwwPath, 2).with(nil, stripped)
-	refused.several, refused.questions = true, 2 // one in each tab
+	refused.several, refused.questions = true, 2 // one purchase in each tab
 	anew := pays("forgotten in one tab and paid anew, answered in another", "paidAnewMeanwhile", wwwPath, 3).with(args{"hears": true}, cutAfter)
 	anew.several, anew.questions = true, 2
 	deaf := anew.with(args{"hears": false}, cutAfter)

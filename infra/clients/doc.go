@@ -1,25 +1,26 @@
-// Package clients tests the service with third-party programs, which use it or check what it
-// publishes. OpenAPI, which other suites also use, checks live answers against the description:
-// the status, the headers, the content type, every byte of the body, and the error code, which
-// the operation must list. The rest of the package is tests:
+// Package clients tests the service with third-party programs that use it or that check its
+// documents. The type OpenAPI, which other suites also use, compares live answers with the
+// OpenAPI description: the status, the headers, the content type, the whole body, and the error
+// code, which the operation must list. The rest of the package is tests:
 //
-//   - the programs of /docs, and by that those of llms.txt. In an empty folder each is
-//     installed by the command that is printed, saved under the name that is printed and run
-//     by the command that is printed. The registries of npm, Python and Go are on this
-//     machine, and have what the repository pins; -registries asks those that readers have;
-//   - clients that generators make of the OpenAPI document, for TypeScript, Python and Go;
-//   - loops around the unmodified clients of the x402 project (testdata/stock), which sign
-//     again on every call, against a facilitator that fails after it has settled, what is sold
-//     failing for a while, lost answers and kill -9; some give up and come back later, and some
-//     post JSON and forms. charged.md has their table, which the tests hold;
-//   - the clients of the SDKs of the Model Context Protocol (testdata/mcp);
-//   - the unmodified @x402/extensions, which judges receipts, and public validators of
-//     OpenAPI, JSON Schema, HTML, the reader that x402scan is built on, and a tokenizer, which
-//     counts what models read;
-//   - Chromium, driven by the scripts in testdata/browser with a wallet that really signs.
+//   - The programs on the page /docs, which llms.txt repeats. In an empty folder, a test installs
+//     each with the printed command, saves it under the printed name, and runs it with the
+//     printed command. The registries of npm, Python and Go are on this machine and have the
+//     versions that the repository pins. With the flag -registries, tests use the public ones.
+//   - Clients that generators make from the OpenAPI document, for TypeScript, Python and Go.
+//   - Loops around the unmodified clients of the x402 project (testdata/stock), which sign again
+//     on every call. The facilitator fails after it has settled, the seller's handler fails for a
+//     while, answers are lost, and the service is killed with kill -9. Some clients give up and
+//     come back later, and some post JSON and forms. The tests check the table of the results in
+//     charged.md.
+//   - The clients of the SDKs of the Model Context Protocol (testdata/mcp).
+//   - The unmodified @x402/extensions, which checks receipts; public validators of OpenAPI, JSON
+//     Schema and HTML; the reader that x402scan is built on; and a tokenizer, which counts the
+//     tokens of documents for models.
+//   - Chromium, driven by the scripts in testdata/browser, with a wallet that really signs.
 //
 // The loops, the programs and the MCP clients also run against the shop of infra/shop. A gateway
 // between clients and service can lose, delay or replace answers. The tests need Chromium, Node,
-// Python and the packages that package.json and testdata/requirements.txt pin. A test that lacks
-// one is skipped by name.
+// Python, and the packages that package.json and testdata/requirements.txt pin. A test is skipped
+// if one of these is missing, and says which.
 package clients

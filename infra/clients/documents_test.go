@@ -21,7 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// reports are the complaints about documents, by their names.
+// reports has the complaints about documents, by the name of the document.
 type reports map[string][]string
 
 func (r reports) add(path, format string, args ...any) {
@@ -29,10 +29,11 @@ func (r reports) add(path, format string, args ...any) {
 	r[name] = append(r[name], fmt.Sprintf(format, args...))
 }
 
-// validator says what it has to say about each of some descriptions.
+// validator returns its complaints about the descriptions in some files.
 type validator func(t *testing.T, paths []string) reports
 
-// schemaValidator is @seriousme/openapi-schema-validator: is it OpenAPI 3.1.
+// schemaValidator runs @seriousme/openapi-schema-validator, which checks that descriptions are
+// valid OpenAPI 3.1.
 func schemaValidator(t *testing.T, paths []string) reports {
 	found := reports{}
 	for _, path := range paths {
@@ -47,11 +48,11 @@ func schemaValidator(t *testing.T, paths []string) reports {
 	return found
 }
 
-// redocly is the lint of Redocly, warnings included.
+// redocly runs the linter of Redocly, and includes its warnings.
 func redocly(t *testing.T, paths []string) reports {
 	found, n := reports{}, 0
 	out := node(t, append([]string{bin(t, "redocly"), "lint", "--config", validators + "redocly.yaml", "--format", "json", "--max-problems", "1000"}, paths...)...)
-	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); n++ { // one after the other
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); n++ { // a report for each file
 		var report struct {
 			Problems []struct {
 				RuleID, Severity, Message string
@@ -72,10 +73,11 @@ func redocly(t *testing.T, paths []string) reports {
 	return found
 }
 
-// spectral is spectral:oas and our own rules, warnings included.
+// spectral runs the linter Spectral with the rules spectral:oas and the rules of this repository,
+// and includes its warnings.
 func spectral(t *testing.T, paths []string) reports {
 	out := string(node(t, append([]string{bin(t, "spectral"), "lint", "--ruleset", validators + "spectral.yaml", "--format", "json"}, paths...)...))
-	// It follows the JSON with a word for people when there is nothing to say.
+	// If there are no complaints, Spectral prints a message for people after the JSON.
 	out, _, _ = strings.Cut(out, "No results with")
 	found := reports{}
 	for _, p := range decoded[[]struct {
@@ -87,11 +89,12 @@ func spectral(t *testing.T, paths []string) reports {
 	return found
 }
 
-// spoil breaks a description; the validator must complain about it.
+// spoil replaces old with other in a document, which breaks it. A validator must then complain
+// with the text about.
 type spoil struct{ old, other, about string }
 
-// checkOpenAPI: every validator is content with the description as served, and sees in broken
-// ones what it is there for.
+// checkOpenAPI checks that no validator complains about the description that the service serves,
+// and that each validator finds the faults that it is used for in broken descriptions.
 func checkOpenAPI(t *testing.T, s service) {
 	doc := s.document(t, catalog.PathOpenAPI)
 	for name, c := range map[string]struct {
@@ -132,8 +135,8 @@ func checkOpenAPI(t *testing.T, s service) {
 	}
 }
 
-// TestPrices: what is sold costs what spec §1 says, which is written out once more here: no
-// price is held to what it was made of. The documents and the README are made of the catalog.
+// TestPrices: the operations have the prices of spec §1. The test repeats these prices. It does
+// not compare the documents or the README, because they are made from the catalog.
 func TestPrices(t *testing.T) {
 	t.Parallel()
 	const single, bundle = "0.005 5000", "0.015 15000"
@@ -143,7 +146,7 @@ func TestPrices(t *testing.T) {
 	}
 	sold := map[string]string{}
 	for _, op := range catalog.All() {
-		if _, specified := prices[op.Path]; specified { // the spec has no price of a further one
+		if _, specified := prices[op.Path]; specified { // the spec has no price for the others
 			sold[op.Path] = op.PriceUSD() + " " + op.Amount
 		}
 	}
@@ -152,9 +155,8 @@ func TestPrices(t *testing.T) {
 	}
 }
 
-// TestDocuments holds everything that one service publishes against public
-// validators and against each other. Each validator is also shown a document that is
-// broken on purpose, so that it is seen to fail.
+// TestDocuments checks the documents of a service with public validators. Each validator also
+// gets documents that are broken on purpose, and must complain about them.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -168,13 +170,13 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// ask makes one request, follows no redirect, and reads the answer whole.
+// ask makes a request and returns the whole response. It does not follow redirects.
 func (s service) ask(t *testing.T, path, accept string) x402test.Reply {
 	client := http.Client{Timeout: testbed.Patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return testbed.Must(testbed.Ask(t.Context(), &client, http.MethodGet, s.url+path, "Accept", accept))
 }
 
-// document is a free document.
+// document returns a document that is free of charge.
 func (s service) document(t *testing.T, path string) []byte {
 	r := s.ask(t, path, "*/*")
 	if r.Status != http.StatusOK {
@@ -183,7 +185,7 @@ func (s service) document(t *testing.T, path string) []byte {
 	return r.Body
 }
 
-// broken is a document with something replaced, everywhere.
+// broken returns a document in which every s.old is replaced.
 func (s spoil) broken(t *testing.T, doc []byte) []byte {
 	if !bytes.Contains(doc, []byte(s.old)) {
 		t.Errorf("the document has no %q to break", s.old)
@@ -191,23 +193,25 @@ func (s spoil) broken(t *testing.T, doc []byte) []byte {
 	return bytes.ReplaceAll(doc, []byte(s.old), []byte(s.other))
 }
 
-// wantComplaint wants a validator to complain about this; empty: to be content.
+// wantComplaint checks that one of the complaints contains about. If about is "", there must be
+// no complaints.
 func wantComplaint(t *testing.T, what string, complaints []string, about string) {
 	if about == "" && len(complaints) > 0 || !strings.Contains(strings.Join(complaints, "\n"), about) {
 		t.Errorf("%s: complains of %q, want something about %q", what, complaints, about)
 	}
 }
 
-// validators is the folder of what runs and configures them.
+// validators is the folder with the scripts and the configuration of the validators.
 const validators = "testdata/validators/"
 
-// node is what a JavaScript program prints. A validator that finds something may end with 1.
+// node runs a JavaScript program and returns its output. The program may exit with status 1, as a
+// validator does that has complaints.
 func node(t *testing.T, args ...string) []byte {
-	for _, name := range args { // so that the cache of go test knows of them
+	for _, name := range args { // the cache of go test then depends on these files
 		_, _ = os.Stat(name)
 	}
 	cmd := testbed.Command(t, testbed.Node(t, "."), args...)
-	// No news, no reports home, no colours.
+	// The program does not look for updates, send reports to its vendor, or print colours.
 	cmd.Env = append(cmd.Env, "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1", "NODE_OPTIONS=")
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
@@ -219,14 +223,15 @@ func node(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// file writes a document to where a validator can read it.
+// file writes a document to a temporary file, and returns its path.
 func file(t *testing.T, name string, doc []byte) string {
 	path := filepath.Join(t.TempDir(), name)
 	testbed.Check(os.WriteFile(path, doc, 0o600))
 	return path
 }
 
-// checkAgentcash: the reader of x402scan has no warning, and understands what is for sale.
+// checkAgentcash checks that the reader behind x402scan has no warnings, and finds every
+// operation with its price.
 func checkAgentcash(t *testing.T, s service) {
 	type probe struct {
 		Mode          string
@@ -246,7 +251,7 @@ func checkAgentcash(t *testing.T, s service) {
 		t.Errorf("it trusts the origin as %q, and warns: %+v", got.Trust, got.Warnings)
 	}
 	var want []endpoint
-	for _, path := range []string{ // those of spec §4.1
+	for _, path := range []string{ // the free paths of spec §4.1
 		catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathManifest, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathDocs,
 	} {
 		want = append(want, endpoint{Path: path, Mode: "unprotected", Probed: map[string]probe{}})
@@ -263,8 +268,8 @@ func checkAgentcash(t *testing.T, s service) {
 	}
 }
 
-// checkHTML is html-validate with its rules of accessibility, warnings included, of the pages for
-// people; the last one of each operation has a query that is not a domain.
+// checkHTML runs html-validate with its accessibility rules on the pages for people, and includes
+// its warnings. One page of each operation is for a hostile query.
 func checkHTML(t *testing.T, s service) {
 	wanted := map[string]int{catalog.PathDocs: http.StatusOK, "/nothing/here": http.StatusNotFound}
 	hostile := "?domain=" + url.QueryEscape(`"><script>alert(1)</script>&amp;<b title='x`) + "&type=%00%22'"

@@ -17,45 +17,45 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// step is what a gateway does with one request that carries a payment.
+// step handles one request with a payment at a gateway.
 type step func(*testbed.Relayed)
 
-// gateway stands in front of a service, as API Gateway does. Requests without a
-// payment pass; those with one take the next step of the plan, and pass when it is at
-// its end. A service that does not answer is a lost connection.
+// gateway stands in front of a service, like API Gateway. A request without a payment passes. A
+// request with a payment takes the next step of the plan; after the last step it passes. If the
+// service does not answer, the client's connection is closed.
 type gateway struct {
 	url string
 
 	mu    sync.Mutex
-	every step // where there is no plan; nil passes
+	every step // used when no step of the plan is left; nil means pass
 	plan  []step
 	seen  []paidRequest
 
-	goesOn chan struct{} // sends the second piece of a page
+	goesOn chan struct{} // a value on it sends the second piece of a page
 }
 
-// paidRequest is one that carries a payment.
+// paidRequest is a request with a payment.
 type paidRequest struct {
 	signature, key, uri string
 	header              http.Header
 	at                  time.Time
 }
 
-// newGateway starts one before the service at origin, which may start later.
+// newGateway starts a gateway in front of the service at origin, which may start later.
 func newGateway(t *testing.T, origin string, plan ...step) *gateway {
 	g := &gateway{plan: plan, goesOn: make(chan struct{})}
 	g.url = testbed.Serve(t, testbed.Relay{Do: g.decide, To: testbed.ProxyTo(t, origin)})
 	return g
 }
 
-// play sets the plan and forgets what was seen.
+// play sets the plan, and forgets the requests until now.
 func (g *gateway) play(plan ...step) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.plan, g.seen = plan, nil
 }
 
-// paid are the requests that paid, in their order.
+// paid returns the requests with a payment, in order.
 func (g *gateway) paid() []paidRequest {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,19 +81,21 @@ func (g *gateway) decide(r *testbed.Relayed) {
 	do(r)
 }
 
-// paymentOf is the payment that a request carries, in its header or in _meta.
+// paymentOf returns the payment of a request, from its header or from _meta, or "" if it has
+// none.
 func paymentOf(r *testbed.Relayed) string {
 	var call struct {
 		Params struct {
 			Meta map[string]json.RawMessage `json:"_meta"`
 		}
 	}
-	_ = json.Unmarshal(r.Sent, &call) // the service judges it
+	_ = json.Unmarshal(r.Sent, &call) // the service reports an invalid body
 	return r.Request.Header.Get(x402.HeaderSignature) + string(call.Params.Meta[mcp.KeyPayment])
 }
 
-// pass lets the service answer, cutBefore loses the request, and cutAfter the answer: the
-// service has done its work. swallowed holds the connection until the client gives up.
+// pass lets the service answer. cutBefore loses the request. cutAfter loses the answer, after the
+// service has done its work. swallowed loses the answer as well, but keeps the connection open
+// until the client gives up.
 var (
 	pass      step = (*testbed.Relayed).Pass
 	cutBefore step = (*testbed.Relayed).Drop
@@ -101,8 +103,8 @@ var (
 	swallowed      = lostThen((*testbed.Relayed).Hold)
 )
 
-// inPieces sends a page up to the end of place, and the rest after a request for /go-on, as
-// a slow network does.
+// inPieces sends a page up to the end of the text place, and the rest after a request for /go-on.
+// It simulates a slow network.
 func (g *gateway) inPieces(place string) step {
 	return func(r *testbed.Relayed) {
 		if r.URL.Path == "/go-on" {
@@ -136,7 +138,7 @@ func cutWithin(r *testbed.Relayed) {
 	r.Send(answer, answer.Body.Len()/2)
 }
 
-// says answers in place of the service.
+// says returns a step that answers instead of the service.
 func says(status, retryAfter int, body string) step {
 	return func(r *testbed.Relayed) {
 		kind := "application/json"
@@ -152,13 +154,15 @@ func says(status, retryAfter int, body string) step {
 	}
 }
 
-// fails answers an error of ours (design §3) in place of the service.
+// fails returns a step that answers with an error of the service (design §3), instead of the
+// service.
 func fails(status, retryAfter int, code, charged string, retryable bool) step {
 	return says(status, retryAfter, `{"error":{"code":"`+code+`","message":"It is so.","charged":`+charged+
 		`,"retryable":`+strconv.FormatBool(retryable)+`},"request_id":"x","docs_url":"/docs"}`)
 }
 
-// lostThen lets the service do its work, and does something else with its answer.
+// lostThen returns a step that lets the service do its work, drops its answer, and takes the step
+// then.
 func lostThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.Answer()
@@ -166,7 +170,8 @@ func lostThen(then step) step {
 	}
 }
 
-// settledThen is lostThen for an answer that carries the service's own receipt.
+// settledThen is like lostThen, but keeps the header with the receipt of the service for the step
+// then.
 func settledThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.ResponseWriter.Header().Set(x402.HeaderResponse, r.Answer().Header().Get(x402.HeaderResponse))
@@ -174,13 +179,15 @@ func settledThen(then step) step {
 	}
 }
 
-// stripped takes the signature away, as an intermediary may: the service answers its offer.
+// stripped removes the signature from the request, as an intermediary may do. The service then
+// answers with its offer.
 func stripped(r *testbed.Relayed) {
 	r.Request.Header.Del(x402.HeaderSignature)
 	r.Pass()
 }
 
-// changing lets the service answer and changes what it has said, as a stranger could.
+// changing returns a step that lets the service answer and changes its answer, as an attacker
+// could do.
 func changing(header func(*x402.SettleResponse), body func([]byte) []byte) step {
 	return func(r *testbed.Relayed) {
 		answer := r.Answer()
@@ -196,7 +203,8 @@ func changing(header func(*x402.SettleResponse), body func([]byte) []byte) step 
 	}
 }
 
-// asking pays for another question: the service answers that one, and signs for it.
+// asking returns a step that changes the question. The service answers the other question, and
+// signs a receipt for it.
 func asking(old, other string) step {
 	return func(r *testbed.Relayed) {
 		r.URL.RawQuery = strings.Replace(r.URL.RawQuery, old, other, 1)

@@ -13,14 +13,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// generator makes a client of the description, for a program of testdata.
+// generator makes a client from the description, for a program of testdata. Its commands run in a
+// workshop.
 type generator struct {
 	tools    func(*testing.T) workshop
-	program  string // its folder
-	generate string // makes the client of openapi.json
-	compile  string // must find nothing
-	run      string
-	defines  string // what the client has for a type; NAME is the type's
+	program  string // the program's folder
+	generate string // the command that makes the client from openapi.json
+	compile  string // a command that checks the client and the program
+	run      string // the command that runs the program
+	defines  string // the beginning of a type's definition in the client, with NAME for its name
 }
 
 func generators() map[string]generator {
@@ -46,10 +47,10 @@ func generators() map[string]generator {
 	}
 }
 
-// TestGeneratedClients: three public generators make clients whose result types have the names
-// of the schemas. The clients compile, and each reads a paid answer, and a charged error with
-// a status that the description of dns may not declare (declaredErrors in pkg/discovery says
-// why): no client loses its body.
+// TestGeneratedClients: three public generators make clients whose result types have the names of
+// the schemas. The clients compile, and each reads a paid answer. Each also reads the body of a
+// charged error whose status the description of the operation dns does not declare. The comment
+// of declaredErrors in pkg/discovery says why it does not.
 func TestGeneratedClients(t *testing.T) {
 	t.Parallel()
 	for name, g := range generators() {

@@ -14,17 +14,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// hostRequirements are the packages of the hosts in Python.
+// hostRequirements is the list of packages for the hosts in Python.
 var hostRequirements = filepath.Join("testdata", "hosts", "requirements.txt")
 
-// told is what a host prints: the tools that it saw, and what a call of one was answered, twice.
+// told is the output of a host.
 type told struct {
-	Tools []string
-	Asks  []bool // whether it would ask a person before a call of each, where it can tell
-	Told  []string
+	Tools []string // the tools of the server
+	Asks  []bool   // whether the host would ask a person before it calls each tool, if it can tell
+	Told  []string // the answers to two calls of one tool
 }
 
-// mcpHosts are programs of others that start an MCP server over stdio and know nothing of x402.
+// mcpHosts returns third-party programs that start an MCP server over stdio and do not know x402.
 // Each calls a tool twice with the same arguments.
 func mcpHosts() map[string]func(t *testing.T, tool, arguments string, server []string) told {
 	run := func(t *testing.T, tool, arguments string, server []string, command ...string) told {
@@ -49,7 +49,7 @@ func mcpHosts() map[string]func(t *testing.T, tool, arguments string, server []s
 	}
 }
 
-// inspect has the inspector do what the other programs do.
+// inspect does with the MCP inspector what the other programs do.
 func inspect(t *testing.T, tool, arguments string, server []string) told {
 	ask := func(more ...string) []byte {
 		launcher := filepath.Join("node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
@@ -76,14 +76,16 @@ func inspect(t *testing.T, tool, arguments string, server []string) told {
 	return r
 }
 
-// payMCP is how a host starts pay-mcp for a server, with its own folder.
+// payMCP returns the command with which a host starts pay-mcp for the server at url, and the new
+// folder that pay-mcp uses.
 func payMCP(t *testing.T, url string) (server []string, folder string) {
 	folder = t.TempDir()
 	return []string{testbed.PayMCP(t), "-dir", folder, url}, folder
 }
 
-// TestHostsBuy has every host buy an answer of the service through pay-mcp: it lists the tools,
-// would ask before it calls one, gets the answer, and the same one when it calls again.
+// TestHostsBuy: every host buys an answer of the service through pay-mcp. It lists the tools,
+// would ask a person before it calls one, and gets the answer. A second call returns the same
+// answer without another payment.
 func TestHostsBuy(t *testing.T) {
 	t.Parallel()
 	for name, host := range mcpHosts() {
@@ -107,9 +109,9 @@ func TestHostsBuy(t *testing.T) {
 	}
 }
 
-// TestStockSeller has a host buy through pay-mcp from the server of the x402 project's Python
-// package, which keeps no records. Where its facilitator moves the money and fails, the answer
-// is lost with it; pay-mcp says so and makes no second payment.
+// TestStockSeller: a host buys through pay-mcp from a server made with the Python package of the
+// x402 project, which keeps no records. If the facilitator moves the money and fails, the answer
+// is lost. pay-mcp then reports that, and makes no second payment.
 func TestStockSeller(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

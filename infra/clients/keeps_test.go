@@ -28,7 +28,8 @@ func curlWorkshop(t *testing.T) workshop {
 	return newWorkshop(t)
 }
 
-// curled is the one answer that a command of the page has printed with curl -i.
+// curled runs a command of the page, and returns the response that curl -i prints. There must be
+// exactly one.
 func curled(t *testing.T, w workshop, line string, env ...string) (*http.Response, []byte) {
 	printed := programs.Run(t, w.shell(t, line, env...))
 	in := bufio.NewReader(bytes.NewReader(printed))
@@ -44,10 +45,11 @@ func curled(t *testing.T, w workshop, line string, env ...string) (*http.Respons
 	return res, body
 }
 
-// TestCurl: the command on the page is answered with the price, and moves no money. A
-// signature that a wallet has made is then sent, through a lost settlement, and once more,
-// both without a key: the command makes the same one of the same signature.
-// That the page shows what is answered is in the tests of pkg/discovery.
+// TestCurl: the response to the curl command on the page is the offer, and no money moves. A
+// second command on the page then sends the signature of a wallet. The result of its settlement
+// is lost once, and the answer comes all the same. Run again, the command gets the answer
+// replayed. It has no idempotency key both times, and derives the same key from the signature.
+// Tests of pkg/discovery check that the page shows the response to the first command.
 func TestCurl(t *testing.T) {
 	t.Parallel()
 	w, s := curlWorkshop(t), start(t, x402test.FailAfter)
@@ -69,29 +71,32 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-// unwrapped is the JSON in a header.
+// unwrapped returns the JSON in a header.
 func unwrapped(header string) string {
 	return string(testbed.Must(base64.StdEncoding.DecodeString(header)))
 }
 
-// sign is a signature that a wallet has made for the example call.
+// sign returns the header of a payment for the example call, signed by a new wallet.
 func sign(t *testing.T, origin string) string {
 	client := testbed.NewClient(t, &http.Client{Timeout: testbed.Patience})
 	return testbed.Must(client.Sign(t.Context(), catalog.DNS().ExampleURL(origin)))
 }
 
-// gatewayError is how API Gateway answers by itself: it says nothing of Retry-After.
+// gatewayError returns a step that loses the answer, and answers with an error like one of API
+// Gateway itself, without Retry-After.
 func gatewayError(status int) step {
 	return lostThen(says(status, 0, `{"message":"`+http.StatusText(status)+`"}`))
 }
 
-// TestPersistentPrograms are those that end with the answer, whatever is lost on the
-// way: the one that signs each attempt anew under one key, and the one that is given a
-// signature. The service has stored its answer, and it is lost in every way a gateway
-// can: its own errors, a connection that ends, a body that is cut. They are told, too,
-// what a service tells that was killed and has come back: the payment is in progress.
-// A program that ends without the answer, of itself or by Ctrl-C, which a terminal sends to
-// all processes of a group, says how to get it, unless there is none.
+// TestPersistentPrograms: two programs of the page repeat their request until they have the
+// answer. One signs a new payment for each attempt, with one key. The other sends a given
+// signature. The service has stored the answer, but a gateway loses it in several ways: by errors
+// of the gateway, a closed connection, or half a body. The programs also get the error of a
+// service that was killed and has started again: the payment is in progress.
+//
+// A program that ends without the answer prints how to get it later, unless nothing is left to
+// get. That is so if it gives up, and also after Ctrl-C, which a terminal sends to all processes
+// of a group.
 func TestPersistentPrograms(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]loss{
@@ -120,12 +125,12 @@ func TestPersistentPrograms(t *testing.T) {
 // How a program ends.
 const (
 	endsAnswered = "answered"
-	endsRedeemed = "redeemed" // without the answer, and it says how to get it
-	endsNothing  = "nothing"  // left to get
+	endsRedeemed = "redeemed" // without the answer, and it prints how to get it
+	endsNothing  = "nothing"  // without the answer, and nothing is left to get
 )
 
-// loss is what is lost on the way of a program, step by step, and how the program ends. One
-// without steps is interrupted.
+// loss is a plan of the steps in which answers are lost, and how a program ends then. If there
+// are no steps, the program is interrupted.
 type loss struct {
 	plan []step
 	ends string
@@ -148,7 +153,7 @@ func (c loss) check(t *testing.T, p program) {
 		case <-time.After(testbed.Patience):
 			t.Fatal("the program has not paid")
 		}
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // it is there
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // cannot fail: the program waits
 	}
 	o := end()
 	if c.ends == endsAnswered {
@@ -169,7 +174,8 @@ func (c loss) check(t *testing.T, p program) {
 	}
 }
 
-// one wants one signature, or one key with a signature of each attempt. It returns the first.
+// one checks that all requests have the same key. They must also have the same signature, except
+// that the program retries signs each attempt. one returns the first signature.
 func (p program) one(t *testing.T, g *gateway) string {
 	signatures, keys := map[string]bool{}, map[string]bool{}
 	for _, r := range g.paid() {
@@ -185,7 +191,7 @@ func (p program) one(t *testing.T, g *gateway) string {
 	return g.paid()[0].signature
 }
 
-// redeem gets the answer with what a program has printed.
+// redeem gets the answer with the command that a program has printed.
 func (p program) redeem(t *testing.T, w workshop, s service, g *gateway, notes string) {
 	signature, url := p.one(t, g), catalog.DNS().ExampleURL(g.url)
 	if p.id == "signed" {
@@ -209,7 +215,7 @@ func (p program) redeem(t *testing.T, w workshop, s service, g *gateway, notes s
 	p.one(t, g)
 }
 
-// inGroup gives a command a new process group, in which an interrupt is not ignored.
+// inGroup gives a command a new process group that does not ignore interrupts.
 func inGroup(t *testing.T, cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	caught := make(chan os.Signal, 1)

@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
 )
 
-// tools is the URL of the service's tools.
+// tools returns the URL of the service's tools.
 func (s service) tools() string { return s.url + catalog.PathMCP }
 
 // lambdaTools runs the built functions of the template behind a gateway.
@@ -35,7 +35,7 @@ func lambdaTools(t *testing.T) service {
 	return service{url: url, goods: w.goods, books: w.books}
 }
 
-// mcpCommand prepares a program that runs in testdata/mcp, with a key to pay with.
+// mcpCommand returns a command that runs a program in testdata/mcp, with the key of a new payer.
 func mcpCommand(t *testing.T, name string, args ...string) *exec.Cmd {
 	cmd := testbed.Command(t, name, args...)
 	cmd.Dir = filepath.Join("testdata", "mcp")
@@ -43,24 +43,25 @@ func mcpCommand(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// bin is the path of an installed npm program, of which node is one.
+// bin returns the path of a program that npm has installed. Node itself is such a program.
 func bin(t *testing.T, name string) string {
 	testbed.Node(t, ".")
 	return testbed.Must(filepath.Abs(filepath.Join("node_modules", ".bin", name)))
 }
 
-// printed decodes the first line of what a program prints that must succeed.
+// printed runs a program, which must succeed, and decodes the first line of its output.
 func printed[T any](t *testing.T, cmd *exec.Cmd) T {
 	line, _, _ := strings.Cut(string(programs.Run(t, cmd)), "\n")
 	return decoded[T](t, []byte(line))
 }
 
-// arguments are those that every agent asks with.
+// arguments returns the arguments, as JSON, with which every client calls the tool.
 func (s service) arguments(t *testing.T) string {
 	return string(testbed.Must(json.Marshal(s.goods.arguments)))
 }
 
-// mcpClients are the clients of others. All pay for a tool; some show its price, or pay again.
+// mcpClients returns third-party clients, each as a command for a service. All pay for a tool.
+// Some also show its price, or send the same payment again.
 func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 	script := func(program, era string) func(*testing.T, service) *exec.Cmd {
 		return func(t *testing.T, s service) *exec.Cmd {
@@ -70,13 +71,14 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 		}
 	}
 	return map[string]func(*testing.T, service) *exec.Cmd{
-		// Those of the TypeScript SDK, of both its generations and in both eras, with the
-		// x402 project's own signer. The older one holds the price to the output schema,
-		// too. The project's own reader takes the bazaar entry of the tool.
+		// Clients with both generations of the TypeScript SDK, for both eras of the protocol,
+		// with the signer of the x402 project. The older SDK also validates the price against
+		// the output schema. The clients also read the bazaar entry of the tool with the reader
+		// of the x402 project.
 		"TypeScript 1.x": script("legacy.mjs", ""), "TypeScript 2.x": script("modern.mjs", "legacy"),
 		"TypeScript 2.x, negotiated": script("modern.mjs", "auto"), "TypeScript 2.x, 2026-07-28": script("modern.mjs", "modern"),
-		// The x402 project's MCP session asks for the price, signs, pays and reads the
-		// settlement by itself.
+		// The MCP session of the x402 project itself asks for the price, signs, pays and reads
+		// the settlement.
 		"Python": func(t *testing.T, s service) *exec.Cmd {
 			return mcpCommand(t, testbed.Python(t, requirements), "session.py", s.tools(), s.goods.tool, s.arguments(t))
 		},
@@ -92,7 +94,8 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 	}
 }
 
-// TestToolClientsPay has every client pay for a tool in every world.
+// TestToolClientsPay: every client pays for a tool of the local runner, of the built functions
+// and of the shop.
 func TestToolClientsPay(t *testing.T) {
 	t.Parallel()
 	for world, start := range map[string]func(*testing.T) service{
@@ -113,7 +116,7 @@ func TestToolClientsPay(t *testing.T) {
 	}
 }
 
-// paidBy runs a client, and holds what it prints to one purchase of the tool.
+// paidBy runs a client, and checks that its output and the books show one purchase of the tool.
 func (s service) paidBy(t *testing.T, name string, client *exec.Cmd) {
 	got := printed[struct {
 		Tools                      []string
@@ -148,7 +151,8 @@ func (s service) paidBy(t *testing.T, name string, client *exec.Cmd) {
 	}
 }
 
-// answered holds answers to one payment to be the first one, again.
+// answered checks that all answers to one payment are the same, and that all except the first are
+// marked as repeated.
 func (s service) answered(t *testing.T, paid []mcptest.ToolResult) {
 	t.Helper()
 	for i, r := range paid {
@@ -161,27 +165,27 @@ func (s service) answered(t *testing.T, paid []mcptest.ToolResult) {
 	}
 }
 
-// Seconds after which a client gives a call up: one without a key comes back before
-// its answer's 45 seconds are over, one with a key may come later.
+// Seconds after which a client gives up a call. A client without a key calls again within the 45
+// seconds of the window. A client with a key may call again later.
 const (
 	givesUp      = 30
 	givesUpKeyed = 60
 )
 
-// window is how long an answer over HTTP stands without a key, by default.
+// window is the default of the time within which another payment without a key, for the same
+// request over HTTP, is the same purchase.
 const window = 45 * time.Second
 
-// usualWindow is the setting of a shop that leaves the window as it is by default.
+// usualWindow is the setting of a shop with the default window.
 const usualWindow = ""
 
-// TestSwallowedReply: the service has the payment and answers, and its reply is lost on
-// a connection that stays open. A stock client waits until its own time-out, calls
-// again and signs anew: that is the same purchase, within the window of a service as it
-// is by default. A client of tools does the same at the service and at the shop.
-// charged.md has rows of that.
+// TestSwallowedReply: the service gets the payment and answers, but the answer is lost on a
+// connection that stays open. An unmodified client waits until its timeout, signs another payment
+// and calls again. With the default window this is the same purchase. A client of tools does the
+// same at the service and at the shop. charged.md has rows for these tests.
 //
-// It takes the minute that the client with a key and the SDK of the Model Context
-// Protocol wait.
+// The test takes a minute, which is the timeout of the client with a key and of the SDK of the
+// Model Context Protocol.
 func TestSwallowedReply(t *testing.T) {
 	t.Parallel()
 	t.Run("gives up", func(t *testing.T) {
@@ -210,10 +214,10 @@ func TestSwallowedReply(t *testing.T) {
 	isWritten(t, "the same at the shop, where a `POST` is sold", len(toolClients()))
 }
 
-// toolClients are those of the mcpClients that give a call up by themselves.
+// toolClients returns the names of the mcpClients that have a timeout for a call.
 func toolClients() []string { return []string{"TypeScript 1.x", "TypeScript 2.x, 2026-07-28"} }
 
-// givesUpOnce buys by a loop over HTTP, which gives its call up and calls again.
+// givesUpOnce buys with a loop over HTTP that gives up its call and calls again.
 func givesUpOnce(t *testing.T, c stockClient) {
 	t.Helper()
 	stands, timeout := window, givesUp
@@ -237,7 +241,7 @@ func givesUpOnce(t *testing.T, c stockClient) {
 	})
 }
 
-// toolGivesUpOnce buys by a client of tools, which gives its call up and calls again.
+// toolGivesUpOnce buys with a client of tools that gives up its call and calls again.
 func toolGivesUpOnce(t *testing.T, name string, start func(*testing.T) service) {
 	t.Helper()
 	settledOnce(t, 2*window, start, func(s service) (payer, fault string) {
@@ -257,8 +261,9 @@ func toolGivesUpOnce(t *testing.T, name string, start func(*testing.T) service) 
 	})
 }
 
-// settledOnce starts what is sold and plays a trial, which says who has paid and what is wrong,
-// until its client has called again within the window. It holds the payer to one settlement.
+// settledOnce starts a service and plays a trial, which returns the payer and a description of
+// what went wrong. It repeats that until the client has called again within the window. Then it
+// checks that the payer has paid once.
 func settledOnce(t *testing.T, window time.Duration, start func(*testing.T) service, trial func(service) (payer, fault string)) {
 	for range 5 {
 		s := start(t)

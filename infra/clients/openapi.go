@@ -22,30 +22,30 @@ import (
 // sharedError is the body of every error that a response does not declare.
 const sharedError = "#/components/schemas/ErrorBody"
 
-// OpenAPI is a description of OpenAPI 3.1, compiled. It supports the part of OpenAPI that the
-// service's description uses, and refuses a description with anything else.
+// OpenAPI is a compiled description in OpenAPI 3.1. It supports only the features of OpenAPI that
+// the service's description uses.
 type OpenAPI struct {
 	operations map[string]operation // by path; all are GET
-	undeclared response             // of an error that a response does not declare
-	codes      map[string]code      // that an operation lists
-	outside    map[string]code      // that none lists
+	undeclared response             // the response for errors whose status is not declared
+	codes      map[string]code      // error codes that an operation lists
+	outside    map[string]code      // error codes that no operation lists
 	page       string               // the documentation
 }
 
-// operation is one GET.
+// operation is the GET of a path.
 type operation struct {
 	Responses map[int]response
 	Listed    []string `json:"x-error-codes"`
 }
 
-// code is an entry of the document's x-error-codes. For nil values, only the body of an error
-// tells.
+// code is an entry of the document's x-error-codes. A nil value means that only the body of an
+// error has the value.
 type code struct {
 	Status             int
 	Charged, Retryable *bool
 }
 
-// response is what one status declares.
+// response is the declared response for one status.
 type response struct {
 	Content map[string]*part // by media type
 	Headers map[string]*part
@@ -61,8 +61,8 @@ type part struct {
 	compiled *jsonschema.Schema
 }
 
-// ParseOpenAPI compiles a whole description: a broken reference is an error here, and not only
-// at the first answer that needs it. page is the documentation, to which the errors point.
+// ParseOpenAPI compiles a whole description. It returns an error for a broken reference and for a
+// feature that it does not support. page is the documentation page, to which errors link.
 func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
@@ -118,8 +118,8 @@ func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 	return d, nil
 }
 
-// inline replaces references to components other than schemas with the components. A broken
-// reference stays, and does not compile.
+// inline replaces references to components by the components, except references to schemas. A
+// broken reference stays as it is, and a later step fails to compile it.
 func inline(root, node any) {
 	if list, ok := node.([]any); ok {
 		for _, child := range list {
@@ -147,7 +147,7 @@ func inline(root, node any) {
 // resource is the name of the description among the compiled schemas.
 const resource = "test:///openapi.json"
 
-// compile compiles what an operation declares, which answers GET at a path.
+// compile compiles the declared responses of the GET of a path.
 func compile(c *jsonschema.Compiler, path string, op operation) (err error) {
 	for status, r := range op.Responses {
 		for kind, parts := range map[string]map[string]*part{"headers": r.Headers, "content": r.Content} {
@@ -165,14 +165,14 @@ func compile(c *jsonschema.Compiler, path string, op operation) (err error) {
 	return nil
 }
 
-// Check says what about an answer to a request is not as described, nil when nothing is.
-// The target is a path and may have a query.
+// Check returns an error if an answer to a request does not match the description. The target is
+// a path and may have a query.
 //
-// A declared status must have one of its media types, that one's schema, and
-// the headers that are required. Any other status must be an error with the
-// shared body, on a path and for a method that are not described as well; a
-// browser's 404 of a path that is not described can be a page. HEAD is GET
-// without a body. Preflights and 304 are HTTP's own; they are empty.
+// An answer with a declared status must have the required headers, one of the declared media
+// types, and a body that matches its schema. Any other answer must be an error with the shared
+// body, even if the path or the method is not described. But a 404 for a path that is not
+// described can be an HTML page. The answer to HEAD is the answer to GET without the body. A
+// preflight response (204) and a 304 need no description, and have no body.
 func (d *OpenAPI) Check(method, target string, a x402test.Reply) error {
 	err := d.check(method, target, a)
 	if err == nil {
@@ -265,8 +265,9 @@ func (d *OpenAPI) checkBody(a x402test.Reply, mediaType string, op operation, p 
 	return nil
 }
 
-// checkCode checks an error against the operation's list. Where the list has null, the body may
-// say either; an owed answer is no longer retryable at the end.
+// checkCode compares an error with the list of the operation. If the list has null for charged or
+// retryable, the body may have any value. If the list says retryable, a charged error may still
+// be not retryable: the service owes the answer, but makes no further lookup for it.
 func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	var body struct {
 		Error struct {
@@ -301,7 +302,8 @@ func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	return nil
 }
 
-// checkChildren checks that each failed child has a code that its operation lists for a lookup.
+// checkChildren checks each failed child in the result of a bundle. Its code must be one that the
+// child's operation lists, and that a lookup can have.
 func checkChildren(body []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
@@ -311,8 +313,8 @@ func checkChildren(body []byte) error {
 		var child struct {
 			Error *struct{ Code fault.Code }
 		}
-		// A field with such a name may not be a child, such as headers in a headers result,
-		// which is an object of texts. It then has no error, or one of another type.
+		// A field with such a name need not be a child. For example, headers in a result of
+		// the operation headers is an object of texts. It has no member error of this type.
 		if raw, ok := fields[name]; !ok || json.Unmarshal(raw, &child) != nil || child.Error == nil {
 			continue
 		}

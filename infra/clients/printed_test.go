@@ -15,20 +15,20 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Where a printed command installs from.
+// The values of the flag -registries.
 const (
-	ofHere   = "here"   // registries on this machine, which have what the repository pins
-	ofPublic = "public" // those that a reader has
-	ofNewest = "newest" // those, and the newest versions in place of the printed ones
+	ofHere   = "here"   // registries on this machine, with the versions that the repository pins
+	ofPublic = "public" // the public registries
+	ofNewest = "newest" // the public registries, with the newest versions instead of the printed ones
 )
 
 var registries = flag.String("registries", ofHere, "where printed commands install from: "+ofHere+", "+ofPublic+" or "+ofNewest)
 
-// registry is where the commands of one language install from.
+// registry describes how the printed commands of one language install packages.
 type registry struct {
-	environment func(t *testing.T) []string // that leads to what is pinned
-	version     *regexp.Regexp              // in a printed command
-	newest      string                      // in its place
+	environment func(t *testing.T) []string // returns variables for the registry on this machine
+	version     *regexp.Regexp              // matches a version in a printed command
+	newest      string                      // replaces the version, for the newest one
 }
 
 func npm() registry {
@@ -43,8 +43,8 @@ func goModules() registry {
 	return registry{goPinned, regexp.MustCompile(`@v[^ ]*`), "@latest"}
 }
 
-// emptyFolder is a folder of somebody who has nothing but the tools of the language, and types
-// what is printed.
+// emptyFolder returns an empty workshop, like the folder of a reader who has only the tools of the
+// language and runs the printed commands.
 func (r registry) emptyFolder(t *testing.T) workshop {
 	w := newWorkshop(t)
 	if *registries == ofHere {
@@ -53,7 +53,7 @@ func (r registry) emptyFolder(t *testing.T) workshop {
 	return w
 }
 
-// install types the command that installs what a program needs.
+// install runs the printed command that installs the packages of a program.
 func (r registry) install(t *testing.T, w workshop, command string) {
 	if *registries == ofNewest {
 		command = r.version.ReplaceAllString(command, r.newest)
@@ -65,9 +65,9 @@ func (r registry) install(t *testing.T, w workshop, command string) {
 	t.Logf("$ %s\n%s", command, out)
 }
 
-// npmPinned is npm with the packages of package-lock.json.
+// npmPinned returns variables with which npm installs the packages of package-lock.json.
 func npmPinned(t *testing.T) []string {
-	testbed.Node(t, ".") // which has put them into npm's cache
+	testbed.Node(t, ".") // puts the packages into npm's cache
 	config := func(name string) string {
 		return strings.TrimSpace(string(programs.Run(t, exec.Command("npm", "config", "get", name))))
 	}
@@ -76,13 +76,13 @@ func npmPinned(t *testing.T) []string {
 	return []string{"npm_config_registry=" + registry.URL, "npm_config_cache=" + config("cache")}
 }
 
-// pipPinned is pip with the packages of requirements.
+// pipPinned returns variables with which pip installs the packages of requirements.
 func pipPinned(t *testing.T) []string {
 	return []string{"PIP_CONFIG_FILE=" + os.DevNull, "PIP_NO_INDEX=1", "PIP_FIND_LINKS=" + testbed.Wheels(t, requirements)}
 }
 
-// goPinned is the go command with the modules of testdata/go, and whatever else is in the
-// module cache of this machine.
+// goPinned returns variables with which the go command takes modules from the module cache of this
+// machine. The cache then has the modules of testdata/go.
 func goPinned(t *testing.T) []string {
 	w := goWorkshop(t)
 	programs.Run(t, w.shell(t, "go mod download"))

@@ -13,33 +13,33 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// receiptProgram is the program of the chapter on receipts.
+// receiptProgram returns the program in the chapter of the page about receipts.
 func receiptProgram() program {
 	return program{id: "receipt", title: "Checking a receipt", tools: nodeWorkshop, from: npm()}
 }
 
-// What the program says of a receipt.
+// The results that the program prints about a receipt.
 const (
 	holds       = "The receipt holds: did:web:"
 	doesNotHold = "The receipt DOES NOT HOLD: "
 	notProven   = "The receipt is NOT PROVEN: "
 )
 
-// judged is a request whose receipt the program judges.
+// judged is a request whose receipt the program checks.
 type judged struct {
-	path   string                     // the example call unless it is set
-	host   string                     // as the service is asked, which calls itself localhost; the same address unless it is set
-	change step                       // by a stranger on the way; nil: none
-	said   func(s *receipt.Statement) // what is signed instead by the key of the service, or by
-	by     ed25519.PrivateKey         // another one
-	want   string
+	path   string                     // the path and query; "" means the example call
+	host   string                     // the host that is asked; the service then calls itself localhost
+	change step                       // what an attacker does with the answer; nil means nothing
+	said   func(s *receipt.Statement) // changes the statement of the receipt, which is signed again
+	by     ed25519.PrivateKey         // the key that signs it again; nil means the service's key
+	want   string                     // a part of the program's output
 }
 
 const example = "/v1/tools/dns?domain=example.com&type=MX"
 
-// TestReceiptProgram runs the program for honest receipts of questions that are written in
-// other ways than a receipt writes them, for receipts that are proven false, and for those
-// of which that cannot be said. It accuses only the second.
+// TestReceiptProgram runs the program for three kinds of receipts: for honest receipts of
+// questions that are not written as in the receipt, for receipts that are proven to be false, and
+// for receipts that prove nothing. The program calls only the second kind false.
 func TestReceiptProgram(t *testing.T) {
 	t.Parallel()
 	_, stranger, _ := ed25519.GenerateKey(rand.Reader) // never fails
@@ -89,7 +89,7 @@ func (c judged) check(t *testing.T) {
 	zone := exampleZone(t) + "xn--bcher-kva.example.com. 30 A 192.0.2.78\nwww.example.com. 30 MX 10 mx1.example.com.\n"
 	w, addr := newWorld(t, resolverOf(t, zone, nil)), testbed.FreeAddr(t)
 	g := newGateway(t, "http://"+addr)
-	named, asked := g.url, g.url // the service's own address leads through the stranger
+	named, asked := g.url, g.url // the service's address is the one of the attacker's gateway
 	if c.host != "" {
 		named = strings.Replace(g.url, "127.0.0.1", "localhost", 1)
 		asked = strings.Replace(g.url, "127.0.0.1", c.host, 1)
@@ -116,17 +116,18 @@ func (c judged) check(t *testing.T) {
 	}
 }
 
-// requested has a receipt name another question.
+// requested returns a function that replaces the question in a receipt.
 func requested(request string) func(*receipt.Statement) {
 	return func(s *receipt.Statement) { s.Request = request }
 }
 
-// otherExchange changes an answer.
+// otherExchange replaces the mail server mx1 in an answer by mx2.
 func otherExchange(body []byte) []byte {
 	return bytes.Replace(body, []byte("mx1"), []byte("mx2"), 1)
 }
 
-// signed is another receipt in the place of one, signed by a key.
+// signed returns a receipt with the statement of another one, changed by c.said and signed by a
+// key.
 func (c judged) signed(t *testing.T, jws string, key ed25519.PrivateKey) string {
 	payload := testbed.Must(base64.RawURLEncoding.DecodeString(strings.Split(jws, ".")[1]))
 	said := decoded[receipt.Statement](t, payload)

@@ -18,14 +18,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// changeReceipt changes what the header of an answer says of its payment.
+// changeReceipt changes the header about the payment in an answer.
 func changeReceipt(h http.Header, change func(*x402.SettleResponse)) {
 	settled := testbed.Must(x402test.Reply{Header: h}.Receipt())
 	change(&settled)
 	h.Set(x402.HeaderResponse, testbed.Must(x402.EncodeHeader(settled)))
 }
 
-// resigned has another receipt in the place of the one that was signed.
+// resigned returns a function that replaces the signed receipt in the header.
 func resigned(change func(jws string) string) func(*x402.SettleResponse) {
 	return func(r *x402.SettleResponse) {
 		signed := &r.Extensions.OfferReceipt.Info.Receipt
@@ -35,17 +35,17 @@ func resigned(change func(jws string) string) func(*x402.SettleResponse) {
 
 func forged(jws string) string { return jws[:len(jws)-4] + "___w" }
 
-// found is what the unmodified package says of an answer, or signs.
+// found is the result of the unmodified package for an answer, or its signature.
 type found struct {
 	Failed                         string
 	Found, JWS                     bool
-	Offered                        bool // by one signed offer, whose terms are those of accepts[0]
+	Offered                        bool // there is one signed offer, with the terms of accepts[0]
 	Kid, OfferKid, Signature, Hash string
 	Said                           receipt.Statement
 	Matches, MatchesOther          bool
 }
 
-// checker is the package, which is asked by lines.
+// checker is a program with the package. It gets each job in a line, and answers with a line.
 type checker struct{ *dialogue }
 
 func (c checker) ask(t *testing.T, job map[string]any) (f found) {
@@ -54,7 +54,7 @@ func (c checker) ask(t *testing.T, job map[string]any) (f found) {
 	return f
 }
 
-// bought is an answer with its offer and its question.
+// bought is an answer, with the offer, the payment and the question.
 type bought struct {
 	x402test.Reply
 	required, signature, question string
@@ -73,7 +73,7 @@ func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
 	return bought{r, asked.Header.Get(x402.HeaderRequired), signature, "GET /v1/" + path}
 }
 
-// check has the package look at an answer.
+// check lets the package check an answer.
 func (c checker) check(t *testing.T, b bought, payers ...string) found {
 	return c.ask(t, map[string]any{"job": "answer", "header": b.Header.Get(x402.HeaderResponse), "body": b.Body, "required": b.required, "payers": payers})
 }
@@ -93,9 +93,10 @@ func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) f
 	return f
 }
 
-// TestReceiptsByTheStockPackage: the unmodified @x402/extensions finds the receipt
-// of a live answer, verifies it by the key that the service publishes, matches it to the
-// offer, and signs the same bytes; and it does so after the key was changed.
+// TestReceiptsByTheStockPackage: the unmodified @x402/extensions finds the receipt of a live
+// answer, verifies it with the key that the service publishes, and matches it to the offer. With
+// the service's key it signs the same bytes. All receipts also verify after a change of the key,
+// until the old key is no longer published.
 func TestReceiptsByTheStockPackage(t *testing.T) {
 	t.Parallel()
 	tools := nodeWorkshop(t)
@@ -145,7 +146,7 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	}
 }
 
-// key is the one that the service has made for itself.
+// key returns the receipt key that the service has created.
 func (w world) key() ed25519.PrivateKey {
 	text := testbed.Must(os.ReadFile(filepath.Join(w.dir, "receipt.key")))
 	return testbed.Must(receipt.ParseKey(strings.TrimSpace(string(text))))

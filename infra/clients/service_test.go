@@ -21,7 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs use it, and go test notices only changes of imports
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -33,21 +33,22 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// goods are what a program sells, and for how much.
+// goods is something that a program sells.
 type goods struct {
 	name     string
-	stranger bool   // it is the shop of infra/shop, and not the service
-	path     string // what buyers ask for
+	stranger bool   // the seller is the shop of infra/shop, and not the service
+	path     string // the path and query that buyers request
 	amount   string
 	answer   map[string]any
-	report   *report // what buyers post; nil for a GET
-	// The same as a tool, with a part of what it answers, and all tools that there are.
+	report   *report // the body that buyers post; nil for a GET
+	// The same goods as a tool: the tool, a part of its answer, its arguments, and the names of
+	// all tools of the seller.
 	tool, says string
 	arguments  map[string]any
 	tools      []string
 }
 
-// ours is the service's example lookup.
+// ours returns the service's example lookup.
 func ours(t *testing.T) goods {
 	op := catalog.DNS()
 	g := goods{
@@ -60,7 +61,7 @@ func ours(t *testing.T) goods {
 	return g
 }
 
-// shop is the weather of infra/shop.
+// shop returns the weather that infra/shop sells.
 func shop() goods {
 	return goods{
 		name: "the shop", stranger: true, path: "/weather?city=Oslo", amount: "10000", answer: map[string]any{"city": "Oslo", "weather": "fair"},
@@ -68,17 +69,18 @@ func shop() goods {
 	}
 }
 
-// report is what a purchase posts at the shop, as one of the reportKinds.
+// report is the body that a purchase posts at the shop. Kind is one of the reportKinds.
 type report struct {
 	Kind  string `json:"kind"`
 	City  string `json:"city"`
 	Notes string `json:"notes"`
 }
 
-// reportKinds are the forms in which the shop takes a report, as the client programs call them.
+// reportKinds returns the formats in which the shop accepts a report, under the names that the
+// client programs use.
 func reportKinds() []string { return []string{"json", "form", "multipart"} }
 
-// reportsOf are those of a kind and with some notes, at the shop.
+// reportsOf returns a report at the shop, of a kind and with some notes.
 func reportsOf(kind, notes string) goods {
 	g := shop()
 	g.name, g.path, g.report = "the shop, by POST of "+kind, "/report", &report{kind, "Oslo", notes}
@@ -87,7 +89,8 @@ func reportsOf(kind, notes string) goods {
 	return g
 }
 
-// world is what a program that sells works with; its ledger outlives the process.
+// world has the goods, the facilitator, the settings and the folder of a program that sells. The
+// program's ledger is in the folder, and stays when the process ends.
 type world struct {
 	goods goods
 	books *testbed.Facilitator
@@ -95,14 +98,14 @@ type world struct {
 	dir   string
 }
 
-// newWorld makes one, in which the first settlements go as plan says.
+// newWorld returns a world with a new facilitator. plan says how its first settlements go.
 func newWorld(t *testing.T, resolver string, plan ...x402test.Behaviour) world {
 	b := testbed.StartFacilitator(t)
 	b.Plan("", plan...)
 	return world{goods: ours(t), books: b, dir: t.TempDir(), env: map[string]string{"FACILITATOR_URL": b.URL, "DNS_RESOLVERS": resolver}}
 }
 
-// onTestnet is a world whose service runs on Base Sepolia: one word says so.
+// onTestnet returns a world whose service runs on Base Sepolia. Only the setting NETWORK says so.
 func onTestnet(t *testing.T) world {
 	w := newWorld(t, resolver(t))
 	w.books = testbed.StartFacilitatorOn(t, x402.BaseSepolia)
@@ -110,33 +113,33 @@ func onTestnet(t *testing.T) world {
 	return w
 }
 
-// service is the running service with the play-money facilitator's books.
+// service is a running program that sells, with its play-money facilitator.
 type service struct {
 	url   string
 	goods goods
 	books *testbed.Facilitator
-	kill  func() // kill -9; it returns when the process is gone
+	kill  func() // kills it with SIGKILL, and returns when the process has ended
 }
 
-// start starts the whole service on this machine, in a new world.
+// start starts the local runner in a new world.
 func start(t *testing.T, plan ...x402test.Behaviour) service {
 	return newWorld(t, resolver(t), plan...).start(t)
 }
 
-// startShop starts the shop in the same way, without a node, with a WINDOW in seconds, which
-// may be empty.
+// startShop starts the shop in a new world without a node. window is its setting WINDOW in
+// seconds, or "" for the default.
 func startShop(t *testing.T, sold goods, window string) service {
 	w := newWorld(t, "")
 	w.goods, w.env["DUPLICATE_WINDOW_SECONDS"] = sold, window
 	return w.startAt(t, testbed.FreeAddr(t))
 }
 
-// start starts the service in this world, which may have had one before.
+// start starts the service in this world, possibly with the ledger of an earlier process.
 func (w world) start(t *testing.T) service {
 	return testbed.Must(w.tryStart(t))
 }
 
-// startAt starts what is sold at an address, whose port may be taken for a moment longer.
+// startAt starts the seller at an address. It tries again while the port is still in use.
 func (w world) startAt(t *testing.T, addr string) (s service) {
 	w.env["LOCAL_ADDR"] = addr
 	testbed.Until(t, w.goods.name+" at "+addr, func() (err error) {
@@ -146,7 +149,7 @@ func (w world) startAt(t *testing.T, addr string) (s service) {
 	return s
 }
 
-// tryStart is start where a first attempt may fail.
+// tryStart is like start, but returns an error if the program does not start.
 func (w world) tryStart(t *testing.T) (service, error) {
 	cmd := testbed.Local(testbed.Program(t, testbed.LocalRunner), w.dir, w.env)
 	if w.goods.stranger {
@@ -154,7 +157,7 @@ func (w world) tryStart(t *testing.T) (service, error) {
 	}
 	p := testbed.Must(programs.Start(cmd))
 	s := service{goods: w.goods, books: w.books, kill: p.Kill}
-	if w.goods.stranger { // it says nothing when it is ready, or stopped
+	if w.goods.stranger { // the shop prints no address when it is ready, and does not handle SIGTERM
 		t.Cleanup(p.Kill)
 		s.url = "http://" + w.env["LOCAL_ADDR"]
 		return s, p.Listens(w.env["LOCAL_ADDR"])
@@ -165,7 +168,7 @@ func (w world) tryStart(t *testing.T) (service, error) {
 	return s, err
 }
 
-// forShop are the settings of this world by the names that the shop has for them.
+// forShop returns the settings of this world under the names that the shop uses.
 func (w world) forShop() map[string]string {
 	settings := map[string]string{
 		"ADDR": w.env["LOCAL_ADDR"], "FACILITATOR": w.env["FACILITATOR_URL"], "STATION": w.env["STATION"],
@@ -177,18 +180,19 @@ func (w world) forShop() map[string]string {
 	return settings
 }
 
-// answer is the catalog's example, from the resolver of this machine.
+// answer returns the example answer of the catalog, with this machine as the resolver.
 func answer(t *testing.T) map[string]any {
 	want := decoded[map[string]any](t, []byte(catalog.DNS().Response))
 	want["resolver"] = "127.0.0.1"
 	return want
 }
 
-// resolver answers the example question with the example's records.
+// resolver starts a resolver that answers the example question with the records of the example,
+// and returns its address.
 func resolver(t *testing.T) string { return resolverOf(t, exampleZone(t), nil) }
 
 func exampleZone(t *testing.T) string {
-	text := "com. 30 NS a.gtld-servers.net.\nexample.com. 30 A 192.0.2.77\n" // for the tool
+	text := "com. 30 NS a.gtld-servers.net.\nexample.com. 30 A 192.0.2.77\n" // the tool asks for A
 	for _, r := range answer(t)["records"].([]any) {
 		mx := r.(map[string]any)
 		text += fmt.Sprintf("example.com. %v MX %v %v.\n", answer(t)["ttl"], mx["preference"], mx["exchange"])
@@ -196,7 +200,8 @@ func exampleZone(t *testing.T) string {
 	return text
 }
 
-// resolverOf answers out of a zone, but what first, which may be nil, has answered.
+// resolverOf starts a resolver that answers from a zone, and returns its address. first may be
+// nil. It can answer a query before the zone does, and then returns true.
 func resolverOf(t *testing.T, zone string, first func(dns.ResponseWriter, *dns.Msg) bool) string {
 	z := testbed.ReadZone(t, zone)
 	return testbed.Resolver(t, dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
@@ -206,7 +211,7 @@ func resolverOf(t *testing.T, zone string, first func(dns.ResponseWriter, *dns.M
 	}))
 }
 
-// decoded is JSON as Go values.
+// decoded returns the value of a text of JSON.
 func decoded[T any](t *testing.T, raw []byte) T {
 	var v T
 	if err := json.Unmarshal(raw, &v); err != nil {
@@ -218,15 +223,15 @@ func decoded[T any](t *testing.T, raw []byte) T {
 // workshop is a folder in which a program can be saved and run.
 type workshop struct {
 	dir   string
-	env   []string // on top of this process's
-	payer string   // private key of who runs programs here
+	env   []string // variables in addition to those of this process
+	payer string   // private key of the payer in the programs
 }
 
 func newWorkshop(t *testing.T, env ...string) workshop {
 	return workshop{dir: t.TempDir(), payer: newPayer(), env: env}
 }
 
-// nodeWorkshop has the npm packages of package.json, installed as its lock file says.
+// nodeWorkshop returns a workshop with the npm packages of package-lock.json.
 func nodeWorkshop(t *testing.T) workshop {
 	testbed.Find(t, "Node for the TypeScript program", "npx")
 	testbed.Node(t, ".")
@@ -236,7 +241,8 @@ func nodeWorkshop(t *testing.T) workshop {
 	return w
 }
 
-// pythonWorkshop has a virtual environment with the packages of requirements.
+// pythonWorkshop returns a workshop with a virtual environment, which has the packages of
+// requirements.
 func pythonWorkshop(t *testing.T) workshop {
 	bin := filepath.Dir(testbed.Python(t, requirements))
 	return newWorkshop(t, "PATH="+bin+":"+os.Getenv("PATH"), "VIRTUAL_ENV="+filepath.Dir(bin))
@@ -244,19 +250,19 @@ func pythonWorkshop(t *testing.T) workshop {
 
 const requirements = "testdata/requirements.txt"
 
-// goWorkshop has the module file of testdata/go.
+// goWorkshop returns a workshop with the module file of testdata/go.
 func goWorkshop(t *testing.T) workshop {
 	w := newWorkshop(t, "GOFLAGS=-mod=readonly", "GOWORK=off")
 	w.fill(t, "go")
 	return w
 }
 
-// fill copies what there is in a folder of testdata.
+// fill copies the files of a folder of testdata into the workshop.
 func (w workshop) fill(t *testing.T, folder string) {
 	testbed.Check(os.CopyFS(w.dir, os.DirFS(filepath.Join("testdata", folder))))
 }
 
-// shell prepares a command line.
+// shell returns a command that runs a line in a shell in the workshop.
 func (w workshop) shell(t *testing.T, line string, env ...string) *exec.Cmd {
 	cmd := testbed.Command(t, "sh", "-c", line)
 	cmd.Dir, cmd.WaitDelay = w.dir, 5*time.Second
@@ -264,7 +270,7 @@ func (w workshop) shell(t *testing.T, line string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// keyed prepares a command of the page with the payer's key in its place.
+// keyed is like shell, for a command of the page. The payer's key replaces the placeholder.
 func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
 	if !strings.HasPrefix(command, placeholder+" ") {
 		t.Fatalf("the command %q has no place for the key", command)
@@ -272,7 +278,7 @@ func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
 	return w.shell(t, strings.Replace(command, placeholder, "PRIVATE_KEY="+w.payer, 1))
 }
 
-// save writes a program as a reader does who copies it from the page.
+// save writes a program to a file, like a reader who copies it from the page.
 func (w workshop) save(t *testing.T, name, program string) {
 	if name == "" || strings.ContainsAny(name, "/\\ ") {
 		t.Fatalf("%q is not the name of a file", name)
@@ -280,7 +286,7 @@ func (w workshop) save(t *testing.T, name, program string) {
 	testbed.Check(os.WriteFile(filepath.Join(w.dir, name), []byte(program+"\n"), 0o600))
 }
 
-// dialogue is a program that is spoken to by lines.
+// dialogue is a program that reads and writes lines of JSON.
 type dialogue struct {
 	in    io.WriteCloser
 	out   *bufio.Reader
@@ -288,7 +294,7 @@ type dialogue struct {
 	wait  func() error
 }
 
-// begin starts a program to speak to.
+// begin starts a program for a dialogue.
 func begin(t *testing.T, cmd *exec.Cmd) *dialogue {
 	d := &dialogue{notes: &strings.Builder{}, wait: cmd.Wait}
 	cmd.Stderr = d.notes
@@ -299,7 +305,7 @@ func begin(t *testing.T, cmd *exec.Cmd) *dialogue {
 	return d
 }
 
-// say writes a line of JSON.
+// say sends the program a line of JSON.
 func (d *dialogue) say(t *testing.T, v any) {
 	if err := json.NewEncoder(d.in).Encode(v); err != nil {
 		_ = d.wait()
@@ -307,7 +313,7 @@ func (d *dialogue) say(t *testing.T, v any) {
 	}
 }
 
-// next reads a line of JSON.
+// next reads a line of JSON from the program.
 func (d *dialogue) next(t *testing.T, v any) {
 	line, err := d.out.ReadBytes('\n')
 	if err == nil {
@@ -320,9 +326,9 @@ func (d *dialogue) next(t *testing.T, v any) {
 	}
 }
 
-// end ends it, before the context of the test does. It must have said all.
+// end ends the program, before the end of the test kills it. The program must not print more.
 func (d *dialogue) end(t *testing.T) {
-	_ = d.in.Close() // it may have ended
+	_ = d.in.Close() // the program may have ended
 	rest, err := io.ReadAll(d.out)
 	if err = errors.Join(err, d.wait()); err != nil || len(rest) > 0 {
 		t.Errorf("%v, and %q\n%s", err, rest, d.notes)

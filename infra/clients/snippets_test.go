@@ -19,11 +19,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// program is one of the documentation page, with the tools that it needs.
+// program is a program of the documentation page.
 type program struct {
 	id, title string
-	tools     func(*testing.T) workshop // with everything installed
-	from      registry                  // where what it needs is installed from
+	tools     func(*testing.T) workshop // returns a workshop in which its packages are installed
+	from      registry                  // where its packages are installed from
 	short     bool                      // it prints the status and the answer in one line, and nothing else
 }
 
@@ -42,30 +42,30 @@ func payingPrograms() []program {
 	}
 }
 
-// retries is the program that asks until it has its answer.
+// retries returns the program that repeats its request until it has the answer.
 func retries() program {
 	return program{id: "retries", title: "With retries", tools: nodeWorkshop, from: npm()}
 }
 
-// signedKey is the key that what something else has signed is sent with.
+// signedKey sets the idempotency key for the program signed.
 const signedKey = "IDEMPOTENCY_KEY=call-1"
 
-// signed is the command that sends what something else has signed.
+// signed returns the program that sends a payment which was signed elsewhere.
 func signed() program { return program{id: "signed", tools: curlWorkshop} }
 
-// maxShort is how many lines a short program has at most.
+// maxShort is the greatest number of lines in a short program.
 const maxShort = 8
 
-// placeholder stands for the key in the command on the page.
+// placeholder stands for the payer's private key in the commands on the page.
 const placeholder = "PRIVATE_KEY=0x…"
 
-// TestPayingPrograms types what the page prints beside every program, in an empty folder, and
-// runs the program as it is shown: it pays, it is run again under the key that it has printed
-// when the news of its payment is lost, and it fails loudly for a payer without money. It pays
-// on a test network as the page of a service there shows it.
+// TestPayingPrograms runs every program of the page as the page shows it. In an empty folder, it
+// runs the printed commands. The program pays. If the result of its payment is lost, it is run
+// again with the key that it has printed, and pays once. It fails with a message for a payer
+// without money. The program of a service on a test network pays on that network.
 func TestPayingPrograms(t *testing.T) {
 	t.Parallel()
-	run := map[string]bool{"curl": true, "signed": true} // in TestCurl
+	run := map[string]bool{"curl": true, "signed": true} // TestCurl runs these
 	for _, p := range payingPrograms() {
 		run[p.id] = true
 	}
@@ -104,7 +104,7 @@ func TestPayingPrograms(t *testing.T) {
 	}
 }
 
-// checkAll checks all programs in a language by a command, which must find nothing.
+// checkAll checks all programs in one language with a command, which must succeed.
 func (p page) checkAll(t *testing.T, tools func(*testing.T) workshop, suffix, command string) {
 	t.Parallel()
 	w := tools(t)
@@ -118,7 +118,7 @@ func (p page) checkAll(t *testing.T, tools func(*testing.T) workshop, suffix, co
 	}
 }
 
-// isShort counts the lines of a program, and finds all of it in llms.txt.
+// isShort checks that a program has few lines, and that llms.txt has the program and its commands.
 func (p program) isShort(t *testing.T, shown page, llms string) {
 	t.Helper()
 	text := strings.TrimSpace(shown.programs[p.id])
@@ -133,8 +133,9 @@ func (p program) isShort(t *testing.T, shown page, llms string) {
 	}
 }
 
-// pays runs the program once. It pays once, and shows what it should. Run again under the key
-// that it has drawn, it gets the answer and pays nothing; without a key it draws another one.
+// pays runs the program three times. The first run pays and prints the expected output. The
+// second run has the key of the first, gets the answer and pays nothing. The third run has no
+// key, chooses another key and pays again.
 func (p program) pays(t *testing.T, w workshop, s service) {
 	o := p.paysOn(t, w, s, x402.Base)
 	p.run(t, w.under(t, o.key), s, s.url).checkPaid(t, s)
@@ -146,7 +147,7 @@ func (p program) pays(t *testing.T, w workshop, s service) {
 	}
 }
 
-// paysOn runs the program as the page of a service on some network shows it.
+// paysOn runs the program as the page of a service on a network shows it, and checks its output.
 func (p program) paysOn(t *testing.T, w workshop, s service, network string) outcome {
 	o := p.run(t, w, s, s.url)
 	o.checkPaid(t, s)
@@ -168,9 +169,9 @@ func (p program) paysOn(t *testing.T, w workshop, s service, network string) out
 	return o
 }
 
-// paysOnce loses the news of the payment when the money has moved: the service answers 503.
-// Nobody knows the transaction here, where there is no chain to ask. Who runs the program
-// until it has the answer signs again each time, and pays once.
+// paysOnce runs the program against a facilitator that moves the money but does not report it.
+// The service answers 503; it has no node that knows the transaction. The program is run until it
+// has the answer. It signs again in each run, and pays once.
 func (p program) paysOnce(t *testing.T, w workshop) {
 	s := start(t, x402test.FailAfter)
 	o := p.run(t, w, s, s.url)
@@ -195,8 +196,9 @@ func (p program) fails(t *testing.T, w workshop) {
 	}
 }
 
-// at is the program as the page of a service shows it, ready to run, with another address, or the
-// beginning of one. It is the same payer whenever it is run in one workshop.
+// at returns a command that runs the program as the page of a service shows it. In its text, the
+// address old is replaced by other; both may be beginnings of addresses. In one workshop, every
+// run has the same payer.
 func (p program) at(t *testing.T, w workshop, s service, old, other string) *exec.Cmd {
 	shown := readPage(t, s)
 	code := strings.ReplaceAll(shown.programs[p.id], old, other)
@@ -208,17 +210,17 @@ func (p program) at(t *testing.T, w workshop, s service, old, other string) *exe
 	return w.keyed(t, command)
 }
 
-// outcome is what a program did.
+// outcome is the result of a program.
 type outcome struct {
-	out, notes string
-	key        string // what it says to name the purchase by; it is not in notes
+	out, notes string // stdout and stderr
+	key        string // the key of the purchase that it prints, which is removed from notes
 	err        error
 }
 
-// keyLine is how a program prints the key of its purchase.
+// keyLine matches the line with the key of its purchase that a program prints.
 var keyLine = regexp.MustCompile(`(?m)^IDEMPOTENCY_KEY=([0-9A-Za-z-]{26,36})\n`)
 
-// under is the workshop of somebody who runs a program again with the key that it has printed.
+// under returns the workshop for another run of a program, with the key that it has printed.
 func (w workshop) under(t *testing.T, key string) workshop {
 	if key == "" {
 		t.Fatal("the program has printed no key")
@@ -227,7 +229,7 @@ func (w workshop) under(t *testing.T, key string) workshop {
 	return w
 }
 
-// begun starts a program and returns what waits for its end.
+// begun starts a program, and returns a function that waits for its end.
 func begun(t *testing.T, cmd *exec.Cmd) (end func() outcome) {
 	var out, notes bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &notes
@@ -255,14 +257,15 @@ func (p program) end(t *testing.T, cmd *exec.Cmd) outcome {
 	return o
 }
 
-// newPayer is a fresh private key.
+// newPayer returns a new private key.
 func newPayer() string {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
 	return "0x" + hex.EncodeToString(key)
 }
 
-// checkPaid holds what a program did to the answer, and the books to one payment.
+// checkPaid checks that a program printed the right answer, and that the facilitator moved one
+// payment.
 func (o outcome) checkPaid(t *testing.T, s service) {
 	if o.err != nil {
 		t.Fatalf("%v\n%s\n%s", o.err, o.out, o.notes)
@@ -279,11 +282,11 @@ func (o outcome) checkPaid(t *testing.T, s service) {
 	}
 }
 
-// page is the documentation: blocks of code by their labels, programs by their ids.
+// page is the documentation page.
 type page struct {
-	byLabel  map[string][]string
-	programs map[string]string
-	names    map[string]string // what the page calls a program
+	byLabel  map[string][]string // blocks of code, by label
+	programs map[string]string   // the text of each program, by id
+	names    map[string]string   // the file name that the page gives each program, by id
 }
 
 func readPage(t *testing.T, s service) page {
@@ -307,7 +310,7 @@ func readPage(t *testing.T, s service) page {
 	return p
 }
 
-// commands are the two lines of a program's "Install and run" block.
+// commands returns the two lines of a program's "Install and run" block.
 func (p page) commands(t *testing.T, title string) (install, run string) {
 	block := p.byLabel["Install and run, "+title]
 	if len(block) != 1 {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// callsUntilItLeaves are those of a loop that gives up.
+	// callsUntilItLeaves is the number of calls after which a loop gives up.
 	callsUntilItLeaves = 3
-	// narrowWindow is over when a client comes back: the pause before the third lookup alone
-	// is ten seconds.
+	// narrowWindow is a window in seconds. It is over when a client comes back, because the
+	// pause before the third lookup alone is ten seconds.
 	narrowWindow = "1"
-	// patientClient is in how many seconds a client gives a call up where nothing is lost: an
-	// answer that it did not wait for on a busy machine would be bought again, after such a window.
+	// patientClient is a client's timeout in seconds where no answer is lost. With a shorter
+	// one, a client could give up on a busy machine, and would buy again after a narrow window.
 	patientClient = 120
 )
 
-// outage is something that is sold and fails until it is mended.
+// outage is a service whose goods fail until they are mended.
 type outage struct {
 	world   world
 	addr    string
@@ -30,18 +30,18 @@ type outage struct {
 	buyers  []returning
 }
 
-// returning is a client that comes back.
+// returning is a client that gives up and comes back later.
 type returning struct {
 	client stockClient
 	order  purchase
 	payer  string
 }
 
-// TestClientsComeBack: a loop gives up while its answer is owed. The service is killed and
-// starts again, what it sells works again, and another process of the client comes back with
-// a new signature, after the window. It gets the answer, and both together are charged once:
-// the window begins with an answer, and there was none. So it is at the service and at the shop.
-// charged.md has a row of that.
+// TestClientsComeBack: a loop gives up while the service still owes its answer. The service is
+// killed and starts again, and its lookups work again. After the window, another process of the
+// client sends a new signature. It gets the answer, and the two payments are charged once,
+// because the window begins only with an answer. The same holds for the shop. charged.md has a
+// row for this test.
 func TestClientsComeBack(t *testing.T) {
 	t.Parallel()
 	outages := []*outage{newOutage(t, ours(t)), newOutage(t, shop())}
@@ -72,7 +72,7 @@ func TestClientsComeBack(t *testing.T) {
 	isWritten(t, "the loop ends while the answer is owed; the client comes back after the window, and signs again", len(stockClients()))
 }
 
-// newOutage starts something that is sold and fails, with a buyer for each client.
+// newOutage starts a service whose goods fail, with a buyer for each client.
 func newOutage(t *testing.T, sold goods) *outage {
 	o := &outage{addr: testbed.FreeAddr(t)}
 	fails := func() bool { return !o.mended.Load() }
@@ -89,8 +89,8 @@ func newOutage(t *testing.T, sold goods) *outage {
 	return o
 }
 
-// playReturning starts every program, has the buyers of its column buy, by an order that is
-// changed, and returns what came of it.
+// playReturning starts the program of every client and lets its buyers buy. change changes a copy
+// of each buyer's order first. playReturning returns the results by the ID of the order.
 func playReturning(t *testing.T, outages []*outage, change func(*purchase)) map[string]loopResult {
 	t.Helper()
 	programs := startAll(t)

@@ -11,38 +11,41 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// failureMode is what the facilitator does with the first settlements of a payer, after the money
-// has moved. The names are those of github.com/x402-foundation/x402 issue 3208, and of the
-// battery aurumflux20/hostile-facilitator; three of our own repeat a refusal that is none, or
-// contradict it. A repeat is then answered as by one that asks only the chain: nonce already
-// used. In the modes with recognises it is answered with the settlement that it had.
+// failureMode says how the facilitator fails for the first settlements of a payer, after the
+// money has moved. Most names are from github.com/x402-foundation/x402 issue 3208 and from the
+// test battery aurumflux20/hostile-facilitator. Three modes are from this repository: in them the
+// facilitator repeats a false refusal, or contradicts it.
+//
+// If the service repeats a settlement, the facilitator answers "nonce already used", like a
+// facilitator that asks only the chain. In the modes with recognises, it answers with the result
+// of the settlement.
 type failureMode struct {
 	name       string
 	means      string
 	recognises bool
-	// plays is how many settlements of a payer go that way, or everyTime.
+	// plays is the number of settlements of a payer that fail, or everyTime.
 	plays int
 	play  func(*testbed.Relayed, settleAnswer)
-	// settles says that the answer, though played with, is that it has settled.
+	// settles reports whether the answer still says that the payment is settled.
 	settles bool
-	// node is what the service can ask about the chain; nil if it has none.
+	// node returns the node of the chain that the service can ask; nil means that it has none.
 	node func(*testbed.Facilitator) http.Handler
-	// unanswered says that nobody can know that the money has moved, so that no
-	// answer comes.
+	// unanswered reports whether the service cannot find out that the money has moved, so that
+	// no answer comes.
 	unanswered bool
 }
 
-// everyTime is how often a facilitator fails that never answers otherwise.
+// everyTime means that every settlement of a payer fails.
 const everyTime = math.MaxInt
 
-// refuse is the word of a facilitator that looks at the balance after its own transfer. A
-// server that believes it challenges its client once more.
+// refuse answers like a facilitator that checks the payer's balance after its transfer, and finds
+// it too low. A server that believes it sends its client another offer.
 func refuse(c *testbed.Relayed, a settleAnswer) {
 	a.ErrorReason, a.Success, a.Transaction = "invalid_exact_evm_insufficient_balance", false, ""
 	a.give(c, http.StatusPaymentRequired)
 }
 
-// slowAnswer is just within what a settlement may take.
+// slowAnswer is a delay a little shorter than the service's timeout for a settlement.
 const slowAnswer = 12 * time.Second
 
 func failureModes() []failureMode {
@@ -57,7 +60,7 @@ func failureModes() []failureMode {
 		{name: "accept_then_timeout", means: "settles, never answers", plays: 1, play: func(c *testbed.Relayed, _ settleAnswer) { c.Hold() }},
 		{name: "5xx_after_settle", means: "settles, answers 502", plays: 1, play: instead(http.StatusBadGateway, "<html>Bad Gateway</html>")},
 		{name: "double_402", means: "settles, refuses the payment", plays: 1, recognises: true, play: refuse},
-		// The second word, nonce used, says that the first was not true.
+		// The second answer is "nonce used", from which it follows that the first was false.
 		{name: "contradicts", means: "settles, refuses; a second refusal contradicts the first", plays: 1, play: refuse},
 		{name: "refuses", means: "refuses every time, settled once, with a node", plays: everyTime, node: liveNode, play: refuse},
 		{name: "refuses_unseen", means: "the same without a node; no answer comes", plays: everyTime, unanswered: true, play: refuse},
@@ -72,15 +75,14 @@ func failureModes() []failureMode {
 			},
 		},
 		{
-			// The settlement is in doubt, and what could say how it ended fails too: the
-			// chain's node always, the facilitator at the first resend.
+			// The service does not know the result of the settlement. The node of the chain
+			// never answers, and the facilitator fails at the first repeat as well.
 			name: "reconcile_unavailable", means: "settles, answers 504 twice, no chain to ask", plays: 2, recognises: true,
 			node: deadNode, play: instead(http.StatusGatewayTimeout, ""),
 		},
 		{
-			// The facilitator declares that a repeat is safe, and keeps its word. It
-			// is the mode in which a server must not be too careful: the answer has
-			// to come.
+			// The facilitator declares that a repeat is safe, which is true. In this mode
+			// a server must not be too careful, because the answer has to come.
 			name: "declared_safe", means: "settles, declares repeats safe", plays: 1, settles: true, recognises: true,
 			play: func(c *testbed.Relayed, a settleAnswer) {
 				a.Idempotent = true
@@ -91,7 +93,7 @@ func failureModes() []failureMode {
 	}
 }
 
-// liveNode knows the chain that a facilitator's money moves on.
+// liveNode returns a node of the chain on which a facilitator's money moves.
 func liveNode(f *testbed.Facilitator) http.Handler {
 	return testbed.PlayNode{Moved: f.Transfers, ChainID: testbed.BaseChainID, Now: time.Now, Safe: 2 * time.Second}
 }
@@ -106,7 +108,7 @@ func (a settleAnswer) give(c *testbed.Relayed, status int) {
 	says(status, 0, string(testbed.Must(json.Marshal(a))))(c)
 }
 
-// settle has the books settle, and answers as the mode says.
+// settle lets the facilitator settle, and answers according to the mode.
 func (t *trial) settle(c *testbed.Relayed) {
 	if c.URL.Path != "/settle" {
 		c.Pass()
@@ -121,7 +123,7 @@ func (t *trial) settle(c *testbed.Relayed) {
 	a, plays, alive := t.settled(asked.PaymentPayload.Payload.Authorization, a)
 	switch {
 	case !alive:
-		c.Hold() // the service is about to be killed
+		c.Hold() // the service will be killed now
 	case plays:
 		t.mode.play(c, a)
 	default:
@@ -129,8 +131,8 @@ func (t *trial) settle(c *testbed.Relayed) {
 	}
 }
 
-// settled notes a call to /settle. It returns the answer, whether the mode spoils it, and whether
-// the service lives to hear it.
+// settled records a call to /settle. It returns the answer, whether the mode changes the answer,
+// and whether the service still runs to receive it.
 func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settleAnswer, plays, alive bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +154,7 @@ func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settle
 	b.plays++
 	plays = b.plays <= t.mode.plays
 	b.note("settle %.10s: success %t %s, spoilt %t", nonce, honest.Success, honest.ErrorReason, plays)
-	// Where every word is a refusal, the second has the chain asked.
+	// If every answer is a refusal, the service asks the chain after the second.
 	if t.moment == duringLookup && (!plays || t.mode.settles || t.mode.plays == everyTime && b.plays > 1) {
 		t.reach(b)
 	}

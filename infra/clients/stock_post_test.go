@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// longReport is the size of a report that the shop takes, and tooLongReport of one that it
-	// does not (maxReport in its main.go), in bytes.
+	// longReport is the size, in bytes, of a report that the shop accepts. tooLongReport is the
+	// size of one that it refuses (maxReport in its main.go).
 	longReport    = 1 << 20
 	tooLongReport = 2<<20 + 1
 )
 
-// postings are what a client posts at the shop in one form: some reports that it pays for, and
-// one that the shop refuses.
+// postings are the reports that a client posts at the shop in one format: some that it pays for,
+// and one that the shop refuses.
 type postings struct {
 	shop    service
 	client  stockClient
@@ -24,17 +24,17 @@ type postings struct {
 	refused posting
 }
 
-// posting is one report, and who pays for it.
+// posting is one report and its payer.
 type posting struct {
 	sold  goods
 	order purchase
 	payer string
 }
 
-// TestStockClientsPost: unmodified clients pay for a POST over their own connections, with
-// nothing in between. The same report twice is one purchase in every form, although each call
-// makes the body again, with a boundary drawn at random. Another report of the same payer, of a
-// megabyte, is another purchase. One that is larger than the shop takes is refused, and is not
+// TestStockClientsPost: unmodified clients pay for a POST, without a gateway before the shop. In
+// every format, the same report posted twice is one purchase, although each call makes a new
+// body, and a multipart body has a random boundary. Another report of the same payer, of a
+// megabyte, is another purchase. A report that is too large for the shop is refused and not
 // charged. charged.md says so.
 func TestStockClientsPost(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ func TestStockClientsPost(t *testing.T) {
 	isWritten(t, "a report of 1 MB at the shop, twice, by `POST` of JSON, a form, or a multipart form", len(clients))
 }
 
-// newPostings prepares what a client posts in a form.
+// newPostings returns the reports that a client posts in one format.
 func newPostings(t *testing.T, s service, c stockClient, kind string) postings {
 	p := postings{shop: s, client: c}
 	post := func(size int) posting {
@@ -73,7 +73,7 @@ func newPostings(t *testing.T, s service, c stockClient, kind string) postings {
 	return p
 }
 
-// check holds the results to one charge for each report that the shop takes.
+// check checks that each report that the shop accepts was charged once, and the other not.
 func (p postings) check(t *testing.T, results map[string]loopResult) {
 	for _, one := range p.paid {
 		r := results[one.order.ID]

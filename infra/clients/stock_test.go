@@ -40,24 +40,25 @@ func stockClients() []stockClient {
 }
 
 const (
-	// mostCalls and loopPause are the loop's. It ends long before, unless the
-	// service never answers; callsInVain are those of a loop that it must not answer.
+	// mostCalls is the greatest number of calls of a loop, which ends long before unless the
+	// service never answers. callsInVain is that number in a mode in which the service must not
+	// answer. loopPause is the pause between two calls.
 	mostCalls   = 300
 	callsInVain = 45
 	loopPause   = time.Second
-	// wideWindow is DUPLICATE_WINDOW_SECONDS, or WINDOW at the shop: on a machine that is
-	// busy with something else a loop may need longer than the default of 45 seconds to
-	// come back for the answer that was lost.
+	// wideWindow is the setting DUPLICATE_WINDOW_SECONDS, or WINDOW at the shop. On a busy
+	// machine a loop may need more than the default of 45 seconds to come back for an answer
+	// that was lost.
 	wideWindow = "600"
 )
 
-// TestStockClients: whatever the facilitator does, and whatever is lost on the
-// way, a loop around an unmodified client that signs anew on every call ends
-// with one settlement and one answer, on either ledger, with the service killed
-// in between. So it is where what is sold fails for a while, and at the shop of infra/shop,
-// with a node, without one, and by POST. charged.md has a table of that.
+// TestStockClients: a loop around an unmodified client, which signs a new payment on every call,
+// ends with one settlement and one answer. That is so for every failure of the facilitator, if
+// answers are lost, if the service is killed in between, and on either ledger. It is also so if
+// the goods fail for a while, and at the shop of infra/shop: with a node, without one, and by
+// POST. charged.md has a table of the results.
 //
-// It takes the half minute that a lease lasts, and the time-out of a settlement.
+// The test takes the half minute that a lease lasts, and the timeout of a settlement.
 func TestStockClients(t *testing.T) {
 	t.Parallel()
 	clients := stockClients()
@@ -66,8 +67,8 @@ func TestStockClients(t *testing.T) {
 	p.addService()
 	p.addShop()
 	p.addFailing()
-	// Without the window a new signature is a new purchase: the same loops must
-	// be seen to pay for each result that was lost.
+	// Without the window, a new signature is a new purchase. The same loops must then pay for
+	// each result that was lost. This shows that the other trials could fail.
 	control := p.add(ours(t), failureModes()[len(failureModes())-1], betweenCalls, everyClient()...)
 	control.world.env["DUPLICATE_WINDOW_SECONDS"] = "0"
 
@@ -92,10 +93,10 @@ func TestStockClients(t *testing.T) {
 	}
 }
 
-// everyClient are the columns of all clients.
+// everyClient returns the columns of all clients.
 func everyClient() []int { return []int{0, 1, 2, 3, 4} }
 
-// playbill are the trials of TestStockClients.
+// playbill has the trials of TestStockClients.
 type playbill struct {
 	t      *testing.T
 	due    chan *trial
@@ -112,7 +113,7 @@ func (p *playbill) add(sold goods, mode failureMode, moment killMoment, columns 
 	return r
 }
 
-// addService has every mode and every moment at the service, on either ledger.
+// addService adds trials of the service in every mode and with every moment, on either ledger.
 func (p *playbill) addService() {
 	db := cloud.StartDynamo(p.t)
 	for _, mode := range failureModes() {
@@ -135,16 +136,17 @@ const (
 	byPost = "the first three, at the shop, by `POST` of JSON, a form, or a multipart form with a new boundary in each call"
 )
 
-// addShop has every mode at the shop. Each trial has one client there, and all together have
-// all. What is sold by POST has all clients, and a mode for each form of a body.
+// addShop adds trials of the shop in every mode. Each has one client, and together they have all
+// clients. For the goods sold by POST, it adds a trial with all clients for each format of the
+// body, each in another mode.
 func (p *playbill) addShop() {
-	moments := []killMoment{beforeVerdict, betweenCalls} // it asks no resolver
+	moments := []killMoment{beforeVerdict, betweenCalls} // the shop uses no resolver
 	for i, mode := range failureModes() {
 		moment, column := moments[i%len(moments)], i%len(stockClients())
 		if mode.node == nil {
 			p.add(shop(), mode, moment, column).row = noNode
 		}
-		if mode.unanswered { // with a node it is answered, as the mode before
+		if mode.unanswered { // with a node, this mode is the same as the one before it
 			continue
 		}
 		r := p.add(shop(), mode, moment, column)
@@ -159,7 +161,8 @@ func (p *playbill) addShop() {
 	}
 }
 
-// addFailing has what is sold fail, after the money has moved, where the facilitator does not.
+// addFailing adds trials in which the goods fail after the money has moved, and the facilitator
+// does not fail.
 func (p *playbill) addFailing() {
 	clean := failureModes()[len(failureModes())-1]
 	for _, sold := range []goods{ours(p.t), shop()} {
@@ -169,8 +172,8 @@ func (p *playbill) addFailing() {
 	}
 }
 
-// playTrials lets every program buy in a loop, restarts each service when it is due, and gives
-// the buyers their results.
+// playTrials lets every program buy in a loop, restarts each service when its trial is due, and
+// stores the results in the buyers.
 func playTrials(t *testing.T, programs []*loopProgram, trials []*trial, due chan *trial) {
 	t.Helper()
 	buyers := map[string]*buyer{}
@@ -197,7 +200,7 @@ func playTrials(t *testing.T, programs []*loopProgram, trials []*trial, due chan
 	}
 }
 
-// playLoops lets every program buy, and returns what came of each purchase by its ID.
+// playLoops lets every program buy, and returns the results by the ID of the purchase.
 func playLoops(t *testing.T, programs []*loopProgram) map[string]loopResult {
 	t.Helper()
 	var loops sync.WaitGroup
@@ -217,7 +220,7 @@ func playLoops(t *testing.T, programs []*loopProgram) map[string]loopResult {
 	return results
 }
 
-// isWritten wants charged.md to have a row with one settlement for each of so many clients.
+// isWritten checks that charged.md has a row that shows one settlement for each of the clients.
 func isWritten(t *testing.T, row string, clients int) {
 	row = "\n| " + row + " |" + strings.Repeat(" 1 |", clients) + "\n"
 	if !strings.Contains(string(testbed.Must(os.ReadFile("charged.md"))), row) {
@@ -225,7 +228,7 @@ func isWritten(t *testing.T, row string, clients int) {
 	}
 }
 
-// loopProgram is a client's program at work.
+// loopProgram is a running program of a client.
 type loopProgram struct {
 	*dialogue
 	name    string
@@ -234,17 +237,17 @@ type loopProgram struct {
 	err     error
 }
 
-// purchase is what a client program is told, and loopResult what it prints.
+// purchase is the input of a client program. loopResult is its output.
 type purchase struct {
 	ID      string            `json:"id"`
 	URL     string            `json:"url"`
 	Network string            `json:"network"`
 	Key     string            `json:"key"`
 	Headers map[string]string `json:"headers"`
-	Report  *report           `json:"report"` // is posted; nil for a GET
-	// Calls is how many the loop makes at most, and Timeout in how many seconds the
-	// client gives one up; 0 leaves that to the client. Once has the loop not begin again
-	// after its answer.
+	Report  *report           `json:"report"` // the body that is posted; nil for a GET
+	// Calls is the greatest number of calls. Timeout is the client's timeout for a call, in
+	// seconds; 0 means the client's default. With Once, the loop makes no further call after it
+	// has the answer.
 	Calls   int  `json:"calls"`
 	Timeout int  `json:"timeout"`
 	Once    bool `json:"once"`
@@ -252,7 +255,7 @@ type purchase struct {
 
 type loopResult struct {
 	ID            string
-	Told          []int // the status of each call; 0: no whole answer
+	Told          []int // the status of each call; 0 means that no whole answer came
 	Answer, Again struct{ Body string }
 }
 
@@ -277,7 +280,7 @@ func startLoops(t *testing.T, c stockClient) *loopProgram {
 	return p
 }
 
-// loop gives the program its purchases and returns when it has ended.
+// loop gives the program its purchases, and returns the results when the program has ended.
 func (p *loopProgram) loop() (results []loopResult, err error) {
 	err = json.NewEncoder(p.in).Encode(map[string]any{"pause": loopPause.Milliseconds(), "purchases": p.orders})
 	err = errors.Join(err, p.in.Close())
@@ -296,7 +299,7 @@ func (p *loopProgram) loop() (results []loopResult, err error) {
 	return results, err
 }
 
-// orderOf is a purchase of what is sold at an origin, by a payer with a new key.
+// orderOf returns a purchase of goods at an origin, and its payer, who has a new private key.
 func orderOf(tb testing.TB, origin string, sold goods, keyed bool) (order purchase, payer string) {
 	key := newPayer()
 	w := testbed.Must(x402test.WalletFromHex(strings.TrimPrefix(key, "0x"), rand.Reader))
@@ -310,7 +313,7 @@ func orderOf(tb testing.TB, origin string, sold goods, keyed bool) (order purcha
 	return order, strings.ToLower(w.Address().String())
 }
 
-// check holds what a loop printed to the answer.
+// check compares the answers that a loop printed with the right answer.
 func (r loopResult) check(answer map[string]any) (faults []string) {
 	for what, body := range map[string]string{"answer": r.Answer.Body, "answer to the last call": r.Again.Body} {
 		var got map[string]any

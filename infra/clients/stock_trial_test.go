@@ -18,59 +18,60 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// killMoment is when the service is killed: when it has come for every buyer.
+// killMoment is the moment at which the service is killed. The service is killed when every buyer
+// of a trial has reached it.
 type killMoment string
 
 const (
-	// beforeVerdict: the facilitator has moved the money, and the service has not
-	// heard of it. The mode is played to the process that follows.
+	// beforeVerdict: the facilitator has moved the money, and the service does not know it
+	// yet. The facilitator then fails for the next process of the service.
 	beforeVerdict killMoment = "before the verdict"
-	// duringLookup: the facilitator has answered so that the money is known to
-	// have moved, and the resolver holds its answer back.
+	// duringLookup: the service knows from the facilitator that the money has moved, and
+	// waits for the answer of the resolver.
 	duringLookup killMoment = "during the lookup"
-	// betweenCalls: the service has answered a first call.
+	// betweenCalls: the service has answered the first call.
 	betweenCalls killMoment = "between calls"
 )
 
-// trial is one service with a facilitator that plays one mode, and its buyers. The service is
-// killed once and starts again on the same port and ledger.
+// trial is a service and its buyers, with a facilitator that fails in one mode. The service is
+// killed once, and starts again on the same port and ledger.
 type trial struct {
 	name    string
-	row     string // what charged.md calls it
+	row     string // its row in charged.md
 	mode    failureMode
 	moment  killMoment
-	gateway *gateway // what the clients call
+	gateway *gateway // the clients call it
 	world   world
-	addr    string // of the service
+	addr    string // the service's address
 	service service
 
 	begun   time.Time
-	due     chan<- *trial // is told when the service is to be killed
-	answers chan struct{} // closed when the resolver answers
-	free    func()        // closes it
+	due     chan<- *trial // receives the trial when its service must be killed
+	answers chan struct{} // closed when the resolver may answer
+	free    func()        // closes answers
 	held    sync.Once
 	mu      sync.Mutex
-	buyers  map[string]*buyer // by payer, lower case
-	revived bool
-	failing bool // what is sold fails until every buyer was told that twice
+	buyers  map[string]*buyer // by payer, in lower case
+	revived bool              // the service was killed and runs again
+	failing bool              // the goods fail until every buyer has got two errors of that
 }
 
 // buyer is one purchase: a payer with a new key asks one question.
 type buyer struct {
 	trial  *trial
-	column int // of the table: the client
+	column int // the client's column in the table of charged.md
 	payer  string
 	order  purchase
 	result loopResult
 
-	// What was seen of it; the trial's lock protects it.
-	reached     bool
+	// What the gateway and the facilitator have recorded. The trial's lock protects it.
+	reached     bool                    // it has reached the moment of the trial
 	settlements map[string]settleAnswer // by nonce
 	plays       int
-	early       bool // a result came before the service was killed, which was too late for it
+	early       bool // a result came before the service was killed
 	replies     int
-	owed        int // of them, those that say that it is paid and owe the answer
-	results     int
+	owed        int             // the number of replies that have a receipt and owe the answer
+	results     int             // the number of results after the service was killed
 	signed      map[string]bool // nonces that were sent
 	served      map[string]bool // different results
 	story       []string
@@ -80,17 +81,17 @@ func (b *buyer) note(format string, args ...any) {
 	b.story = append(b.story, fmt.Sprintf("%5.1f s  ", time.Since(b.trial.begun).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// account is what was seen of a purchase, to find out why it went wrong.
+// account returns the recorded events of a purchase, for the message of a failed test.
 func (b *buyer) account() string {
 	b.trial.mu.Lock()
 	defer b.trial.mu.Unlock()
 	return fmt.Sprintf("%s: the client was told %v\n%s", b.trial.name, b.result.Told, strings.Join(b.story, "\n"))
 }
 
-// transfers is how often the buyer has paid.
+// transfers returns how many times the buyer has paid.
 func (b *buyer) transfers() int { return len(b.trial.world.books.Moved(b.payer)) }
 
-// check holds one purchase to its answer, and to its one settlement.
+// check checks that a purchase has its answer and exactly one settlement.
 func (b *buyer) check(t *testing.T, c stockClient) {
 	var faults []string
 	mode, sold := b.trial.mode, b.trial.world.goods
@@ -111,10 +112,10 @@ func (b *buyer) check(t *testing.T, c stockClient) {
 	fault(len(b.served) != results, "%d different results", len(b.served))
 	least := mode.plays
 	if least == everyTime {
-		least = 1 // a killed service may hear the first refusal only, and has the chain asked
+		least = 1 // a killed service may get only the first refusal, and asks the chain then
 	}
 	if b.trial.moment == beforeVerdict && (b.early || mode.plays == everyTime) {
-		least = 0 // on a busy machine the settlement times out, or the service is back late: the chain is asked
+		least = 0 // on a busy machine the settlement times out or the service starts late: it asks the chain
 	}
 	fault(b.plays < least, "the facilitator failed %d times, not %d", b.plays, least)
 	fault(len(b.signed) < 2, "only %d signatures: the client is not tried", len(b.signed))
@@ -124,7 +125,7 @@ func (b *buyer) check(t *testing.T, c stockClient) {
 	}
 }
 
-// reach notes that the moment has come for a buyer. The lock is held.
+// reach records that a buyer has reached the moment of the trial. The caller holds the lock.
 func (t *trial) reach(b *buyer) {
 	if b.reached {
 		return
@@ -138,7 +139,7 @@ func (t *trial) reach(b *buyer) {
 	t.due <- t
 }
 
-// newTrial prepares a trial of a program that sells.
+// newTrial returns a trial without buyers, whose service does not run yet.
 func newTrial(t *testing.T, sold goods, mode failureMode, moment killMoment, due chan<- *trial) *trial {
 	r := &trial{
 		name: sold.name + ", " + mode.name + ", " + string(moment), row: fmt.Sprintf("`%s`: %s", mode.name, mode.means),
@@ -159,7 +160,7 @@ func newTrial(t *testing.T, sold goods, mode failureMode, moment killMoment, due
 	return r
 }
 
-// buy adds a buyer.
+// buy adds a buyer with the client of a column.
 func (t *trial) buy(tb *testing.T, column int, keyed bool) {
 	order, payer := orderOf(tb, t.gateway.url, t.world.goods, keyed)
 	if t.mode.unanswered {
@@ -171,10 +172,11 @@ func (t *trial) buy(tb *testing.T, column int, keyed bool) {
 	}
 }
 
-// lookupsHeld is how long the resolver holds answers back at most: five lookups take longer.
+// lookupsHeld is the longest time that the resolver holds answers back. The service tries a
+// lookup five times, and all tries together take longer than this.
 const lookupsHeld = 20 * time.Second
 
-// lookUp is called for every question to the resolver, and says whether it was answered.
+// lookUp is called for every query to the resolver, and reports whether it has answered.
 func (t *trial) lookUp(w dns.ResponseWriter, q *dns.Msg) bool {
 	if t.moment == duringLookup {
 		t.held.Do(func() { time.AfterFunc(lookupsHeld, t.free) })
@@ -183,24 +185,24 @@ func (t *trial) lookUp(w dns.ResponseWriter, q *dns.Msg) bool {
 	return t.failsNow() && fail(w, q)
 }
 
-// fail is the answer of a resolver that refuses to find out.
+// fail answers a query with REFUSED, and returns true.
 func fail(w dns.ResponseWriter, q *dns.Msg) bool {
-	_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeRefused)) // who asks may be gone
+	_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeRefused)) // the client may be gone
 	return true
 }
 
-// leastOwed is how often every buyer is told that the answer is owed, before what is sold
-// works again.
+// leastOwed is the number of replies which owe the answer that every buyer gets before the goods
+// work again.
 const leastOwed = 2
 
-// fails has what is sold fail for a while.
+// fails makes the goods of the trial fail for a while.
 func (t *trial) fails(tb *testing.T) {
 	t.name += ", what is sold fails"
 	t.failing = true
 	t.world.env["STATION"] = testbed.Serve(tb, station(t.failsNow))
 }
 
-// failsNow says that what is sold fails still.
+// failsNow reports whether the goods still fail.
 func (t *trial) failsNow() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -215,18 +217,19 @@ func (t *trial) failsNow() bool {
 	return false
 }
 
-// station knows the weather of the shop, unless it fails.
+// station returns a handler that knows the weather which the shop sells. It answers 502 while
+// fails returns true.
 func station(fails func() bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if fails() {
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
-		_, _ = io.WriteString(w, "fair") // who asks may be gone
+		_, _ = io.WriteString(w, "fair") // the client may be gone
 	})
 }
 
-// restart is kill -9, and another process on the same port and ledger.
+// restart kills the service with SIGKILL, and starts it again on the same port and ledger.
 func (t *trial) restart(tb *testing.T) {
 	t.service.kill()
 	t.service = t.world.startAt(tb, t.addr)
@@ -239,11 +242,12 @@ func (t *trial) restart(tb *testing.T) {
 	}
 }
 
-// longDelay is longer than the five seconds that httpx waits. The others wait without an end.
+// longDelay is longer than the five seconds that httpx waits. The other clients have no timeout.
 const longDelay = 6 * time.Second
 
-// passOn loses the first answer of each buyer, and every result before the service was killed.
-// The next result is cut off, the one after it comes late, and then they arrive.
+// passOn is the gateway's step for a request with a payment. It loses the first answer of each
+// buyer, and every result before the service is killed. The first result after that is cut in
+// half, the second comes late, and the others arrive.
 func (t *trial) passOn(r *testbed.Relayed) {
 	answer := r.Answer()
 	body := answer.Body.Bytes()
@@ -264,11 +268,12 @@ func (t *trial) passOn(r *testbed.Relayed) {
 	}
 }
 
-// seen notes an answer to a payment: is it lost, and how many results of its buyer's are not.
+// seen records an answer to a payment. It reports whether the answer must be lost. If the answer
+// is a result and is not lost, seen also returns how many such results the buyer has.
 func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, results int) {
 	var p x402.Payload
 	raw, _ := base64.StdEncoding.DecodeString(signature)
-	_ = json.Unmarshal(raw, &p) // the service judges it
+	_ = json.Unmarshal(raw, &p) // the service reports an invalid payment
 	signed := p.Payload.Authorization
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -292,14 +297,15 @@ func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, result
 		}
 	}
 	b.note("signed %.10s: %d %v lost %t", signed.Nonce, answer.Status, testbed.FaultOf(answer), lost)
-	// A client that has a result before the service was killed has had the lookup, too.
+	// A result before the service was killed means that the moment has passed for this buyer.
 	if t.moment == betweenCalls || result {
 		t.reach(b)
 	}
 	return lost, results
 }
 
-// owes says that an answer is that of a payment which was made, and whose answer is owed.
+// owes reports whether a reply is an error that has a receipt: the payment was made, and the
+// service owes the answer.
 func owes(answer x402test.Reply) bool {
 	receipt, err := answer.Receipt()
 	return answer.Status >= http.StatusInternalServerError && err == nil && receipt.Success

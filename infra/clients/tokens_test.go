@@ -13,9 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 )
 
-// TestTokens holds what models read to a price in tokens (o200k_base, by the tokenizer of
-// others), for a service with a key of receipts, a contact, and a host of 40 characters. The
-// call of a tool is that without a payment.
+// TestTokens: the texts that models read have at most a certain number of tokens. A third-party
+// tokenizer counts them, with the encoding o200k_base. The service has a receipt key, a contact,
+// and a host name of 40 characters. The response of a tool is the one without a payment.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	w, addr := newWorld(t, resolver(t)), testbed.FreeAddr(t)
@@ -49,7 +49,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// arguments are those of the example of an operation.
+// arguments returns the arguments of the example of an operation.
 func arguments(op catalog.Operation) map[string]any {
 	sent := map[string]any{}
 	for _, p := range op.Example() {
@@ -58,7 +58,7 @@ func arguments(op catalog.Operation) map[string]any {
 	return sent
 }
 
-// rpc is the whole response to a request of the Model Context Protocol.
+// rpc returns the whole response to a request of the Model Context Protocol.
 func (s service) rpc(t *testing.T, method string, params any) []byte {
 	message := testbed.Must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
 	client := testbed.NewClient(t, &http.Client{Timeout: testbed.Patience})

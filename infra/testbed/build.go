@@ -66,8 +66,8 @@ const keptVar = "HOSTFACTS_PROGRAMS"
 var flagsOf = map[string][]string{watched: {"-race"}, functions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}
 
 // Program builds a program of this module, such as ./infra/local, or CDKApp, and returns its
-// path. The cache of go test knows what a test imports, but not what it builds. So a suite
-// imports pkg/operations, which the programs are made of.
+// path. The cache of go test depends on the packages that a test imports, not on the programs
+// that it builds. So a suite imports pkg/operations, which the programs use.
 func Program(tb testing.TB, pkg string) string { return built(tb, kindOf(pkg), pkg) }
 
 // Watched is like Program, with the race detector, which needs a C compiler. The program exits

@@ -1,6 +1,6 @@
-// Read reads answers through a client that ogen has made of the service's description, by the
-// types that it gave them. The second answer is a charged error with a status that the
-// description does not declare: the client's error has the whole response.
+// Read reads answers with a client that ogen has generated from the service's description, and
+// with the types of that client. The second answer is a charged error with a status that the
+// description does not declare. The client then returns an error with the whole response.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"read/api"
 )
 
-// refusal is what an error says.
+// refusal has the fields of an error response.
 type refusal struct {
 	Status  int    `json:"status"`
 	Code    string `json:"code"`
@@ -58,7 +58,7 @@ func main() {
 	fmt.Printf("%s\n", said)
 }
 
-// undeclared reads a response that the description does not declare.
+// undeclared returns the error in a response whose status the description does not declare.
 func undeclared(err error) (refusal, error) {
 	var unexpected *validate.UnexpectedStatusCodeError
 	if !errors.As(err, &unexpected) {

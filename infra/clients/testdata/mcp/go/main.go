@@ -1,5 +1,5 @@
-// The client of the official Go SDK. It lists the tools, asks one for its price, and pays
-// with a payment that it is given: a wallet is somebody else's affair.
+// A client with the official Go SDK. It lists the tools, asks one for its price, and pays with a
+// given payment, because the SDK has no wallet.
 package main
 
 import (
