@@ -167,8 +167,8 @@ func (v visit) checkRequests(t *testing.T, sent []paidRequest) {
 	}
 }
 
-// pictures is the folder, below the module's, where -update-screenshots writes a picture of every
-// state of the pages.
+// pictures is a folder of the module. With -update-screenshots, a picture of every state of the
+// pages is written there.
 const pictures = "build/screenshots"
 
 // driver is the Node process that drives one Chromium.

@@ -131,7 +131,7 @@ func again(text, look string) args { return args{"says": text, "look": look} }
 // faultVisits returns visits in which the service itself reports an error.
 func faultVisits(*testing.T) []visit {
 	uncertain := pays("503 settlement_uncertain, then settled", "sameSignature", wwwPath, 2).with(again("Payment not confirmed yet", "uncertain"))
-	uncertain.settles = 2 // the same authorization, which moves once
+	uncertain.settles = 2 // both with the same authorization, which moves money once
 	uncertain.before = func(s *scene) { s.books.Plan("", x402test.DropAfter) }
 	busy := pays("503 facilitator_unavailable, not charged", "sameSignature", wwwPath, 2).with(again("Not charged yet", "not-charged-yet"))
 	busy.settles = 2
@@ -270,7 +270,7 @@ func reoffers(r *testbed.Relayed) {
 func tabVisits(*testing.T) []visit {
 	overloaded := fails(503, 0, "overloaded", "false", true)
 	const day, month = 24, 31 * 24 // hours
-	const before = 1.0 / 6         // hours; even a slow machine takes less
+	const before = 1.0 / 6         // hours; a slow machine needs less
 	signedFor, paidFor := "You have signed a payment for this.", "You have paid for this."
 	unpaid := visit{name: "unpaid for certain, and a day later", script: "aged", path: wwwPath, signatures: 1, plan: []step{overloaded}}
 	unpaid.args = args{"comes": "Not charged yet", "offers": signedFor, "until": 1, "from": day}

@@ -89,8 +89,8 @@ func spectral(t *testing.T, paths []string) reports {
 	return found
 }
 
-// spoil replaces old with other in a document, which breaks it. A validator must then complain
-// with the text about.
+// spoil breaks a document, by replacing old with other. The complaints of a validator must then
+// contain the text about.
 type spoil struct{ old, other, about string }
 
 // checkOpenAPI checks that no validator complains about the description that the service serves,
@@ -269,7 +269,7 @@ func checkAgentcash(t *testing.T, s service) {
 }
 
 // checkHTML runs html-validate with its accessibility rules on the pages for people, and includes
-// its warnings. One page of each operation is for a hostile query.
+// its warnings. One page of each operation is for a query with hostile values.
 func checkHTML(t *testing.T, s service) {
 	wanted := map[string]int{catalog.PathDocs: http.StatusOK, "/nothing/here": http.StatusNotFound}
 	hostile := "?domain=" + url.QueryEscape(`"><script>alert(1)</script>&amp;<b title='x`) + "&type=%00%22'"

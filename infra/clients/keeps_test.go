@@ -47,9 +47,10 @@ func curled(t *testing.T, w workshop, line string, env ...string) (*http.Respons
 
 // TestCurl: the response to the curl command on the page is the offer, and no money moves. A
 // second command on the page then sends the signature of a wallet. The result of its settlement
-// is lost once, and the answer comes all the same. Run again, the command gets the answer
-// replayed. It has no idempotency key both times, and derives the same key from the signature.
-// Tests of pkg/discovery check that the page shows the response to the first command.
+// is lost once, and the answer comes all the same. The command is run again and gets the same
+// answer, marked as replayed. Neither run gets an idempotency key; both derive the same key from
+// the signature. Tests of pkg/discovery check that the page shows the response to the first
+// command.
 func TestCurl(t *testing.T) {
 	t.Parallel()
 	w, s := curlWorkshop(t), start(t, x402test.FailAfter)
@@ -94,9 +95,9 @@ func gatewayError(status int) step {
 // of the gateway, a closed connection, or half a body. The programs also get the error of a
 // service that was killed and has started again: the payment is in progress.
 //
-// A program that ends without the answer prints how to get it later, unless nothing is left to
-// get. That is so if it gives up, and also after Ctrl-C, which a terminal sends to all processes
-// of a group.
+// A program that ends without the answer prints how to get it later, unless no answer can come
+// any more. It does so if it gives up, and also after Ctrl-C, which a terminal sends to all
+// processes of a group.
 func TestPersistentPrograms(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]loss{
@@ -112,7 +113,7 @@ func TestPersistentPrograms(t *testing.T) {
 	} {
 		for _, p := range []program{retries(), signed()} {
 			if p.id == "signed" && c.plan == nil {
-				continue // it does not outlive curl
+				continue // Ctrl-C ends it together with curl
 			}
 			t.Run(name+"/"+p.id, func(t *testing.T) {
 				t.Parallel()
@@ -126,7 +127,7 @@ func TestPersistentPrograms(t *testing.T) {
 const (
 	endsAnswered = "answered"
 	endsRedeemed = "redeemed" // without the answer, and it prints how to get it
-	endsNothing  = "nothing"  // without the answer, and nothing is left to get
+	endsNothing  = "nothing"  // without the answer, and none can come any more
 )
 
 // loss is a plan of the steps in which answers are lost, and how a program ends then. If there

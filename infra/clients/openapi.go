@@ -171,8 +171,9 @@ func compile(c *jsonschema.Compiler, path string, op operation) (err error) {
 // An answer with a declared status must have the required headers, one of the declared media
 // types, and a body that matches its schema. Any other answer must be an error with the shared
 // body, even if the path or the method is not described. But a 404 for a path that is not
-// described can be an HTML page. The answer to HEAD is the answer to GET without the body. A
-// preflight response (204) and a 304 need no description, and have no body.
+// described, and is not below /.well-known/, can be an HTML page. The answer to HEAD is the answer
+// to GET without the body. A preflight response (204) and a 304 need no description, and have no
+// body.
 func (d *OpenAPI) Check(method, target string, a x402test.Reply) error {
 	err := d.check(method, target, a)
 	if err == nil {

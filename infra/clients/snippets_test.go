@@ -300,7 +300,7 @@ func readPage(t *testing.T, s service) page {
 		p.byLabel[label] = append(p.byLabel[label], testbed.Text(n))
 		if id, ok := strings.CutPrefix(testbed.Attribute(n, "id"), "code-"); ok {
 			p.programs[id] = testbed.Text(n)
-			for bar := range n.Parent.Parent.Descendants() { // of the block of code
+			for bar := range n.Parent.Parent.Descendants() { // the elements of the block of code
 				if testbed.Attribute(bar, "class") == "bar" {
 					p.names[id] = strings.TrimSpace(testbed.Text(bar))
 				}

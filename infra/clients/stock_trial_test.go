@@ -53,7 +53,7 @@ type trial struct {
 	mu      sync.Mutex
 	buyers  map[string]*buyer // by payer, in lower case
 	revived bool              // the service was killed and runs again
-	failing bool              // the goods fail until every buyer has got two errors of that
+	failing bool              // the goods fail until every buyer has got leastOwed errors
 }
 
 // buyer is one purchase: a payer with a new key asks one question.
@@ -70,7 +70,7 @@ type buyer struct {
 	plays       int
 	early       bool // a result came before the service was killed
 	replies     int
-	owed        int             // the number of replies that have a receipt and owe the answer
+	owed        int             // the number of replies that owe the answer (see owes)
 	results     int             // the number of results after the service was killed
 	signed      map[string]bool // nonces that were sent
 	served      map[string]bool // different results
@@ -191,8 +191,8 @@ func fail(w dns.ResponseWriter, q *dns.Msg) bool {
 	return true
 }
 
-// leastOwed is the number of replies which owe the answer that every buyer gets before the goods
-// work again.
+// leastOwed is a number of replies that owe the answer. The goods work again when every buyer has
+// got as many.
 const leastOwed = 2
 
 // fails makes the goods of the trial fail for a while.

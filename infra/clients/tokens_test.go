@@ -28,7 +28,7 @@ func TestTokens(t *testing.T) {
 		most[f] = tokens
 		return f
 	}
-	const sample, tokens = "PAYMENT-REQUIRED: 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913, na\u00efve", 38 // as another tokenizer counts
+	const sample, tokens = "PAYMENT-REQUIRED: 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913, na\u00efve", 38 // counted by another tokenizer
 	counter := hold("sample", []byte(sample), tokens)
 	hold("llms.txt", s.document(t, catalog.PathLLMs), 2500)
 	hold("catalog", s.document(t, catalog.PathCatalog), 7000)

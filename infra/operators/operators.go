@@ -34,7 +34,7 @@ const (
 	DrillSuffix = "-drill"
 )
 
-// Permission is some actions on some places.
+// Permission allows some actions on some places.
 type Permission struct {
 	Actions []string
 	On      []Place
@@ -111,8 +111,8 @@ func read() []Permission {
 	}
 }
 
-// write returns the permissions that the commands that write to the ledger need in addition to
-// those of read.
+// write returns further permissions, for the commands that write to the ledger. They also need
+// the permissions of read.
 func write() []Permission {
 	return []Permission{
 		{

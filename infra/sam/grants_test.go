@@ -48,7 +48,8 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// TestScheduledEvent: the example has exactly the members that EventBridge sends for a schedule.
+// TestScheduledEvent: the example event of the scheduled function has the values that EventBridge
+// sends, and no other members.
 func TestScheduledEvent(t *testing.T) {
 	t.Parallel()
 	var e events.EventBridgeEvent

@@ -122,11 +122,11 @@ type judgedBy struct {
 // handles the other payments during a deployment. The alarm compares the payments that failed,
 // and the payments that were refused.
 //
-// The alarm needs at least three payers whose payments failed or were refused. The metric of
-// these payments has a number of the payer as its value. If there are only two payers, every
-// value is either the least or the most. The sum is then the count times the least, and a whole
-// multiple of the difference between most and least, for any number of payments. The number of a
-// third payer practically never fits that.
+// The alarm needs at least three payers whose payments failed or were refused. Each of these
+// payments adds the number of its payer to a metric. With one or two payers, every value of the
+// metric is its minimum or its maximum. So the sum is the count times the minimum, plus a whole
+// multiple of the difference between maximum and minimum, for any number of payments. With a
+// third payer this is practically never so.
 //
 // The alarm allows the new release three times the failure rate of the previous release. For
 // that, it adds two failures to those of the previous release, which may have had few by luck.

@@ -21,7 +21,7 @@ import (
 type Authority struct {
 	Cert *x509.Certificate
 	Key  *ecdsa.PrivateKey
-	File string // with the certificate in PEM, as SSL_CERT_FILE takes it
+	File string // the path of the certificate in PEM, for SSL_CERT_FILE
 
 	serial atomic.Int64
 	shown  sync.Map // name -> *tls.Certificate

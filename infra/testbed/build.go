@@ -60,7 +60,8 @@ func kindOf(pkg string) string {
 	return plain
 }
 
-// keptVar is the variable that replaces the folder build/tests, for programs with a mutant.
+// keptVar is an environment variable. It replaces the folder build/tests when mutants are tested,
+// whose programs must not be kept there.
 const keptVar = "HOSTFACTS_PROGRAMS"
 
 var flagsOf = map[string][]string{watched: {"-race"}, functions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}

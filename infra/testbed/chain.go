@@ -84,7 +84,7 @@ func parseReceipt(t testing.TB, raw json.RawMessage) ChainReceipt {
 	return ChainReceipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(r.BlockNumber)}
 }
 
-// must sends a transaction that must succeed.
+// must sends a transaction, and fails the test if the transaction fails.
 func (n *Chain) must(t testing.TB, from, to string, data []byte) ChainReceipt {
 	r := n.send(t, from, to, data)
 	if !r.Pending && !r.Success {

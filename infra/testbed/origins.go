@@ -122,7 +122,7 @@ func (w *Origins) Accept(name, addr string, each func(net.Conn)) {
 }
 
 // Answers returns a function for Serve. It replies to each request on a connection with the next
-// of the answers, and returns after the last.
+// of the answers. After the last answer the connection is closed.
 func Answers(answers ...string) func(*tls.Conn) {
 	return func(conn *tls.Conn) {
 		r := bufio.NewReader(conn)

@@ -113,8 +113,8 @@ func ProxyTo(tb testing.TB, to string) http.Handler {
 }
 
 // Serve serves a handler until the test ends, and returns its URL. Every request has a new
-// connection. On a connection that it has used before, a browser repeats a request without being
-// told to when the connection breaks.
+// connection. Otherwise a browser would repeat a request by itself when its connection breaks,
+// because the connection was used before.
 func Serve(tb testing.TB, h http.Handler) string {
 	server := httptest.NewUnstartedServer(h)
 	server.Config.SetKeepAlivesEnabled(false)

@@ -30,7 +30,7 @@ func (s *Secrets) Add(header string) {
 	defer s.mu.Unlock()
 	s.add(header, headerPiece)
 	if p, err := x402.DecodePayment(header); err == nil {
-		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // as JSON writes bytes
+		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // the form of bytes in JSON
 		s.add(hex.EncodeToString(p.Signature), hexPiece)
 	}
 }

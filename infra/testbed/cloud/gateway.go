@@ -60,7 +60,7 @@ func (h *Host) route(r *http.Request) (key, function string) {
 	return "", ""
 }
 
-// headSize returns the size of the request line and the headers in the connection, in bytes.
+// headSize returns the size of the request line and the headers in HTTP/1.1, in bytes.
 func headSize(r *http.Request) int {
 	n := len(r.Method+r.RequestURI+r.Proto+r.Host) + len("  \r\nHost: \r\n")
 	for name, values := range r.Header {

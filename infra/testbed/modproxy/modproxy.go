@@ -82,8 +82,8 @@ func (p Packed) Environment() []string {
 	return append(Cached(p.Modules, p.folder), "GOFLAGS=-modcacherw")
 }
 
-// Cached returns variables with which the go command takes modules first from proxies in folders,
-// and then from the module cache modules. It then uses no network.
+// Cached returns variables with which the go command takes modules first from the proxies in
+// folders, and then from the module cache in the folder modules. It then uses no network.
 func Cached(modules string, folders ...string) []string {
 	proxies := ""
 	for _, folder := range append(folders, filepath.Join(modules, "cache", "download")) {

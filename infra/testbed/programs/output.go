@@ -60,8 +60,8 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-// Crash returns the lines of a log about a crash of the program or about a data race, or "" if
-// there are none.
+// Crash returns the part of a log that reports a crash of the program or a data race, or "" if
+// there is none.
 func Crash(log string) string {
 	for _, bad := range []string{"panic", "DATA RACE", "fatal error", "goroutine "} {
 		if at := strings.Index(log, bad); at >= 0 {

@@ -51,7 +51,7 @@ func TestProcessThatEnds(t *testing.T) {
 	}
 }
 
-// An output above its limit loses its beginning. The address is found although it is lost.
+// An Output with a limit loses its beginning. It has found the address before that.
 func TestOutputLimit(t *testing.T) {
 	t.Parallel()
 	o := Output{most: 10}
