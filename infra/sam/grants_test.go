@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// TestPermissions: every policy statement of the template has a known form. Tests of package
-// infra check that each function uses all of its permissions, and needs no others.
+// TestPermissions: every policy statement of the template has a known form. The tests of
+// infra/functions check that each function uses all of its permissions, and needs no others.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	for slug := range deployed.Routes() {
