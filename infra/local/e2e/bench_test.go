@@ -27,7 +27,8 @@ import (
 
 func sellsDNS(p boot.Components) http.Handler { return p.Seller.Handler(service.DNS(p.Resolver)) }
 
-// openBench makes a service in this process over a store in memory that counts its calls.
+// openBench returns a service that runs in this process. Its ledger is a store in memory that
+// counts calls.
 func openBench(b *testing.B, open func(boot.Components) http.Handler, level string) (*lab, *ledgertest.Faulty, http.Handler) {
 	l := newLab(b)
 	store := ledgertest.NewFaulty(b, &ledgertest.Memory{}, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault { return ledgertest.None })
@@ -50,7 +51,8 @@ func BenchmarkToolChallenge(b *testing.B) {
 	unsigned(b, sells, http.MethodPost, catalog.PathMCP, body, http.StatusOK)
 }
 
-// unsigned measures the answer to an unsigned request: the handler alone, which may ask nobody.
+// unsigned measures how the handler answers an unsigned request. The handler must not call the
+// facilitator, the resolver or the ledger.
 func unsigned(b *testing.B, open func(boot.Components) http.Handler, method, path, body string, status int) {
 	l, store, h := openBench(b, open, "info")
 	r := httptest.NewRequest(method, path, nil)
@@ -59,7 +61,7 @@ func unsigned(b *testing.B, open func(boot.Components) http.Handler, method, pat
 	b.ReportAllocs()
 	for b.Loop() {
 		w := httptest.NewRecorder()
-		w.Body = nil // it keeps none
+		w.Body = nil // do not store the body
 		r.Body = io.NopCloser(bytes.NewReader([]byte(body)))
 		h.ServeHTTP(w, r)
 		got = w.Code
@@ -75,8 +77,9 @@ func unsigned(b *testing.B, open func(boot.Components) http.Handler, method, pat
 	}
 }
 
-// BenchmarkPaidDNS is a paid lookup in this process, each for another purchase: ledger in memory,
-// facilitator and resolver on loopback. Signing is the client's and not counted.
+// BenchmarkPaidDNS measures a paid lookup in this process. Each lookup is a new purchase. The
+// ledger is in memory, and the facilitator and the resolver are on loopback. Signing is work of
+// the client and is not measured.
 func BenchmarkPaidDNS(b *testing.B) {
 	l, _, h := openBench(b, sellsDNS, "debug")
 	p := newRun(b, l, nil, new(testbed.Pace))
@@ -93,7 +96,7 @@ func BenchmarkPaidDNS(b *testing.B) {
 		b.StopTimer()
 		header := http.Header{}
 		header.Set(x402.HeaderSignature, testbed.Must(p.wallet.Pay(required, time.Now())))
-		header.Set(x402.HeaderKey, rand.Text()) // else it is the purchase of before
+		header.Set(x402.HeaderKey, rand.Text()) // without a new key, this would repeat the previous purchase
 		b.StartTimer()
 		w := send(header)
 		if n++; w.Code != http.StatusOK {
@@ -103,8 +106,8 @@ func BenchmarkPaidDNS(b *testing.B) {
 	p.booked(n, n)
 }
 
-// BenchmarkMemory is the resident memory of the deployed dns function after
-// 1,000 paid requests, each for another name (design §12).
+// BenchmarkMemory measures the resident memory of the deployed dns function after 1,000 paid
+// requests, each for a different name (design §12).
 func BenchmarkMemory(b *testing.B) {
 	const requests = 1000
 	if runtime.GOOS != "linux" {
@@ -123,7 +126,7 @@ func BenchmarkMemory(b *testing.B) {
 		}
 		batch.booked(requests, requests)
 		is(b, "processes", d.host.Started("DnsFunction"), 1)
-		b.ReportMetric(0, "ns/op") // it would count the suite's own work
+		b.ReportMetric(0, "ns/op") // not reported, because it would include the work of this suite
 		b.ReportMetric(float64(programs.Memory(b, pid, "VmRSS"))/1024, "MB/1000th")
 	}
 }

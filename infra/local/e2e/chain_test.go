@@ -26,24 +26,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// chainCase is one payer's story on a real chain. However it goes, the price has
-// moved once for each answer that came, and not at all after a refusal; each
-// answer is looked up once, and the last one is replayed at the end.
+// chainCase is what one payer does on a real chain. In every case the price must move once for
+// each answer, and must not move for a refusal. Each answer must come from one lookup, and the
+// last one is replayed at the end.
 type chainCase struct {
 	name string
 	// confirm is how long the facilitator waits for a receipt.
 	confirm time.Duration
-	// fallback gives the service a second facilitator, and no duplicate window, and
-	// lets the first one be killed at any of its calls to the node.
+	// fallback gives the service a second facilitator and no duplicate window. The first
+	// facilitator can then be killed at any of its calls to the node.
 	fallback bool
 	play     func(*payer)
-	said     []string // the results of the calls to /settle, in order; unknown with a fallback
+	said     []string // the results of the calls to /settle, in order; not checked with a fallback
 }
 
-// TestChain settles with the reference facilitator on a real Ethereum node, whatever
-// happens between the three. What follows from each verdict of the chain, such as that an
-// authorization was cancelled or has expired, and from each word of the facilitator, is in
-// the tests of pkg/x402.
+// TestChain settles payments with the reference facilitator on a real Ethereum node, with
+// failures between the service, the facilitator and the node. The tests of pkg/x402 cover each
+// state of an authorization on the chain, such as cancelled or expired, and each answer of a
+// facilitator.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs Node and an Ethereum node")
@@ -53,8 +53,8 @@ func TestChain(t *testing.T) {
 	for _, c := range []chainCase{
 		{name: "paid", confirm: patient, said: []string{"settled"}, play: (*payer).buy},
 		{
-			// A transaction waits for its block. The service asks once more by
-			// itself, and then has the payer come back.
+			// The transaction waits for its block. The service repeats its call to /settle
+			// once, and then tells the payer to come back.
 			name: "the block is late", confirm: 700 * time.Millisecond,
 			said: []string{"settlement_pending", "settlement_pending", "settlement_pending", "settlement_pending", "settled"},
 			play: func(p *payer) {
@@ -69,7 +69,7 @@ func TestChain(t *testing.T) {
 			},
 		},
 		{
-			// The chain knows, so the payer does not even notice.
+			// The service finds the transfer on the chain, so the payer notices nothing.
 			name: "the facilitator's answer is lost", confirm: patient, said: []string{"settled"},
 			play: func(p *payer) {
 				p.mu.Lock()
@@ -79,7 +79,7 @@ func TestChain(t *testing.T) {
 			},
 		},
 		{
-			// Anybody who sees the signature may submit it. The payer has paid all the same.
+			// Anybody who sees the signature can submit it. The payer has then paid as well.
 			name: "somebody else submitted the payment just before it came", confirm: patient, said: []string{"invalid_exact_evm_nonce_already_used"},
 			play: func(p *payer) {
 				p.sign()
@@ -89,14 +89,14 @@ func TestChain(t *testing.T) {
 			},
 		},
 		{
-			// Nobody but the chain can judge the signature, so the facilitator is
-			// asked before anything is claimed.
+			// Only the chain can check a contract's signature, so the service asks the
+			// facilitator to verify it before it claims the payment.
 			name: "a contract pays", confirm: patient, said: []string{"settled"},
 			play: func(p *payer) {
 				p.becomeContract()
 				p.buy()
-				p.pays(p.answer().replayed()) // nobody is asked
-				p.prefix = "0x02"             // of somebody who does not own the account
+				p.pays(p.answer().replayed()) // without a call to the facilitator
+				p.prefix = "0x02"             // signatures of somebody who does not own the contract
 				p.sign()
 				p.pays(refused("signature is not the payer's"))
 			},
@@ -129,10 +129,10 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// playKilledEverywhere ends the first facilitator before and after each of the
-// calls to the node that one settlement makes. Whatever it has done by then, the
-// payer gets one answer, at once, for one transfer: what was broadcast is found on
-// the chain, and what was not is settled by the second.
+// playKilledEverywhere kills the first facilitator before and after each call to the node that
+// a settlement makes. In each case the payer gets one answer, at once, for one transfer: if the
+// transaction was broadcast, the service finds it on the chain, and otherwise the second
+// facilitator settles the payment.
 func playKilledEverywhere(p *payer) {
 	points, senders := 0, map[string]int{}
 	buy := func() {
@@ -148,14 +148,15 @@ func playKilledEverywhere(p *payer) {
 			p.killAt.Store(int64(point))
 			buy()
 			if p.killAt.Load() > 0 {
-				break // the settlement makes fewer
+				break // the settlement made fewer calls than point
 			}
 			points++
 			p.startFacilitator(testbed.Must(url.Parse(p.facilitator.URL)).Port())
-			buy() // the first one is asked again, and its breaker stays closed
+			buy() // the first facilitator settles this one, and its circuit breaker stays closed
 		}
 	}
-	// Every process of the first one has another account.
+	// Each process of the first facilitator has a new account, so the account with the most
+	// transactions is the second facilitator's.
 	byFallback := slices.Max(slices.Collect(maps.Values(senders)))
 	if points < 6 || byFallback < 3 || len(senders) < 3 {
 		p.Errorf("killed at %d points, settled by %v", points, senders)
@@ -163,29 +164,29 @@ func playKilledEverywhere(p *payer) {
 	p.Logf("killed at %d points, %d payments, %d of them settled by the second", points, p.answers, byFallback)
 }
 
-// payer is a run on a real chain: the local runner as an operator runs it on Base, an
-// Ethereum node with the token, a facilitator made of the reference packages, and
-// nothing of play money. What goes between the three can be cut or lost.
+// payer is a run on a real chain. It consists of the local runner with an operator's settings
+// for Base, an Ethereum node with the token, and a facilitator made of the reference packages.
+// Nothing uses play money. A case can cut the connections between the three.
 type payer struct {
 	*run
 	node        *testbed.Chain
-	nodeURL     string // what a facilitator calls the node by
+	nodeURL     string // the URL at which a facilitator calls the node
 	facilitator *programs.Process
 	payee       x402.Address
 	confirm     time.Duration
 	earlier     int // transfers before this payment was signed
 
 	mu   sync.Mutex
-	said []string // the results of the calls to /settle; unknown with two facilitators
-	lost int      // so many answers to the next ones are lost
+	said []string // the results of the calls to /settle; not recorded with two facilitators
+	lost int      // how many of the next answers are lost
 
-	// The first of two facilitators is killed at a call to its node, which is done unless
-	// it is killed before.
+	// killAt counts down the calls to the node until the first of two facilitators is killed.
+	// With killBefore, the node does not get the last of these calls; otherwise it handles it.
 	killAt     atomic.Int64
 	killBefore bool
 }
 
-// open makes a payer with money.
+// open returns a payer with money.
 func (c chainCase) open(t testing.TB, tempo *testbed.Pace, l *lab) *payer {
 	p := &payer{
 		run: newRun(t, l, nil, tempo), confirm: c.confirm, payee: testbed.Must(x402.ParseAddress(l.terms.PayTo)), node: testbed.StartChain(t),
@@ -218,7 +219,8 @@ func (p *payer) startFacilitator(port string) {
 	p.facilitator = programs.StartPeer(p, cmd, "")
 }
 
-// settle passes what the service asks the facilitator on, and notes how settlements go.
+// settle passes the service's requests on to the facilitator, and records the results of
+// settlements.
 func (p *payer) settle(r *testbed.Relayed) {
 	answer := r.Answer()
 	if r.URL.Path == "/settle" {
@@ -238,7 +240,7 @@ func (p *payer) settle(r *testbed.Relayed) {
 	r.Send(answer, answer.Body.Len())
 }
 
-// call passes a facilitator's call to its node on, or kills the facilitator.
+// call passes a facilitator's call on to its node, or kills the facilitator.
 func (p *payer) call(r *testbed.Relayed) {
 	kill := p.killAt.Add(-1) == 0
 	if !kill || !p.killBefore {
@@ -258,13 +260,15 @@ func (p *payer) query(v any, method string, params ...any) {
 	}
 }
 
-// price is what one lookup costs, in atomic units, and funds what is minted for an account.
+// price is the price of one lookup, and funds is the amount minted for an account, both in
+// atomic units.
 var (
 	price = testbed.Must(strconv.ParseInt(catalog.DNS().Amount, 10, 64))
 	funds = 100 * price
 )
 
-// becomeContract has the payer pay from a contract that the key owns, which is deployed.
+// becomeContract deploys a contract that the payer's key owns, and makes it the account that
+// pays.
 func (p *payer) becomeContract() {
 	var code struct{ Creation string }
 	testbed.Check(json.Unmarshal(testbed.Must(os.ReadFile("testdata/contracts/wallet.json")), &code))
@@ -280,7 +284,7 @@ func (p *payer) becomeContract() {
 	p.node.Mint(p, p.account, funds)
 }
 
-// sign asks for the offer and signs it.
+// sign requests the offer of a lookup and signs it.
 func (p *payer) sign() {
 	p.first, p.earlier = exchange{}, len(p.transfers())
 	p.run.sign(lookUp(p.name, "A"))
@@ -291,14 +295,16 @@ func (p *payer) buy() {
 	p.pays(p.answer())
 }
 
-// uncertain sends the payment, is told that nobody knows, and waits as long as is asked for.
+// uncertain sends the payment, checks that the answer is settlement_uncertain, and waits for
+// the time in Retry-After.
 func (p *payer) uncertain() {
 	e := p.pays(fails(fault.SettlementUncertain, "null"))
 	testbed.Check(pause(p.Context(), e.RetryAfter()))
 	is(p, "Retry-After is within 10 s", e.RetryAfter() <= 10*time.Second, true)
 }
 
-// books: so often the price went from the payer to the payee, and nothing else did.
+// books checks that the price went from the payer to the payee exactly this many times, and that
+// no other money moved.
 func (p *payer) books(transfers int) {
 	moved := int64(transfers) * price
 	if list := p.transfers(); len(list) != transfers {
@@ -311,7 +317,7 @@ func (p *payer) books(transfers int) {
 	}
 }
 
-// transfer is the transaction of this payment.
+// transfer returns the hash of this payment's transaction.
 func (p *payer) transfer() string {
 	list := p.transfers()[p.earlier:]
 	if len(list) != 1 {
@@ -321,7 +327,8 @@ func (p *payer) transfer() string {
 	return list[0]
 }
 
-// transfers are the transactions from the payer to the payee, by the token's events.
+// transfers returns the hashes of the transactions from the payer to the payee, from the token's
+// events.
 func (p *payer) transfers() (hashes []string) {
 	topic := func(a x402.Address) string { return "0x" + strings.Repeat("0", 24) + a.String()[2:] }
 	// Transfer(address,address,uint256)

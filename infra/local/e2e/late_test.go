@@ -18,7 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// lateFunction is a Lambda function on a DynamoDB table whose handler outlives its time.
+// lateFunction is a Lambda function with its ledger in a DynamoDB table. Its handler runs longer
+// than it may.
 type lateFunction struct {
 	*testing.T
 	env       map[string]string
@@ -37,13 +38,13 @@ func (f *lateFunction) open(ahead time.Duration) *cloud.Host {
 	}.Open(f)
 }
 
-// get sends the payment.
+// get sends the payment and returns the answer.
 func (f *lateFunction) get(host *cloud.Host) x402test.Reply {
 	f.Helper()
 	return testbed.Must(f.client.Get(f.Context(), host.URL+"/weather?city=Oslo", f.signature))
 }
 
-// owes checks how many answers are owed.
+// owes checks that the ledger has this number of answers owed.
 func (f *lateFunction) owes(host *cloud.Host, answers int) {
 	f.Helper()
 	var found struct{ Failed, Open, Owed int }
@@ -53,9 +54,9 @@ func (f *lateFunction) owes(host *cloud.Host, answers int) {
 	}
 }
 
-// TestLateFunction: a handler that outlives its time on Lambda ends with its process. Its
-// payment is owed an answer until the payer repeats it, after the lease, to another process.
-// The payer is charged once.
+// TestLateFunction checks a handler on Lambda whose process is killed because it runs too long.
+// The payment is owed an answer until the payer sends it again after the lease, to another
+// process. The payer is charged once.
 func TestLateFunction(t *testing.T) {
 	t.Parallel()
 	db, bank := cloud.StartDynamoLocal(t), testbed.StartFacilitator(t)

@@ -16,16 +16,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// The sizes of crowds: what a machine gets through within a part of the service's own deadlines,
-// but never fewer than meet each other, and no more than say anything new.
+// A crowd has as many payments as the machine handles in crowdTime. A crowd below smallCrowd
+// would be too small for its payments to meet, and one above largeCrowd would show nothing new.
 const (
 	smallCrowd, largeCrowd = 50, 1000
-	// crowdTime is half of what one lookup may take, which all the others of a
-	// crowd may keep waiting.
+	// crowdTime is half of the time limit for one lookup, because a lookup may have to wait for
+	// all others of the crowd.
 	crowdTime = 4 * time.Second
 )
 
-// newFleet starts eight processes on one table that stand behind one name.
+// newFleet starts eight processes that share a table and an origin.
 func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 	const size = 8
 	db := cloud.StartDynamo(tb)
@@ -35,19 +35,19 @@ func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 		d := openLocal(tb, l, s, db.Settings(table), map[string]string{
 			"LEDGER_FILE": "", "LOCAL_ADDR": addr, "BASE_URL": "https://fleet.example.com", "LOG_LEVEL": "info",
 		})
-		d.base = "http://" + addr // what it says when it is ready is the origin
+		d.base = "http://" + addr // the URL that it prints when it is ready is the origin
 		fleet = append(fleet, d)
 	}
 	return fleet
 }
 
-// batch is many payments of one payer to a fleet.
+// batch has many payments of one payer to a fleet.
 type batch struct {
 	*run
 	fleet    []*deployment
-	next     atomic.Int64 // whose turn it is
+	next     atomic.Int64 // counts requests, to send each to the next process
 	payments []purchase
-	doubts   atomic.Int64 // answers after which a machine may have been too slow
+	doubts   atomic.Int64 // answers that show that the machine may have been too slow
 }
 
 type purchase struct {
@@ -55,7 +55,8 @@ type purchase struct {
 	answer       exchange
 }
 
-// newBatch signs one offer many times, each for a name that nobody else asks about.
+// newBatch returns a batch of n payments that sign the same offer. Each is for a different name,
+// which no other test looks up.
 func newBatch(tb testing.TB, l *lab, fleet []*deployment, n int) *batch {
 	b := &batch{run: newRun(tb, l, fleet[0], new(testbed.Pace)), fleet: fleet}
 	required := testbed.Must(b.ask(http.MethodGet, lookUp("example.com", "A")).Required())
@@ -67,7 +68,8 @@ func newBatch(tb testing.TB, l *lab, fleet []*deployment, n int) *batch {
 	return b
 }
 
-// rush sends all payments at one moment, each time to another process, until they are answered.
+// rush sends all payments at the same moment, and repeats each until it is answered. Each request
+// goes to the next process.
 func (b *batch) rush(t *testing.T) {
 	begin := make(chan struct{})
 	var all sync.WaitGroup
@@ -98,13 +100,14 @@ func (b *batch) rush(t *testing.T) {
 	}
 }
 
-// TestLoad has many payments arrive at one service at the same moment, a thousand on a
-// machine that can, and then as many copies of one: over one process, and over a fleet
-// on one table. The tool has no cap. On a machine that is busy with something else some
-// are told to come back, and are looked up again.
+// TestLoad sends many payments to one service at the same moment, up to a thousand if the
+// machine is fast enough, and then as many copies of one payment. The service is one process, or
+// a fleet that shares a table. The tool has no limit on concurrent requests. If the machine is
+// busy with something else, the service tells some clients to come back, and makes their lookups
+// again.
 //
-// It runs by itself, before the parallel tests: a thousand requests would take the time
-// budgets of the others.
+// It does not run in parallel with other tests, because a thousand requests would use up their
+// time limits.
 func TestLoad(t *testing.T) {
 	verifyOnly(t, "sends crowds of payments; needs Node for the DynamoDB server")
 	for name, open := range map[string]func(testing.TB, *lab, setup) []*deployment{
@@ -122,7 +125,7 @@ func TestLoad(t *testing.T) {
 			t.Logf("a crowd of %d", n)
 
 			b := newBatch(t, l, fleet, n)
-			for range 2 { // each is charged once, also when they come again
+			for range 2 { // each is charged once, even if all are sent again
 				b.rush(t)
 				calls, doubts := l.facilitator.Asked(b.payer), int(b.doubts.Load())
 				if b.booked(calls, n); calls < n || calls > n+doubts {
@@ -134,13 +137,13 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// buyOnce sends one payment n times at once: it is one purchase.
+// buyOnce sends one payment n times at the same moment, and checks that it is one purchase.
 func buyOnce(t *testing.T, l *lab, fleet []*deployment, n int) {
 	t.Helper()
 	b := newBatch(t, l, fleet, 1)
 	b.payments = slices.Repeat(b.payments, n)
 	b.rush(t)
-	looked, receipts := 0, map[string]bool{} // answers that were looked up
+	looked, receipts := 0, map[string]bool{} // looked counts the answers that were not replays
 	for _, p := range b.payments {
 		if p.answer.Header.Get(x402.HeaderReplayed) == "" {
 			looked++
