@@ -26,10 +26,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// root is the module, seen from this package.
+// root is the module's folder, relative to this package.
 const root = "../../.."
 
-// newcomer is the environment of somebody who has Go and nothing else.
+// newcomer returns the environment of somebody who has installed Go and nothing else.
 func newcomer(more ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -38,7 +38,8 @@ func newcomer(more ...string) []string {
 	return append(env, more...)
 }
 
-// runMake runs make in the checkout, in a new process group, so that a signal reaches all of it.
+// runMake runs make in the checkout. It uses a new process group, so a signal also reaches the
+// processes that make starts.
 func runMake(t *testing.T, env []string, args ...string) (out, notes string, code int) {
 	cmd := testbed.Command(t, "make", append([]string{"-s", "-C", root}, args...)...)
 	var stdout, stderr bytes.Buffer
@@ -53,9 +54,9 @@ func runMake(t *testing.T, env []string, args ...string) (out, notes string, cod
 
 func signalGroup(cmd *exec.Cmd, s syscall.Signal) error { return syscall.Kill(-cmd.Process.Pid, s) }
 
-// TestMakePay: what a person types after URL= and AGAIN=, and what is in a kept
-// payment, arrives as it is. Nothing of it is run by make or by a shell, and stdout is
-// the answer and nothing else. make smoke pays for ping once.
+// TestMakePay checks that the text after URL= and AGAIN=, and the contents of a kept payment,
+// arrive unchanged. Neither make nor a shell may run any of it, and stdout has only the answer.
+// make smoke pays for ping once.
 func TestMakePay(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -64,7 +65,7 @@ func TestMakePay(t *testing.T) {
 	}))
 	var mu sync.Mutex
 	var asked []string
-	signature := "" // that came last
+	signature := "" // of the last request
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -114,8 +115,8 @@ func TestMakePay(t *testing.T) {
 	pays(newcomer(), []string{"smoke", "ORIGIN=" + service.URL}, catalog.Ping().Path, catalog.Ping().Path)
 }
 
-// TestMakeTargets: every target is in one of three groups of make help, and every variable that a
-// person types into a recipe is there. No target puts what a person types into a command.
+// TestMakeTargets checks that make help lists every target, in three groups, and every variable
+// that a person can type. No target makes typed text a part of a command.
 func TestMakeTargets(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -167,10 +168,10 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// TestReadme goes the README's way: make run, make pay, make pay AGAIN=1, Ctrl-C,
-// make run again, and the same signature once more. The operator's commands work while
-// the service has its ledger open, after it has ended and after it was killed; what they
-// say and do is in the tests of infra/local/operate.
+// TestReadme follows the README: make run, make pay, make pay AGAIN=1, Ctrl-C, make run, and the
+// same signature again. The operator's commands work while the service has its ledger open,
+// after it has ended and after it was killed. The tests of infra/local/operate check what these
+// commands print and do.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -202,7 +203,7 @@ func TestReadme(t *testing.T) {
 	}
 	operator()
 	again()
-	_ = signalGroup(first.Cmd, syscall.SIGINT) // it is there
+	_ = signalGroup(first.Cmd, syscall.SIGINT) // the process is running
 	<-first.Gone()
 	if crash := programs.Crash(first.Log.String()); crash != "" {
 		t.Errorf("it did not end well:\n%s", crash)
@@ -214,16 +215,16 @@ func TestReadme(t *testing.T) {
 	second := makeRun(t, env)
 	again("URL=" + second.URL + question)
 	is(t, "lookups", resolver.lookups("example.com"), 1)
-	_ = signalGroup(second.Cmd, syscall.SIGKILL) // it is there
+	_ = signalGroup(second.Cmd, syscall.SIGKILL) // the process is running
 	<-second.Gone()
 	operator()
 }
 
-// makeRun starts the service as a newcomer does.
+// makeRun starts the service with make run.
 func makeRun(t *testing.T, env []string) *programs.Process {
 	cmd := exec.Command("make", "-C", root, "run")
 	cmd.Env, cmd.SysProcAttr, cmd.WaitDelay = env, &syscall.SysProcAttr{Setpgid: true}, time.Minute
 	p := programs.StartPeer(t, cmd, "")
-	t.Cleanup(func() { _ = signalGroup(cmd, syscall.SIGKILL) }) // it may be gone
+	t.Cleanup(func() { _ = signalGroup(cmd, syscall.SIGKILL) }) // the process may have ended
 	return p
 }

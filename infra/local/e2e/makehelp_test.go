@@ -15,14 +15,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// target is one target of the Makefile, as it is written there.
+// target is one target of the Makefile, with the text of its help and its recipe.
 type target struct {
 	section string
 	name    string
 	text    string
 }
 
-// targets reads the Makefile.
+// targets returns the targets of the Makefile.
 func targets(t *testing.T) (all []target) {
 	section := ""
 	for line := range strings.Lines(string(testbed.Must(os.ReadFile(filepath.Join(root, "Makefile"))))) {
@@ -43,8 +43,8 @@ func targets(t *testing.T) (all []target) {
 	return all
 }
 
-// TestMakeNeedsGo: every command for those who use the product says what to do where there is
-// no Go, or one that is too old.
+// TestMakeNeedsGo checks that every target in the group Use says what to do if Go is missing or
+// too old.
 func TestMakeNeedsGo(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -79,14 +79,15 @@ func TestMakeNeedsGo(t *testing.T) {
 	}
 }
 
-// TestMakeDefaults: make help marks what is used when nothing is typed, and it is what is used.
+// TestMakeDefaults checks that make help marks the defaults of variables as such, and that the
+// recipes and programs use these defaults.
 func TestMakeDefaults(t *testing.T) {
 	t.Parallel()
 	variable := regexp.MustCompile(`(?m)^##   ([A-Z_]+)=.*$`)
 	bracket := regexp.MustCompile(`\(([^()]*)\)$`)
 	used := regexp.MustCompile(`\$\$\{([A-Z_]+):-([^}]+)\}`)
 	marked, compared := 0, 0
-	lines := map[string]string{} // of a target and a variable
+	lines := map[string]string{} // by "target variable"
 	for _, target := range targets(t) {
 		for _, m := range variable.FindAllStringSubmatch(target.text, -1) {
 			lines[target.name+" "+m[1]] = m[0]
@@ -112,10 +113,11 @@ func TestMakeDefaults(t *testing.T) {
 	theProgramsOwn(t, lines)
 }
 
-// theProgramsOwn compares the defaults that programs have themselves, by target and variable.
+// theProgramsOwn checks the defaults that the programs define and not the Makefile. lines are the
+// lines of make help, by target and variable.
 func theProgramsOwn(t *testing.T, lines map[string]string) {
 	t.Helper()
-	usage, _ := exec.Command(testbed.Program(t, "./infra/local/pay"), "-help").CombinedOutput() // it ends with 0 or 2
+	usage, _ := exec.Command(testbed.Program(t, "./infra/local/pay"), "-help").CombinedOutput() // the exit status is 0 or 2
 	most := regexp.MustCompile(`default (\S+) with -key-file`).FindStringSubmatch(string(usage))
 	if most == nil {
 		t.Fatalf("pay -help does not say what it pays at most with a key:\n%s", usage)
@@ -132,8 +134,8 @@ func theProgramsOwn(t *testing.T, lines map[string]string) {
 	}
 }
 
-// TestMakeTimes: what drives a browser or measures everything takes longer than the ten
-// minutes that go test gives by itself.
+// TestMakeTimes checks that the targets that take long, because they drive a browser or measure
+// everything, raise the time limit of go test, which is ten minutes by default.
 func TestMakeTimes(t *testing.T) {
 	t.Parallel()
 	limit := regexp.MustCompile(`\bgo test\b.* -timeout (0|[3-9]\dm|\d+h)\b`)

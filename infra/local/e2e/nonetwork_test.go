@@ -16,9 +16,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestPayWithoutANetwork types make pay where the service reaches no resolver: it ends with the
-// command that goes on with the payment, and does not wait for the minute that the service
-// asks for. When there is a network, that command gets the answer for the same transfer.
+// TestPayWithoutANetwork runs make pay while the service can reach no resolver. make pay prints
+// the command that continues the payment and ends, without waiting for the minute that the
+// service asks for. Once there is a network, that command gets the answer without another
+// transfer.
 func TestPayWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")

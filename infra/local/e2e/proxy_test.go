@@ -15,8 +15,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// nginx starts one as it is installed, with a proxy_pass to a service and no other setting of
-// what it relays. It returns its URL.
+// nginx starts nginx with its default settings and a proxy_pass to a service, and returns the URL
+// of nginx.
 func nginx(t *testing.T, upstream string) string {
 	t.Helper()
 	program := testbed.Must(exec.LookPath("nginx"))
@@ -46,8 +46,8 @@ http { access_log off; %[2]s server { listen %[3]s; location / { proxy_pass %[4]
 	return "http://" + addr
 }
 
-// Every operation asks for its price through an nginx that was told nothing but where the
-// service is, with signed offers, to a program and to a browser, and a payment passes it.
+// TestProxyAsInstalled checks that an nginx with default settings passes on the offers of every
+// operation, for programs and for browsers, with their signatures, and a payment.
 func TestProxyAsInstalled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// exchange is a request, and its answer.
+// exchange is a request and its answer.
 type exchange struct {
 	method, path string
 	x402test.Reply
@@ -34,7 +34,7 @@ func (e exchange) String() string {
 	return fmt.Sprintf("%s %.200s: %d %.1000s", e.method, e.path, e.Status, e.Body)
 }
 
-// run is one payer with a new wallet, and the answers to it.
+// run is one payer with a new wallet, and the answers that it got.
 type run struct {
 	testing.TB
 	lab     *lab
@@ -43,13 +43,14 @@ type run struct {
 	pace    *testbed.Pace
 	wallet  *x402test.Wallet
 	payer   string       // the wallet's account, lower case
-	account x402.Address // that pays: the wallet's, or a contract
-	prefix  string       // of the contract's signatures, with 0x
-	name    string       // that nobody else asks about
-	// moved is the hash of the transaction that paid, where it is not the first in play money.
+	account x402.Address // the account that pays: the wallet's, or a contract's
+	prefix  string       // the prefix of the contract's signatures, with 0x
+	name    string       // a domain that no other run looks up
+	// moved returns the hash of the transaction that paid. If it is nil, the payer's first transfer
+	// of play money paid.
 	moved func() string
 
-	path    string // of the payment
+	path    string // the path that the payment is for
 	header  string // PAYMENT-SIGNATURE
 	first   exchange
 	answers int // results that were not replays
@@ -57,8 +58,8 @@ type run struct {
 
 var runs atomic.Int64
 
-// newRun is a payer whose client follows no redirect and decodes nothing: answers are seen as
-// sent.
+// newRun returns a payer whose client follows no redirect and decompresses nothing, so a test
+// sees answers as they were sent.
 func newRun(tb testing.TB, l *lab, d *deployment, pace *testbed.Pace) *run {
 	client := &http.Client{
 		Timeout:       2 * patience,
@@ -71,15 +72,15 @@ func newRun(tb testing.TB, l *lab, d *deployment, pace *testbed.Pace) *run {
 	return r
 }
 
-// want is what an answer must be.
+// want describes an expected answer.
 type want struct {
-	code    fault.Code // of an error; payment_required of an offer
-	status  int        // of what has no code
-	message string     // part of the error's, or of the offer's reason
-	charged string     // what an error says of it; "true" of a result
-	replay  bool       // the stored answer, byte for byte
-	receipt bool       // PAYMENT-RESPONSE is there
-	body    string     // of a result; empty is any
+	code    fault.Code // the code of an error; payment_required for an offer
+	status  int        // the status of an answer without a code
+	message string     // a part of an error's message, or of an offer's reason
+	charged string     // the error's charged member; "true" for a result
+	replay  bool       // the answer is the stored one, byte for byte
+	receipt bool       // the answer has a PAYMENT-RESPONSE header
+	body    string     // the body of a result; empty means any
 }
 
 func refused(reason string) want {
@@ -90,7 +91,8 @@ func fails(code fault.Code, charged string) want { return want{code: code, charg
 
 func (w want) replayed() want { w.replay = true; return w }
 
-// check holds an answer to a want, and to the OpenAPI description, and remembers it.
+// check compares an answer with w and with the OpenAPI description. It keeps a charged answer, for
+// comparison with replays, and counts results.
 func (r *run) check(e exchange, w want) {
 	if info, ok := catalog.CodeOf(w.code); ok {
 		w.status = info.Status
@@ -127,8 +129,8 @@ func (r *run) check(e exchange, w want) {
 	}
 }
 
-// checkReceipt holds PAYMENT-RESPONSE to the payment. An answer that was paid for is
-// signed for, byte by byte, by the key that is published.
+// checkReceipt compares PAYMENT-RESPONSE with the payment. For a paid answer it must have a
+// receipt over the exact bytes, signed by the published key; for an error it must have none.
 func (r *run) checkReceipt(e exchange, w want) {
 	if !w.receipt || w.code == fault.PaymentRequired {
 		return
@@ -170,7 +172,8 @@ func mentions(tb testing.TB, what, text string, parts ...string) {
 	}
 }
 
-// booked holds the facilitator to its calls, and to transfers of the price to the payee.
+// booked checks how many calls to /settle the facilitator got, how many transfers it made, and
+// that each transferred the price to the payee.
 func (r *run) booked(calls, transfers int) {
 	moved := r.lab.facilitator.Moved(r.payer)
 	if len(moved) > transfers {
@@ -192,15 +195,15 @@ func answerTo(name string) string {
 	return `{"domain":"` + name + `","type":"A","rcode":"NOERROR","resolver":"127.0.0.1","ttl":30,"records":[{"address":"192.0.2.77"}]}`
 }
 
-// answer is the result of the run's purchase.
+// answer returns the expected result of the run's purchase.
 func (r *run) answer() want {
 	return want{status: http.StatusOK, charged: "true", receipt: true, body: answerTo(r.name)}
 }
 
-// sign signs the offer of a path.
+// sign requests the offer of a path and signs it.
 func (r *run) sign(path string) {
 	e := r.ask(http.MethodGet, path)
-	if r.moved == nil { // with two facilitators there is no duplicate window to offer
+	if r.moved == nil { // with two facilitators, the offer has no duplicate window
 		r.check(e, refused("Payment required"))
 	}
 	required, err := e.Required()
@@ -218,7 +221,7 @@ func (r *run) sign(path string) {
 	r.path = path
 }
 
-// signedBy is a payment, and the transfer that it signs.
+// signedBy returns the payment in a header, and the transfer that it signs.
 func signedBy(header string) (p x402.Payload, s testbed.SignedTransfer) {
 	testbed.Check(json.Unmarshal(testbed.Must(base64.StdEncoding.DecodeString(header)), &p))
 	s.Signature = testbed.Must(hex.DecodeString(strings.TrimPrefix(p.Payload.Signature, "0x")))
@@ -226,7 +229,7 @@ func signedBy(header string) (p x402.Payload, s testbed.SignedTransfer) {
 	return p, s
 }
 
-// try makes one request, as testbed.Ask does.
+// try makes one request with testbed.Ask.
 func (r *run) try(method, path string, headers ...string) (exchange, error) {
 	begun := time.Now()
 	reply, err := testbed.Ask(r.Context(), r.client, method, r.d.base+path, headers...)
@@ -242,14 +245,14 @@ func (r *run) ask(method, path string, headers ...string) exchange {
 	return e
 }
 
-// asks holds the answer to w.
+// asks makes one request and compares the answer with w.
 func (r *run) asks(w want, method, path string, headers ...string) exchange {
 	e := r.ask(method, path, headers...)
 	r.check(e, w)
 	return e
 }
 
-// pays sends the payment for its path, and holds the answer to w.
+// pays sends the payment for its path, and compares the answer with w.
 func (r *run) pays(w want) exchange { return r.paysFor(r.path, w) }
 
 func (r *run) paysFor(path string, w want) exchange {

@@ -16,7 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the built programs contain it, and go test's cache depends on imports only
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -25,13 +25,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Two cases at a time, which is what two cores would get, would take minutes.
+	// By default, two cores run two cases at a time, and that would take minutes.
 	testbed.Parallel(12)
 	m.Run()
 }
 
-// TestService tells what one payer does, from the outside, with the local runner and with
-// the built functions. A quick run tells it with the runner.
+// TestService makes the requests of one payer from the outside, to the local runner and to the
+// built functions. A quick run uses only the runner.
 func TestService(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -72,7 +72,8 @@ func TestService(t *testing.T) {
 	}
 }
 
-// playPaid: a payment has its answer, in other words and by the tool, and no other one.
+// playPaid checks that a payment gets its answer again, for another spelling of the same question
+// and by the tool, and gets no answer to another question.
 func playPaid(r *run) {
 	dns := catalog.DNS().Path
 	r.buys(lookUp(r.name, "A"), r.answer())
@@ -94,7 +95,8 @@ func playPaid(r *run) {
 	is(r, "lookups", r.lab.dns.lookups(r.name), 1)
 }
 
-// playOffers: each operation is offered at its price, in body, header and page.
+// playOffers checks that each operation is offered at its price, in the body, the header and the
+// page.
 func playOffers(r *run) {
 	required := want{status: http.StatusPaymentRequired}
 	for _, op := range catalog.All() {
@@ -103,7 +105,7 @@ func playOffers(r *run) {
 		testbed.Check(json.Unmarshal(e.Body, &body))
 		offer := testbed.Must(e.Required())
 		terms := []x402.Requirements{r.lab.terms.Requirements(op.Amount)}
-		if _, signed := offer.Extensions[x402.ExtensionReceipt]; !signed { // the header had no room for it
+		if _, signed := offer.Extensions[x402.ExtensionReceipt]; !signed { // the header had no room for the signed offers
 			delete(body.Extensions, x402.ExtensionReceipt)
 		}
 		if d := cmp.Diff(offer, body) + cmp.Diff(terms, offer.Accepts); d != "" || offer.Resource.URL != r.d.origin+op.Path {
@@ -117,7 +119,7 @@ func playOffers(r *run) {
 	}
 }
 
-// playDocuments: each is served, and once more only when it has changed.
+// playDocuments checks that each document is served, and is not sent again unless it has changed.
 func playDocuments(r *run) {
 	ok := want{status: http.StatusOK}
 	for _, path := range []string{
@@ -135,14 +137,14 @@ func playDocuments(r *run) {
 	}
 	e := r.asks(ok, http.MethodGet, catalog.PathReady)
 	mentions(r, "/ready", string(e.Body), `"ledger":{"status":"ok"}`, `"facilitator":{"status":"ok"}`, `"resolvers":{"status":"ok"}`)
-	// A letter by its number is the same path (RFC 3986 section 6.2.2.2).
+	// A percent-encoded letter does not change the path (RFC 3986 section 6.2.2.2).
 	r.asks(ok, http.MethodGet, "/doc%73")
 	for _, path := range []string{"/nope", "/v1/tools/dns/", "/v1/tools/DNS", "/v1/tools/dns%2f", "//v1/tools/dns", "/%00", "/%ff", "/v1/tools/..%2fping"} {
 		r.asks(fails(catalog.UnknownPath, "false"), http.MethodGet, path)
 	}
 }
 
-// describedOrigin is the origin that the judging description is rendered for.
+// describedOrigin is the origin in the OpenAPI description that answers are compared with.
 const describedOrigin = "https://judge.example.com"
 
 func rendered(path string) string {
@@ -152,13 +154,13 @@ func rendered(path string) string {
 	return string(doc.Body())
 }
 
-// described is the OpenAPI description that every answer of every world is held to.
+// described returns the OpenAPI description that every answer of this suite must match.
 var described = sync.OnceValue(func() *clients.OpenAPI {
 	return testbed.Must(clients.ParseOpenAPI([]byte(rendered(catalog.PathOpenAPI)), []byte(rendered(catalog.PathDocs))))
 })
 
 func checkDescribed(tb testing.TB, e exchange) {
-	path := e.path // as clients spell it
+	path := e.path // percent-encoded, as the client sent it
 	if plain, err := url.PathUnescape(path); err == nil {
 		path = plain
 	}
@@ -167,14 +169,14 @@ func checkDescribed(tb testing.TB, e exchange) {
 	}
 }
 
-// verifyOnly skips what a quick run leaves out: go test -short needs Go alone.
+// verifyOnly skips a test in a quick run: go test -short needs only Go.
 func verifyOnly(tb testing.TB, why string) {
 	if testing.Short() {
 		tb.Skip("runs in make verify: " + why)
 	}
 }
 
-// fairly is testbed.Fairly with the shortest time-out of the service.
+// fairly calls testbed.Fairly with the shortest time-out of the service.
 func fairly(t testing.TB, play func(tb testing.TB, p *testbed.Pace)) {
 	testbed.Fairly(t, dynamo.DefaultAttemptTimeout, play)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// shopEnv is the environment of a shop's function on a new table.
+// shopEnv returns the environment of a shop's function with a new table.
 func shopEnv(t *testing.T, db cloud.Dynamo, bank *testbed.Facilitator) map[string]string {
 	t.Helper()
 	env := db.Settings(db.DeployedTable(t))
@@ -25,14 +25,14 @@ func shopEnv(t *testing.T, db cloud.Dynamo, bank *testbed.Facilitator) map[strin
 	return env
 }
 
-// TestShopFunction: a stranger's handler is sold by a Lambda function on a DynamoDB table.
-// A payment that is sent twice is charged once, to two processes, and the function's
-// schedule reads the ledger to its end.
+// TestShopFunction checks a Lambda function that sells the handler of another shop, with a
+// ledger in a DynamoDB table. A payment that is sent to two processes is charged once. The
+// function's scheduled event reads the ledger to its end.
 func TestShopFunction(t *testing.T) {
 	t.Parallel()
 	db, bank, log := cloud.StartDynamoLocal(t), testbed.StartFacilitator(t), new(programs.Output)
 	env := shopEnv(t, db, bank)
-	env["NODE"] = "http://127.0.0.1:1" // nobody is there
+	env["NODE"] = "http://127.0.0.1:1" // nothing listens there
 	folder, slug := filepath.Split(testbed.ShopFunction(t))
 	host := cloud.Deployment{Logs: log, Functions: folder, Only: []sam.Function{
 		{Name: "Shop", Slug: slug, Timeout: 29 * time.Second, Env: env, Routes: []string{"GET /weather"}},

@@ -19,21 +19,22 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// undeployed is a wallet whose contract does not exist yet. Its signature has what deploys
-// the contract in front, and the mark of ERC-6492 at the end.
+// undeployed is a wallet whose contract is not deployed yet. Its signature begins with the data
+// that deploys the contract, and ends with the marker of ERC-6492.
 type undeployed struct {
 	*run
 	bank *deployer
 }
 
-// deployer is a facilitator that deploys such a wallet, and has the money moved.
+// deployer is a facilitator that accepts the payments of such a wallet, as if it had deployed the
+// contract and moved the money.
 type deployer struct {
 	network string
 	mu      sync.Mutex
-	settled []string // signatures
+	settled []string // the signatures of the payments
 }
 
-// answer takes any signature of the right form.
+// answer accepts any signature.
 func (d *deployer) answer(r *testbed.Relayed) {
 	var call struct {
 		PaymentPayload x402.Payload `json:"paymentPayload"`
@@ -56,17 +57,17 @@ func (d *deployer) answer(r *testbed.Relayed) {
 		return
 	}
 	r.ResponseWriter.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(r.ResponseWriter).Encode(says) // the service may be gone
+	_ = json.NewEncoder(r.ResponseWriter).Encode(says) // the service may have ended
 }
 
-// signatures are those of the payments that it was asked to settle.
+// signatures returns the signatures of the payments that the facilitator was asked to settle.
 func (d *deployer) signatures() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.settled)
 }
 
-// signs is a payment for a path, by a signature of so many bytes.
+// signs returns a payment for a path, with a signature of length bytes.
 func (u undeployed) signs(path string, length int) (header, signature string) {
 	const mark = "6492649264926492649264926492649264926492649264926492649264926492"
 	e := u.ask(http.MethodGet, path)
@@ -79,11 +80,11 @@ func (u undeployed) signs(path string, length int) (header, signature string) {
 	return header, signature
 }
 
-// tooLong is what the gateway answers to a request whose headers are too long.
+// tooLong is the gateway's status for a request whose headers are too long.
 var tooLong = http.StatusRequestHeaderFieldsTooLarge
 
-// heads: the signature that the documents name passes in a header for every operation, beside
-// the headers of a browser and the longest key and name.
+// heads checks that the longest signature that the documents allow in a header passes for every
+// operation, together with the headers of a browser and the longest key and name.
 func (u undeployed) heads() {
 	name := strings.Repeat(strings.Repeat("a", 63)+".", 3) + strings.Repeat("b", 57) + ".com"
 	for _, op := range catalog.All() {
@@ -95,7 +96,7 @@ func (u undeployed) heads() {
 	}
 }
 
-// byHTTP: a longer one is refused by the gateway, where there is one, and otherwise answered.
+// byHTTP checks a longer signature. A gateway refuses it; without a gateway it is answered.
 func (u undeployed) byHTTP() {
 	path := lookUp(u.name, "A")
 	long, signature := u.signs(path, 2600)
@@ -116,7 +117,7 @@ func (u undeployed) byHTTP() {
 	is(u, "payments that arrived", len(u.bank.signatures()), 1)
 }
 
-// byTool: the longest signature reaches the facilitator whole, and is answered.
+// byTool checks that the longest signature reaches the facilitator unchanged and is answered.
 func (u undeployed) byTool() {
 	before := len(u.bank.signatures())
 	call := func(length int) (mcptest.ToolResult, string) {
@@ -134,8 +135,8 @@ func (u undeployed) byTool() {
 	is(u, "the signatures that arrived", strings.Join(u.bank.signatures()[before:], " "), signature)
 }
 
-// TestLongSignatures: the wallets that the documents send to MCP can pay there, and those that
-// they do not send away can pay by HTTP, also through a gateway.
+// TestLongSignatures checks that wallets whose signatures are too long for HTTP, according to the
+// documents, can pay over MCP, and that all others can pay over HTTP, even through a gateway.
 func TestLongSignatures(t *testing.T) {
 	t.Parallel()
 	for world, open := range map[string]func(*testing.T, *lab, setup) *deployment{

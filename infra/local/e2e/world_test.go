@@ -15,16 +15,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for something that must happen.
 const patience = 60 * time.Second
 
-// What every service of this suite signs receipts with: a seed of zeros.
+// The key that signs the receipts of every service in this suite, and its public key. The seed is
+// all zeros.
 const (
 	receiptKey       = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	receiptPublicKey = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"
 )
 
-// lab is the outside world of a deployment: the facilitator and the resolver.
+// lab has what a deployment needs from outside: the facilitator and the resolver.
 type lab struct {
 	terms       x402.Terms
 	facilitator *testbed.Facilitator
@@ -36,7 +37,7 @@ func newLab(tb testing.TB) *lab {
 	return &lab{terms: testbed.LocalTerms(tb), dns: newResolver(tb), facilitator: testbed.StartFacilitator(tb)}
 }
 
-// checkLog holds the log of a whole world to what no log may show.
+// checkLog fails the test if the log of a deployment shows a crash or a part of a payment.
 func (l *lab) checkLog(tb testing.TB, log string) {
 	if tb.Failed() {
 		tb.Logf("the end of the log:\n%s", log[max(len(log)-50_000, 0):])
@@ -49,16 +50,16 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 	}
 }
 
-// resolver is the recursive resolver that every world asks. It counts what it is asked.
+// resolver is the recursive resolver of every deployment. It counts questions.
 type resolver struct {
 	addr string // ip:port
 	zone testbed.Zone
 
 	mu    sync.Mutex
-	asked map[string]map[string]bool // name -> questions, a datagram sent again counted once
+	asked map[string]map[string]bool // name -> questions; a datagram that is sent again counts once
 }
 
-// zoneText is what the resolver knows. Addresses are those of RFC 5737.
+// zoneText has the resolver's records. The addresses are from RFC 5737.
 const zoneText = `
 *.           30   A     192.0.2.77
 com.         3600 NS    a.gtld-servers.net.
@@ -82,8 +83,8 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if r.asked[name] == nil {
 		r.asked[name] = map[string]bool{}
 	}
-	// When the client fears a loss, it sends the same question again, over TCP as
-	// well: with the same id, and the same letter case of the name.
+	// If a datagram may be lost, the client sends the same question again, also over TCP, with the
+	// same id and the same letter case of the name.
 	r.asked[name][fmt.Sprint(q.Id, q.Question[0].Name)] = true
 	r.mu.Unlock()
 	r.zone.ServeDNS(w, q)
@@ -99,7 +100,7 @@ func (r *resolver) lookups(name string) int {
 type setup struct {
 	env   map[string]string
 	crowd bool // see openLocal
-	// table is what the built functions have, and endpoint the URL that they reach its server at.
+	// table is the table of the built functions, and endpoint the URL of its server.
 	table, endpoint string
 }
 
@@ -113,14 +114,14 @@ func (l *lab) setup() setup {
 
 // deployment is a running service.
 type deployment struct {
-	base   string      // where it listens
-	origin string      // what it calls itself
-	host   *cloud.Host // of the built functions
+	base   string      // the URL where it listens
+	origin string      // the origin that its documents name
+	host   *cloud.Host // runs the built functions; nil for the local runner
 }
 
-// openLocal runs the built local runner over a new ledger file. It must end well at the end
-// of the test. The race detector watches it but in a quick run, which needs no C compiler,
-// and in a crowd, for which the detector is too slow.
+// openLocal runs the built local runner with a new ledger file. The runner must end without an
+// error at the end of the test. It is built with the race detector, except in a quick run, which
+// must not need a C compiler, and for a crowd, for which the detector is too slow.
 func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deployment {
 	program := testbed.Watched
 	if testing.Short() || s.crowd {
@@ -138,11 +139,11 @@ func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deplo
 	return &deployment{base: p.URL, origin: p.URL}
 }
 
-// openFunctions runs the built functions as the template deploys them, on the setup's table.
-// No invocation may fail. each, unless it is nil, is called with every event.
+// openFunctions runs the built functions as the template deploys them, with the setup's table.
+// No invocation may fail. If each is not nil, it is called with every event.
 func openFunctions(tb testing.TB, l *lab, s setup, each func(*cloud.Execution, []byte)) *deployment {
 	log, parameters := new(programs.Output), testbed.Parameters(s.env)
-	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // when the host is closed
+	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // runs after the host is closed
 	parameters["Ledger"] = s.table
 	host := cloud.Deployment{
 		Functions: testbed.Functions(tb), Sound: true, Logs: log, Parameters: parameters, OnEvent: each,
