@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// A backup is written while a service has the ledger open, is opened as a ledger, lists what
-// the ledger lists, and overwrites nothing.
+// TestBackup checks that a backup is written while a service has the ledger open, that it opens
+// as a ledger with the same list of debts, and that it overwrites no file.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	path, _ := stored(t, fillings(t)["fill"])
@@ -62,7 +62,8 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// The part of a ledger that is refused is accepted by LEDGER_ACCEPT, once.
+// TestHalved checks a copy of an open ledger's main file, which may lack records. It is refused
+// until LEDGER_ACCEPT accepts it once. After that it opens without LEDGER_ACCEPT.
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	path, _ := stored(t, fillings(t)["fill"])

@@ -18,15 +18,16 @@ import (
 
 const payee = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 
-// shop is a ledger and the chain of a day that is over.
+// shop has a ledger and a chain for a day that has ended.
 type shop struct {
 	*buyer
 	store *file.Store
 	path  string
 	day   time.Time
-	clock func() time.Time // the chain's
+	clock func() time.Time // the chain's clock
 	moved []x402test.Transfer
-	// refuse is with what status its node turns a call away, 0 if it does not; nil is never.
+	// refuse returns the HTTP status with which the node refuses a call, or 0 to answer it. If
+	// refuse is nil, the node answers every call.
 	refuse func(call []byte) int
 }
 
@@ -45,20 +46,20 @@ func newShop(t *testing.T) *shop {
 
 func txOf(n int) string { return fmt.Sprintf("0x%064x", 0x7700+n) }
 
-// move lets payment n move an amount at the shop's time.
+// move adds a transfer of payment n with an amount, at the shop's time.
 func (s *shop) move(n int, value string) { s.send(keyOf(n), txOf(n), payee, value) }
 
 func (s *shop) send(key, transaction, to, value string) {
 	s.moved = append(s.moved, x402test.Transfer{Key: key, Transaction: transaction, Payee: to, Value: value, At: s.now})
 }
 
-// answered is a payment that was answered, as one that was made in a transaction.
+// answered records that payment n was paid in a transaction and was answered.
 func (s *shop) answered(n int, transaction string) {
 	s.t.Helper()
 	s.must(s.settled(n, transaction).Redeem(s.t.Context(), ledger.Answer{Status: 200, Stored: true, Encoding: "gzip", Body: []byte("x")}, 0, false))
 }
 
-// close writes a step of a refund.
+// close applies one event of a refund to the record of payment n.
 func (s *shop) close(n int, event ledger.Event, c ledger.Change) {
 	s.t.Helper()
 	r, err := s.Fetch(s.t.Context(), keyOf(n))
@@ -67,9 +68,9 @@ func (s *shop) close(n int, event ledger.Event, c ledger.Change) {
 	s.must(err)
 }
 
-// step does what a line of a script says has happened at the shop's time: a word, the
-// number of a payment in hexadecimal, and for some words another one. It is false for a
-// word that is not known.
+// step executes a line of a script at the shop's time. The line has a word, the number of a
+// payment in hexadecimal and, for some words, another argument. If the word is unknown, step
+// returns false.
 func (s *shop) step(line string) bool {
 	s.t.Helper()
 	words := append(strings.Fields(line), "", "")
@@ -77,7 +78,7 @@ func (s *shop) step(line string) bool {
 	ctx, n, value := s.t.Context(), int(number), words[2]
 	back, nobodys := fmt.Sprintf("0x%064x", 0xbb00+n), ledger.Key("eip155:8453", asset, sender, "")
 	switch words[0] {
-	case "honest": // a day on which every payment is in order, and of which there is something of everything
+	case "honest": // a day with payments of every kind, all of them in order
 		text, err := os.ReadFile("testdata/honest.steps")
 		s.must(err)
 		for line := range strings.Lines(string(text)) {
@@ -85,7 +86,7 @@ func (s *shop) step(line string) bool {
 				s.t.Fatalf("%q is not known", line)
 			}
 		}
-	case "at": // from the beginning of the day on
+	case "at": // a time, as the duration since the beginning of the day
 		d, err := time.ParseDuration(words[1])
 		s.must(err)
 		s.now = s.day.Add(d)
@@ -97,7 +98,7 @@ func (s *shop) step(line string) bool {
 		s.move(n, value)
 	case "moved-in-another":
 		s.send(keyOf(n), txOf(n+0x100), payee, value)
-	case "given": // without an authorization
+	case "given": // a transfer without an authorization
 		s.send(nobodys, txOf(n), payee, value)
 	case "answered":
 		s.answered(n, txOf(n))
@@ -113,19 +114,19 @@ func (s *shop) step(line string) bool {
 		s.must(s.claim(keyOf(n)).End(ctx, ledger.EventRefused, "insufficient_funds", ""))
 	case "in-doubt":
 		s.must(s.claim(keyOf(n)).End(ctx, ledger.EventUncertain, "timeout", ""))
-	case "begun": // to be sent back
+	case "begun": // a refund has begun
 		s.close(n, ledger.EventSendBack, ledger.Change{Operator: value})
 	case "refunded":
 		s.close(n, ledger.EventRefund, ledger.Change{Transaction: back})
 	case "sent-back":
 		s.send(nobodys, back, payer, value)
-	case "found": // by reconcile, on the chain
+	case "found": // reconcile has found the transfer on the chain
 		_, _, err := s.Testify(ctx, ledger.Witness{
 			Key: keyOf(n), Terms: termsOf(s.t, payee, value), At: s.now, Receipt: receiptOf(txOf(n)),
 			Of: func(r ledger.Payment) bool { return strings.Contains(string(r.Terms), value) },
 		})
 		s.must(err)
-	case "turned-away": // a call of the node, once
+	case "turned-away": // the node refuses the next call that contains the argument
 		s.refuse = func(call []byte) (status int) {
 			if bytes.Contains(call, []byte(words[1])) {
 				s.refuse, status = nil, http.StatusTooManyRequests
@@ -138,7 +139,7 @@ func (s *shop) step(line string) bool {
 	return true
 }
 
-// node serves the shop's chain.
+// node serves the shop's chain and returns the URL.
 func (s *shop) node() string {
 	chain := testbed.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: s.clock, Safe: time.Minute}
 	return testbed.Serve(s.t, testbed.Relay{To: chain, Do: func(r *testbed.Relayed) {

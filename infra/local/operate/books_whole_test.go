@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// inMemory is a ledger in memory, looked at with a node.
+// inMemory returns an opened ledger that is in memory, with the node at the URL rpc.
 func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc string) opened {
 	t.Helper()
 	config, err := boot.ParseLocal(func(name string) string { return map[string]string{"RPC_URL": rpc, "PAY_TO": payee}[name] })
@@ -31,7 +31,7 @@ func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc s
 	return o
 }
 
-// inOrder is a shop with a ledger in memory, and with one payment that is in order.
+// inOrder returns a shop with a ledger in memory, and with one payment that is in order.
 func inOrder(t *testing.T) (*shop, *ledgertest.Memory) {
 	t.Helper()
 	s, memory := newShop(t), new(ledgertest.Memory)
@@ -41,14 +41,15 @@ func inOrder(t *testing.T) (*shop, *ledgertest.Memory) {
 	return s, memory
 }
 
-// A row that cannot be read is a difference on the day of its transfer, and what
-// the node cannot say makes the books incomplete. Neither hides anything else.
+// TestBooksUnreadable checks that an unreadable record is a difference on the day of its
+// transfer, and that a failure of the node makes the books incomplete. Neither hides other
+// results.
 func TestBooksUnreadable(t *testing.T) {
 	t.Parallel()
 	s, memory := inOrder(t)
 	s.move(2, "5000")
 	s.must(memory.Plant(t.Context(), keyOf(2), []byte(`{"key":`)))
-	s.must(memory.Plant(t.Context(), keyOf(3), []byte(`{"key":`))) // no transfer: of whatever day
+	s.must(memory.Plant(t.Context(), keyOf(3), []byte(`{"key":`))) // without a transfer, so its day is unknown
 	s.answered(4, txOf(4))
 	mute := false
 	s.refuse = func(call []byte) (status int) {
@@ -73,7 +74,8 @@ func TestBooksUnreadable(t *testing.T) {
 	prints(t, out.String(), " 2 in the whole ledger cannot be read\n", " 1 could not be compared", "record unreadable", "; 1 difference\n")
 }
 
-// twice gives every record two times, as when it is written while it is read.
+// twice returns every record twice, as can happen if a record is written while the ledger is
+// read.
 type twice struct{ ledger.Rows }
 
 func (r twice) Page(ctx context.Context, prefix, after string, limit int) (ledger.Page, error) {
@@ -84,7 +86,7 @@ func (r twice) Page(ctx context.Context, prefix, after string, limit int) (ledge
 	return p, err
 }
 
-// A record that is read twice is counted once.
+// TestBooksReadTwice checks that a record that is read twice counts once.
 func TestBooksReadTwice(t *testing.T) {
 	t.Parallel()
 	s, memory := inOrder(t)
@@ -95,7 +97,8 @@ func TestBooksReadTwice(t *testing.T) {
 	prints(t, out.String(), "2 records\n", "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences")
 }
 
-// A day that is not over has books up to the newest safe block.
+// TestBooksToday checks that the books of a day that has not ended go up to the newest safe
+// block.
 func TestBooksToday(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// A table is marked for a stack, and for another stack beside it. Another payee is not put
-// in the place of one without force. What else looks at a table does not meet the marks.
+// TestMarkLedger marks a table for two stacks. The payee of a mark is replaced only with -force.
+// Other commands, and readers of the whole table, do not see the marks.
 func TestMarkLedger(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)
@@ -52,7 +52,7 @@ func TestMarkLedger(t *testing.T) {
 	_, notes = operate(t, exitFailed, env, "mark-ledger", "api.example.com")
 	prints(t, notes, `ORIGIN="api.example.com" is not an origin`)
 	operate(t, 0, env, "mark-ledger", "https://API.example.com/")
-	operate(t, 0, env, "mark-ledger") // which keeps it
+	operate(t, 0, env, "mark-ledger") // keeps the origin
 	if got := origin(); got != "https://api.example.com" {
 		t.Errorf("the origin is %q", got)
 	}
@@ -70,7 +70,7 @@ func TestMarkLedger(t *testing.T) {
 	}
 }
 
-// A mark is not written where it is not said of what, or where there is no such table.
+// TestMarkLedgerCannot checks that no mark is written if a setting or the table is missing.
 func TestMarkLedgerCannot(t *testing.T) {
 	t.Parallel()
 	table := map[string]string{

@@ -16,12 +16,12 @@ import (
 
 const principal = "arn:aws:sts::111122223333:assumed-role/shop-RefundRole-1ABCDEFGHIJKL/ann"
 
-// identity is what AWS says of who somebody is.
+// identity is the answer of AWS to the question who the caller is.
 const identity = `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
 <Arn>` + principal + `</Arn><UserId>AROA:ann</UserId><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`
 
-// asked is a ledger in memory with a debt, as if it were a table, with somebody who is asked
-// for the principal.
+// asked returns a ledger in memory that stands for a table in AWS and has one debt. says answers
+// the questions for the principal.
 func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
 	t.Helper()
 	env := tableVariables(map[string]string{endpointSTS: testbed.Serve(t, says)})
@@ -37,8 +37,8 @@ func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
 	return o, memory
 }
 
-// TestPrincipal: beside a table of AWS a record names the principal whose credentials write
-// to it, who begins a refund and who closes it.
+// TestPrincipal checks that for a table in AWS, a record names the principal that begins a refund
+// and the principal that closes it.
 func TestPrincipal(t *testing.T) {
 	t.Parallel()
 	o, memory := asked(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, identity) })
@@ -54,7 +54,7 @@ func TestPrincipal(t *testing.T) {
 	}
 }
 
-// TestNoPrincipal: where AWS does not say who somebody is nothing is written.
+// TestNoPrincipal checks that nothing is written if AWS does not name the principal.
 func TestNoPrincipal(t *testing.T) {
 	t.Parallel()
 	for name, says := range map[string]http.HandlerFunc{
@@ -75,7 +75,8 @@ func TestNoPrincipal(t *testing.T) {
 	}
 }
 
-// TestWhoseTable: of a table on this machine nobody is asked, and of one in AWS somebody is.
+// TestWhoseTable checks that AWS is asked for the principal for a table in AWS, and not for a
+// table on this machine.
 func TestWhoseTable(t *testing.T) {
 	t.Parallel()
 	for endpoint, asks := range map[string]bool{"http://127.0.0.1:1": false, "": true} {

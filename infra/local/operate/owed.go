@@ -72,7 +72,8 @@ type outstanding struct {
 	unproven             unproven
 }
 
-// unproven are payments that a facilitator refused without a node to confirm it.
+// unproven has the payments that a facilitator refused while no node could confirm that nothing
+// was paid.
 type unproven struct {
 	n      int
 	sum    big.Int // in atomic units

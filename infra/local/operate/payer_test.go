@@ -8,7 +8,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// TestVerdict has what the scripts have no payments for.
+// TestVerdict checks the summaries of payments that do not occur in the scripts.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	pay := func(s standing, amount string) payment {

@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Every number of a run, in words.
+// TestPrintSummary checks that each number of a run is printed with a description.
 func TestPrintSummary(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -30,7 +30,7 @@ owed       0, for more than an hour: 0, refunds due: 0 (make owed lists them)
 	}
 }
 
-// With LEDGER_TABLE set the same is done on DynamoDB.
+// TestTable checks commands on a ledger in DynamoDB, which LEDGER_TABLE names.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)

@@ -11,11 +11,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// meeting is a store at which the first two callers that reserve a transfer wait for each
-// other.
+// meeting is a store. The first two callers that reserve a transfer wait there for each other.
 type meeting struct {
 	ledger.Store
-	turns chan struct{} // 2
+	turns chan struct{} // has room for two
 	both  sync.WaitGroup
 }
 
@@ -31,8 +30,9 @@ func (m *meeting) Put(ctx context.Context, r ledger.Record) (ledger.Record, erro
 	return m.Store.Put(ctx, r)
 }
 
-// Two debts that are closed at the same time on one transfer: one is closed, and the
-// other on the next transfer, if there is one.
+// TestRefundAtOnce closes two debts with the same transaction at the same time. Each of the
+// transaction's transfers closes one debt: one transfer closes one of them, two transfers close
+// both.
 func TestRefundAtOnce(t *testing.T) {
 	t.Parallel()
 	for transfers, want := range map[int]int{1: 1, 2: 2} {

@@ -23,21 +23,20 @@ import (
 
 var update = flag.Bool("update", false, "write into the scripts what the commands print")
 
-// TestScripts runs the scripts of testdata: commands of an operator, each with all that it
-// prints (the notes after what goes to standard output), its exit status, and for a command
-// that can close a debt, the debt's record afterwards. A section begins with its name and
-// what there is before the first command:
+// TestScripts runs the scripts of testdata. They contain an operator's commands. After each
+// command come its standard output, its notes, its exit status and, if the command can close a
+// debt, the debt's record. A section begins with its name and these settings:
 //
-//	% ledger NAME...  a ledger with these fillings; without one there is none
-//	% node WORD...    a chain, see startNode: RPC_URL
+//	% ledger NAME...  a ledger with these fillings; without this line there is no ledger
+//	% node WORD...    the node that RPC_URL names, see startNode
 //	% set NAME=VALUE  a variable of the environment
 //	% damage          the ledger's file is damaged
-//	% stop            the commands are stopped before they begin
-//	% ready STATUS BODY  what a deployment says of itself: $ORIGIN
-//	% shop            a ledger and a chain of a day that is over: $DAY
-//	% STEP...         what has happened there, see step
+//	% stop            the commands are interrupted before they begin
+//	% ready STATUS BODY  the answer of /ready at the deployment $ORIGIN
+//	% shop            a ledger and a chain for $DAY, which has ended
+//	% STEP...         an event in this shop, see step
 //
-// What differs from run to run is written as a word: see words of scripted.
+// Texts that differ from run to run are replaced by placeholders, see words in scripted.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testbed.Scripts(t, *update, newScripted)
@@ -48,7 +47,7 @@ type scripted struct {
 	t     *testing.T
 	ctx   context.Context
 	env   map[string]string
-	words []string // pairs of what differs from run to run, and its word
+	words []string // pairs of a text that differs from run to run and its placeholder
 	shop  *shop
 }
 
@@ -113,7 +112,8 @@ func (s *scripted) Prepare(line string) {
 	}
 }
 
-// nameTimes spells the times that a script prints: those after a payment, and now.
+// nameTimes adds placeholders for the times that a script prints: the present, and times after a
+// payment.
 func (s *scripted) nameTimes(paid time.Time) {
 	for _, form := range []string{"2006-01-02 15:04Z", time.RFC3339} {
 		for _, d := range []time.Duration{0, time.Minute, 2 * time.Minute, time.Hour, 24 * time.Hour, 24*time.Hour + time.Minute} {
@@ -125,7 +125,7 @@ func (s *scripted) nameTimes(paid time.Time) {
 	}
 }
 
-// spelled replaces the words of a line.
+// spelled replaces the placeholders in a line by their texts.
 func (s *scripted) spelled(line string) string {
 	for i := len(s.words) - 2; i >= 0; i -= 2 {
 		if strings.HasPrefix(s.words[i+1], "$") {
@@ -157,7 +157,8 @@ func (s *scripted) Command(line string) string {
 	return regexp.MustCompile(`(?m)[0-9]{4}-[0-9-]+[T ][0-9:]+(\.[0-9]+)?(Z|[+-][0-9:]{5}| \+0000 UTC)|[0-9.]+m?s$`).ReplaceAllString(said, "TIME")
 }
 
-// state is that of the record whose key is among the arguments, nothing if there is none.
+// state returns the state of the record whose key is among the arguments, or "" if there is no
+// such record.
 func (s *scripted) state(args []string) string {
 	store, err := file.Open(s.env["LEDGER_FILE"])
 	if err != nil {
@@ -173,7 +174,7 @@ func (s *scripted) state(args []string) string {
 	return ""
 }
 
-// fillings are those that a script can name.
+// fillings returns the fillings that a script can name.
 func fillings(t *testing.T) map[string]filling {
 	t.Helper()
 	all := map[string]filling{

@@ -16,7 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// cloudOf are the variables of a command whose AWS is at an address.
+// cloudOf returns the environment of a command that calls AWS at the given URL.
 func cloudOf(at string) map[string]string {
 	return map[string]string{
 		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t", "STACK_NAME": "shop",
@@ -24,8 +24,9 @@ func cloudOf(at string) map[string]string {
 	}
 }
 
-// TestTryPage: on an emulator of AWS, with the alarms and topics of a stack, both alarms are
-// set off with a reason that says that it is a drill, and it is said who hears of them.
+// TestTryPage runs try-page with an emulator of AWS that has the alarms and topics of a stack. Both
+// alarms are set off with a reason that says it is a drill, and the command prints who is
+// notified.
 func TestTryPage(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -92,8 +93,9 @@ func TestTryPage(t *testing.T) {
 	prints(t, notes, "shop-errors is in alarm already, so it cannot be tried: deal with that first")
 }
 
-// TestTryPageConfirmed: a mail that nobody has confirmed is told, over all pages of a list,
-// and what AWS refuses is said in its words, of which none steers a terminal.
+// TestTryPageConfirmed checks that try-page reads all pages of subscribers and prints those who
+// have not confirmed, and that it prints an error of AWS in AWS's words, without control
+// characters.
 func TestTryPageConfirmed(t *testing.T) {
 	t.Parallel()
 	const alarms = `<DescribeAlarmsResponse xmlns="http://monitoring.amazonaws.com/doc/2010-08-01/"><DescribeAlarmsResult><MetricAlarms><member>` +
@@ -105,7 +107,7 @@ func TestTryPageConfirmed(t *testing.T) {
 		`<member><SubscriptionArn>Deleted</SubscriptionArn><Protocol>email</Protocol><Endpoint>b@example.com</Endpoint></member></Subscriptions>`
 	const told = `<Subscriptions><member><SubscriptionArn>arn:aws:sns:us-east-1:111122223333:t:1</SubscriptionArn><Protocol>sms</Protocol><Endpoint>+12025550123</Endpoint></member></Subscriptions>`
 	page := func(of string) string { return strings.Replace(list, "%", of, 1) }
-	type answers map[string]string // by action, and the token of a page
+	type answers map[string]string // answers of AWS, by action and page token
 	for name, c := range map[string]struct {
 		answers answers
 		out     []string
@@ -167,8 +169,8 @@ func TestTryPageConfirmed(t *testing.T) {
 	}
 }
 
-// TestTriedAlarms: the alarms that are tried are a page and a ticket of the CDK app, and look at
-// five minutes, so that they are over soon.
+// TestTriedAlarms checks that the CDK app has the two alarms that try-page sets off, as a page and
+// as a ticket, and that both evaluate five minutes, so they end soon.
 func TestTriedAlarms(t *testing.T) {
 	t.Parallel()
 	type query struct {

@@ -25,10 +25,10 @@ const (
 	payer  = "0x857b06519E91e3A54538791bDbb0E22373e36b66"
 	asset  = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 	lookup = "GET /v1/tools/dns?domain=example.com&type=A"
-	// back is a refund, from sender.
+	// back is the transaction of a refund, which sender makes.
 	back   = "0x00000000000000000000000000000000000000000000000000000000000000bb"
 	sender = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
-	// paidIn is what a node has of payments: one of 5000.
+	// paidIn is the transaction of the only payment on the node's chain, with the amount 5000.
 	paidIn = "0x0000000000000000000000000000000000000000000000000000000000000003"
 )
 
@@ -49,14 +49,14 @@ func receiptOf(transaction string) ledger.Receipt {
 	return ledger.Receipt{Transaction: transaction, Payer: payer, Network: "eip155:8453"}
 }
 
-// buyer makes the payments of a test in a ledger, by a clock that the test moves.
+// buyer records a test's payments in a ledger. The test moves its clock, now.
 type buyer struct {
 	*ledger.Ledger
 	store ledger.Store
 	t     *testing.T
 	now   time.Time
 	terms json.RawMessage
-	// noNode says that what is claimed now is without a node.
+	// noNode means that payments are claimed without a node to look them up.
 	noNode bool
 }
 
@@ -89,7 +89,7 @@ func (b *buyer) claim(key string) *ledger.Hold {
 	return c.Hold
 }
 
-// settled is a payment that the ledger knows to be made, in a transaction.
+// settled claims payment n and records that it was paid in a transaction.
 func (b *buyer) settled(n int, transaction string) *ledger.Hold {
 	b.t.Helper()
 	h := b.claim(keyOf(n))
@@ -110,11 +110,11 @@ func (b *buyer) exhausted(n int, transaction, code string) {
 	}
 }
 
-// filling puts records into a ledger that begin at a time.
+// filling writes records into a ledger, beginning at the buyer's time.
 type filling func(b *buyer)
 
-// fill is one payment in doubt, one answer that can still be asked for, one refund,
-// and one that is answered.
+// fill records four payments: one is in doubt, the payer of one can still get the answer, one is
+// answered, and for one a refund is due.
 func fill(b *buyer) {
 	b.must(b.claim(keyOf(1)).End(b.t.Context(), ledger.EventUncertain, "timeout", ""))
 	b.must(b.settled(2, "0x02").Release(b.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "No resolver answered."}))
@@ -122,9 +122,8 @@ func fill(b *buyer) {
 	b.exhausted(3, paidIn, "upstream\x1b[31m")
 }
 
-// complete adds to fill's payments one refused, one of which no request is known
-// and which was paid back, and one of another payer: then there is one in every
-// state.
+// complete records three more payments after fill: one was refused, one is of another payer, and
+// one came without a request and was refunded. The ledger then has a payment in every state.
 func complete(b *buyer) {
 	b.now = b.now.Add(time.Minute)
 	b.noNode = true
@@ -139,7 +138,7 @@ func complete(b *buyer) {
 	b.reserves(6, 0)
 }
 
-// reserves takes the nth transfer of back for a record.
+// reserves reserves the nth transfer of the transaction back for the record of payment owner.
 func (b *buyer) reserves(owner, n int) {
 	b.t.Helper()
 	mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, "5000", n), keyOf(owner))
@@ -148,8 +147,8 @@ func (b *buyer) reserves(owner, n int) {
 	}
 }
 
-// stored is a ledger file with the records of fillings, each begun at the same time,
-// some hours ago.
+// stored returns the path of a new ledger file with the records of fillings. Each filling begins
+// at the time paid, some hours ago.
 func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 	t.Helper()
 	paid = time.Now().Add(-3 * time.Hour).Truncate(time.Minute).UTC()
@@ -167,9 +166,10 @@ func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 	return path, paid
 }
 
-// startNode is a chain on which nothing was ever paid, but for what refunds hold, by the
-// words of a script: atomic units that back has sent to the payer, from sender, or, behind
-// from-payer, from the payer.
+// startNode starts a node and returns its URL. Its chain has the payment paidIn and the
+// transaction back, unless the words of a script say otherwise. A word that is an amount in atomic
+// units adds a transfer of that amount to back. The transfer goes to the payer, from sender or,
+// after the word from-payer, from the payer.
 func startNode(t *testing.T, words ...string) (url string) {
 	t.Helper()
 	var moved []x402test.Transfer
@@ -185,7 +185,7 @@ func startNode(t *testing.T, words ...string) (url string) {
 			from = payer
 		case "failed":
 			chain.Failed = back
-		case "early": // the payment came after it
+		case "early": // the refund was made before the payment
 			paid = now.Add(time.Hour)
 		case "down", "unknown", "unpaid":
 		default:
@@ -198,13 +198,13 @@ func startNode(t *testing.T, words ...string) (url string) {
 	if !slices.Contains(words, "unknown") {
 		moves(back, sender, sender, "1", now)
 	}
-	if slices.Contains(words, "down") { // it says what is not JSON
+	if slices.Contains(words, "down") { // the node's answers are not JSON
 		return testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "!") }))
 	}
 	return testbed.Serve(t, chain)
 }
 
-// operate runs a command line, and holds its exit status.
+// operate runs a command line, checks its exit status and returns its output.
 func operate(t *testing.T, code int, env map[string]string, args ...string) (out, notes string) {
 	t.Helper()
 	return operateAt(t, time.Now, code, env, args...)
@@ -219,7 +219,7 @@ func operateAt(t *testing.T, now func() time.Time, code int, env map[string]stri
 	return o.String(), n.String()
 }
 
-// prints holds what was printed to parts.
+// prints checks that out contains all parts.
 func prints(t *testing.T, out string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -229,7 +229,8 @@ func prints(t *testing.T, out string, parts ...string) {
 	}
 }
 
-// contradictions are records of payment 8 that contradict themselves, by what is wrong.
+// contradictions returns fillings with a record of payment 8 that contradicts itself, by the name
+// of the fault.
 func contradictions(t *testing.T) map[string]filling {
 	t.Helper()
 	all := map[string]filling{}
