@@ -53,12 +53,13 @@ func main() {
 	}
 }
 
-// errPlayInAWS prevents payments with play money from entering a deployment's ledger, which
-// would treat them like real money.
+// errPlayInAWS is returned for play money with a table in AWS. The ledger of a deployment would
+// treat payments with play money like real ones.
 var errPlayInAWS = errors.New("LEDGER_TABLE is a table in AWS, and without FACILITATOR_URL this service takes play money: " +
 	"set FACILITATOR_URL, unset LEDGER_TABLE to use a ledger file, or set AWS_ENDPOINT_URL_DYNAMODB to use a local DynamoDB")
 
-// errGivesAway prevents payments of real money to the test address, whose private key is public.
+// errGivesAway is returned if real money would be paid to the test address, whose private key is
+// public.
 var errGivesAway = errors.New("FACILITATOR_URL moves real money, but PAY_TO is not set: set it to the address that receives the money, PAY_TO=0x... " +
 	"(NETWORK=" + x402.BaseSepolia + " is a test network, whose money is worth nothing)")
 

@@ -28,14 +28,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// runner is run in this process, until it is stopped.
+// runner is a call of run in this process, which a test can stop.
 type runner struct {
 	out   programs.Output
 	stop  context.CancelFunc
 	ended chan error
 }
 
-// quiet keeps tests away from every network but this machine's.
+// quiet returns an environment with which the service uses no network outside this machine.
 func quiet(env map[string]string) func(string) string {
 	all := map[string]string{"LOCAL_ADDR": "127.0.0.1:0", "DNS_RESOLVERS": "127.0.0.1:9", "RPC_URL": "none"}
 	for name, value := range env {
@@ -51,7 +51,7 @@ func start(t *testing.T, env map[string]string) *runner {
 	go func() { r.ended <- run(ctx, quiet(env), &r.out) }()
 	t.Cleanup(func() {
 		cancel()
-		r.ended <- <-r.ended // for a test that waits for it itself, too
+		r.ended <- <-r.ended // wait for the end, and keep the result for a test that also waits
 	})
 	select {
 	case <-r.out.Ready():
@@ -64,7 +64,7 @@ func start(t *testing.T, env map[string]string) *runner {
 	return r
 }
 
-// line is what the welcome says about something.
+// line returns the text that the welcome prints after what.
 func (r *runner) line(t *testing.T, what string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)` + what + ` +(\S.*)$`).FindStringSubmatch(r.out.String())
@@ -82,7 +82,7 @@ func buyPing(t *testing.T, r *runner) {
 	}
 }
 
-// visitor is a client without money.
+// visitor returns a client without money.
 func visitor() *x402test.Client { return &x402test.Client{HTTP: &http.Client{Timeout: time.Minute}} }
 
 func transfers(t *testing.T, facilitator string) int {
@@ -92,7 +92,8 @@ func transfers(t *testing.T, facilitator string) int {
 	return len(list)
 }
 
-// With nothing configured it pays with play money, and the books survive.
+// TestRunWithPlayMoney checks that a service without configuration takes play money, and that its
+// transfers are still there after a restart.
 func TestRunWithPlayMoney(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "new", "ledger.db")}
@@ -105,8 +106,8 @@ func TestRunWithPlayMoney(t *testing.T) {
 		t.Errorf("ledger %s", got)
 	}
 
-	// It says that it takes play money, and that nothing resolves, and drops a client that
-	// sends no whole request.
+	// The page and the welcome say that it takes play money. The server drops clients that do
+	// not send a complete request.
 	page := testbed.Must(visitor().Get(t.Context(), first.line(t, "is ready on")+"/docs", ""))
 	if !strings.Contains(string(page.Body), "takes play money") || first.line(t, "Pay for an answer") != "(play money), in another terminal:" {
 		t.Errorf("the page or the welcome does not say so: %s", page.Body)
@@ -115,15 +116,16 @@ func TestRunWithPlayMoney(t *testing.T) {
 		t.Errorf("%+v waits for ever, or not for a lookup", s)
 	}
 
-	// Services share a ledger, but one facilitator at a time has the play money.
+	// Several services can share a ledger, but only one at a time can have the play-money
+	// facilitator.
 	says(t, run(t.Context(), quiet(env), io.Discard), "play-money journal", "another process", "FACILITATOR_URL")
 	first.stop()
 	if err := <-first.ended; err != nil {
 		t.Errorf("stopped: %v", err)
 	}
 	first.ended <- nil
-	// Listening everywhere, it calls itself by an address that can be called, in the
-	// welcome and in every offer.
+	// If it listens on all addresses, the welcome and every offer have an address that clients
+	// can use.
 	env["LOCAL_ADDR"] = "0.0.0.0:0"
 	second := start(t, env)
 	if n := transfers(t, second.line(t, "facilitator")); n != 1 {
@@ -137,8 +139,8 @@ func TestRunWithPlayMoney(t *testing.T) {
 	buyPing(t, second)
 }
 
-// A test network is all that has to be named for its token, its facilitator, its node and what
-// payers are told. Nothing is asked of them at start.
+// TestRunOnATestNetwork checks that NETWORK alone selects a test network's token, facilitator and
+// node, and the text for payers. The service does not call them at start.
 func TestRunOnATestNetwork(t *testing.T) {
 	t.Parallel()
 	r := start(t, map[string]string{"NETWORK": x402.BaseSepolia, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
@@ -159,7 +161,7 @@ func TestRunOnATestNetwork(t *testing.T) {
 		t.Errorf("offered %+v, want %+v", got, want)
 	}
 
-	// A payment in its token passes, where a facilitator for that network settles it.
+	// A payment in the network's token is accepted if a facilitator for the network settles it.
 	f := testbed.Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
 	t.Cleanup(func() { f.Close() })
 	paid := start(t, map[string]string{
@@ -171,8 +173,8 @@ func TestRunOnATestNetwork(t *testing.T) {
 	}
 }
 
-// A configured facilitator wins, and a named table is DynamoDB's, created when it is
-// missing.
+// TestRunAsConfigured checks that a configured facilitator is used instead of the play-money one,
+// and that a configured table is in DynamoDB and is created if it is missing.
 func TestRunAsConfigured(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -191,7 +193,7 @@ func TestRunAsConfigured(t *testing.T) {
 	}
 }
 
-// says holds an error to parts of its text.
+// says checks that an error contains all parts.
 func says(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -216,7 +218,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		{"the port is taken", map[string]string{"LOCAL_ADDR": taken.Addr().String()}, []string{"running already", "LOCAL_ADDR"}},
 		{"no port", map[string]string{"LOCAL_ADDR": "8402"}, []string{"LOCAL_ADDR=8402 is not an address", "127.0.0.1:8402"}},
 		{"no such port", map[string]string{"LOCAL_ADDR": "127.0.0.1:99999"}, []string{"LOCAL_ADDR=127.0.0.1:99999 is not an address", "1 to 65535"}},
-		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // or it is taken
+		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // this port may also be taken
 		{"play money in AWS", map[string]string{"LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}, []string{"LEDGER_TABLE", "FACILITATOR_URL"}},
 		{"real money for nobody", map[string]string{"FACILITATOR_URL": "https://facilitator.example"}, []string{"PAY_TO is not set", "NETWORK=eip155:84532 is a test network"}},
 		{"a ledger that cannot be", map[string]string{"LEDGER_FILE": filepath.Join("/dev/null", "ledger.db")}, []string{"LEDGER_FILE"}},
@@ -234,7 +236,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// How the service is called by what it listens on and was told, and where play money listens.
+// TestAddresses checks the address of the service for clients, and that of the play-money
+// facilitator, for the address that the service listens on and the configured one.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ listening, configured, called, next string }{
@@ -259,7 +262,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// The port of the play-money facilitator, which is the next, is taken: it says how to go on.
+// TestRunFacilitatorPortTaken checks the error if the play-money facilitator's port, which is the
+// one after the service's, is taken.
 func TestRunFacilitatorPortTaken(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -267,7 +271,7 @@ func TestRunFacilitatorPortTaken(t *testing.T) {
 		defer taken.Close()
 		addr := fmt.Sprintf("127.0.0.1:%d", taken.Addr().(*net.TCPAddr).Port-1)
 		err := run(t.Context(), quiet(map[string]string{"LOCAL_ADDR": addr, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}), io.Discard)
-		if err == nil || !strings.Contains(err.Error(), "running already") { // somebody has that port, too
+		if err == nil || !strings.Contains(err.Error(), "running already") { // the service's port is also taken
 			says(t, err, "the play-money facilitator on the port after the service's", "address already in use", "LOCAL_ADDR", "FACILITATOR_URL")
 			return
 		}
@@ -313,7 +317,8 @@ func TestLineLog(t *testing.T) {
 	}
 }
 
-// A page that had its own name resolve to this machine gets no tools.
+// TestAtHome checks that a page cannot use the tools by letting its host name resolve to this
+// machine.
 func TestAtHome(t *testing.T) {
 	here, everywhere := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8402}, &net.TCPAddr{IP: net.IPv4zero, Port: 8402}
 	for _, c := range []struct {

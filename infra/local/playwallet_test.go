@@ -20,7 +20,7 @@ import (
 
 const playOrigin = "http://127.0.0.1:8402"
 
-// playPage is a page of the service that has a play wallet, and the wallet.
+// playPage returns a play wallet, and a handler for it beside a service.
 func playPage(t *testing.T) (*playWallet, http.Handler) {
 	t.Helper()
 	wallet := testbed.Must(newPlayWallet(testbed.LocalTerms(t), time.Now))
@@ -28,7 +28,7 @@ func playPage(t *testing.T) (*playWallet, http.Handler) {
 	return wallet, testbed.Must(wallet.beside(service, playOrigin))
 }
 
-// payment is what the page asks the wallet to sign.
+// payment returns an authorization, as the page sends it to the wallet.
 func (p *playWallet) payment(now time.Time) map[string]any {
 	return map[string]any{
 		"from": p.wallet.Address().Checksum(), "to": p.terms.PayTo, "value": catalog.DNS().Amount, "validAfter": "0",
@@ -36,7 +36,8 @@ func (p *playWallet) payment(now time.Time) map[string]any {
 	}
 }
 
-// press sends a body to the wallet as a page of the service does, but for what change does.
+// press sends a body to the wallet as a page of the service does. change, if it is not nil,
+// changes the request.
 func press(h http.Handler, body string, change func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, playOrigin+playWalletPath, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -50,7 +51,8 @@ func press(h http.Handler, body string, change func(*http.Request)) *httptest.Re
 	return w
 }
 
-// The wallet signs only for pages of this service: a browser names the origin of a page.
+// TestPlayWalletSignsForOurPages checks that the wallet signs only for pages of this service,
+// according to the origin that a browser sends.
 func TestPlayWalletSignsForOurPages(t *testing.T) {
 	t.Parallel()
 	wallet, h := playPage(t)
@@ -93,8 +95,8 @@ func TestPlayWalletSignsForOurPages(t *testing.T) {
 	}
 }
 
-// The wallet signs a payment for one of this service's offers, and nothing else: the signature
-// is good in play money's token and network alone.
+// TestPlayWalletSignsOurOffers checks that the wallet signs only payments for offers of this
+// service, in the token and network of play money.
 func TestPlayWalletSignsOurOffers(t *testing.T) {
 	t.Parallel()
 	wallet, h := playPage(t)
@@ -151,7 +153,7 @@ func TestPlayWalletSignsOurOffers(t *testing.T) {
 	}
 }
 
-// call is one request of a browser to a running service.
+// call makes one request to a running service, as a browser does.
 func call(t *testing.T, method, url, body string, header map[string]string) (status int, reply string) {
 	t.Helper()
 	request := testbed.Must(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))
@@ -163,7 +165,8 @@ func call(t *testing.T, method, url, body string, header map[string]string) (sta
 	return res.StatusCode, string(testbed.Must(io.ReadAll(res.Body)))
 }
 
-// pagePing is the page of the ping, and the account that it announces, which may be empty.
+// pagePing returns the page of the ping and the account that it announces, or "" if it announces
+// none.
 func pagePing(t *testing.T, origin string) (page, account string) {
 	t.Helper()
 	_, page = call(t, http.MethodGet, origin+catalog.Ping().Path, "", map[string]string{"Accept": "text/html"})
@@ -174,14 +177,15 @@ func pagePing(t *testing.T, origin string) (page, account string) {
 	return page, account
 }
 
-// signAt has a running service sign a payment, as its page does.
+// signAt asks a running service to sign a payment, as its page does.
 func signAt(t *testing.T, origin string, payment any) (status int, reply string) {
 	t.Helper()
 	body := string(testbed.Must(json.Marshal(payment)))
 	return call(t, http.MethodPost, origin+playWalletPath, body, map[string]string{"Content-Type": "application/json", "Origin": origin})
 }
 
-// A runner with play money has a wallet that pays, with another key at each start.
+// TestRunWithAPlayWallet checks that a runner with play money has a wallet that can pay, with a new
+// key at each start.
 func TestRunWithAPlayWallet(t *testing.T) {
 	t.Parallel()
 	accounts := map[string]bool{}
@@ -206,8 +210,8 @@ func TestRunWithAPlayWallet(t *testing.T) {
 	}
 }
 
-// Where a facilitator is named, or a network has one, nobody signs for a visitor, and the page
-// has no button for it.
+// TestRunWithoutAPlayWallet checks that without play money the runner signs nothing for visitors,
+// and its page has no button for it.
 func TestRunWithoutAPlayWallet(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string]map[string]string{

@@ -13,7 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// The key is made once, for its owner alone, and a file that holds none is left.
+// TestReceiptKey checks that the key is created once, that only its owner can read it, and that a
+// file is refused if it has no key or others can access it.
 func TestReceiptKey(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "local")
@@ -49,7 +50,7 @@ func TestReceiptKey(t *testing.T) {
 		}
 	}
 	os.RemoveAll(path)
-	// The first of several runners has made it.
+	// If several runners start at once, all use the key of the first.
 	keys := make([]ed25519.PrivateKey, 8)
 	var all sync.WaitGroup
 	for i := range keys {

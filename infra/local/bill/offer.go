@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	maxWays = 16 // at most this many ways to pay of an offer are parsed
+	maxWays = 16 // how many of an offer's ways to pay are parsed
 	// MaxValidity limits the validity of a signature in seconds, whatever the offer says.
 	MaxValidity = 3600
 )
 
-// Offer is a server's PAYMENT-REQUIRED. The parts that a client echoes stay exactly as the
-// server wrote them, because servers compare them and may add members.
+// Offer is the content of a server's PAYMENT-REQUIRED header. The parts that a client sends back
+// stay exactly as the server wrote them, because servers compare them and may add members.
 type Offer struct {
 	Version    int               `json:"x402Version"`
 	Error      string            `json:"error"`
@@ -143,7 +143,7 @@ func Dollars(atomic *big.Int) string {
 	return strings.TrimSuffix(strings.TrimRight(units, "0"), ".")
 }
 
-// Signed is a payment as it is sent: a PAYMENT-SIGNATURE.
+// Signed is the content of a PAYMENT-SIGNATURE header.
 type Signed struct {
 	Version    int               `json:"x402Version"`
 	Resource   json.RawMessage   `json:"resource,omitempty"`

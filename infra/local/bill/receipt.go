@@ -31,8 +31,8 @@ var ErrUnchecked = errors.New("the keys of the service cannot be read")
 type Delivery struct {
 	// Asked is the URL of what was bought, with its query.
 	Asked *url.URL
-	// Resource is the URL of the resource in the offer. It is empty if that is Asked without
-	// its query.
+	// Resource is the URL of the resource in the offer. If it is empty, the resource is Asked,
+	// with or without its query.
 	Resource string
 	// Unsaid means that it is unknown how the seller normalizes the request, so the request in
 	// the receipt is not compared.
@@ -105,8 +105,9 @@ func Question(asked *url.URL) string {
 	return name + "?" + sent.Encode()
 }
 
-// namedHere returns an address of this machine with the host name that the key id has. make
-// run calls itself 127.0.0.1, and can also be reached as localhost.
+// namedHere returns the URL asked with the host name from the key id, if both names mean this
+// machine. The service that make run starts is named 127.0.0.1 in its key id, but clients can
+// also reach it as localhost.
 func namedHere(asked url.URL, kid string) url.URL {
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
 		here := asked

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// inClones are the programs of infra that only a clone's make runs. All others can be
-// installed, and then a person asks them what was installed.
+// inClones has the programs of infra that only make runs, in a clone. All others can be
+// installed, so they must be able to print their version.
 var inClones = []string{"infra/bench", "infra/demo", "infra/demo/thirty", "infra/local/invoke"}
 
-// TestProgramsPrintTheirVersion: each program that can be installed prints its version.
+// TestProgramsPrintTheirVersion checks that each program that can be installed prints its version.
 func TestProgramsPrintTheirVersion(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -29,7 +29,7 @@ func TestProgramsPrintTheirVersion(t *testing.T) {
 	}
 }
 
-// installable lists the import paths of the programs below infra in this module.
+// installable returns the import paths of the programs below infra that are not inClones.
 func installable(t *testing.T) (programs []string) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`,
 		"github.com/hostfacts/hostfacts/infra/...")

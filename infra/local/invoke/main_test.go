@@ -19,13 +19,13 @@ import (
 
 var update = flag.Bool("update", false, "write into the script what is printed")
 
-// TestScripts runs command lines in a project with one function, each with all that it
-// prints: the notes after the answer. The function does what its event says: it prints its
-// whole environment, fails, ends, or gives the answer that it is told. A line
+// TestScripts runs the command lines of a script in a project with one function. After each come
+// the answer and the notes. The event tells the function to print its environment, to fail, to
+// end, or to return a given answer. A line
 //
 //	% event JSON
 //
-// is what event.json says.
+// sets the contents of event.json.
 func TestScripts(t *testing.T) {
 	echo := filepath.Join(t.TempDir(), "bootstrap")
 	programs.Run(t, exec.Command("go", "build", "-tags", "lambda.norpc", "-o", echo, "./testdata/echo"))
@@ -74,8 +74,8 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// What make local-invoke makes of a function sells for play money and reconciles,
-// without a table, a facilitator or a node; the SAM CLI is given the same folder.
+// TestTrial checks functions as make local-invoke builds them. They sell for play money and
+// reconcile without a table, a facilitator or a node. The SAM CLI gets the same folder.
 func TestTrial(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(filepath.Join("..", "..", ".."))
@@ -116,7 +116,7 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// build puts a function and the program that invokes it where make local-invoke does.
+// build puts a function and this program into a folder, as make local-invoke does.
 func build(t *testing.T, dir, slug string) {
 	t.Helper()
 	built := filepath.Join(dir, "build", slug)

@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// The vector was made outside this code base: key 1, a bare origin.
+// A signed origin that other software made, with the private key 1.
 const (
 	vectorKey    = "0000000000000000000000000000000000000000000000000000000000000001"
 	vectorOrigin = "https://api.example.com"
@@ -23,7 +23,8 @@ const (
 	vectorProof  = "OWNERSHIP_PROOFS=0x0541d3571eb64b761bbc93345b0e9c1b825bf1e70b988d8205e39a67c6df6b286c2893c5c3adfdf6528d1c64f1a5287f53e6cebf58bfb94fb3d20240fdb535841c\n"
 )
 
-// The two lines go together, and a key is put before those that there are.
+// TestReceiptKey checks that the two printed settings match, and that a new public key is put
+// before the existing ones.
 func TestReceiptKey(t *testing.T) {
 	t.Parallel()
 	published := ""
@@ -47,15 +48,15 @@ func TestReceiptKey(t *testing.T) {
 	}
 }
 
-// signed signs an origin, without a command line, and is what it prints.
+// signed calls signOrigin and returns what it prints.
 func signed(origin, payTo, key string) (out, notes string, err error) {
 	var printed, noted strings.Builder
 	err = signOrigin(origin, payTo, func() ([]byte, error) { return []byte(key), nil }, &printed, &noted)
 	return printed.String(), noted.String(), err
 }
 
-// Origins of every form are signed as the service checks them, with a proof that holds
-// for that origin alone.
+// TestSignOrigin checks that every spelling of an origin is normalized, and that the service
+// accepts the proof for that origin only.
 func TestSignOrigin(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{
@@ -85,8 +86,8 @@ func TestSignOrigin(t *testing.T) {
 	}
 }
 
-// What is not an origin is refused before anybody is asked for a key, and what is not a
-// key without showing it.
+// TestRefusals checks that an invalid origin is refused before the key is read, and that an
+// invalid key is refused without showing it.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []string{
@@ -120,7 +121,8 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return testbed.Command(t, testbed.Program(t, "./infra/local/keys"), args...)
 }
 
-// The program itself: the key by standard input and by file, never as an argument.
+// TestCommand checks that the program takes the key from standard input or a file, but not from an
+// argument.
 func TestCommand(t *testing.T) {
 	file, open := filepath.Join(t.TempDir(), "key"), filepath.Join(t.TempDir(), "key")
 	testbed.Check(errors.Join(os.WriteFile(file, []byte(vectorKey), 0o600), os.WriteFile(open, []byte(vectorKey), 0o600), os.Chmod(open, 0o644)))

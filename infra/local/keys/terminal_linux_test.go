@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestTerminalDoesNotEcho types a key once the program has turned the echo off,
-// and looks for it on the screen.
+// TestTerminalDoesNotEcho types a key after the program has turned the echo off, and checks that
+// the screen does not show it.
 func TestTerminalDoesNotEcho(t *testing.T) {
 	person, program := testbed.Terminal(t)
 	var out, notes bytes.Buffer
@@ -31,7 +31,7 @@ func TestTerminalDoesNotEcho(t *testing.T) {
 	if out.String() != vectorProof || !strings.Contains(notes.String(), "not shown") || !testbed.Echoes(t, program) {
 		t.Errorf("printed %q and %q, and the terminal echoes: %t", &out, &notes, testbed.Echoes(t, program))
 	}
-	// What is on the screen ends with a line that the test puts there.
+	// This line marks the end of the text to read from the screen.
 	testbed.Must(program.WriteString("end of the screen\n"))
 	screen, shown := make([]byte, 4096), ""
 	for !strings.Contains(shown, "end of the screen") {

@@ -19,7 +19,7 @@ const (
 	account1 = "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf"
 )
 
-// wayOf is the way to pay of an offer like the tests' other ones, changed.
+// wayOf returns the way to pay of the usual offer after a change.
 func wayOf(t *testing.T, change func(*x402.PaymentRequired)) bill.Way {
 	t.Helper()
 	offer := usualOffer()
@@ -35,7 +35,7 @@ func amountOf(amount string) func(*x402.PaymentRequired) {
 	return func(o *x402.PaymentRequired) { o.Accepts[0].Amount = amount }
 }
 
-// MAX is compared in atomic units.
+// TestLimit checks that MAX is compared with prices in atomic units.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	foreign := func(o *x402.PaymentRequired) { o.Accepts[0].Asset = "0x0000000000000000000000000000000000000bad" }
@@ -44,7 +44,7 @@ func TestLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		max    string
 		change func(*x402.PaymentRequired)
-		says   string // "" is allowed
+		says   string // "" means that the price is allowed
 	}{
 		"the default":       {defaultMax, amountOf("100000"), ""},
 		"one unit more":     {defaultMax, amountOf("100001"), "the price, 0.100001 USDC on Base, is above MAX=0.10"},
@@ -81,7 +81,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// What is echoed is what the server wrote, members that nobody here knows among it.
+// TestEcho checks that a payment repeats its parts of the offer exactly as the server wrote them,
+// including members that this client does not know.
 func TestEcho(t *testing.T) {
 	t.Parallel()
 	const text = `{"x402Version":2,"resource":{"url":"u","more":[1.50]},"accepts":[{"scheme":"upto"},` +
@@ -108,8 +109,8 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// No offer makes the reader fail otherwise than with an error, and what it
-// chooses can be signed.
+// FuzzOffer checks that every offer is either refused with an error or can be signed, and that no
+// text in it steers the terminal.
 func FuzzOffer(f *testing.F) {
 	f.Add([]byte(`{"x402Version":2,"accepts":[{"scheme":"exact","network":"eip155:8453","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","amount":"7","payTo":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C","maxTimeoutSeconds":300,"extra":{"name":"USD Coin","version":"2"}}],"extensions":{"a":{"schema":{}}}}`))
 	f.Add([]byte(`{"x402Version":2,"accepts":[null],"extensions":{"a":null}}`))
@@ -135,7 +136,7 @@ func FuzzOffer(f *testing.F) {
 	})
 }
 
-// A limit that can be read allows nothing above it.
+// FuzzLimit checks that a valid limit allows no price above it.
 func FuzzLimit(f *testing.F) {
 	for _, s := range []string{"0.10", "12", "5000atomic", "0.0000001"} {
 		f.Add(s, uint64(100_000))

@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// asCommand makes this test binary the command.
+// asCommand is the variable that makes this test binary behave as the command.
 const asCommand = "PAY_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Ctrl-C while the real command waits: the signature is kept.
+// TestInterrupt checks that the signature is kept when Ctrl-C stops the command while it waits.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	s, dir := sell(t, func(w http.ResponseWriter, _ int) { answer{503, "59", failing("settlement_uncertain")}.write(w) }), t.TempDir()
@@ -62,7 +62,8 @@ func TestInterrupt(t *testing.T) {
 	isKept(t, []payment{kept}, s, s.URL)
 }
 
-// A key is read from a file of its owner's, and is nowhere in what is said.
+// TestReadKey checks that a key is read only from a file that nobody else can read, and that no
+// error contains the key.
 func TestReadKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -94,12 +95,12 @@ func TestReadKey(t *testing.T) {
 		{file("0x"+strings.Repeat("f", 64), 0o600), "must hold"},
 		{file(key1+strings.Repeat(" ", 1<<20)+"x", 0o600), ""},
 		{dir, "not a regular file"},
-		{pipe, "not a regular file"}, // and nobody waits for its writer
+		{pipe, "not a regular file"}, // returns without waiting for a writer
 		{filepath.Join(dir, "none"), "no such file"},
 	} {
 		_, err := readKey(c.path)
 		if c.says == "" {
-			continue // what is beyond the bound is not read
+			continue // the end of the file, after the limit, is not read
 		}
 		if !errors.Is(err, errTyped) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), key1[40:]) {
 			t.Errorf("%s: %v, want %q", c.path, err, c.says)

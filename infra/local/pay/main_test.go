@@ -44,21 +44,22 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// failing is the body of an error.
+// failing returns the body of an error with a code.
 func failing(code string) string {
 	return `{"error":{"code":"` + code + `","message":"It did not work.","charged":true,"retryable":true},"request_id":"r"}`
 }
 
-// service is a server that asks for payment, and notes what is sent to it.
+// service is a server that requires payment. It records the payments that it gets.
 type service struct {
 	*httptest.Server
 	offer      string
 	mu         sync.Mutex
 	signatures []string
-	keys       []string // that came with them
+	keys       []string // the Idempotency-Key of each signature
 }
 
-// sell serves the usual offer, and answers what is signed; n counts from 0.
+// sell starts a service with the usual offer. answer answers the requests with a signature, and n
+// counts them from 0.
 func sell(t *testing.T, answer func(w http.ResponseWriter, n int)) *service {
 	t.Helper()
 	s := &service{offer: encoded(t, usualOffer())}
@@ -78,24 +79,23 @@ func sell(t *testing.T, answer func(w http.ResponseWriter, n int)) *service {
 	return s
 }
 
-// sent is how many signatures arrived.
+// sent returns how many signatures arrived.
 func (s *service) sent() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.signatures)
 }
 
-// noon is the clock of the tests.
+// noon returns the time at which a test begins.
 func noon() time.Time { return time.Date(2026, 11, 5, 12, 0, 0, 0, time.Local) }
 
-// buyer is a payer with a new key, for whom waiting takes no time, and nothing else moves
-// the clock.
+// buyer is a payer with a new key. Its waits take no time, and only they move its clock.
 type buyer struct {
 	*payer
 	out, notes bytes.Buffer
-	stopAt     int // stops in that wait, from 1
+	stopAt     int // the number of the wait in which it is stopped, from 1
 	waits      int
-	waited     time.Duration // by the clock of the payer
+	waited     time.Duration // the sum of all waits
 	stop       context.CancelFunc
 }
 
@@ -124,7 +124,7 @@ func newBuyer(t testing.TB, address, key string) *buyer {
 	return b
 }
 
-// does has the payer do something, until it ends or is stopped.
+// does calls a function of the payer, with a context that the buyer can stop.
 func (b *buyer) does(t *testing.T, what func(context.Context) error) error {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -133,8 +133,8 @@ func (b *buyer) does(t *testing.T, what func(context.Context) error) error {
 	return what(ctx)
 }
 
-// isKept fails unless what was sent is one signature under one key, which are kept
-// with their address.
+// isKept fails unless all requests had the same signature and the same key, and there is one kept
+// payment, with this signature, key and address.
 func isKept(t *testing.T, kept []payment, s *service, address string) {
 	t.Helper()
 	if n := s.sent(); n == 0 || len(kept) != 1 {
@@ -149,7 +149,7 @@ func isKept(t *testing.T, kept []payment, s *service, address string) {
 	}
 }
 
-// fails fails unless an error says something; "" means no error.
+// fails checks that an error contains a text, or that there is no error if the text is "".
 func fails(t *testing.T, err error, says string) {
 	t.Helper()
 	if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {

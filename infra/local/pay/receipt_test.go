@@ -13,7 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// sold are the parts of an answer that a test may change.
+// sold has the parts of an answer that a test can change.
 type sold struct {
 	delivery receipt.Statement
 	settled  x402.SettleResponse
@@ -37,7 +37,7 @@ const (
 	hashOf   = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9"
 )
 
-// sellSigned sells one answer with a receipt, as change makes it.
+// sellSigned starts a service that sells one answer with a receipt. change can change both.
 func sellSigned(t *testing.T, change func(*sold)) *service {
 	t.Helper()
 	public := []ed25519.PublicKey{publicOf(sellerKey(2)), publicOf(sellerKey(1))}
@@ -84,8 +84,8 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 	return s
 }
 
-// What make pay says of the receipt of an answer, which it prints whatever the
-// receipt is.
+// TestReceipt checks what make pay prints about the receipt of an answer. It prints the answer in
+// every case.
 func TestReceipt(t *testing.T) {
 	t.Parallel()
 	const not, unchecked = "receipt: INVALID: ", "receipt: NOT CHECKED: the keys of the service cannot be read: "
@@ -150,8 +150,8 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// An address is compared with a receipt as the operation reads it, and one of another
-// service as it is.
+// TestQuestion checks the form of a request that is compared with a receipt. For an operation of
+// this product the parameters are normalized; for another service they are as sent.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
 	for asked, want := range map[string]string{
@@ -173,7 +173,8 @@ func TestQuestion(t *testing.T) {
 	}
 }
 
-// A key is not read over a connection that anybody could have changed.
+// TestReceiptOverHTTP checks that a key of another machine is not read over http, where others
+// could change it.
 func TestReceiptOverHTTP(t *testing.T) {
 	t.Parallel()
 	u := &url.URL{Scheme: "http", Host: "10.0.0.1:80", Path: "/v1"}

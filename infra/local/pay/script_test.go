@@ -23,19 +23,19 @@ import (
 
 var update = flag.Bool("update", false, "write into the scripts what is printed")
 
-// TestScripts runs the scripts of testdata: command lines of make pay, each with its notes,
-// standard output and error, which is marked as typed if what was typed is wrong. No matter
-// what a service answers, one signature is sent under one key, it is kept with its address,
-// and nothing steers the terminal. A section begins with its name and what there is:
+// TestScripts runs the scripts of testdata. They contain command lines of make pay. After each
+// come its notes, its standard output and its error, which is marked as typed if the command line
+// is wrong. For every answer of a service, one signature is sent with one key, it is kept with its
+// address, and no text steers the terminal. A section begins with its name and these settings:
 //
-//	% STATUS [RETRY-AFTER] CODE|BODY  an answer to a signature, the last one for ever
-//	% header NAME: VALUE              of these answers; JSON is encoded
-//	% offer JSON, % accepts JSON      what is different in the offer, or in its way to pay
-//	% first STATUS [BODY]             the answer to a request without a signature, in place of an offer
-//	% speaks TEXT                     what is said to each connection, by no server
-//	% nobody                          the server is gone
-//	% types TEXT                      what is typed at the terminal; without it there is no terminal
-//	% stop N                          Ctrl-C in the Nth wait; 0 is at the question
+//	% STATUS [RETRY-AFTER] CODE|BODY  an answer to a signature; the last answer is repeated
+//	% header NAME: VALUE              a header of these answers; JSON is encoded
+//	% offer JSON, % accepts JSON      changes of the offer, or of its way to pay
+//	% first STATUS [BODY]             the answer to a request without a signature, instead of an offer
+//	% speaks TEXT                     the text that every connection gets, instead of HTTP
+//	% nobody                          the server has been closed
+//	% types TEXT                      the input at the terminal; without this line there is no terminal
+//	% stop N                          Ctrl-C in the Nth wait, or at the question if N is 0
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testbed.Scripts(t, *update, newScripted)
@@ -53,7 +53,7 @@ type scripted struct {
 	in     io.Reader
 	stopAt int
 	dir    string
-	file   string // with a private key
+	file   string // a file with a private key
 }
 
 func newScripted(t *testing.T) testbed.Script {
@@ -80,7 +80,7 @@ func newScripted(t *testing.T) testbed.Script {
 	return s
 }
 
-// answerOf reads an answer of a script.
+// answerOf parses an answer of a script.
 func answerOf(text string) (a answer) {
 	fields := strings.SplitN(text, " ", 3)
 	if _, err := fmt.Sscan(fields[0], &a.status); err != nil {
@@ -112,7 +112,7 @@ func (s *scripted) Prepare(text string) {
 		if strings.HasPrefix(value, "{") {
 			value = base64.StdEncoding.EncodeToString([]byte(value))
 		}
-		value = strings.ReplaceAll(value, "\x7f", "") // which net/http refuses there
+		value = strings.ReplaceAll(value, "\x7f", "") // net/http refuses this character in a header
 		s.header.Set(name, strings.ReplaceAll(value, "$S", s.server.URL))
 	case "offer":
 		must(s.t, json.Unmarshal([]byte(rest), &s.offer))
@@ -134,8 +134,8 @@ func (s *scripted) Prepare(text string) {
 				if err != nil {
 					return
 				}
-				_, _ = http.ReadRequest(bufio.NewReader(c)) // whatever it is
-				_, _ = c.Write([]byte(rest))                // a client that hangs up has seen enough
+				_, _ = http.ReadRequest(bufio.NewReader(c)) // any request, or none
+				_, _ = c.Write([]byte(rest))                // the client may have hung up
 				c.Close()
 			}
 		}()
@@ -186,7 +186,7 @@ func (s *scripted) Command(line string) string {
 	if where := steers(said); where != "" || strings.Contains(said, key1[40:]) || len(said) > 4096 && !o.verbose {
 		s.t.Errorf("%d bytes steer the terminal, or show a key: %s", len(said), where)
 	}
-	said = regexp.MustCompile(`(Get "\S+": ).*`).ReplaceAllString(said, "${1}...") // net/http says this or that, by chance
+	said = regexp.MustCompile(`(Get "\S+": ).*`).ReplaceAllString(said, "${1}...") // the text of net/http's error varies
 	said = strings.NewReplacer(s.host, "$HOST", s.dir, "$DIR", s.file, "$FILE").Replace(said)
 	_, port, _ := net.SplitHostPort(s.host)
 	var n int
@@ -197,7 +197,8 @@ func (s *scripted) Command(line string) string {
 	return regexp.MustCompile(`(\$DIR/)\S+\.json`).ReplaceAllString(said, "${1}KEPT")
 }
 
-// kept is how many payments there are, and holds what was sent to them.
+// kept returns the number of kept payments. If there is only one, it compares it with the requests
+// that arrived.
 func (s *scripted) kept(o options) int {
 	files, err := filepath.Glob(filepath.Join(s.dir, "*.json"))
 	must(s.t, err)
@@ -211,7 +212,7 @@ func (s *scripted) kept(o options) int {
 	return len(files)
 }
 
-// stopper is where a buyer says things who is stopped at the question.
+// stopper collects the notes of a buyer, and stops the buyer at the question.
 type stopper struct{ *buyer }
 
 func (s stopper) Write(b []byte) (int, error) {

@@ -18,7 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// A service that says nothing is given up before anything is signed.
+// TestNobodyThere checks that the client gives up on a service that does not answer, before it
+// signs anything.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -32,8 +33,9 @@ func TestNobodyThere(t *testing.T) {
 	})
 }
 
-// Without a network, a payment that is kept is given up as soon, and is still there. The
-// service may take longer to answer once it is connected.
+// TestAgainWithoutANetwork checks that without a network the client gives up sending a kept
+// payment after the same time, and that the payment stays kept. This limit is for connecting only:
+// an answer may take longer.
 func TestAgainWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,8 +56,8 @@ func TestAgainWithoutANetwork(t *testing.T) {
 	})
 }
 
-// A service that has no network answers late, and late again. No other try is begun that
-// would end after what a person waits.
+// TestServiceWithoutANetwork checks a service that answers every try late, because it has no
+// network. The client does not begin a try that would end later than a person waits.
 func TestServiceWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -90,11 +92,11 @@ func TestServiceWithoutANetwork(t *testing.T) {
 	}
 }
 
-// late is a service that fails each time after a while.
+// late is a service that fails every request after a while.
 type late struct {
 	takes   time.Duration
 	code    string
-	retries []string // the last one for ever
+	retries []string // Retry-After of each answer; the last one is repeated
 	tries   int
 }
 
@@ -106,7 +108,7 @@ func (l *late) RoundTrip(*http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// silence is a network that loses everything.
+// silence is a network that loses every packet.
 type silence struct{}
 
 func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -114,7 +116,8 @@ func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// Payments are kept for their owner alone, whole, and in order.
+// TestKeep checks that payments are kept completely, in order, and in files that only their owner
+// can read.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	f := folder(filepath.Join(t.TempDir(), ".local", "payments"))
@@ -144,7 +147,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// What stands in the way is named, with the right command and the right address.
+// TestUnreachable checks that an error names the cause, and the right command and address.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -168,7 +171,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// The answer is lost: the payment may have been made.
+// TestLost checks the error if the answer is lost, when the payment may have been made.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	s := sell(t, func(http.ResponseWriter, int) { panic(http.ErrAbortHandler) })

@@ -15,8 +15,8 @@ import (
 // with an escape sequence, reorders what is displayed, and ends the line.
 const steering = "\u009b2J\u009b31mPAID \u202egnp.exe\u2066\u200b\u2028\x7f"
 
-// steers is where a text first has a character that moves a cursor, or hides or reorders
-// what is displayed; empty if it has none.
+// steers returns the text from the first character that moves the cursor, or hides or reorders
+// displayed text. It returns "" if there is no such character.
 func steers(text string) string {
 	i := strings.IndexFunc(text, func(r rune) bool {
 		return r != '\n' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
@@ -27,7 +27,7 @@ func steers(text string) string {
 	return fmt.Sprintf("%+q", text[i:min(i+40, len(text))])
 }
 
-// usualOffer costs 5000 atomic units of USDC on Base.
+// usualOffer returns an offer for 5000 atomic units of USDC on Base.
 func usualOffer() x402.PaymentRequired {
 	return x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{x402.Terms{
 		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
@@ -35,11 +35,11 @@ func usualOffer() x402.PaymentRequired {
 	}.Requirements("5000")}}
 }
 
-// encoded is an offer in a header.
+// encoded returns an offer as the value of a header.
 func encoded(t *testing.T, offer x402.PaymentRequired) string {
 	t.Helper()
 	raw, err := json.Marshal(offer)
 	must(t, err)
-	// encoding/json escapes the line separators; a server need not.
+	// encoding/json escapes the line separator U+2028, but a server may send it unescaped.
 	return base64.StdEncoding.EncodeToString([]byte(strings.NewReplacer(`\u2028`, "\u2028").Replace(string(raw))))
 }

@@ -1,4 +1,4 @@
-// Command echo is the function that invoke is tested with. Its event says what it does.
+// Command echo is a function for the tests of invoke. Its event tells it what to do.
 package main
 
 import (
