@@ -44,8 +44,8 @@ type Delivery struct {
 	Over http.RoundTripper
 }
 
-// Verify returns the content of a receipt and the id of its key if the receipt is valid: a key
-// of the service signed it, for this question, this payment and these bytes.
+// Verify checks that a key of the service signed a receipt for this request, this payment and
+// this body. It returns the content of the receipt and the id of the key.
 func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, string, error) {
 	asked := *d.Asked
 	s, kid, err := receipt.Verify(jws, func(kid string) (ed25519.PublicKey, error) {
@@ -81,9 +81,9 @@ func (d Delivery) isFor(asked url.URL, resource string) bool {
 	return resource == named || resource == named+"?"+asked.RawQuery
 }
 
-// Question returns the request in the form in which a receipt for the URL asked must name it.
-// For an operation of this product, the parameters are normalized; for another service they
-// are as sent, sorted by name.
+// Question returns the request for the URL asked, in the form that a receipt must contain. For
+// an operation of this product, the parameters are normalized; for another service they are as
+// sent, sorted by name.
 func Question(asked *url.URL) string {
 	sent := asked.Query()
 	for _, op := range catalog.All() {

@@ -13,7 +13,7 @@ import (
 // Variable is set to "make" by the recipes of the Makefile.
 const Variable = "CALLED_BY"
 
-// As describes how the running program was called. The zero value means by make.
+// As describes how the running program was called. The zero value means that make called it.
 type As struct{ program string }
 
 // Here returns how the running program was called, from its environment and its name.
@@ -25,8 +25,8 @@ func Here(getenv func(string) string, name string) As {
 	return As{programOf(name, build)}
 }
 
-// programOf returns what a person types to run the program again. name is an absolute path if
-// go run built the program at a version, in a temporary folder.
+// programOf returns what a person types to run the program again. If go run has built the program
+// at a version, name is an absolute path in a temporary folder, which nobody can type.
 func programOf(name string, build *debug.BuildInfo) string {
 	if build == nil || !filepath.IsAbs(name) {
 		return name

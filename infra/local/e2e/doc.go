@@ -6,8 +6,8 @@
 // Context Protocol. Here, every answer is checked against the OpenAPI description, every
 // receipt against the payment, and the facilitator against its books.
 //
-// A real chain with the reference facilitator, and crowds, are separate tables over the same
-// programs. Tests in infra/clients kill the local runner and the shop of infra/shop. Tests in
-// infra/gameday kill and freeze functions. One function is killed here, while its handler runs
-// beyond its time.
+// Other tests run the same programs with a real chain and the reference facilitator, or with
+// crowds of payments. Tests in infra/clients kill the local runner and the shop of infra/shop.
+// Tests in infra/gameday kill and freeze functions. One test here kills a function whose handler
+// runs too long.
 package e2e

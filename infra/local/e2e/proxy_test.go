@@ -46,8 +46,8 @@ http { access_log off; %[2]s server { listen %[3]s; location / { proxy_pass %[4]
 	return "http://" + addr
 }
 
-// TestProxyAsInstalled checks that an nginx with default settings passes on the offers of every
-// operation, for programs and for browsers, with their signatures, and a payment.
+// TestProxyAsInstalled checks that an nginx with default settings relays a payment, and the signed
+// offers of every operation to programs and browsers.
 func TestProxyAsInstalled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

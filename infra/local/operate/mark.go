@@ -13,8 +13,8 @@ import (
 
 // markLedger marks LEDGER_TABLE as the ledger of STACK_NAME, whose payee is PAY_TO. It first
 // prints whether anything was ever sold with the table, because an empty table that has
-// replaced the ledger looks like the table of a new stack. For a stack without BASE_URL, the
-// origin can be given at which reconcile checks the service from the outside.
+// replaced the ledger looks like the table of a new stack. For a stack without BASE_URL, an
+// argument gives the origin at which reconcile checks the service from the outside.
 func markLedger(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {
@@ -81,8 +81,8 @@ func (o order) typedOrigin() (string, error) {
 	return "https://" + strings.ToLower(u.Host), nil // a public origin is always https
 }
 
-// soldSince returns text that says since when payments in the token have been recorded in a
-// table.
+// soldSince returns a text with the time since when payments in the token have been recorded in
+// a table.
 func (o order) soldSince(ctx context.Context, c boot.Local) (string, error) {
 	key := ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
 	r, err := c.Ledger.Open().Fetch(ctx, key)

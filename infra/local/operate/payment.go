@@ -156,8 +156,8 @@ func answerOf(a ledger.Answer) string {
 	return text + " " + doc.Error.Code
 }
 
-// decidedAfter returns the time after which it can be told whether an abandoned payment was
-// sent.
+// decidedAfter returns the time after which it can be determined whether an abandoned payment
+// was sent.
 func decidedAfter(r ledger.Payment) time.Time { return r.ValidBefore.Add(ledger.ClockSlack) }
 
 // payerOf returns the payer, who signed the payment, from a record's key.

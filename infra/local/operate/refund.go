@@ -48,8 +48,8 @@ func parseKey(key string) (d debtKey, ok bool) {
 	return d, errors.Join(errs[:]...) == nil
 }
 
-// due is a debt to close, with a refund or, if answered is set, because the payment was
-// answered.
+// due is a debt to close. It is closed with a refund or, if answered is set, because the payment
+// was answered.
 type due struct {
 	debtKey
 	transaction string // the transaction to close the debt with; empty if none was given

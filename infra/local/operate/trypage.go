@@ -75,7 +75,7 @@ type drill struct {
 	what  string // page or ticket
 }
 
-// prepare prints who is notified of the alarm. Its error says why nobody would be.
+// prepare prints who is notified of the alarm. Its error says why nobody would be notified.
 func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 	var said struct {
 		Alarms []struct {

@@ -26,7 +26,8 @@ const (
 	pingPath  = "/v1/tools/ping"
 )
 
-// localPing returns the URL of the payment smoke test of the service that make run starts.
+// localPing returns the URL of ping, the operation for payment smoke tests, at the service that
+// make run starts.
 func localPing(configured string) (string, error) {
 	host, port, err := net.SplitHostPort(cmp.Or(configured, localAddr))
 	if err != nil || port == "0" {
@@ -83,7 +84,7 @@ func network(dial dialer) *http.Transport {
 	}
 }
 
-// unconnected reports whether an error came before anything was sent.
+// unconnected reports whether an error occurred before anything was sent.
 func unconnected(err error) bool {
 	op, is := errors.AsType[*net.OpError](err)
 	return is && op.Op == "dial"
