@@ -20,7 +20,7 @@ import (
 
 const playOrigin = "http://127.0.0.1:8402"
 
-// playPage returns a play wallet, and a handler for it beside a service.
+// playPage returns a play wallet, and a handler that serves it together with a service.
 func playPage(t *testing.T) (*playWallet, http.Handler) {
 	t.Helper()
 	wallet := testbed.Must(newPlayWallet(testbed.LocalTerms(t), time.Now))

@@ -79,7 +79,8 @@ func TestChain(t *testing.T) {
 			},
 		},
 		{
-			// Anybody who sees the signature can submit it. The payer has then paid as well.
+			// Anybody who sees the signature can submit it to the chain. The service must
+			// accept this transfer as the payment.
 			name: "somebody else submitted the payment just before it came", confirm: patient, said: []string{"invalid_exact_evm_nonce_already_used"},
 			play: func(p *payer) {
 				p.sign()
@@ -152,7 +153,7 @@ func playKilledEverywhere(p *payer) {
 			}
 			points++
 			p.startFacilitator(testbed.Must(url.Parse(p.facilitator.URL)).Port())
-			buy() // the first facilitator settles this one, and its circuit breaker stays closed
+			buy() // the first facilitator settles this payment, and its circuit breaker stays closed
 		}
 	}
 	// Each process of the first facilitator has a new account, so the account with the most

@@ -324,7 +324,7 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 		return 0, "", fmt.Errorf("that transaction is not a transfer of exactly %s of the token to %s, who got %s in it",
 			dollars(d.amount.String()), d.payer.Checksum(), cmp.Or(enumerated(found), "nothing"))
 	}
-	// A refund comes after the payment, by the chain's clock.
+	// A refund must be later than the payment, by the chain's clock.
 	payee, err := x402.ParseAddress(d.terms.PayTo)
 	var payments []reconcile.Transfer
 	if err == nil {

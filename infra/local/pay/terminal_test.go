@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// steering is text that clears a screen with a C1 control character, colours it
-// with an escape sequence, reorders what is displayed, and ends the line.
+// steering is text with characters that could steer a terminal: C1 control characters that clear
+// the screen and change the color, characters that reorder or hide text, and a line separator.
 const steering = "\u009b2J\u009b31mPAID \u202egnp.exe\u2066\u200b\u2028\x7f"
 
 // steers returns the text from the first character that moves the cursor, or hides or reorders

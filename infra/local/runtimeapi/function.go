@@ -35,7 +35,7 @@ type Function struct {
 	timeout time.Duration
 	cmd     *exec.Cmd
 	idle    bool          // it has requested an event and is waiting for one
-	asks    chan struct{} // signals a request for an event
+	asks    chan struct{} // gets a value when the function requests an event
 	events  chan []byte
 	answers chan answer
 	exited  chan struct{} // closed when the process has ended
