@@ -108,11 +108,16 @@ func parseFunction(get func(string) string, reader Readers) (Config, error) {
 	return c, e.err()
 }
 
-// ParseAWS parses how an operator's command reaches a service of AWS: the region, the
-// credentials, and the endpoint to use instead of AWS's if the variable named endpoint is set.
+// ParseAWS parses how an operator's command reaches AWS: the region and the credentials. endpoint
+// is the variable that names another endpoint for a service, or "" if the command has several
+// services.
 func ParseAWS(get func(string) string, endpoint string) (aws.Config, error) {
 	e := readEnvironment(get, readByAWS)
-	c := e.aws(e.text(endpoint))
+	other := ""
+	if endpoint != "" {
+		other = e.text(endpoint)
+	}
+	c := e.aws(other)
 	return c, e.err()
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,14 +15,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // awsAccount calls AWS services with the Query protocol, which sends a form and answers with
 // XML. Two clients of the SDK would be more code than the few calls made here.
 type awsAccount struct {
-	region string
-	keys   aws.Credentials
+	aws.Config
 	getenv func(string) string
 	now    func() time.Time
 }
@@ -31,24 +30,11 @@ type awsAccount struct {
 // awsAccount reads the region and the credentials from the environment, as the functions do on
 // Lambda.
 func (o order) awsAccount() (awsAccount, error) {
-	a := awsAccount{
-		region: o.getenv("AWS_REGION"),
-		getenv: o.getenv,
-		now:    o.now,
-		keys: aws.Credentials{
-			AccessKeyID:     o.getenv("AWS_ACCESS_KEY_ID"),
-			SecretAccessKey: o.getenv("AWS_SECRET_ACCESS_KEY"),
-			SessionToken:    o.getenv("AWS_SESSION_TOKEN"),
-		},
+	config, err := boot.ParseAWS(o.getenv, "")
+	if err != nil {
+		return awsAccount{}, fmt.Errorf("%w\naws configure export-credentials --format env prints the credentials, and AWS_REGION is the region of the stack", err)
 	}
-	switch {
-	case a.region == "":
-		return a, errors.New("AWS_REGION is not set: it names the region of the stack")
-	case a.keys.AccessKeyID == "" || a.keys.SecretAccessKey == "":
-		return a, errors.New("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set: " +
-			"aws configure export-credentials --format env prints them")
-	}
-	return a, nil
+	return awsAccount{Config: config, getenv: o.getenv, now: o.now}, nil
 }
 
 // awsService is an AWS service, with its API version.
@@ -73,7 +59,10 @@ func (a awsAccount) request(ctx context.Context, s awsService, action string, pa
 	q.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
 	digest := sha256.Sum256([]byte(body))
 	bodyHash := hex.EncodeToString(digest[:])
-	err = v4.NewSigner().SignHTTP(ctx, a.keys, q, bodyHash, s.name, a.region, a.now())
+	keys, err := a.Credentials.Retrieve(ctx)
+	if err == nil {
+		err = v4.NewSigner().SignHTTP(ctx, keys, q, bodyHash, s.name, a.Region, a.now())
+	}
 	if err != nil {
 		return fmt.Errorf("sign for %s: %w", action, err)
 	}
@@ -104,10 +93,10 @@ func (a awsAccount) endpointOf(s awsService) string {
 		return strings.TrimRight(url, "/") + "/"
 	}
 	domain := "amazonaws.com"
-	if strings.HasPrefix(a.region, "cn-") {
+	if strings.HasPrefix(a.Region, "cn-") {
 		domain += ".cn"
 	}
-	return "https://" + s.name + "." + a.region + "." + domain + "/"
+	return "https://" + s.name + "." + a.Region + "." + domain + "/"
 }
 
 // refusalOf returns AWS's message about a request that it refused.

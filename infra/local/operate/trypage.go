@@ -89,7 +89,7 @@ func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 	}
 	switch {
 	case len(said.Alarms) != 1:
-		return fmt.Errorf("there is no alarm %s in %s: the CDK app makes the alarms, and template.yaml alone has none that tell anybody", d.alarm, a.region)
+		return fmt.Errorf("there is no alarm %s in %s: the CDK app makes the alarms, and template.yaml alone has none that tell anybody", d.alarm, a.Region)
 	case said.Alarms[0].State == "ALARM":
 		return fmt.Errorf("%s is in alarm already, so it cannot be tried: deal with that first", d.alarm)
 	case !said.Alarms[0].Enabled:
