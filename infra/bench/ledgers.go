@@ -12,6 +12,7 @@ import (
 	ledgerfile "github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
+// sample makes one payment, and returns the records that it leaves in the ledger.
 func (s *site) sample(b buyer) (rows []ledger.Record) {
 	file := filepath.Join(s.dir, "sample.db")
 	func() {
@@ -23,8 +24,8 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 	defer func() { check(store.Close()) }()
 	for _, r := range must(store.Page(s.ctx, "", "", 10)).Records {
 		key := r.Head().Key
-		if strings.Contains(key, b.payer()) { // others are of the service, not of the payment
-			rows = append(rows, must(store.Fetch(s.ctx, key))) // a page leaves bodies out
+		if strings.Contains(key, b.payer()) { // the other records belong to the service, not to the payment
+			rows = append(rows, must(store.Fetch(s.ctx, key))) // the records of a page have no bodies
 		}
 	}
 	if len(rows) == 0 {
@@ -33,13 +34,14 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 	return rows
 }
 
-// fill creates a ledger with n copies of a payment's records, each for another payer.
+// fill creates a ledger file with copies of a payment's records, each for another payer. left
+// are these records, and payer is the payer in their keys.
 func (s *site) fill(payments int, payer string, left []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))
 	defer func() { check(store.Close()) }()
 	crowd, ctx := errgroup.WithContext(s.ctx)
-	crowd.SetLimit(2000) // writes that come together share a sync of the file
+	crowd.SetLimit(2000) // concurrent writes share a sync of the file
 	for n := range payments {
 		crowd.Go(func() error {
 			for _, r := range left {

@@ -27,25 +27,27 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
+// target is a kind of request to a server.
 type target struct {
 	name   string
 	server *server
 	// make creates the next request of a round, in the form in which it is sent. All are created
 	// before the round begins, because signing is the client's work and is not measured.
 	make func() []byte
-	// The status of a right answer, and text that its body has.
+	// A right answer has this status, and its body contains part.
 	status int
 	part   string
 }
 
+// round is the result of sending many requests.
 type round struct {
 	perSecond  float64
 	p50, p99   time.Duration
-	processors float64 // of the server: seconds of processor time in a second
+	processors float64 // processor time of the server per second, in seconds
 }
 
-// play sends n requests with several clients at once. Each has one connection and sends its next
-// request when it has the answer to the last.
+// play sends n requests with several clients at once. Each client has one connection, and sends
+// its next request when it has the answer to the previous one.
 func (t target) play(ctx context.Context, clients, n int) round {
 	all, took := make([][]byte, n), make([]time.Duration, n)
 	for i := range all {
@@ -69,7 +71,8 @@ func (t target) play(ctx context.Context, clients, n int) round {
 // maxAnswer limits how much of an answer is read.
 const maxAnswer = 1 << 20
 
-// ask is one client: it sends the next request when it has the answer to the one before.
+// ask runs one client. It sends requests from all until none are left, and stores in took how
+// long each answer took.
 func (t target) ask(ctx context.Context, all [][]byte, took []time.Duration, next *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.server.host())
 	if err != nil {
@@ -116,9 +119,9 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(p/100*float64(len(sorted))))-1)]
 }
 
-// measure plays targets in turn for a second each, in several rounds of alternating order, and
-// returns medians. A first round, which does not count, determines the number of requests for a
-// second.
+// measure plays each target for about a second, in several rounds of alternating order, and
+// returns the medians for each target. A first round, which does not count, determines how many
+// requests take a second.
 func (s *site) measure(times, clients int, targets ...target) (medians []round) {
 	const leastRequests, mostRequests = 100, 20_000
 	least := max(leastRequests, 4*clients)
@@ -164,14 +167,14 @@ func newBuyer() buyer {
 	return buyer{x402test.Client{HTTP: http.DefaultClient, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}}
 }
 
-// payer returns the buyer's account in the form of ledger keys.
+// payer returns the buyer's account as it appears in the keys of the ledger.
 func (b buyer) payer() string { return b.Wallet.Address().String() }
 
 func challenges(s *server) target {
 	return target{"challenge", s, func() []byte { return ping(s, "") }, http.StatusPaymentRequired, ""}
 }
 
-// payments pays a server for its ping, each time for another purchase.
+// payments returns a target that pays a server for its ping. Each request is a new purchase.
 func (b buyer) payments(s *server) target {
 	required := must(b.Challenge(context.Background(), s.URL+catalog.Ping().Path))
 	return target{"paid ping", s, func() []byte {

@@ -1,16 +1,16 @@
-// Command bench compares the service with the alternatives a user has, and prints one table, as
-// ratios within one run (make bench). It runs in the folder of the module.
+// Command bench compares the service with the alternatives that a user has, and prints one
+// table of ratios within one run (make bench). It runs in the folder of the module.
 //
-//	bench table     measure everything; write the table
-//	bench peers     do the lookups of the service by libraries and tools of others
-//	bench tools     do one many times, by the tools that users start
-//	bench shop      sell a handler, as any program can
-//	bench bare      give one answer by net/http
+//	bench table     measure everything, and write the table
+//	bench peers     do a lookup of the service with third-party libraries and tools
+//	bench tools     do a lookup many times, with the tools that users run
+//	bench shop      sell a handler with the library
+//	bench bare      repeat one answer with net/http
 //
-// It compares: lookups with their round trips and with well-known tools, on a network
-// that works and on broken ones (infra/simnet), challenges and paid calls with the
-// middleware for Express of the x402 project, calls over the Model Context Protocol
-// with calls over HTTP, and a ledger of a million payments with one of ten.
+// It compares lookups with their round trips and with well-known tools, on a network that works
+// and on broken ones (infra/simnet). It also compares challenges and paid calls with the x402
+// project's middleware for Express, calls over the Model Context Protocol with calls over HTTP,
+// and a ledger of a million payments with a ledger of ten.
 package main
 
 import (
@@ -50,7 +50,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// caught, which is deferred, sets err to the thrown error.
+// caught is deferred. It sets err to the error that check has thrown, if any.
 func caught(err *error) {
 	switch f := recover().(type) {
 	case nil:
@@ -61,10 +61,10 @@ func caught(err *error) {
 	}
 }
 
-// site holds what is measured, where, and the results so far.
+// site holds the settings of a run and the results so far.
 type site struct {
 	ctx           context.Context
-	dir           string // of this run's files
+	dir           string // for the files of this run
 	facilitator   string
 	runs, records int
 	rtt           time.Duration
@@ -121,7 +121,7 @@ func (s *site) measureAll(only string) {
 	facilitator := newFacilitator()
 	defer facilitator.Close()
 	s.dir, s.facilitator = must(os.MkdirTemp("", "bench")), facilitator.URL
-	defer func() { _ = os.RemoveAll(s.dir) }() // of a temporary folder
+	defer func() { _ = os.RemoveAll(s.dir) }() // it is a temporary folder
 	where := machine()
 	for _, p := range []struct {
 		name    string
@@ -130,7 +130,7 @@ func (s *site) measureAll(only string) {
 		{"lookups", s.lookups}, {"broken", s.broken}, {"http", s.middleware}, {"parts", s.parts}, {"growth", s.growth}, {"handlers", s.handlers},
 		{"functions", s.functions}, {"table", s.table}, {"limits", s.limits}, {"cost", s.cost},
 	} {
-		namespaces := p.name == "lookups" || p.name == "broken" // they are Linux's
+		namespaces := p.name == "lookups" || p.name == "broken" // only Linux has network namespaces
 		if only == p.name || only == "" && (!namespaces || runtime.GOOS == "linux") {
 			p.measure()
 		}

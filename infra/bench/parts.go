@@ -28,7 +28,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// copied is an answer of the service that a bare server repeats.
+// copied is an answer of the service. A bare server repeats it.
 type copied struct {
 	Status int
 	Header http.Header
@@ -38,8 +38,9 @@ type copied struct {
 	Settle []byte
 }
 
-// repeat serves one answer with net/http and writes one log line for each request, as the
-// service does. This is the least that a challenge or a paid call can cost.
+// repeat runs a bare server: it gives the same answer to every request, with net/http, and
+// writes one log line for each request, as the service does. No challenge or paid call can cost
+// less than this.
 func (s *site) repeat(answer string) {
 	var c copied
 	check(json.Unmarshal(must(os.ReadFile(answer)), &c))
@@ -65,7 +66,8 @@ func (s *site) repeat(answer string) {
 	}))
 }
 
-// bare starts a server that gives the answer that a target gives to its next request.
+// bare starts a bare server. It repeats the answer that the target's server gives to one
+// request.
 func (s *site) bare(t target, settle []byte) *server {
 	conn := must(new(net.Dialer).DialContext(s.ctx, "tcp", t.server.host()))
 	defer conn.Close()
@@ -76,12 +78,13 @@ func (s *site) bare(t target, settle []byte) *server {
 	return s.self("bare", name)
 }
 
-// each is the server's processor time of one request.
+// each returns the processor time that the server uses for one request.
 func (r round) each() time.Duration {
 	return time.Duration(r.processors / r.perSecond * float64(time.Second))
 }
 
-// parts compares processor time with that of the unavoidable parts of a call.
+// parts compares the processor time of a call with the processor time of the steps that no
+// implementation can avoid.
 func (s *site) parts() {
 	progress("the parts of a call")
 	mine := s.ours(filepath.Join(s.dir, "parts.db"))
@@ -118,7 +121,7 @@ func (s *site) parts() {
 
 func micros(d time.Duration) string { return fmt.Sprintf("%d µs", d.Microseconds()) }
 
-// signed is the header of a new payment.
+// signed returns the header of a new payment.
 func (b buyer) signed(s *server) string {
 	required := must(b.Challenge(context.Background(), s.URL+catalog.Ping().Path))
 	return must(b.Wallet.Pay(required, time.Now()))

@@ -24,6 +24,7 @@ import (
 
 const patience = 20 * time.Second
 
+// peer is a library or tool that the service is compared with.
 type peer struct {
 	name string
 	ask  look
@@ -36,8 +37,9 @@ type answer struct {
 }
 
 // ask does a lookup with well-known libraries and tools, and prints the durations as JSON.
-// Package simnet starts it in the network of the service. Each does the lookup twice, so that
-// caches, such as that of the registries' bootstrap file, are filled as in the service.
+// Package simnet starts it in the network of the service. Each peer does the lookup twice, and
+// only the second one counts: by then its caches are filled, as they are in the service. One of
+// these caches holds the bootstrap file of the registries.
 func ask(all []peer, domain string) error {
 	answers := []answer{}
 	for _, p := range all {
@@ -56,7 +58,7 @@ func (p peer) timeOf(domain string) answer {
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		a.Error = "not installed"
-	case err != nil: // a tool that fails does not say how long it took
+	case err != nil: // a tool that fails does not print how long it took
 		a.Error, took = "failed: "+err.Error(), time.Since(begun)
 	}
 	a.MS = float64(took.Microseconds()) / 1000
@@ -66,7 +68,7 @@ func (p peer) timeOf(domain string) answer {
 // broken is the name of the peers for hosts with dead addresses.
 const broken = "broken"
 
-// peers are the libraries and tools to compare with, by the slug of the operation.
+// peers returns the libraries and tools to compare with, by the slug of the operation.
 func peers(resolver, bootstrapURL string) map[string][]peer {
 	question := timed(question(resolver))
 	leaf := timed(certificate)
@@ -84,6 +86,7 @@ func peers(resolver, bootstrapURL string) map[string][]peer {
 	}
 }
 
+// look does a lookup, and returns how long it took.
 type look = func(ctx context.Context, domain string) (time.Duration, error)
 
 func timed(f func(ctx context.Context, domain string) error) look {
@@ -113,16 +116,16 @@ func answered(r *dns.Msg) error {
 	return nil
 }
 
-// certificate resolves with the system's configuration, connects, and takes the leaf.
+// certificate resolves a domain with the system's resolver, connects, and gets the certificate.
 func certificate(ctx context.Context, domain string) error {
 	conn, err := new(tls.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(domain, "443"))
 	if err == nil {
-		err = conn.Close() // the handshake is done, and without a certificate it fails
+		err = conn.Close() // the handshake succeeded, so there was a certificate
 	}
 	return err
 }
 
-// head follows redirects over connections that the next call does not share.
+// head sends a HEAD request and follows redirects. Each call opens new connections.
 func head(ctx context.Context, domain string) error { return headBy(ctx, domain, &http.Transport{}) }
 
 func headBy(ctx context.Context, domain string, transport *http.Transport) error {
@@ -132,14 +135,14 @@ func headBy(ctx context.Context, domain string, transport *http.Transport) error
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close() // an answer to HEAD has none
+	defer res.Body.Close() // it is empty, because the request is HEAD
 	if res.StatusCode >= http.StatusMultipleChoices {
 		return errors.New(res.Status)
 	}
 	return nil
 }
 
-// registry asks RDAP servers, over connections that are not kept, as those of the service.
+// registry queries RDAP servers over connections that are not reused. The service does the same.
 func registry(bootstrapURL string) func(ctx context.Context, domain string) error {
 	client := &rdap.Client{
 		HTTP:      &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
@@ -157,7 +160,7 @@ func registry(bootstrapURL string) func(ctx context.Context, domain string) erro
 	}
 }
 
-// together returns the duration of concurrent lookups, which is that of the slowest.
+// together returns a lookup that does several lookups at once. It takes as long as the slowest.
 func together(all ...look) look {
 	return timed(func(ctx context.Context, domain string) error {
 		var running errgroup.Group
@@ -171,8 +174,8 @@ func together(all ...look) look {
 	})
 }
 
-// tool returns a lookup by a program that prints the duration, which a pattern finds in its
-// output.
+// tool returns a lookup by a program that prints how long it took. The pattern finds the
+// number in its output.
 func tool(pattern string, unit time.Duration, command ...string) look {
 	figure := regexp.MustCompile(pattern)
 	return func(ctx context.Context, domain string) (time.Duration, error) {
@@ -194,7 +197,7 @@ func dig(resolver string) look {
 	return tool(`(?s)status: NOERROR.*Query time: ([0-9]+) usec`, time.Microsecond, "dig", "-u", "+tries=1", "@"+resolver, "DOMAIN", "A")
 }
 
-// curl returns one of curl's times, including redirects.
+// curl returns a lookup by curl, which follows redirects. of names the time that curl prints.
 func curl(option, of string, more ...string) look {
 	command := append([]string{"curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
 		"-w", "%{http_code} %{" + of + "}", "https://DOMAIN/"}, more...)

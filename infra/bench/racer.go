@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// headRaced is head with connections made according to RFC 8305, by Go's HTTP client and a
-// dialer that begins with IPv4. Hosts with dead addresses are compared with it.
+// headRaced is like head, but connects according to RFC 8305, beginning with IPv4. For hosts
+// with dead addresses, the service is compared with it.
 func headRaced(ctx context.Context, domain string) error {
 	return headBy(ctx, domain, &http.Transport{DialContext: dialRaced})
 }
 
-// dialRaced tries the addresses of a host one after the other, 250 ms apart or at once where
-// one has failed, and returns the first connection.
+// dialRaced tries the addresses of a host one after the other, and returns the first
+// connection. It starts the next try after 250 ms, or at once if a try has failed.
 func dialRaced(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -61,7 +61,7 @@ func dialRaced(ctx context.Context, network, address string) (net.Conn, error) {
 	return nil, errors.Join(errors.New("no address took a connection"), err)
 }
 
-// takingTurns puts an address of IPv4 first and then one of each family in turn.
+// takingTurns orders addresses: IPv4 and IPv6 alternate, beginning with IPv4.
 func takingTurns(all []net.IP) (addrs []net.IP) {
 	families := [2][]net.IP{}
 	for _, ip := range all {

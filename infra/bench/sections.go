@@ -23,17 +23,18 @@ func (s *site) lookups() {
 	s.section("Lookups over their round trips, and of hosts with dead addresses, from a warm process").rows = readRows(file)
 }
 
-// The targets for the ratios.
+// The targets for the ratios. Each constant names a figure of ours, which is divided by the same
+// figure of the alternative.
 const (
-	targetChallenges = 2.3  // challenges a second beside the middleware's
-	targetPayments   = 1.5  // paid pings
+	targetChallenges = 2.3  // challenges per second, beside the middleware's
+	targetPayments   = 1.5  // paid pings per second, beside the middleware's
 	targetAlone      = 1.3  // p50 of a paid ping of one client beside the middleware's
-	targetSold       = 2.0  // paid calls of a handler that is sold
-	targetSoldAlone  = 1.2  // p50 of such a call of one client
+	targetSold       = 2.0  // paid calls per second of a sold handler
+	targetSoldAlone  = 1.2  // p50 of such a call by one client
 	targetChallenge  = 1.4  // processor time of a challenge beside that of a bare answer
-	targetPaid       = 2.0  // processor time of a paid ping beside that of its parts
-	targetGrowth     = 0.90 // paid pings a second on the largest ledger beside those on the smallest
-	targetClients    = 32   // at how many clients they hold
+	targetPaid       = 2.0  // processor time of a paid ping beside its unavoidable steps
+	targetGrowth     = 0.90 // paid pings per second on the largest ledger beside the smallest
+	targetClients    = 32   // number of clients for which the targets hold
 )
 
 func (s *section) compare(what string, ours round, name string, theirs round) *row {
@@ -62,7 +63,7 @@ func counted(n int, what string) string {
 	return thousands(float64(n)) + " " + what
 }
 
-// middleware compares with @x402/express, and calls of tools with those over HTTP.
+// middleware compares the service with @x402/express, and MCP tool calls with HTTP calls.
 func (s *site) middleware() {
 	mine, theirs := s.ours(filepath.Join(s.dir, "ledger.db")), s.express()
 	defer mine.stop()
@@ -82,7 +83,7 @@ func (s *site) middleware() {
 			what := c.what + ", " + counted(clients, "client")
 			progress("%s", what)
 			rounds := s.runs / 3
-			if clients == 1 { // its median is that of few requests
+			if clients == 1 { // a round has few requests, so more rounds are needed
 				rounds = s.runs
 			}
 			m := s.measure(rounds, clients, c.ours, c.theirs)
@@ -104,7 +105,8 @@ func (s *site) middleware() {
 	}
 }
 
-// shop compares a handler that is sold with the middleware and with the pings of the service.
+// shop compares a handler that is sold with the library to the middleware, and to the pings of
+// the service.
 func (s *site) shop(web *section, b buyer, theirs, pings target) {
 	const what = "paid calls of a handler that is sold, "
 	progress("a shop")
@@ -141,7 +143,8 @@ func (s *site) growth() {
 	}
 }
 
-// figures returns the numbers that tests or benchmarks of a package report, by name.
+// figures runs tests or benchmarks of a package. The returned function returns the count numbers
+// that they report under a name.
 func (s *site) figures(pkg string, arguments ...string) func(count int, name string) []float64 {
 	all := parseFigures(s.output(".", "go", append([]string{"test", "-vet=off", pkg}, arguments...)...))
 	return func(count int, name string) []float64 {
@@ -152,15 +155,17 @@ func (s *site) figures(pkg string, arguments ...string) func(count int, name str
 	}
 }
 
-// benchmarks returns the figures of benchmarks.
+// benchmarks runs the benchmarks of a package that match a pattern. The returned function
+// returns the figure of a benchmark in a unit.
 func (s *site) benchmarks(pkg, pattern string) func(name, unit string) float64 {
 	all := s.figures(pkg, "-run", "^$", "-bench", pattern, "-benchmem")
 	return func(name, unit string) float64 { return all(1, name+" "+unit)[0] }
 }
 
-// parseFigures reads lines such as "BenchmarkX-2  100  12345 ns/op  3 calls", and those of
-// attributes, "=== ATTR  TestX name 1 2 3", where the name is that of the subtest, if it is
-// one.
+// parseFigures parses the output of go test. It reads the lines of benchmarks, such as
+// "BenchmarkX-2  100  12345 ns/op  3 calls", and of attributes, such as
+// "=== ATTR  TestX name 1 2 3". If a subtest has set the attribute, its figures are stored under
+// the name of the subtest.
 func parseFigures(out string) map[string][]float64 {
 	all := map[string][]float64{}
 	add := func(name, figure string) { all[name] = append(all[name], must(strconv.ParseFloat(figure, 64))) }
@@ -197,7 +202,7 @@ func (s *site) handlers() {
 		calls := b(c.name, "network-calls")
 		one.add(c.what, "%.0f µs, %.0f network calls", micros(c.name), calls).held(fmt.Sprintf("≤ %g µs, 0 calls", c.most), micros(c.name) <= c.most && calls == 0)
 	}
-	const share = 512.0 / 1769 // of a processor, which Lambda gives to 512 MB: 1,769 MB is one
+	const share = 512.0 / 1769 // Lambda's share of a processor for 512 MB: it gives a whole one for 1,769 MB
 	paid, memory := micros("PaidDNS")/1000/share, b("Memory", "MB/1000th")
 	one.add("paid DNS lookup, ledger in memory, facilitator and resolver on loopback", "%.0f µs", micros("PaidDNS"))
 	one.add("the same with 512 MB's share of a processor", "%.1f ms", paid).held("≤ 20 ms", paid <= 20)
@@ -243,7 +248,7 @@ func (s *site) table() {
 	}
 }
 
-// limits are payments at growing rates over a model of DynamoDB's limits.
+// limits adds how many payments succeed at growing rates, in a model of DynamoDB's limits.
 func (s *site) limits() {
 	progress("a model of DynamoDB's limits")
 	sold := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestCapacity$", "-capacity")
@@ -259,7 +264,7 @@ func (s *site) limits() {
 	}
 }
 
-// cost adds what calls cost at AWS's list prices; the README has a table of it.
+// cost adds the costs of calls at AWS's list prices. README has a table of them.
 func (s *site) cost() {
 	progress("what calls cost")
 	counted := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestReadmeCosts$")
@@ -271,11 +276,11 @@ func (s *site) cost() {
 	}
 }
 
-// row is one line of the table. Readers compare it with its target; a busy machine misses some.
+// row is one line of the table. On a busy machine some rows miss their targets.
 type row struct {
 	What   string `json:"what"`
 	Ours   string `json:"ours"`
-	Beside string `json:"beside,omitempty"` // what it is compared with, and its figure
+	Beside string `json:"beside,omitempty"` // the alternative and its figure
 	Ratio  string `json:"ratio,omitempty"`
 	Target string `json:"target,omitempty"`
 	Met    *bool  `json:"met,omitempty"`

@@ -29,7 +29,7 @@ type server struct{ *programs.Process }
 
 func (s *server) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// start starts a program, and waits until it prints its origin after the word ready.
+// start starts a program, and waits until it prints the text ready, followed by its origin.
 func start(ready string, cmd *exec.Cmd) *server {
 	cmd.Stderr = os.Stderr
 	p := must(programs.StartWith(cmd, programs.Options{Mark: ready, Most: 64 << 10}))
@@ -37,7 +37,7 @@ func start(ready string, cmd *exec.Cmd) *server {
 	return &server{p}
 }
 
-// serve serves a handler on this machine, and says where, until the context ends.
+// serve serves a handler on this machine until the context ends, and prints its URL.
 func (s *site) serve(h http.Handler) {
 	listener := must(new(net.ListenConfig).Listen(s.ctx, "tcp", "127.0.0.1:0"))
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
@@ -46,12 +46,13 @@ func (s *site) serve(h http.Handler) {
 	_ = server.Serve(listener)
 }
 
-// self starts another command of this program, which says where it is ready.
+// self starts another command of this program as a server.
 func (s *site) self(command, file string) *server {
 	return start("ready on ", exec.CommandContext(s.ctx, must(os.Executable()), command, "-file", file, "-facilitator", s.facilitator))
 }
 
-// ours starts the local runner with a ledger in a new file, and no limit on its one client.
+// ours starts the local runner with a ledger in a file. It has no rate limit, because all
+// requests come from one address.
 func (s *site) ours(ledgerFile string) *server {
 	cmd := exec.CommandContext(s.ctx, "build/local")
 	cmd.Env = []string{
@@ -69,11 +70,11 @@ func (s *site) express() *server {
 }
 
 func (s *server) stop() {
-	_ = s.Stop() // of a process that was told to end, the status says nothing
+	_ = s.Stop() // the exit status of a stopped process does not matter
 }
 
-// processorTime returns the processor time that the process has used so far, if the system
-// tells.
+// processorTime returns the processor time that the process has used so far, or 0 if /proc does
+// not tell.
 func (s *server) processorTime() time.Duration {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Cmd.Process.Pid))
 	// proc_pid_stat(5): fields 14 and 15, in hundredths of a second; the second
@@ -93,7 +94,8 @@ func (s *server) processorTime() time.Duration {
 	return time.Duration(u+k) * time.Second / hertz
 }
 
-// sell sells a handler that answers as the ping does, without limits, as any program can.
+// sell runs a seller that uses the library. Its handler gives the same answer as the ping of the
+// service, without limits.
 func (s *site) sell(ledgerFile string) {
 	ledger := must(file.Open(ledgerFile))
 	defer func() { check(ledger.Close()) }()

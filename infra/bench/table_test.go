@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// What is printed by go test is read as it is printed.
+// TestReadsFigures parses the output of go test.
 func TestReadsFigures(t *testing.T) {
 	t.Parallel()
 	got := parseFigures(fmt.Sprintf("goos: linux\nBenchmarkX-%d   \t 100\t  12345 ns/op\t 3.5 MB/peak\nBenchmarkCold/a-dns  3  9 ms/init\nPASS\n"+
@@ -28,7 +28,8 @@ func TestReadsFigures(t *testing.T) {
 	}
 }
 
-// Medians and percentiles are of the nearest rank.
+// TestOrder checks percentiles, which use the nearest rank, medians, and the format of large
+// numbers.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	var took []time.Duration
@@ -46,7 +47,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Families take turns, and IPv4 begins.
+// TestTakingTurns checks that the address families alternate, beginning with IPv4.
 func TestTakingTurns(t *testing.T) {
 	t.Parallel()
 	a, b, c, d := net.IPv4(1, 1, 1, 1), net.IPv4(1, 1, 1, 2), net.IPv4(1, 1, 1, 3), net.ParseIP("2606:4700::1")
@@ -55,7 +56,7 @@ func TestTakingTurns(t *testing.T) {
 	}
 }
 
-// Peers are of operations that there are.
+// TestPeers checks that peers and tools belong to operations that exist.
 func TestPeers(t *testing.T) {
 	for slug := range peers("1.1.1.1", "http://127.0.0.1:1/rdap/dns.json") {
 		if _, known := catalog.BySlug(slug); !known && slug != broken {
@@ -69,7 +70,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// What plays dig asks the next resolver where one fails, and says so where none has an answer.
+// TestAsDig checks that asDig queries the next resolver if one fails, and returns an error if
+// none has an answer.
 func TestAsDig(t *testing.T) {
 	t.Parallel()
 	resolver := testbed.Must(testbed.ListenDNS("127.0.0.1:0", testbed.ReadZone(t, "example.com. 60 IN A 192.0.2.1\n")))
@@ -92,7 +94,7 @@ func TestAsDig(t *testing.T) {
 	}
 }
 
-// The time of a lookup that failed is known, though its tool says none.
+// TestTimeOfFailed checks that a failed lookup has a duration, although its tool reports none.
 func TestTimeOfFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := peer{"it", func(context.Context, string) (time.Duration, error) {

@@ -67,7 +67,7 @@ func (b *buyer) try(ctx context.Context) error {
 	return nil
 }
 
-// sign signs the offer.
+// sign signs a new payment for the offer, and returns it as a header.
 func (b *buyer) sign() (header string, err error) {
 	draft, err := b.client.Wallet.Draft(b.offer, time.Now())
 	if err != nil {
@@ -81,12 +81,12 @@ func (b *buyer) sign() (header string, err error) {
 	return b.client.Wallet.Seal(draft)
 }
 
-// name returns the name that the timeline has for the payment in a facilitator call.
+// name returns the timeline's name for the payment in a call to the facilitator.
 func (b *buyer) name(call []byte) string {
 	var q struct {
 		PaymentPayload x402.Payload `json:"paymentPayload"`
 	}
-	_ = json.Unmarshal(call, &q) // of something else there is no name
+	_ = json.Unmarshal(call, &q) // if it is not a payment, no nonce matches
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, nonce := range b.signed {
@@ -114,11 +114,11 @@ func (b *buyer) read(r x402test.Reply, lost error) (again bool) {
 	return lost == nil && r.Status == http.StatusConflict
 }
 
-// says returns the message of a reply, or its first line.
+// says returns a reply's MX host or error message, or else its first line.
 func says(r x402test.Reply) string {
 	var body struct {
 		Error struct{ Message string }
-		// The answer of the service.
+		// Records are in the answer that the service sells.
 		Records []struct{ Exchange string }
 	}
 	switch err := json.Unmarshal(r.Body, &body); {
@@ -131,7 +131,7 @@ func says(r x402test.Reply) string {
 	return line
 }
 
-// wait waits as long as the seller asks.
+// wait waits for d, or until the context ends.
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

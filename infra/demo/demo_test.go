@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestDemo types the command that is printed, and holds what it shows to what must be seen: one
-// transfer for one answer here, and three for one at the other seller.
+// TestDemo runs make demo and checks every event that it prints. At the end, the service has
+// one transfer for one answer, and the other seller has three transfers for one answer.
 func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as make demo: make verify runs it")
@@ -57,8 +57,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// columns are the events of a page, each in one line. How often the service says that a payment
-// is being settled, and when to ask again, depends on the time that passes.
+// columns returns the events of a page, each in one line. It replaces the waiting times and
+// merges repeated events of the left column, because they depend on how fast the machine is.
 func columns(page string) (left, right []string) {
 	rule := strings.Repeat("-", column)
 	_, page, _ = strings.Cut(page, rule+"\n")
@@ -75,7 +75,7 @@ func columns(page string) (left, right []string) {
 	return slices.Compact(left), right
 }
 
-// unwrapped adds a line of a column to its events.
+// unwrapped adds a line of a column to its events. An indented line continues the last event.
 func unwrapped(events []string, line string) []string {
 	text := strings.TrimSpace(line)
 	switch {
@@ -88,7 +88,7 @@ func unwrapped(events []string, line string) []string {
 	return append(events, text)
 }
 
-// A seller without a ledger in place of the service is found out.
+// TestFindsOut runs a seller without a ledger in place of the service. The demo must fail.
 func TestFindsOut(t *testing.T) {
 	t.Parallel()
 	thirty := testbed.Program(t, "./infra/demo/thirty")
@@ -99,7 +99,7 @@ func TestFindsOut(t *testing.T) {
 	}
 }
 
-// The program says what it lacks, and leaves nothing behind.
+// TestWithoutPrograms checks that the demo says which program is missing, and leaves no files.
 func TestWithoutPrograms(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var out bytes.Buffer
@@ -113,9 +113,9 @@ func TestWithoutPrograms(t *testing.T) {
 	}
 }
 
-// A terminal gets colours, unless somebody does not want them.
+// TestColours checks that a terminal gets colours, unless the environment turns them off.
 func TestColours(t *testing.T) {
-	terminal := testbed.Must(os.OpenFile(os.DevNull, os.O_WRONLY, 0)) // a device, as a terminal is
+	terminal := testbed.Must(os.OpenFile(os.DevNull, os.O_WRONLY, 0)) // a character device, like a terminal
 	defer terminal.Close()
 	file := testbed.Must(os.Create(t.TempDir() + "/page"))
 	defer file.Close()
@@ -135,7 +135,8 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// What is coloured says the same, and fits into 80 characters.
+// TestTimeline checks that a page has the same text with and without colours, and that it fits
+// into 80 columns.
 func TestTimeline(t *testing.T) {
 	var pages [2]bytes.Buffer
 	for i, colours := range []bool{false, true} {
@@ -154,7 +155,7 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("with colours (-without +with):\n%s", diff)
 	}
 	for line := range strings.Lines(pages[0].String()) {
-		if len(line) > 80 { // with its end
+		if len(line) > 80 { // including the newline
 			t.Errorf("a line of %d characters: %s", len(line), line)
 		}
 	}
@@ -165,7 +166,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// The other seller is as long as the page says.
+// TestThirtyLines checks that the other seller has at most 30 lines, as the page says.
 func TestThirtyLines(t *testing.T) {
 	source := string(testbed.Must(os.ReadFile("thirty/main.go")))
 	_, code, _ := strings.Cut(source, "\nfunc main() {")

@@ -27,7 +27,8 @@ example.com. 300  MX 10 mx1.example.com.
 example.com. 300  MX 20 mx2.example.com.
 `
 
-// The settlements that fail, by their number, from 0, in the order of the facilitator's calls.
+// The settlements that fail. They are numbered from 0, in the order of the calls to the
+// facilitator.
 const (
 	lies  = 0 // the money moves, and the answer is 500
 	kills = 1 // the seller is killed while it waits, before any money moves
@@ -36,23 +37,23 @@ const (
 // evening is a seller with its facilitator, network and resolver.
 type evening struct {
 	tell    func(tone, string)
-	folder  string // of the ledger
+	folder  string // where the ledger is
 	program string
 	env     map[string]string
 	money   *x402test.Facilitator
-	open    []func() // what close ends
-	seller  *url.URL // where it listens
+	open    []func() // close calls them
+	seller  *url.URL // where the seller listens
 	buyer   *buyer
 
 	mu      sync.Mutex
 	process *programs.Process
-	settled int  // settlements that were asked for
+	settled int  // how many settlements were requested
 	lost    bool // the line has lost an answer
 	broken  error
 }
 
-// newEvening starts a seller: a program that reads LOCAL_ADDR, FACILITATOR_URL and PAY_TO, and
-// says where it is ready.
+// newEvening starts a seller and everything around it. The seller is a program that reads
+// LOCAL_ADDR, FACILITATOR_URL and PAY_TO, and prints the URL at which it is ready.
 func newEvening(ctx context.Context, program string, tell func(tone, string)) (e *evening, err error) {
 	e = &evening{tell: tell}
 	defer func() {
@@ -88,7 +89,7 @@ func (e *evening) surround(ctx context.Context) error {
 		return err
 	}
 	e.open = append(e.open, func() { _ = resolver.Close() })
-	// Its address must be the same after a kill.
+	// The seller must have the same address after a kill.
 	addr, err := freeAddr(ctx)
 	if err != nil {
 		return err
@@ -113,7 +114,7 @@ func (e *evening) surround(ctx context.Context) error {
 	return err
 }
 
-// freeAddr is an address of this machine that nobody listens on.
+// freeAddr returns an address of this machine on which no program listens.
 func freeAddr(ctx context.Context) (string, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -122,8 +123,9 @@ func freeAddr(ctx context.Context) (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// serve serves a handler until the evening is over. Every request has a connection to itself, as
-// one that breaks may otherwise be sent again by the client's library.
+// serve serves a handler until close is called, and returns its URL. Each request has a new
+// connection. If a reused connection broke, the client's HTTP library might send the request
+// again by itself.
 func (e *evening) serve(ctx context.Context, h http.Handler) (address string, err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -136,7 +138,7 @@ func (e *evening) serve(ctx context.Context, h http.Handler) (address string, er
 	return "http://" + listener.Addr().String(), nil
 }
 
-// close ends everything.
+// close ends the seller and all servers, and removes the folder.
 func (e *evening) close() {
 	if e.process != nil {
 		e.process.Kill()
@@ -144,7 +146,7 @@ func (e *evening) close() {
 	for _, end := range e.open {
 		end()
 	}
-	_ = os.RemoveAll(e.folder) // it is a temporary one
+	_ = os.RemoveAll(e.folder) // it is a temporary folder
 }
 
 // start starts the seller, and returns when it takes connections.
@@ -159,7 +161,7 @@ func (e *evening) start() error {
 	return process.Ready()
 }
 
-// restart starts the seller again, with the ledger that it had.
+// restart starts the seller again, with the same ledger.
 func (e *evening) restart() {
 	if err := e.start(); err != nil {
 		e.mu.Lock()
@@ -170,7 +172,7 @@ func (e *evening) restart() {
 	e.tell(plain, "seller is started again")
 }
 
-// fault is an error that prevents the demo from continuing.
+// fault returns an error that prevents the demo from continuing, or nil.
 func (e *evening) fault() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -189,7 +191,8 @@ func (e *evening) gone() bool {
 	}
 }
 
-// settle is the facilitator. It misbehaves twice.
+// settle relays a request to the facilitator. The first settlement succeeds, but is answered
+// with 500; during the second, the seller is killed.
 func (e *evening) settle(r *testbed.Relayed) {
 	if r.URL.Path != "/settle" {
 		r.Pass()
@@ -240,8 +243,8 @@ func (e *evening) toSeller() http.Handler {
 	}
 }
 
-// carry is the network line. It loses the first answer. A request while the seller is down gets
-// no answer, and then the seller is started again.
+// carry is the network between the client and the seller. It loses the first paid answer. If
+// the seller is down, the request gets no answer, and carry starts the seller again.
 func (e *evening) carry(r *testbed.Relayed) {
 	if e.gone() {
 		e.tell(bad, "seller is down")

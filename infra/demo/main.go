@@ -31,7 +31,7 @@ func main() {
 	flag.Parse()
 	err := play(ctx, os.Stdout, coloured(os.Stdout, os.Getenv), *service, *thirty)
 	if errors.Is(err, context.Canceled) {
-		os.Exit(130) // as a program that Ctrl-C ends
+		os.Exit(130) // the usual status of a program ended by Ctrl-C
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// tone is the colour of an event, as terminals number them.
+// tone is the colour of an event, as the number in an ANSI escape sequence.
 type tone string
 
 const (
@@ -47,8 +47,8 @@ type timeline struct {
 	colours bool
 
 	mu     sync.Mutex
-	number string // of the try, until it is printed
-	ahead  []cell // of the right column
+	number string // the number of the try; empty once it is printed
+	ahead  []cell // lines of the right column that are not printed yet
 }
 
 // begin prints the introduction.
@@ -63,7 +63,7 @@ Processes, signatures and the ledger are real; the source is in infra/demo.
 	p.row(cell{faint, strings.Repeat("-", column)}, cell{faint, strings.Repeat("-", column)})
 }
 
-// try begins a try.
+// try begins the nth try.
 func (p *timeline) try(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +79,7 @@ func (p *timeline) left(t tone, text string) {
 	}
 }
 
-// right keeps an event of the right column.
+// right records an event of the right column, to be printed later.
 func (p *timeline) right(t tone, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *timeline) right(t tone, text string) {
 	}
 }
 
-// next takes the next line of the right column.
+// next removes and returns the next line of the right column.
 func (p *timeline) next() cell {
 	if len(p.ahead) == 0 {
 		return cell{}
@@ -98,7 +98,7 @@ func (p *timeline) next() cell {
 	return first
 }
 
-// end prints the rest of a try.
+// end prints the remaining events of a try.
 func (p *timeline) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,15 +15,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// stockClient is an unmodified third-party client, in a loop of infra/clients.
+// stockClient is an unmodified third-party client. A program of infra/clients has it buy in a
+// loop.
 type stockClient struct {
 	name    string
 	tool    bool
-	program string   // below the folder of the clients
-	needs   []string // a command that fails where it is not installed
+	program string   // path below the testdata folder of infra/clients
+	needs   []string // a command that fails if the client is not installed
 }
 
-// loopPause is the pause of a loop, in milliseconds.
+// loopPause is the pause between two calls of a loop, in milliseconds.
 const loopPause = 1000
 
 // stockClients returns the clients for which infra/clients has programs. node and python run
@@ -69,7 +70,7 @@ func stockClients(node, python string) []stockClient {
 	}
 }
 
-// outsiders returns the installed clients, and writes to notes which are missing.
+// outsiders returns the clients that are installed, and writes the missing ones to notes.
 func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]judge.Outsider, error) {
 	programs, err := filepath.Abs(filepath.Join(folder, "testdata"))
 	if err != nil {
@@ -131,14 +132,15 @@ func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error)
 	var result struct {
 		Answer struct{ Status int }
 	}
-	_, line, _ := bytes.Cut(out, []byte("\n")) // the first one says that it is ready
+	_, line, _ := bytes.Cut(out, []byte("\n")) // the first line says that the program is ready
 	if err := json.Unmarshal(line, &result); err != nil {
 		return false, fmt.Errorf("%s printed no result: %w", p.path, err)
 	}
 	return result.Answer.Status == http.StatusOK, nil
 }
 
-// call calls a tool until there is an answer: the program itself gives up early.
+// call calls a tool until there is an answer. It runs the program several times, because the
+// program itself gives up early.
 func (p loop) call(ctx context.Context, o judge.Order) (answered bool, err error) {
 	for range o.Tries {
 		var isError bool
@@ -153,7 +155,7 @@ func (p loop) call(ctx context.Context, o judge.Order) (answered bool, err error
 	return false, err
 }
 
-// callOnce runs the program once, and says whether it was told an error.
+// callOnce runs the program once, and reports whether the tool's result was an error.
 func (p loop) callOnce(ctx context.Context, o judge.Order) (isError bool, err error) {
 	cmd := exec.CommandContext(ctx, p.runner, p.path, o.Origin+o.Goods.ToolPath, o.Goods.Tool, o.Goods.Args, "host")
 	cmd.Env = append(os.Environ(), "PRIVATE_KEY=0x"+o.Key)
@@ -164,11 +166,11 @@ func (p loop) callOnce(ctx context.Context, o judge.Order) (isError bool, err er
 	var result struct {
 		Paid struct{ IsError bool }
 	}
-	printed := json.Unmarshal(out, &result) == nil // without an answer it prints none
+	printed := json.Unmarshal(out, &result) == nil // without an answer the program prints no result
 	return !printed || result.Paid.IsError, nil
 }
 
-// output runs a program.
+// output runs a program and returns what it prints to standard output.
 func (p loop) output(cmd *exec.Cmd) ([]byte, error) {
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints

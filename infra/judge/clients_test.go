@@ -11,11 +11,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// clients is the folder of the programs of others.
+// clients is the folder of the programs that run third-party clients.
 const clients = "../clients"
 
-// TestClients: unmodified clients of others buy as the payers of the judge do. They pay again
-// at a seller without a record, and once at one of ours.
+// TestClients has unmodified third-party clients buy in the row reply-lost. Like the judge's
+// own payers, they pay twice at a seller that keeps no record, and once at our shop.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	testbed.Node(t, clients)
@@ -58,7 +58,7 @@ func texts(ways []judge.Way) []string {
 	return all
 }
 
-// Where no client is installed, that is said.
+// TestNoClients checks the error messages when no client is installed.
 func TestNoClients(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()

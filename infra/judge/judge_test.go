@@ -16,20 +16,21 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// TestMain has the tests run beside each other: most of the time they wait for leases to end.
+// TestMain runs up to 12 tests in parallel, because they mostly wait for leases to end.
 func TestMain(m *testing.M) {
 	testbed.Parallel(12)
 	os.Exit(m.Run())
 }
 
-// taken are the ports that address has given.
+// taken holds the ports that address has returned.
 var taken sync.Map
 
-// address is one that nobody listens at, and that nobody gets who asks the system for any: it
-// must be free again after each kill, while other tests make servers.
+// address returns an address on which no program listens. The system never assigns its port to
+// a server that asks for any free port. So the seller under test can listen there again after
+// each kill, while other tests start servers.
 func address(t *testing.T) string {
 	t.Helper()
-	const low, high = 20_000, 32_000 // below what Linux gives
+	const low, high = 20_000, 32_000 // below the ports that Linux assigns
 	for {
 		port := low + rand.IntN(high-low)
 		if _, given := taken.LoadOrStore(port, true); given {
@@ -53,14 +54,14 @@ func judged(t *testing.T, args ...string) (status int, out, notes string) {
 	return status, printed.String(), noted.String()
 }
 
-// thirty is the command line of a seller that keeps no record.
+// thirty returns the command line of a seller that keeps no record.
 func thirty(t *testing.T) string {
 	t.Helper()
 	return "PAY_TO=" + testbed.Account(1) + " exec " + testbed.Program(t, "./infra/demo/thirty")
 }
 
-// TestForgetful: a seller without a record is blamed for what it promises, and two runs with
-// one seed say the same.
+// TestForgetful judges a seller that keeps no record. A case counts as broken only if the
+// seller promises to handle it. Two runs with the same seed give the same report.
 func TestForgetful(t *testing.T) {
 	t.Parallel()
 	forgetful := thirty(t)
@@ -90,7 +91,7 @@ func TestForgetful(t *testing.T) {
 	}
 }
 
-// TestNotJudged: what cannot be judged is said in a sentence.
+// TestNotJudged checks that the command says in a sentence why it cannot judge a seller.
 func TestNotJudged(t *testing.T) {
 	t.Parallel()
 	forgetful := thirty(t)

@@ -1,15 +1,15 @@
-// Judge plays the bad days of paid requests against a seller: any program that sells over
-// x402, version 2, in the scheme exact, with EIP-3009 authorizations. It starts the seller, has
-// it killed, and is everything around it: the facilitator, a node of the chain, the line, and
-// the payers. No money is real, and nothing leaves this machine.
+// Judge tests how a seller behaves when paid requests go wrong. The seller is any program that
+// sells over x402, version 2, in the scheme exact, with EIP-3009 authorizations. Judge starts
+// and kills the seller, and simulates everything around it: the facilitator, a chain node, the
+// network, and the payers. No money is real, and nothing leaves this machine.
 //
 //	make judge SELLER='FACILITATOR_URL={facilitator} node server.js' URL=http://127.0.0.1:4021/weather PRICE=0.01
 //
-// or, where there is no clone,
+// or, without a clone,
 //
 //	go run github.com/hostfacts/hostfacts/infra/judge@latest -url http://127.0.0.1:4021/weather 'node server.js'
 //
-// It exits with 1 where something is broken, and with 2 where nothing could be judged.
+// It exits with 1 if the seller broke a promise, and with 2 if it could not be judged.
 package main
 
 import (
@@ -41,13 +41,13 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the next one ends the process
+	context.AfterFunc(ctx, stop) // the next signal ends the process
 	status := run(ctx, os.Args, called.Here(os.Getenv, os.Args[0]), os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)
 }
 
-// The exit status.
+// The exit statuses of the command.
 const (
 	exitHeld = iota
 	exitBroken
@@ -66,9 +66,9 @@ func (l *list) Set(one string) error {
 	return nil
 }
 
-// options are what a person typed. What they mean is in parse.
+// options are the command line's flags and arguments. Parse documents each of them.
 type options struct {
-	seller string // the command that starts it
+	seller string // the command that starts the seller
 	goods  judge.Goods
 
 	url      string
@@ -173,7 +173,7 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 	return o, nil
 }
 
-// run judges, and returns the exit status.
+// run judges a seller as args say, and returns the exit status.
 func run(ctx context.Context, args []string, as called.As, out, notes io.Writer) (status int) {
 	o, err := parse(args[1:], as, notes)
 	if err != nil {
@@ -218,7 +218,7 @@ func (o options) write(out io.Writer, report *judge.Report) error {
 	return report.WriteText(out)
 }
 
-// byHand prints how to see one row step by step.
+// byHand returns a line that says how to see one row step by step.
 func byHand(args []string, as called.As, report *judge.Report) string {
 	row := firstWrong(report)
 	if as.ByMake() {
@@ -227,7 +227,7 @@ func byHand(args []string, as called.As, report *judge.Report) string {
 	return "See one row by hand: " + as.Program("") + " -row " + row + " -v " + quoted(args[1:])
 }
 
-// firstWrong is the first row in which something went wrong.
+// firstWrong returns the first row that has a case with another verdict than held.
 func firstWrong(report *judge.Report) string {
 	for _, r := range report.Rows {
 		for _, c := range r.Cases {
@@ -312,7 +312,7 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 	return c, closeLog, nil
 }
 
-// where parses the URLs, which have one origin.
+// where parses the URLs, which must have the same origin, and stores their parts in p and goods.
 func (o options) where(p *launch.Program, goods *judge.Goods) error {
 	origins := map[string]bool{}
 	for _, one := range []struct {
@@ -354,7 +354,7 @@ func (o options) where(p *launch.Program, goods *judge.Goods) error {
 	return nil
 }
 
-// split parses a URL as an origin and a path.
+// split splits a URL into its origin and its path with the query.
 func split(raw string) (origin, path string, err error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -373,7 +373,7 @@ func query(u *url.URL) string {
 	return "?" + u.RawQuery
 }
 
-// words are the items of a list with commas.
+// words returns the items of a list that is separated by commas or spaces.
 func words(text string) []string {
 	if text == "" {
 		return nil
@@ -381,7 +381,7 @@ func words(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// progress says which row is played.
+// progress returns a function that prints each row's name when the row begins.
 func progress(notes io.Writer) func(judge.Event) {
 	var mu sync.Mutex
 	last := ""

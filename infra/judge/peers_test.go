@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "write peers.md")
 
-// peer is a seller of the table.
+// peer is a seller that has a column in the table of peers.md.
 type peer struct {
 	name     string
 	ours     bool
@@ -33,15 +33,15 @@ type peer struct {
 	goods    judge.Goods
 	seller   judge.Seller
 	price    string
-	dearer   string // another price that it can be started with
+	dearer   string // a higher price that the seller can be started with; empty if there is none
 }
 
-// weather is what most of them sell.
+// weather returns the goods that most of the sellers sell.
 func weather() judge.Goods {
 	return judge.Goods{Path: "/weather?city=Oslo", OtherPath: "/weather?city=Rome"}
 }
 
-// withTool is the same, with the weather as a tool.
+// withTool returns goods that are also sold as the MCP tool weather.
 func withTool(goods judge.Goods) judge.Goods {
 	goods.ToolPath, goods.Tool, goods.Args, goods.OtherArgs = "/mcp", "weather", `{"city":"Oslo"}`, `{"city":"Rome"}`
 	return goods
@@ -54,12 +54,13 @@ func lookup() judge.Goods {
 	}
 }
 
-// everything is what our sellers promise.
+// everything returns all promises. Our own sellers make them.
 func everything() []judge.Promise {
 	return []judge.Promise{judge.PromiseSame, judge.PromiseNew, judge.PromiseKey}
 }
 
-// process is a seller that is a program, with settings that may have {facilitator} and its like.
+// process returns a seller that is a program. The settings are environment variables; their
+// values may contain placeholders such as {facilitator}.
 func process(addr, command string, goods judge.Goods, settings map[string]string) judge.Seller {
 	p := &launch.Program{Command: "exec " + command, Origin: "http://" + addr, Within: 2 * time.Minute}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
@@ -73,13 +74,13 @@ func process(addr, command string, goods judge.Goods, settings map[string]string
 	return p
 }
 
-// resolver knows the domains that are looked up.
+// resolver starts a DNS resolver that knows the looked-up domains, and returns its address.
 func resolver(t *testing.T) string {
 	t.Helper()
 	return testbed.Resolver(t, testbed.ReadZone(t, "example.com. 300 A 192.0.2.1\nexample.org. 300 A 192.0.2.2\ncom. 3600 NS a.example.\n"))
 }
 
-// allPeers are the columns of the table.
+// allPeers returns all sellers, in the order of the table's columns.
 func allPeers(t *testing.T) []peer {
 	t.Helper()
 	return slices.Concat([]peer{localRunner(t), deployed(t)}, shops(t), npmPeers(t), pythonPeers(t))
@@ -99,7 +100,7 @@ func localRunner(t *testing.T) peer {
 	}
 }
 
-// shops are the programs of infra/shop, which embed the library.
+// shops returns sellers that run the program of infra/shop, which embeds the library.
 func shops(t *testing.T) []peer {
 	t.Helper()
 	server := testbed.Shop(t, t.TempDir(), nil).Path
@@ -121,7 +122,7 @@ func shops(t *testing.T) []peer {
 	}
 }
 
-// peerSettings are those of all servers in testdata/peers.
+// peerSettings returns the environment variables that every server in testdata/peers reads.
 func peerSettings(addr string) map[string]string {
 	return map[string]string{
 		"PORT": addr[strings.LastIndex(addr, ":")+1:], "PAY_TO": testbed.Account(1), "PRICE": "{price}", "UPSTREAM": "{upstream}", "FACILITATOR": "{facilitator}",
@@ -161,7 +162,8 @@ func pythonPeers(t *testing.T) []peer {
 	}
 }
 
-// functions are the built functions on a table, as the template deploys them.
+// functions is a seller that runs the built Lambda functions on a DynamoDB table, as the
+// template deploys them.
 type functions struct {
 	t    *testing.T
 	once sync.Once
@@ -203,8 +205,8 @@ func deployed(t *testing.T) peer {
 	}
 }
 
-// TestPeers plays every row against every seller that can be installed here, and holds
-// peers.md to what comes of it.
+// TestPeers plays every row against every seller that can be installed here, and checks that
+// peers.md has the table of the results.
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	peers := allPeers(t)
@@ -235,7 +237,8 @@ func TestPeers(t *testing.T) {
 	t.Errorf("peers.md has another table than this; -update writes it:\n%s", table)
 }
 
-// judged plays every row against a seller. Ours holds all that it promises.
+// judged plays every row against a seller. The test fails if one of our own sellers breaks a
+// promise.
 func (p peer) judged(t *testing.T) *judge.Report {
 	t.Helper()
 	if p.price == "" {
@@ -266,7 +269,8 @@ const (
 	tableEnds   = "<!-- It ends here. -->\n"
 )
 
-// tableOf is the table of Markdown: a row for each day, and a column for each seller.
+// tableOf returns the results as a Markdown table with a line for each row of the judge and a
+// column for each seller.
 func tableOf(peers []peer, reports []*judge.Report) string {
 	var b strings.Builder
 	b.WriteString("\n| What happens |")
@@ -285,7 +289,8 @@ func tableOf(peers []peer, reports []*judge.Report) string {
 	return b.String()
 }
 
-// cellOf is what a row says of a seller: the same for all ways, or what each way came to.
+// cellOf returns the table cell for a seller's result in a row: transfers/answers, once if all
+// ways of paying had the same result, and otherwise for each way.
 func cellOf(row judge.RowResult) string {
 	if row.NotPlayed != "" {
 		return "–"

@@ -18,15 +18,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// firstSections are those of README that a reader types from the top: they begin with the clone.
+// firstSections returns the sections of README whose commands a reader types one after the
+// other, beginning with git clone.
 func firstSections() []string { return []string{"Try it in a minute", "Pay from a program"} }
 
-// resolversByDefault are asked by a service of which no others are named.
+// resolversByDefault returns the DNS resolvers that the service uses if none are configured.
 func resolversByDefault() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
 
-// TestReadmeOfAClone types the first commands of README as they are printed, in an empty folder:
-// git clones a repository of this tree, the service starts where it says, and is paid. The
-// resolvers that it asks belong to the suite.
+// TestReadmeOfAClone types the first commands of README as they are printed, in an empty
+// folder. git clones a repository of this tree, the service starts where README says, and the
+// commands pay it. The suite runs the DNS resolvers that the service queries.
 func TestReadmeOfAClone(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
 	var todo, said []step
@@ -47,7 +48,7 @@ func TestReadmeOfAClone(t *testing.T) {
 	for _, s := range append(todo, said...) {
 		command := commandOf(s)
 		if command == "make test" || seen[command] {
-			continue // .ci/run types it, which TestContinuousIntegration holds
+			continue // .ci/run runs make test: see TestContinuousIntegration
 		}
 		seen[command] = true
 		if r.asks(t, s) {
@@ -63,14 +64,14 @@ func TestReadmeOfAClone(t *testing.T) {
 	}
 }
 
-// commandOf is what a step has typed, without a comment behind it.
+// commandOf returns the command of a step, without a trailing comment.
 func commandOf(s step) string {
 	command, _, _ := strings.Cut(s.command, " #")
 	return strings.TrimSpace(command)
 }
 
-// insteadOfGitHub is what git needs in its environment to clone a repository of this tree, as
-// it is now, where a command names the one on GitHub.
+// insteadOfGitHub returns environment variables for git. With them, a command that clones the
+// repository on GitHub clones a repository of this tree, as it is now, instead.
 func insteadOfGitHub(t *testing.T) []string {
 	t.Helper()
 	repository := filepath.Join(t.TempDir(), "hostfacts.git")
@@ -90,11 +91,12 @@ func insteadOfGitHub(t *testing.T) []string {
 	}
 }
 
-// moneySection is that of README about whose money is taken.
+// moneySection is the section of README about taking real money.
 const moneySection = "From play money to real money"
 
-// TestMoneyOfAClone types the commands of that section, with an address and a URL for what the
-// reader is to fill in: each begins to listen, and says what it takes.
+// TestMoneyOfAClone types the commands of moneySection, with an address and a URL in place of
+// the blanks that the reader must fill in. Each command starts the service. The test checks
+// which network and payee its offer names, and what its documentation says about the money.
 func TestMoneyOfAClone(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skipf("README's program listens at an address that may be another's here: %v", err)
@@ -113,7 +115,7 @@ func TestMoneyOfAClone(t *testing.T) {
 		t.Fatalf("the section has %d commands, and %d are known: %q", len(todo), len(takes), todo)
 	}
 	for i, s := range todo {
-		t.Run(s.command, func(t *testing.T) { // which ends the service
+		t.Run(s.command, func(t *testing.T) { // the end of the subtest ends the service
 			r := &reader{home: home, kept: t.TempDir(), at: boot.LocalAddr}
 			r.types(t, filled.Replace(s.command))
 			r.still(t)
@@ -133,7 +135,7 @@ func TestMoneyOfAClone(t *testing.T) {
 	}
 }
 
-// TestContinuousIntegration: what README says of tests is what .ci/run types.
+// TestContinuousIntegration checks that .ci/run runs the tests that README describes.
 func TestContinuousIntegration(t *testing.T) {
 	t.Parallel()
 	script := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), ".ci", "run"))))
@@ -144,11 +146,11 @@ func TestContinuousIntegration(t *testing.T) {
 	}
 }
 
-// judgeSection is that of README about sellers of others.
+// judgeSection is the section of README about judging a third-party seller.
 const judgeSection = "Judge your own seller"
 
-// TestJudgeOfAClone types the command of that section, beside a seller that is written as the
-// documentation of x402 has it, without a ledger: it is found out.
+// TestJudgeOfAClone types the command of judgeSection. Its seller has no ledger, as in the
+// documentation of x402, so the judge must find that payers are charged twice.
 func TestJudgeOfAClone(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skipf("README's seller listens at an address that may be another's here: %v", err)
@@ -163,7 +165,7 @@ func TestJudgeOfAClone(t *testing.T) {
 	if len(todo) != 1 {
 		t.Fatalf("the section has %d commands: %q", len(todo), todo)
 	}
-	r := &reader{home: home, kept: t.TempDir(), at: "127.0.0.1:9"} // where nobody listens
+	r := &reader{home: home, kept: t.TempDir(), at: "127.0.0.1:9"} // no program listens there
 	out, _ := r.types(t, todo[0].command)
 	said := regexp.MustCompile(`(?m)^(clean +1/1 |reply-lost +2/1 not promised|kill-while +2/1 not promised|\d+ held, 0 broken, \d+ not promised)`)
 	if found := said.FindAllString(string(out), -1); len(found) != 4 {
@@ -171,7 +173,7 @@ func TestJudgeOfAClone(t *testing.T) {
 	}
 }
 
-// cloned is a folder with the files of the tree.
+// cloned returns a new folder with the files of the tree.
 func cloned(t *testing.T) string {
 	t.Helper()
 	tree := packed(t).Module

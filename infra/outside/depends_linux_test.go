@@ -12,9 +12,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// What the modules of programs and tests begin with that no seller needs.
+// Prefixes of modules that the programs and tests of this repository need. No seller needs the
+// tools. A seller needs AWS or SQLite only if its ledger is in DynamoDB or in a file.
 var (
-	tools = []string{ // of deployments, pages and the house
+	tools = []string{ // for deployments, web pages and checks of this repository
 		"github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs/",
 		"github.com/uudashr/gocognit", "golang.org/x/lint", "github.com/golangci/", "honnef.co/",
 		"github.com/alecthomas/chroma", "github.com/tdewolff/", "github.com/chromedp/", "github.com/playwright-community/", "github.com/go-rod/",
@@ -23,22 +24,22 @@ var (
 	sqlite = []string{"modernc.org/"}
 )
 
-// dependencies are the modules that a program has something of, by where it is said.
+// dependencies lists the modules that a program depends on, from three sources.
 type dependencies struct {
-	graph  []string // go mod graph: what may decide on a version
-	sums   []string // go.sum, without those of which only go.mod was read: what may be downloaded
-	binary []string // what is linked
+	graph  []string // from go mod graph: they take part in selecting versions
+	sums   []string // from go.sum, if it has more than their go.mod: they may be downloaded
+	binary []string // linked into the program
 }
 
-// TestDependencies: a seller's program has the modules that it imports, and not the tools of
-// this repository. AWS is linked by those who keep the ledger in DynamoDB, SQLite by
-// those who keep it in a file. go.sum also has what the tests of the imported packages
-// import, so theirs must do without what sellers do not need.
+// TestDependencies checks that a seller's program depends only on the modules that it imports,
+// and not on the tools of this repository. Only a program with a ledger in DynamoDB links AWS,
+// and only one with a ledger in a file links SQLite. go.sum also lists modules that the tests
+// of imported packages import, so these tests must not import modules that sellers don't need.
 func TestDependencies(t *testing.T) {
 	for name, c := range map[string]struct {
-		linked   []string // by this shop, besides what all link
+		linked   []string // prefixes that this shop must link
 		unlinked []string
-		unsummed []string // nor downloaded
+		unsummed []string // prefixes that must not be in go.sum
 	}{
 		"memory": {nil, slices.Concat(amazon, sqlite), slices.Concat(amazon, sqlite)},
 		"file":   {sqlite, amazon, amazon},
@@ -62,7 +63,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// none wants no module in a list that begins as one of some others.
+// none fails the test if a module of the list begins with one of the prefixes in others.
 func none(t *testing.T, where string, list, others []string) {
 	t.Helper()
 	for _, begin := range others {
@@ -72,12 +73,13 @@ func none(t *testing.T, where string, list, others []string) {
 	}
 }
 
-// those are the modules that begin with something.
+// those returns the modules that begin with a prefix.
 func those(list []string, begin string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(m string) bool { return !strings.HasPrefix(m, begin) })
 }
 
-// dependenciesOf makes a shop of testdata in an empty folder, and builds it.
+// dependenciesOf copies a shop from testdata to an empty folder, builds it, and returns its
+// dependencies.
 func dependenciesOf(t *testing.T, shop string) dependencies {
 	t.Helper()
 	folder := t.TempDir()
@@ -116,14 +118,14 @@ func dependenciesOf(t *testing.T, shop string) dependencies {
 	return d
 }
 
-// pathOf is the path of a module at a version.
+// pathOf returns the path of a module that is written as path@version.
 func pathOf(required string) string {
 	path, _, _ := strings.Cut(strings.TrimSpace(required), "@")
 	return path
 }
 
-// TestRootHasNoReplace: the go command ignores what go.mod of a dependency replaces, and
-// go run at a version refuses a module that replaces anything.
+// TestRootHasNoReplace checks that go.mod has no replace directive. The go command ignores
+// those of a dependency, and go run with a version refuses a module that has one.
 func TestRootHasNoReplace(t *testing.T) {
 	t.Parallel()
 	text := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "go.mod"))))

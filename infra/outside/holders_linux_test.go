@@ -14,9 +14,9 @@ import (
 // sectionName is the name of a section of a Markdown file.
 var sectionName = regexp.MustCompile(`(?m)^## (.+)$`)
 
-// heldElsewhere are the commands of README that this suite does not type, with the folder and
-// the name of what does. Nobody types make bench, which takes 9 minutes, but when its table is
-// written: that it is a target is held.
+// heldElsewhere maps commands of README that this suite does not type to the folder and the
+// name of a test that covers them. No test runs make bench, which takes 9 minutes; a test only
+// checks that the target exists.
 func heldElsewhere() map[string][2]string {
 	return map[string][2]string{
 		"make sam-build && sam deploy --no-confirm-changeset --parameter-overrides PayTo=0x… FacilitatorUrl=https://…": {"infra/samcli", "TestFirstDeployment"},
@@ -32,7 +32,7 @@ func heldElsewhere() map[string][2]string {
 	}
 }
 
-// TestEveryCommandOfReadme: a test types every command that README prints.
+// TestEveryCommandOfReadme checks that a test covers every command that README prints.
 func TestEveryCommandOfReadme(t *testing.T) {
 	t.Parallel()
 	text := string(testbed.Must(os.ReadFile(readme)))
@@ -48,7 +48,7 @@ func TestEveryCommandOfReadme(t *testing.T) {
 	}
 	for _, name := range sectionName.FindAllStringSubmatch(text, -1) {
 		if slices.Contains(append(firstSections(), section, moneySection, judgeSection), name[1]) {
-			continue // typed
+			continue // this suite types its commands
 		}
 		for _, s := range append(steps(text, name[1]), saidCommands(text, name[1])...) {
 			if _, ok := held[s.command]; !ok {

@@ -19,8 +19,9 @@ import (
 
 const operate = module + "/infra/local/operate"
 
-// TestOperateWithoutAClone: in an empty folder, one command lists what a shop owes, by the
-// file that is its ledger. What it says next can be typed there: nothing needs make.
+// TestOperateWithoutAClone runs the operator's commands in an empty folder, on the ledger file
+// of a shop. They list what the shop owes. The commands that they suggest next can also be
+// typed there: none of them needs make.
 func TestOperateWithoutAClone(t *testing.T) {
 	loopback()
 	folder := t.TempDir()
@@ -34,7 +35,7 @@ func TestOperateWithoutAClone(t *testing.T) {
 		testbed.Check(os.MkdirAll(cmd.Dir, 0o700))
 		cmd.Env = append(goes(t, folder), "LOWEST_PRICE=10000", environment)
 		out, err := cmd.CombinedOutput()
-		// go run prints the exit status of the program, and ends with 1 whatever it is.
+		// If the program fails, go run prints its exit status, and itself always exits with 1.
 		status := fmt.Sprintf("exit status %d\n", code)
 		if (err != nil) != (code != 0) || err != nil && !strings.HasSuffix(string(out), status) {
 			t.Errorf("operate %q: %v, want exit status %d\n%s", arguments, err, code, out)
@@ -69,7 +70,7 @@ func TestOperateWithoutAClone(t *testing.T) {
 	}
 }
 
-// owe makes the ledger of a shop that was paid and has not answered.
+// owe creates the ledger of a shop that was paid and then answered with 503.
 func owe(t *testing.T, path string) {
 	t.Helper()
 	money, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: testbed.LocalTerms(t), Now: time.Now})

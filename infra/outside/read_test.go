@@ -7,24 +7,24 @@ import (
 	"testing"
 )
 
-// step is what a reader does with a block: save a program, or type a command.
+// step is something that a reader of README does: save a program, or type a command.
 type step struct {
 	program string
 	command string
 }
 
-// typed is how a line begins that is typed into a shell: perhaps variables, and one of the
-// programs that README has its readers run.
+// typed matches the beginning of a shell command: optional variables, and then one of the
+// programs that README tells its readers to run.
 var typed = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ +)*(go (mod|get|run|build|install|env|doc)|git|make|sam|mkdir|cd|curl|export) `)
 
-// span is code within a sentence.
+// span matches code within a sentence.
 var span = regexp.MustCompile("`([^`]+)`")
 
-// goesOn is where a command goes on in the next line.
+// goesOn matches the end of a line if the command continues in the next line.
 var goesOn = regexp.MustCompile(`\s*\\\n\s*`)
 
-// steps reads a section of a Markdown file: its first whole program of Go, and the commands
-// of its blocks of shell, in the order in which they are printed.
+// steps returns the steps in the code blocks of a section of a Markdown file, in their order:
+// the first complete Go program, and the commands in shell blocks.
 func steps(markdown, section string) []step {
 	var all []step
 	for _, block := range blocks(textOf(markdown, section)) {
@@ -40,10 +40,10 @@ func steps(markdown, section string) []step {
 	return all
 }
 
-// head is the section before the first one that has a name.
+// head names the text before the first section that has a name.
 const head = ""
 
-// textOf is the text of a section.
+// textOf returns the text of a section.
 func textOf(markdown, section string) string {
 	if section == head {
 		text, _, _ := strings.Cut(markdown, "\n## ")
@@ -54,7 +54,7 @@ func textOf(markdown, section string) string {
 	return text
 }
 
-// saidCommands are the commands within the sentences of a section, each once.
+// saidCommands returns the commands within the sentences of a section, without duplicates.
 func saidCommands(markdown, section string) []step {
 	sentences, fenced := "", false
 	for line := range strings.Lines(textOf(markdown, section)) {
@@ -75,7 +75,8 @@ func saidCommands(markdown, section string) []step {
 	return all
 }
 
-// blocks are the blocks of code of a text: between fences, or indented by four spaces.
+// blocks returns the code blocks of a text: those between fences, and those that are indented
+// by four spaces.
 func blocks(text string) []string {
 	var all []string
 	var block strings.Builder
@@ -97,7 +98,7 @@ func blocks(text string) []string {
 		case indented:
 			block.WriteString(code)
 		case strings.TrimSpace(line) == "" && block.Len() > 0:
-			block.WriteString("\n") // an indented block goes on, unless text follows
+			block.WriteString("\n") // the indented block continues, unless text follows
 		default:
 			end()
 		}
@@ -106,8 +107,8 @@ func blocks(text string) []string {
 	return all
 }
 
-// commandsOf are the commands of a block of shell. In a block that begins with a prompt they have
-// one each, and the other lines are what the commands print.
+// commandsOf returns the commands of a shell block. If the block begins with a prompt, every
+// command has a prompt, and the other lines are output.
 func commandsOf(block string) []step {
 	var all []step
 	prompted := strings.HasPrefix(block, "$ ")

@@ -16,30 +16,32 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// What the suite reads.
+// The file that the tests read, and its section about selling.
 const (
 	readme  = "../../README.md"
 	section = "Sell your own handler"
 )
 
-// asked is where a printed command asks the program.
+// asked matches the URL to which a printed command sends a request.
 var asked = regexp.MustCompile(`http://(127\.0\.0\.1:\d+|localhost:\d+)/`)
 
-// localAddr is where a command has the service listen.
+// localAddr matches the address on which a command makes the service listen.
 var localAddr = regexp.MustCompile(`^LOCAL_ADDR=(\S+) `)
 
-// reader is somebody who does what is printed in a folder. A command that begins to listen
-// where others ask is the program: it runs on, and the reader goes on in another terminal.
+// reader is a simulated reader of README, who types the printed commands in a folder. If a
+// command starts to listen at the address that other commands send requests to, it is the
+// server: it keeps running, and the reader continues as in another terminal.
 type reader struct {
-	home        string   // the folder that the reader begins in
-	kept        string   // a folder for what the reader's shell knows
-	environment []string // besides that of goes
+	home        string   // the folder in which the reader begins
+	kept        string   // a folder for the variables and the current folder of the shell
+	environment []string // in addition to the variables from goes
 	server      *programs.Process
-	at          string           // where the program is asked
-	said        *programs.Output // of the last command, to its standard error
+	at          string           // the address to which commands send requests
+	said        *programs.Output // the standard error of the last command
 }
 
-// newReader is one who begins in a folder, and asks where the first command does that asks.
+// newReader returns a reader who begins in the folder home. Its server is expected at the
+// address to which the first command with a URL sends a request.
 func newReader(t *testing.T, home string, todo []step) *reader {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skipf("README's program listens at an address that may be another's here: %v", err)
@@ -52,9 +54,9 @@ func newReader(t *testing.T, home string, todo []step) *reader {
 	return r
 }
 
-// TestReadme: the program of README is whole. It compiles as it is printed, in an empty
-// folder, by the commands that are printed; it runs, and the printed command pays for an
-// answer of it. The commands in the sentences about it can be typed there.
+// TestReadme follows the section of README about selling, in an empty folder. The printed
+// program compiles and runs with the printed commands, and the printed command pays for one of
+// its answers. The commands within sentences of the section must succeed there as well.
 func TestReadme(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
 	todo := steps(text, section)
@@ -79,8 +81,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// asks types a command, and says whether it was one that asks the program. Such a command
-// prints something.
+// asks types a command, and reports whether the command sent a request to the server. Such a
+// command must print something.
 func (r *reader) asks(t *testing.T, s step) bool {
 	t.Helper()
 	out, ended := r.types(t, s.command)
@@ -93,7 +95,7 @@ func (r *reader) asks(t *testing.T, s step) bool {
 	return true
 }
 
-// still fails when the program has ended.
+// still fails the test if the server has ended.
 func (r *reader) still(t *testing.T) {
 	t.Helper()
 	if r.server == nil {
@@ -106,7 +108,8 @@ func (r *reader) still(t *testing.T) {
 	}
 }
 
-// askedAt is the address at which the first command that asks the program asks it.
+// askedAt returns the address in the first command that has the URL of a server on this
+// machine.
 func askedAt(todo []step) string {
 	for _, s := range todo {
 		if found := asked.FindStringSubmatch(s.command); found != nil {
@@ -116,10 +119,11 @@ func askedAt(todo []step) string {
 	return ""
 }
 
-// state is a script that brings back the variables and the folder of the reader's shell.
+// state returns the path of a script that restores the variables of the reader's shell. The
+// shell's current folder is in a file beside it.
 func (r *reader) state() string { return filepath.Join(r.kept, "state") }
 
-// folder is where the reader is.
+// folder returns the current folder of the reader's shell.
 func (r *reader) folder() string {
 	where, err := os.ReadFile(r.state() + ".folder")
 	if err != nil {
@@ -128,8 +132,8 @@ func (r *reader) folder() string {
 	return strings.TrimSpace(string(where))
 }
 
-// types runs a command as it is printed, until it ends or the program listens. It returns
-// what it printed to its standard output.
+// types runs a command as it is printed, until the command ends or the server listens. It
+// returns the command's standard output, and whether the command has ended.
 func (r *reader) types(t *testing.T, line string) (out []byte, ended bool) {
 	t.Helper()
 	const script = `[ ! -f "$2" ] || . "$2"
@@ -145,7 +149,7 @@ export -p > "$2"; pwd > "$2.folder"`
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // go run, and what it runs
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // go run, and the program that it runs
 		<-p.Gone()
 	})
 	r.said = &p.Log
@@ -179,7 +183,7 @@ export -p > "$2"; pwd > "$2.folder"`
 	}
 }
 
-// listens reports whether somebody listens at an address.
+// listens reports whether a program listens at an address.
 func listens(addr string) bool {
 	conn, err := net.Dial("tcp", addr)
 	return err == nil && conn.Close() == nil

@@ -13,7 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// module is what somebody imports.
+// module is the path of the module that sellers import.
 const module = "github.com/hostfacts/hostfacts"
 
 func TestMain(m *testing.M) {
@@ -22,21 +22,21 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// loopback has the network of the suite, if it has one, reach itself.
+// loopback brings up the loopback interface, if the suite has its own network namespace.
 var loopback = sync.OnceFunc(func() {
 	if testbed.NoNamespaces() == nil {
 		testbed.Check(testbed.IP("link set lo up"))
 	}
 })
 
-// proxy is the folder of the proxy that the tree was packed into, and what is there.
+// proxy holds the folder of the module proxy, and the tree that was packed into it.
 var proxy struct {
 	sync.Once
 	folder string
 	tree   modproxy.Packed
 }
 
-// packed is the tree as it is, packed once.
+// packed packs the tree as it is now, at the first call, and returns the result.
 func packed(t *testing.T) modproxy.Packed {
 	t.Helper()
 	proxy.Do(func() {
@@ -46,7 +46,7 @@ func packed(t *testing.T) modproxy.Packed {
 	return proxy.tree
 }
 
-// forget removes what the tests have left on this machine.
+// forget removes the packed tree from this machine.
 func forget() {
 	if proxy.folder != "" {
 		testbed.Check(proxy.tree.Forget())
@@ -54,8 +54,8 @@ func forget() {
 	}
 }
 
-// goes is the environment of somebody who has the go command, the caches of this machine,
-// and nothing that was set for the suite.
+// goes returns the environment for a reader who has the go command and the caches of this
+// machine. It has no Go variables that were set for the suite, except GOROOT.
 func goes(t *testing.T, home string) []string {
 	t.Helper()
 	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {

@@ -38,7 +38,8 @@ func main() {
 	log.Fatal(http.Serve(listener, nil))
 }
 
-// settles asks the facilitator to move the money. An empty payment is not sent and moves none.
+// settles asks the facilitator to move the money, and reports whether it did. An empty payment
+// cannot be encoded as JSON: it is not sent, and moves no money.
 func settles(payment json.RawMessage, price x402.Requirements) bool {
 	call, err := json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payment, "paymentRequirements": price})
 	if err != nil {

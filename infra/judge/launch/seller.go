@@ -22,14 +22,14 @@ import (
 // with the values for this start.
 type Program struct {
 	Command string   // for the shell; it must not end before the seller does
-	Env     []string // NAME=value, beside the environment of this process
+	Env     []string // NAME=value, in addition to the environment of this process
 	Files   []string // TEMPLATE=TARGET: written before each start
-	Dir     string   // where it is started; empty is here
+	Dir     string   // where it is started; empty for the current folder
 	Origin  string   // where it listens, such as http://127.0.0.1:8080
 	// Ready is a request that the seller answers, with any status, once it takes requests.
 	Ready  *http.Request
 	Within time.Duration // how long it may take to start
-	Log    io.Writer     // gets all that it prints, when it ends; nil for nowhere
+	Log    io.Writer     // receives its output when it is killed; may be nil
 }
 
 // fill replaces the placeholders in a text.
@@ -90,7 +90,7 @@ func (p *Program) host() string {
 	return u.Host
 }
 
-// connects reports whether somebody listens at an address.
+// connects reports whether a program listens at an address.
 func connects(ctx context.Context, address string) bool {
 	dialer := net.Dialer{Timeout: time.Second}
 	connection, err := dialer.DialContext(ctx, "tcp", address)
@@ -101,7 +101,7 @@ func connects(ctx context.Context, address string) bool {
 	return true
 }
 
-// running is a process of the seller, with those that it has started.
+// running is a started seller: the shell and all processes that it has started.
 type running struct {
 	*Program
 	process *programs.Process // the shell
@@ -131,7 +131,7 @@ func (r *running) untilReady(ctx context.Context) error {
 	for {
 		answers := r.answers(ctx)
 		select {
-		case <-r.process.Gone(): // then it is another one who answers
+		case <-r.process.Gone(): // then another program answers at this address
 			return fmt.Errorf("the seller ended before it took requests at %s; it printed:\n%s", r.host(), &r.process.Log)
 		default:
 		}
@@ -145,7 +145,7 @@ func (r *running) untilReady(ctx context.Context) error {
 	}
 }
 
-// answers reports whether the seller answers, with any status. While it starts, it may not.
+// answers reports whether the seller answers the request Ready with a status below 500.
 func (r *running) answers(ctx context.Context) bool {
 	if !connects(ctx, r.host()) {
 		return false
