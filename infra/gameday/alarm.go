@@ -15,24 +15,25 @@ import (
 
 // Alarm is an alarm as a template defines it.
 type Alarm struct {
-	ID      string  // logical
+	ID      string  // its logical id in the template
 	Name    string  // AlarmName
 	Means   string  // AlarmDescription
 	Queries []Query // in the order of the template; a plain alarm has one
 	returns string  // id of the query that is compared
 
-	below     bool // it breaches below the threshold, not above
+	below     bool // values below the threshold breach, instead of values above it
 	threshold float64
-	// Of the last Periods data points, Datapoints have to breach. Period is in seconds.
+	// The alarm goes off if Datapoints of the last Periods data points breach. Period is the
+	// length of a period in seconds.
 	Period, Periods, Datapoints int
-	// Extra is how many data points CloudWatch fetches beyond Periods: together they are
-	// the evaluation range. ReadAlarms sets it to LeastExtra.
+	// Extra is how many data points CloudWatch fetches in addition to Periods. Together they
+	// are the evaluation range. ReadAlarms sets Extra to LeastExtra.
 	Extra int
 	// Quota is the value of SERVICE_QUOTA in the alarm's expressions; 0 means none.
 	Quota   float64
 	Missing string // TreatMissingData
-	// Tells has the logical ids of the topics that are notified when it begins, and Lost those
-	// that are notified when data stop.
+	// Tells has the logical ids of the topics that are notified when the alarm goes off. Lost
+	// has those that are notified when there are no more data.
 	Tells, Lost []string
 }
 
@@ -45,7 +46,7 @@ type Query struct {
 	parsed     ast.Expr // nil for a metric
 }
 
-// properties are those of AWS::CloudWatch::Alarm that are known here.
+// properties are the properties of AWS::CloudWatch::Alarm that this package knows.
 type properties struct {
 	AlarmName, AlarmDescription, ComparisonOperator, TreatMissingData string
 	MetricName, Namespace, Statistic                                  string
@@ -70,14 +71,14 @@ type dataQuery struct {
 	}
 }
 
-// ReadAlarms returns every alarm of a template, by logical id, as a stack of that
-// name has them.
+// ReadAlarms returns the alarms of a template, sorted by logical id. It replaces references to
+// the stack's name with stack.
 func ReadAlarms(doc []byte, stack string) ([]Alarm, error) {
 	return readAll(doc, stack, "AWS::CloudWatch::Alarm", readAlarm)
 }
 
-// readAll reads the resources of a type, by logical id, all of whose properties have to be
-// known. Other resources that judge metrics are not known here.
+// readAll reads the resources of one type, sorted by logical id. An unknown property is an
+// error, and so are other types of resources that evaluate metrics.
 func readAll[P, T any](doc []byte, stack, kind string, one func(id string, p P) (T, error)) ([]T, error) {
 	var t struct {
 		Resources map[string]struct {
@@ -140,7 +141,7 @@ func plain(v any, stack string) any {
 	return v
 }
 
-// joined is what Fn::Join makes of parts that are texts; another one is left as it is.
+// joined returns the result of Fn::Join. If a part is not a text, it returns the Fn::Join itself.
 func joined(join []any) any {
 	separator, _ := join[0].(string)
 	parts, _ := join[1].([]any)
@@ -201,7 +202,8 @@ func (a Alarm) check(p properties) error {
 	return nil
 }
 
-// readQuery reads a metric or an expression of an alarm. An expression names what is known.
+// readQuery reads a metric or an expression of an alarm. An expression may only use the queries
+// in known.
 func readQuery(m dataQuery, period int, known map[string]number) (Query, error) {
 	stat := m.MetricStat
 	q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat, Expression: m.Expression}

@@ -24,7 +24,8 @@ const twoAlarms = `{"Resources": {
 	"EvaluationPeriods": 1, "DatapointsToAlarm": 1, "Threshold": 1, "ComparisonOperator": "GreaterThanThreshold", "TreatMissingData": "ignore"}}
 }}`
 
-// TestReadAlarms: each is what its definition says, and is judged by it.
+// TestReadAlarms checks that alarms have the values of their definitions and are evaluated
+// accordingly.
 func TestReadAlarms(t *testing.T) {
 	t.Parallel()
 	alarms, err := ReadAlarms([]byte(twoAlarms), "prod")
@@ -54,7 +55,7 @@ func TestReadAlarms(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", c.alarm.Name, diff)
 		}
 	}
-	// What is not known is not skipped.
+	// An unknown property or value is an error.
 	for old, changed := range map[string]string{
 		`"Statistic": "Minimum"`: `"Statistic": "Median"`, `"Period": 60`: `"Period": 60, "ThresholdMetricId": "x"`, `"notBreaching"`: `"evaluate"`,
 		`"LessThanThreshold"`: `"LessThanOrEqualToThreshold"`, `"DatapointsToAlarm": 2`: `"DatapointsToAlarm": 4`, `"EvaluationPeriods": 3`: `"EvaluationPeriods": 3, "EvaluateLowSampleCountPercentile": "ignore"`, `"MetricName": "Errors",`: ``,

@@ -17,10 +17,11 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// patience is how long a scenario waits for what must happen.
+// patience is how long a scenario waits for something that must happen.
 const patience = 60 * time.Second
 
-// door is something at an address that can be shut, so that the machine refuses connections.
+// door is a server that can be shut. While it is shut, the machine refuses connections to its
+// address.
 type door struct {
 	addr   string
 	listen func() (end func(), err error)
@@ -56,7 +57,7 @@ func (d *door) shut() {
 	}
 }
 
-// serve is an HTTP server behind a door, with TLS where there is a configuration.
+// serve starts an HTTP server behind a door. It uses TLS if secure is not nil.
 func serve(t testing.TB, addr string, h http.Handler, secure *tls.Config) *door {
 	return openDoor(t, addr, func() (func(), error) {
 		listener, err := net.Listen("tcp", addr)
@@ -67,7 +68,7 @@ func serve(t testing.TB, addr string, h http.Handler, secure *tls.Config) *door 
 			listener = tls.NewListener(listener, secure)
 		}
 		server := &http.Server{Handler: h, ReadHeaderTimeout: patience}
-		go func() { _ = server.Serve(listener) }() // ends with an error when it is shut
+		go func() { _ = server.Serve(listener) }() // returns an error when the door is shut
 		return func() { _ = server.Close() }, nil
 	})
 }
@@ -77,8 +78,8 @@ const registryName = "rdap.registry.net"
 // resolver is the recursive resolver of one world. Every name exists.
 type resolver struct {
 	*door
-	mute    atomic.Bool // it hears and says nothing
-	strayed atomic.Bool // the public origin leads where every other name does
+	mute    atomic.Bool // it receives queries and does not answer
+	strayed atomic.Bool // the public origin resolves to the address of all other names
 }
 
 func newResolver(t testing.TB, addr string, origin, registry, front net.IP) *resolver {
@@ -94,21 +95,21 @@ func newResolver(t testing.TB, addr string, origin, registry, front net.IP) *res
 		if err != nil {
 			return nil, err
 		}
-		return func() { _ = s.Close() }, nil // it has started
+		return func() { _ = s.Close() }, nil // an error would mean that it has not started
 	})
 	return r
 }
 
-// registry is an RDAP registry that has every domain of the top-level domain com.
+// registry handles requests to an RDAP registry in which every domain under com exists.
 func registry(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "application/rdap+json")
-	_ = json.NewEncoder(w).Encode(map[string]any{ // the function may be gone
+	_ = json.NewEncoder(w).Encode(map[string]any{ // the function may have ended
 		"objectClassName": "domain", "ldhName": strings.TrimPrefix(q.URL.Path, "/v1/domain/"), "handle": "1_DOMAIN_COM", "status": []string{"active"},
 		"events": []map[string]string{{"eventAction": "registration", "eventDate": "2001-02-03T04:05:06Z"}},
 	})
 }
 
-// bootstrap is IANA's file of registries.
+// bootstrap serves IANA's bootstrap file, which lists the registries.
 func bootstrap(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"version":"1.0","publication":"2026-11-01T00:00:00Z","services":[[["com"],["https://%s/v1/"]]]}`, registryName)

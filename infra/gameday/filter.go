@@ -11,7 +11,7 @@ import (
 
 // Filter is a metric filter as a template defines it. It counts matching lines of a log group.
 type Filter struct {
-	LogGroup string // logical id
+	LogGroup string // its logical id in the template
 	Metric   Metric
 	finds    condition
 	value    string // a member of the line, or a number
@@ -20,9 +20,9 @@ type Filter struct {
 // condition is a condition on the members of a line.
 type condition func(members map[string]any) bool
 
-// ReadFilters returns every metric filter of a template, by logical id, as a stack
-// of that name has them. Their patterns are for JSON lines: comparisons of members with
-// texts or numbers, joined by && and ||. Nothing else is known here.
+// ReadFilters returns the metric filters of a template, sorted by logical id. It replaces
+// references to the stack's name with stack. It reads only patterns for JSON lines, which
+// compare members with texts or numbers and may use && and ||.
 func ReadFilters(doc []byte, stack string) ([]Filter, error) {
 	type properties struct {
 		LogGroupName, FilterPattern string
@@ -47,8 +47,8 @@ func ReadFilters(doc []byte, stack string) ([]Filter, error) {
 	})
 }
 
-// Finds reports whether a line of the log group counts, and the value. A line that lacks a
-// member of a comparison does not match.
+// Finds reports whether a line of the log group matches, and returns the value to count. A line
+// that lacks a member of a comparison does not match.
 func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	var members map[string]any
 	if json.Unmarshal(line, &members) != nil || !f.finds(members) {
@@ -62,7 +62,7 @@ func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	return value, err == nil
 }
 
-// pattern is the rest of a filter's pattern.
+// pattern parses a filter's pattern. rest is the text that is still to be parsed.
 type pattern struct{ rest string }
 
 func readPattern(text string) (condition, error) {
@@ -109,7 +109,7 @@ func (p *pattern) all() (condition, error) {
 	return c, err
 }
 
-// one is what stands in parentheses.
+// one parses a condition in parentheses.
 func (p *pattern) one() (condition, error) {
 	if !p.take("(") {
 		return nil, fmt.Errorf("there is no ( before %q", p.rest)
@@ -124,7 +124,7 @@ func (p *pattern) one() (condition, error) {
 	return c, err
 }
 
-// The comparisons that are known here.
+// Regular expressions for the supported comparisons.
 const (
 	ofText   = `^\$\.(\w+) (!?=) "([^"]*)"`
 	ofNumber = `^\$\.(\w+) (=|>=) (\d+)`

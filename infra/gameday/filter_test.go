@@ -9,8 +9,8 @@ const filterTemplate = `{"Resources":{"Errors":{"Type":"AWS::Logs::MetricFilter"
 	"LogGroupName":{"Ref":"Log"},"FilterPattern":"{ ($.status = \"5*\") && ($.error != \"-\") }",
 	"MetricTransformations":[{"MetricNamespace":{"Fn::Sub":"Own/${AWS::StackName}"},"MetricName":"Errors","MetricValue":"1","Unit":"Count"}]}}}}`
 
-// A filter finds the lines that it describes, and what this package does not know of
-// one is an error, never a filter of less.
+// TestFilter checks that a filter finds the lines that its pattern describes. If this package
+// does not know a part of a filter, reading the filter is an error.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	filters, err := ReadFilters([]byte(filterTemplate), "prod")
@@ -28,7 +28,7 @@ func TestFilter(t *testing.T) {
 		`{"status":"429","error":"x"}`:         false,
 		`{"status":"1500","error":"x"}`:        false,
 		`{"status":"503"}`:                     false,
-		`{"status":503,"error":"x"}`:           false, // a text is wanted
+		`{"status":503,"error":"x"}`:           false, // the pattern compares with a text
 		`no JSON`:                              false,
 	} {
 		if value, got := f.Finds([]byte(line)); got != want || got != (value == 1) {
@@ -46,8 +46,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A pattern may have alternatives, whose texts the template may join, compare numbers, and
-// take the value from the line.
+// TestFilterOfVersions reads a pattern that has alternatives, texts joined by the template, and
+// comparisons of numbers. The filter takes its value from the line.
 func TestFilterOfVersions(t *testing.T) {
 	t.Parallel()
 	const doc = `{"Resources":{"New":{"Type":"AWS::Logs::MetricFilter","Properties":{

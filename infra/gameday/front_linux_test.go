@@ -19,15 +19,15 @@ import (
 // frontName is the domain of every world.
 const frontName = "api.facts.net"
 
-// front is what strangers meet at the public origin of a world: the gateway, behind TLS.
+// front serves the public origin of a world: the gateway, behind TLS.
 type front struct {
 	ca       *testbed.Authority
-	gateway  http.Handler // set once there is one
+	gateway  http.Handler // set once the gateway exists
 	unmapped atomic.Bool  // the domain has lost its mapping to the API
-	ending   atomic.Bool  // the certificate ends soon
+	ending   atomic.Bool  // the certificate expires soon
 }
 
-// newFront opens it at an address.
+// newFront starts the front at an address.
 func newFront(t testing.TB, ca *testbed.Authority, ip net.IP) *front {
 	f := &front{ca: ca}
 	serve(t, net.JoinHostPort(ip.String(), "443"), f, &tls.Config{GetCertificate: f.certificate})
@@ -37,13 +37,13 @@ func newFront(t testing.TB, ca *testbed.Authority, ip net.IP) *front {
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.unmapped.Load() {
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w, `{"message":"Not Found"}`) // the function may be gone
+		_, _ = io.WriteString(w, `{"message":"Not Found"}`) // the function may have ended
 		return
 	}
 	f.gateway.ServeHTTP(w, r)
 }
 
-// certificate is one that ACM has just renewed, or one that it did not.
+// certificate returns a recently renewed certificate, or one that ACM failed to renew.
 func (f *front) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	left := 60 * 24 * time.Hour
 	if f.ending.Load() {
@@ -53,8 +53,8 @@ func (f *front) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	return &leaf, nil
 }
 
-// leadingTo are the zone's answers, but for the public origin, which leads to an address, or
-// elsewhere once it has strayed.
+// leadingTo returns a handler that answers from the zone. The name of the public origin resolves
+// to ip instead, unless strayed is set.
 func leadingTo(ip net.IP, strayed *atomic.Bool, zone testbed.Zone) dns.Handler {
 	own := testbed.Must(dns.NewRR(fmt.Sprintf("%s. 30 A %s", frontName, ip)))
 	return dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {

@@ -13,17 +13,18 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use it; go test's cache only tracks imports
 )
 
-// network gives every address of IPv4 to this machine.
+// network has commands for ip that assign every IPv4 address to this machine.
 const network = `link set lo up
 route add local 0.0.0.0/0 dev lo table local
 `
 
-// TestGameDay plays every scenario. Every alarm of the deployment goes off in
-// one of them at least, and none on the day before, on which nothing breaks. A fault ends in
-// one page or one ticket, or heals. What only rolls a release back is not a part of it.
+// TestGameDay plays every scenario. Every alarm of the deployment must go off in at least one
+// of them, and no alarm may go off in the first scenario, in which nothing breaks. Each fault
+// causes one page or one ticket, or heals without any. Alarms that only roll back a release are
+// not tested here.
 func TestGameDay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make verify builds the functions and the CDK app for it")
@@ -64,8 +65,9 @@ func TestGameDay(t *testing.T) {
 	})
 }
 
-// checkOutcomes holds every alarm to go off in a scenario, and to be quiet on the first, a calm
-// day; and what people are told to what has happened.
+// checkOutcomes checks that every alarm goes off in some scenario, and that none goes off in the
+// first one, which has no fault. It also checks that each scenario sets off one alarm per fault,
+// or none if its fault heals.
 func checkOutcomes(t *testing.T, list []scenario, outcomes []*outcome, alarms []Alarm) {
 	t.Helper()
 	for _, a := range alarms {
@@ -86,7 +88,7 @@ func checkOutcomes(t *testing.T, list []scenario, outcomes []*outcome, alarms []
 	}
 }
 
-// pagesOnce holds what one cause sets off to one page at most.
+// pagesOnce checks that one cause leads to at most one page.
 func pagesOnce(t *testing.T, cause string, o *outcome, alarms []Alarm) {
 	t.Helper()
 	woken := slices.DeleteFunc(slices.Clone(alarms), func(a Alarm) bool { return !pages(a) || !slices.Contains(o.fired, name(a)) })
@@ -95,21 +97,21 @@ func pagesOnce(t *testing.T, cause string, o *outcome, alarms []Alarm) {
 	}
 }
 
-// The command of make owed.
+// operator is the command that make owed runs.
 const operator = "./infra/local/operate"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
-		os.Exit(m.Run()) // what judges alarms needs nothing that is built
+		os.Exit(m.Run()) // the tests of alarms need no built programs
 	}
 	os.Exit(testbed.Isolate(m, 8, testbed.AllFunctions, operator, testbed.CDKApp, testbed.Dynalite))
 }
 
-// stack is the name of the stack, with which the name of every alarm begins.
+// stack is the name of the stack. The name of every alarm begins with it.
 const stack = deployed.Stack
 
-// synthesized is the template that the CDK app makes.
+// synthesized returns the template that the CDK app synthesizes.
 func synthesized(t *testing.T) []byte {
 	// The app is a separate program; reading its sources tells the cache of
 	// go test that the result depends on them.

@@ -16,19 +16,20 @@ const (
 	Insufficient State = "INSUFFICIENT_DATA"
 )
 
-// LeastExtra is how many data points CloudWatch fetches beyond those that an alarm evaluates, so
-// that points which exist are preferred to missing ones. Its documentation says that the number
-// depends on the period, and has two in every example. Results that must not depend on the
-// number are also tested with more.
+// LeastExtra is how many data points CloudWatch fetches in addition to those that an alarm
+// evaluates. With them, it can use older points in place of missing ones. The documentation says
+// that the number depends on the period; in all of its examples the number is two. Results that
+// must not depend on the number are also tested with a larger one.
 const LeastExtra = 2
 
-// Source has the values of metrics by period.
+// Source returns the values of a metric in a period.
 type Source interface {
 	Values(m Metric, period int) []float64
 }
 
-// History returns the state of an alarm after each period from 0 on, beginning as Insufficient.
-// An alarm that notifies when data stop is then Firing.
+// History returns the state of an alarm after each of the periods, which are numbered from 0.
+// The alarm begins as Insufficient. If it notifies about missing data, it is Firing once there
+// are no more data.
 func (a Alarm) History(src Source, periods int) []State {
 	return a.states(periods, func(now int) []float64 {
 		points := make([]float64, 0, a.Periods+a.Extra)
@@ -44,8 +45,8 @@ func (a Alarm) History(src Source, periods int) []State {
 	})
 }
 
-// Timeline has the values of metrics by the minute in which they were taken, from minute
-// 0 on.
+// Timeline holds the values of metrics by the minute in which they were measured. Minutes are
+// numbered from 0.
 type Timeline struct {
 	// Late is how many minutes pass from the end of a minute until CloudWatch has its
 	// values.
@@ -53,7 +54,7 @@ type Timeline struct {
 	values map[Metric]map[int][]float64
 }
 
-// Add adds a value, with its time since the beginning.
+// Add adds a value that was measured at a time since the beginning.
 func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
 	if t.values == nil {
 		t.values = map[Metric]map[int][]float64{}
@@ -65,8 +66,8 @@ func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
 	t.values[m][minute] = append(t.values[m][minute], value)
 }
 
-// between returns the values of the minutes from and up to another one that are there when
-// a minute begins.
+// between returns the values of the minutes from from up to, but not including, to. It leaves
+// out values that CloudWatch does not have yet when minute now begins.
 func (t *Timeline) between(m Metric, from, to, now int) (values []float64) {
 	for minute := from; minute < min(to, now-t.Late); minute++ {
 		values = append(values, t.values[m][minute]...)
@@ -74,9 +75,10 @@ func (t *Timeline) between(m Metric, from, to, now int) (values []float64) {
 	return values
 }
 
-// Minutes is the state of an alarm at the end of each minute: CloudWatch evaluates an alarm
-// whose period is a minute or longer every minute, and its periods end then. It begins as
-// Insufficient. An alarm that tells of data which stop is Firing then.
+// Minutes returns the state of an alarm at the end of each minute. CloudWatch evaluates an alarm
+// with a period of a minute or longer every minute, over periods that end at that time. The
+// alarm begins as Insufficient. If it notifies about missing data, it is Firing once there are no
+// more data.
 func (a Alarm) Minutes(t *Timeline, minutes int) []State {
 	long := a.Period / 60
 	return a.states(minutes, func(minute int) []float64 {
@@ -89,8 +91,8 @@ func (a Alarm) Minutes(t *Timeline, minutes int) []State {
 	})
 }
 
-// states evaluates an alarm n times, each time by the points of its evaluation range, newest
-// first.
+// states evaluates an alarm several times, and returns its state after each. points returns the
+// data points of the evaluation range, newest first.
 func (a Alarm) states(times int, points func(now int) []float64) []State {
 	history := make([]State, times)
 	state := Insufficient
@@ -106,9 +108,9 @@ func (a Alarm) states(times int, points func(now int) []float64) []State {
 	return history
 }
 
-// judged returns the next state of an alarm, from its last state and the points of its
-// evaluation range, newest first. If there are as many points as it evaluates, none counts as
-// missing, wherever they lie.
+// judged returns the next state of an alarm, given the points of its evaluation range, newest
+// first, and its state before. If the range has at least as many points as the alarm evaluates,
+// no point counts as missing, wherever the gaps are.
 func (a Alarm) judged(points []float64, before State) State {
 	there := 0
 	breaching := 0
@@ -142,14 +144,14 @@ func (a Alarm) judged(points []float64, before State) State {
 	return OK
 }
 
-// value is what the alarm compares in a period with these values of metrics, NaN where it
-// is missing.
+// value returns the value that the alarm compares with its threshold in a period with these
+// metrics, or NaN if there is none.
 func (a Alarm) value(values func(Metric) []float64) float64 {
 	f := formula{of: map[string]number{}, quota: a.Quota}
 	for _, q := range a.Queries {
 		f.of[q.ID] = missing()
 		if q.parsed != nil {
-			f.of[q.ID], _ = f.calculate(q.parsed) // ReadAlarms knows the expression
+			f.of[q.ID], _ = f.calculate(q.parsed) // ReadAlarms has checked the expression
 		} else if v := values(q.Metric); len(v) > 0 {
 			f.of[q.ID] = number{value: statistics()[q.Statistic](v)}
 		}
@@ -157,7 +159,7 @@ func (a Alarm) value(values func(Metric) []float64) float64 {
 	return f.of[a.returns].value
 }
 
-// statistics are those that are known here, of one value at least.
+// statistics returns the supported statistics by name. Each needs at least one value.
 func statistics() map[string]func(values []float64) float64 {
 	return map[string]func(values []float64) float64{
 		"Minimum": slices.Min[[]float64], "Maximum": slices.Max[[]float64],
@@ -168,7 +170,7 @@ func statistics() map[string]func(values []float64) float64 {
 			}
 			return sum
 		},
-		// It lies between the two nearest values.
+		// The percentile is interpolated between the two nearest values.
 		"p95": func(values []float64) float64 {
 			sorted := slices.Sorted(slices.Values(values))
 			low, part := math.Modf(0.95 * float64(len(sorted)-1))

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// recorded is a source: the values of each metric by period.
+// recorded is a Source with the values of each metric by period.
 type recorded map[Metric][][]float64
 
 func (r recorded) Values(m Metric, period int) []float64 {
@@ -22,15 +22,15 @@ func (r recorded) Values(m Metric, period int) []float64 {
 	return r[m][period]
 }
 
-// TestMissingData are the rows of AWS's tables "Configuring how CloudWatch alarms
-// treat missing data", of an evaluation range of five, with what the text below them says
-// of points that breach and are young: X breaches, 0 does not, - is missing, the newest is
-// last. * is: the state is retained.
+// TestMissingData has the rows of the tables in AWS's page "Configuring how CloudWatch alarms
+// treat missing data", for an evaluation range of five, and cases for the text below the tables
+// about recent breaching points. X is a breaching point, 0 one that does not breach, and - a
+// missing one; the newest is last. * means that the alarm keeps its state.
 func TestMissingData(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		points string
-		of     int // of 3
+		of     int // how many of 3 points must breach
 		want   string
 	}{
 		{"0 - X - X", 3, "missing OK, ignore OK, breaching OK, notBreaching OK"},
@@ -68,7 +68,7 @@ func TestMissingData(t *testing.T) {
 	}
 }
 
-// judgedBy reads an alarm with one metric, in periods of five minutes.
+// judgedBy returns an alarm with these properties and one metric, and the metric.
 func judgedBy(t *testing.T, properties string) (Alarm, Metric) {
 	t.Helper()
 	doc := `{"Resources":{"A":{"Type":"AWS::CloudWatch::Alarm","Properties":{"Threshold":0,"ComparisonOperator":"GreaterThanThreshold",` + properties + `}}}}`
@@ -81,14 +81,14 @@ func judgedBy(t *testing.T, properties string) (Alarm, Metric) {
 
 const plainSum = `"Namespace":"N","MetricName":"M","Statistic":"Sum",`
 
-// TestEveryMinute: an alarm whose period is longer than a minute is evaluated every minute,
-// over the time before it. While nothing newer comes, a value counts as long as it lies in
+// TestEveryMinute checks that an alarm whose period is longer than a minute is evaluated every
+// minute, over the preceding time. If no newer value comes, a value counts as long as it is in
 // the evaluation range.
 func TestEveryMinute(t *testing.T) {
 	t.Parallel()
 	a, m := judgedBy(t, plainSum+`"Period":300,"EvaluationPeriods":1,"DatapointsToAlarm":1,"TreatMissingData":"notBreaching"`)
 	line := &Timeline{}
-	line.Add(m, 150*time.Second, 1) // of minute 2, which has ended when minute 3 begins
+	line.Add(m, 150*time.Second, 1) // in minute 2, which has ended when minute 3 begins
 	for _, c := range []struct{ late, from, to int }{{0, 2, 16}, {2, 4, 16}, {5, 7, 16}} {
 		line.Late = c.late
 		history := a.Minutes(line, 20)
@@ -103,9 +103,9 @@ func TestEveryMinute(t *testing.T) {
 	}
 }
 
-// TestFillHidesWhatIsLate: where the values of the newest period have not come, FILL puts
-// its own in their place, so that an alarm on one period of a minute never sees any. So
-// says AWS's page on metric math, and recommends M of N.
+// TestFillHidesWhatIsLate checks that FILL hides values that arrive late. It fills the newest
+// period before its values have arrived, so an alarm on a single period of a minute never sees
+// them. AWS's page on metric math describes this, and recommends alarms on M of N periods.
 func TestFillHidesWhatIsLate(t *testing.T) {
 	t.Parallel()
 	const filled = `"Metrics":[{"Id":"m","ReturnData":false,"MetricStat":{"Stat":"Sum","Period":60,"Metric":{"Namespace":"N","MetricName":"M"}}},{"Id":"v","Expression":"FILL(m, 0)"}],`
@@ -131,9 +131,9 @@ func TestFillHidesWhatIsLate(t *testing.T) {
 	}
 }
 
-// TestSilence: an alarm that tells of data which stop does so when its whole evaluation
-// range is empty, which is longer than the periods that it evaluates, and not before there
-// were any.
+// TestSilence checks when an alarm that notifies about missing data goes off: once its whole
+// evaluation range is empty, which is longer than the periods that it evaluates. It does not go
+// off before there were any data.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	for periods, want := range map[int]int{1: 15, 3: 25} {
@@ -147,7 +147,7 @@ func TestSilence(t *testing.T) {
 		for minute := 10; minute < stops; minute += 5 {
 			line.Add(m, time.Duration(minute)*time.Minute, 1)
 		}
-		// The last value is of minute 25.
+		// The last value was measured in minute 25.
 		if got := slices.Index(a.Minutes(line, 90), Firing) + 1 - (stops - 4); got != want {
 			t.Errorf("%d periods of five minutes: it goes off %d minutes after the last value, want %d", periods, got, want)
 		}
@@ -170,7 +170,8 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// pointOf is a data point as the documentation draws it: X breaches, 0 does not, and - is missing.
+// pointOf returns the data point for a symbol of the documentation: X for one that breaches, 0
+// for one that does not, and - for a missing one.
 func pointOf(t *testing.T, drawn string) float64 {
 	t.Helper()
 	switch drawn {

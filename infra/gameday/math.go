@@ -7,24 +7,24 @@ import (
 	"strconv"
 )
 
-// number is a value of metric math in one period: of a series, in which it may be missing
-// (NaN), or a scalar.
+// number is a value of metric math in one period. It is either a scalar or a point of a series;
+// a missing point is NaN.
 type number struct {
 	value  float64
 	scalar bool
 }
 
-// missing is a series without a value in the period.
+// missing returns a missing point of a series.
 func missing() number { return number{value: math.NaN()} }
 
 func (n number) isMissing() bool { return math.IsNaN(n.value) }
 
-// formula calculates expressions of metric math in one period. What is known of metric
-// math here is written as Go writes expressions, with the same precedence: numbers, the ids
-// of queries, operators, and some functions.
+// formula calculates expressions of metric math in one period. It supports numbers, the ids of
+// queries, operators, and some functions. They have the syntax and the precedence of Go
+// expressions, so Go's parser can read them.
 type formula struct {
-	of    map[string]number // by the id of a query
-	quota float64           // none when 0
+	of    map[string]number // values by the id of their query
+	quota float64           // 0 if there is none
 }
 
 func (f formula) calculate(n ast.Expr) (number, error) {
@@ -127,8 +127,8 @@ func (f formula) call(name string, v []number) (number, error) {
 	return missing(), fmt.Errorf("%s is not known here with %d of this kind", name, len(v))
 }
 
-// chosen is IF of a series. A missing value is 0 if the condition is true; if the condition is
-// false or missing, there is no value.
+// chosen returns the result of IF. A missing value counts as 0 if the condition is true. If the
+// condition is false or missing, the result is missing.
 func chosen(condition, yes, no number) number {
 	v := number{value: no.value}
 	if condition.isMissing() {

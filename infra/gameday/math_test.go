@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// calculated is an expression in a period in which these series have these values.
+// calculated returns the value of an expression in a period, given the values of the series.
 func calculated(expression string, of map[string]float64) (float64, error) {
 	n, err := parser.ParseExpr(expression)
 	if err != nil {
@@ -32,10 +32,10 @@ func TestMath(t *testing.T) {
 	n := math.NaN()
 	for expression, want := range map[string]float64{
 		"ten": 10, "none": n, "1.5e1": 15, "one + ten": 11, "ten - one - one": 8, "one + 2 * ten": 21, "one / ten": 0.1, "2 / 4 + one": 1.5,
-		// Of two series a missing value is 0; beside a scalar there is no point.
+		// If one of two series is missing, it counts as 0. With a scalar, the result is missing.
 		"one + none": 1, "none + one": 1, "none - one": -1, "none + none": n, "none + 1": n, "1 + none": n, "none > 1": n,
 		"one > none": 1, "none >= one": 0, "none >= none": n,
-		// What divides by 0 is dropped.
+		// A division by 0 has no value.
 		"ten / zero": n, "ten / none": n, "FILL(ten / zero, 7)": 7,
 		"one > one": 0, "ten > one": 1, "one >= one": 1, "one >= ten": 0, "one + 10 > ten": 1, "ten > 2 && one > 0": 1, "ten > 2 && zero > 0": 0, "zero > 0 || one > 0": 1,
 		"FILL(none, 2)": 2, "FILL(one, 2)": 1, "FILL(none,0) + FILL(one, 0)": 1, "FLOOR(ten / 4)": 2, "FLOOR(none)": n,
@@ -47,7 +47,7 @@ func TestMath(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", expression, got, err, want)
 		}
 	}
-	// What is not known is an error, never less of an expression.
+	// An unknown part makes the whole expression an error.
 	for _, expression := range []string{
 		"", "one +", "one ten", "one ^ 2", "-one", "one.b", `"text"`, "other", "RATE(one)", "FILL(one)", "FILL(one, ten)", "FILL(1, 2)", "IF(one)", "IF(1, one, ten)", "IF(one, one, one, one)", "FLOOR(1)", "SERVICE_QUOTA(5)", "other + one", "FLOOR(other)",
 	} {
@@ -57,8 +57,8 @@ func TestMath(t *testing.T) {
 	}
 }
 
-// TestDocumentedMath has the examples of AWS's page "Using math expressions": values by
-// period, - is missing.
+// TestDocumentedMath has the examples of AWS's page "Using math expressions". Each text lists
+// the values by period; - is a missing value.
 func TestDocumentedMath(t *testing.T) {
 	t.Parallel()
 	comparisons := map[string]string{"metric1": "30 20 0 0", "metric2": "20 - 20 -"}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Metric names a metric. Of are its dimensions, each as name=value and a semicolon.
+// Metric identifies a metric. Of has its dimensions, each as name=value with a semicolon.
 type Metric struct{ Namespace, Name, Of string }
 
 // Sample is one value of a metric.
@@ -16,11 +16,10 @@ type Sample struct {
 	Value float64
 }
 
-// ReadEMF returns the samples without dimensions that a log line in the embedded
-// metric format carries, and when they were taken by its own account, in unix
-// milliseconds. A line without the member _aws has none. One that CloudWatch would
-// drop without a word, because a metric or a dimension that it names is missing or
-// of the wrong type, is an error.
+// ReadEMF returns the samples without dimensions in a log line that has the embedded metric
+// format, and the timestamp of the line in Unix milliseconds. A line without the member _aws has
+// no samples. It is an error if a metric or dimension that the line names is missing or has the
+// wrong type: CloudWatch would silently drop such a line.
 func ReadEMF(line []byte) (samples []Sample, at int64, err error) {
 	if !bytes.Contains(line, []byte(`"_aws"`)) {
 		return nil, 0, nil
@@ -48,15 +47,15 @@ func ReadEMF(line []byte) (samples []Sample, at int64, err error) {
 	return samples, directive.AWS.Timestamp, nil
 }
 
-// metricSet are metrics of a line that have the same lists of dimensions.
+// metricSet describes metrics of a line that share the same lists of dimensions.
 type metricSet struct {
 	Namespace  string
 	Dimensions [][]string
 	Metrics    []struct{ Name string }
 }
 
-// samples returns the values of the metrics from the members of the line, once for each empty
-// list of dimensions.
+// samples returns the values of the metrics, which are members of the line. It returns them once
+// for each empty list of dimensions.
 func (s metricSet) samples(members map[string]any) ([]Sample, error) {
 	if s.Namespace == "" || len(s.Dimensions) == 0 || len(s.Metrics) == 0 {
 		return nil, errors.New("_aws: a set without namespace, dimensions or metrics")

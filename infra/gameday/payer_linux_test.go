@@ -13,15 +13,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// sight is what a client sees of an answer.
+// sight is an answer as a client sees it.
 type sight struct {
 	status        int
-	testbed.Fault               // none in an answer, and in one of the gateway's own
+	testbed.Fault               // empty for a success, and for an error by the gateway itself
 	wait          time.Duration // Retry-After
-	request       string        // X-Request-Id, empty for one of the gateway's own
+	request       string        // X-Request-Id; empty if the gateway itself answered
 }
 
-// String is one line of the report.
+// String formats the answer for a line of the report.
 func (s sight) String() string {
 	switch {
 	case s.Code != "":
@@ -32,10 +32,10 @@ func (s sight) String() string {
 	return fmt.Sprint(s.status)
 }
 
-// answered says that the client has what was paid for.
+// answered reports whether the client has got the answer that was paid for.
 func (s sight) answered() bool { return s.status == http.StatusOK }
 
-// final says that sending the same signature again is of no use.
+// final reports whether it is useless to send the same signature again.
 func (s sight) final() bool {
 	return s.answered() || s.Retryable == "false" || s.status == http.StatusPaymentRequired
 }
@@ -48,10 +48,10 @@ type payer struct {
 	address        string // in lower case
 	url, signature string
 	seen           []sight
-	broken         error // why nothing was seen
+	broken         error // why there was no answer
 }
 
-// newPayer makes a payer with a new name to ask about, who has signed the payment.
+// newPayer returns a payer who has signed a payment for a lookup of a new domain name.
 func (w *world) newPayer(op catalog.Operation, n int) *payer {
 	p := &payer{w: w, op: op, url: w.url + op.Path, client: testbed.NewClient(w, w.http)}
 	p.address = strings.ToLower(p.client.Wallet.Address().String())
@@ -65,7 +65,7 @@ func (w *world) newPayer(op catalog.Operation, n int) *payer {
 	return p
 }
 
-// send sends the payment once, and takes down what comes when the log has it, too.
+// send sends the payment once, records the answer, and waits until the log has its request.
 func (p *payer) send() sight {
 	leave := p.w.turnstile.enter(p.address)
 	defer leave()
@@ -82,8 +82,9 @@ func (p *payer) send() sight {
 	return s
 }
 
-// comeBack sends the payment again until there is a final answer that the ledger has. For a second
-// after a refusal, or a lookup that failed, the ledger would repeat what it said.
+// comeBack sends the payment again until there is a final answer. A successful answer is final
+// once the ledger has recorded it. For a second after a refusal or a failed lookup, the ledger
+// repeats its last answer, so comeBack waits first.
 func (p *payer) comeBack() {
 	if s := p.last(); s.status >= http.StatusBadRequest {
 		p.pause(ledgerRepeats)
@@ -99,7 +100,7 @@ func (p *payer) comeBack() {
 	p.broken = fmt.Errorf("no final answer after %s", 2*patience)
 }
 
-// pause waits, or until the test ends.
+// pause waits for d, or until the test ends.
 func (p *payer) pause(d time.Duration) {
 	select {
 	case <-p.w.Context().Done():

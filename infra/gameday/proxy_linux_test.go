@@ -17,13 +17,13 @@ import (
 
 // call is one request to DynamoDB or to the facilitator.
 type call struct {
-	operation string       // of the facilitator, such as /settle
-	state     ledger.State // of the payment that is written, else empty
-	payer     string       // in lower case, else empty
+	operation string       // path of a call to the facilitator, such as /settle
+	state     ledger.State // state of the payment in a write to the table, or empty
+	payer     string       // in lower case, or empty
 }
 
-// failure is what happens to a call, and what is answered. carryOut has the server do it, and
-// returns what passes on how that went.
+// failure decides what happens to a call and how it is answered. carryOut has the server carry
+// out the call, and returns a function that passes on the server's answer.
 type failure func(r *testbed.Relayed, c call, carryOut func() (answer func()))
 
 // proxy is a server behind a door in front of another one.
@@ -31,7 +31,7 @@ type proxy struct {
 	*door
 	read   func(r *http.Request, body []byte) call
 	next   http.Handler
-	served func(call) // when it was carried out well
+	served func(call) // called when the server has answered with 200
 	breaks atomic.Pointer[failure]
 }
 
@@ -53,14 +53,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}}.ServeHTTP(w, r)
 }
 
-// turnstile lets some payments begin at a time: dozens at once would keep each other waiting. One
-// that has been written to the table makes room for the next.
+// turnstile limits how many payments begin at the same time, because dozens at once would slow
+// each other down. When a payment has been written to the table, the next one may begin.
 type turnstile struct {
 	room  chan struct{}
 	leave sync.Map // func() by payer
 }
 
-// enter waits for room. The caller leaves when there is an answer.
+// enter waits for room. The caller calls leave when there is an answer.
 func (t *turnstile) enter(payer string) (leave func()) {
 	t.room <- struct{}{}
 	leave = sync.OnceFunc(func() { <-t.room })
@@ -68,18 +68,18 @@ func (t *turnstile) enter(payer string) (leave func()) {
 	return leave
 }
 
-// passed makes room if the payer has come in.
+// passed makes room if the payer has entered and not left yet.
 func (t *turnstile) passed(payer string) {
 	if leave, ok := t.leave.LoadAndDelete(payer); ok {
 		leave.(func())()
 	}
 }
 
-// facilitator is the one of play money behind a door.
+// facilitator is the play-money facilitator behind a door.
 type facilitator struct {
 	proxy
 	books *testbed.Facilitator
-	asked atomic.Int32 // how often what it supports was asked for
+	asked atomic.Int32 // number of calls of /supported
 }
 
 func newFacilitator(t testing.TB, addr string) *facilitator {
@@ -96,7 +96,8 @@ func newFacilitator(t testing.TB, addr string) *facilitator {
 	return f
 }
 
-// untelling is a node that is there, and tells nothing of payments while it says so.
+// untelling returns a node that forwards calls to next. While untold is set, it refuses the calls
+// that look for payments.
 func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
 	return testbed.Relay{To: next, Do: func(r *testbed.Relayed) {
 		if untold.Load() && regexp.MustCompile(`"eth_(getLogs|call)"`).Match(r.Sent) {
@@ -107,7 +108,8 @@ func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
 	}}
 }
 
-// table is a DynamoDB-compatible server behind a door. It knows whose answers it has.
+// table is a DynamoDB-compatible server behind a door. redeemed has the payers whose answers are
+// recorded in it.
 type table struct {
 	proxy
 	redeemed sync.Map
@@ -130,7 +132,8 @@ func newTable(t testing.TB, addr, target string, passed func(payer string)) *tab
 	return b
 }
 
-// throttling turns away what is written of a payment after its claim, in DynamoDB's two ways.
+// throttling refuses writes of a payment that come after its claim. It alternates between the
+// two errors with which DynamoDB throttles.
 func throttling(*world) failure {
 	var n atomic.Int64
 	return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {

@@ -13,50 +13,51 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// scenario is calm, then a fault, then its mending.
+// scenario is a sequence of rounds: a calm one, some with a fault, and some after its repair.
 type scenario struct {
 	name string
-	ops  []string // slugs of the operations that are paid for; nil is all
-	// payers are how many pay for each operation while it is broken, one after
-	// the other or all at once.
+	ops  []string // slugs of the operations that are paid for; nil for all
+	// payers is how many payers pay for each operation during the fault: one after the
+	// other, or all at once if together is set.
 	payers   int
 	together bool
-	steady   bool // as many others pay in each further round
-	rounds   int  // that it stays broken
-	blind    bool // reconcile fails meanwhile
+	steady   bool // in each further round, the same number of new payers pay
+	rounds   int  // how many rounds the fault lasts
+	blind    bool // reconcile fails during the fault
 
 	breakage
-	// meanwhile is done once the payers have got their first answers.
+	// meanwhile is called during the fault, after the payers' first answers.
 	meanwhile func(w *world, payers []*payer)
 
-	// sees is what the payers of an operation see first, and ends what they see
-	// last; nil is an answer.
+	// sees returns the first answer that the payers of an operation must see, and ends the
+	// last one; nil means success.
 	sees, ends func(op string) sight
-	ready      int // status of /ready meanwhile; 0 does not ask
-	absent     int // how many of each operation never come back
-	owed       int // how many are owed something in the end
-	// quota is how many invocations the account may have at once; enough when 0.
+	ready      int // status of /ready during the fault; 0 if it is not checked
+	absent     int // how many payers of each operation never come back
+	owed       int // how many payers are owed something in the end
+	// quota is how many invocations the account may have at once; 0 for 1000.
 	quota float64
 
 	fires   []string // alarms that must go off, one for each fault
-	faults  int      // how many there are; one when 0
-	heals   bool     // nobody need hear of it
-	may     []string // alarms that may
-	lingers []string // of those, the ones that stay on after the mending
+	faults  int      // number of faults; 0 for one
+	heals   bool     // the fault may end without an alarm
+	may     []string // alarms that may go off
+	lingers []string // alarms that stay on after the repair
 }
 
-// rest is how many calm rounds follow: enough for every alarm to end.
+// rest is the number of calm rounds at the end: enough for every alarm to end.
 const rest = 4
 
-// outcome is what is known of a scenario at its end.
+// outcome holds the results of a scenario.
 type outcome struct {
 	payers       []*payer
-	owed, left   map[string]debt // while it was broken, and in the end
-	fired, quiet []string        // alarms that went off, and that are OK in the end
+	owed, left   map[string]debt // debts during the fault, and in the end
+	fired, quiet []string        // alarms that went off, and alarms that are OK in the end
 	transfers    int
 }
 
-// play plays the scenario in a new world, and again where a call took longer than it may.
+// play plays the scenario in a new world. It plays it again if a call exceeded its time limit,
+// because the machine was too busy.
 func (c scenario) play(t *testing.T, s *stage, alarms []Alarm) (out *outcome) {
 	testbed.Fairly(t, patience, func(tb testing.TB, p *testbed.Pace) {
 		w := s.open(tb)
@@ -113,14 +114,14 @@ func (c scenario) playIn(w *world, alarms []Alarm) *outcome {
 	out.left = w.owed()
 	c.books(w, out)
 	c.audited(w, out)
-	w.host.Close() // its log is complete after that
+	w.host.Close() // after that the log is complete
 	w.logFaults()
 	c.judge(w, alarms, out)
 	out.report(w)
 	return out
 }
 
-// report says what clients saw first and last, what is owed and which alarms went off.
+// report logs what clients saw first and last, what is owed, and which alarms went off.
 func (o *outcome) report(w *world) {
 	seen := map[string]int{}
 	for _, p := range o.payers {
@@ -154,7 +155,7 @@ func (c scenario) operations() []catalog.Operation {
 	return slices.DeleteFunc(catalog.All(), func(op catalog.Operation) bool { return c.ops != nil && !slices.Contains(c.ops, op.Slug) })
 }
 
-// calm is a round without a fault: each operation is paid for and answered.
+// calm plays a round without a fault: each operation is paid for and answered.
 func (c scenario) calm(w *world) {
 	for _, op := range c.operations() {
 		p := w.newPayer(op, -1)
@@ -166,7 +167,8 @@ func (c scenario) calm(w *world) {
 	c.free(w)
 }
 
-// readiness is what /ready says, which remembers for fifteen seconds what its probes said.
+// readiness waits until /ready has the expected status. /ready caches the results of its probes
+// for fifteen seconds.
 func (c scenario) readiness(w *world) {
 	begun := time.Now()
 	for {
@@ -194,7 +196,8 @@ func (c scenario) free(w *world) {
 	}
 }
 
-// run is one run of reconcile in this round. A busy machine may need another.
+// run runs reconcile until it succeeds, or until it fails if well is false. On a busy machine it
+// may need another run.
 func (c scenario) run(w *world, well bool) {
 	var err error
 	for begun := time.Now(); time.Since(begun) < patience; {
@@ -205,7 +208,8 @@ func (c scenario) run(w *world, well bool) {
 	w.Errorf("reconcile ends with %v", err)
 }
 
-// each does something for every payer, those of different operations side by side.
+// each calls do for every payer. Payers of different operations, or all payers if together is
+// set, run concurrently.
 func (c scenario) each(payers []*payer, do func(*payer)) {
 	by := map[string][]*payer{}
 	for _, p := range payers {
@@ -226,7 +230,7 @@ func (c scenario) each(payers []*payer, do func(*payer)) {
 	all.Wait()
 }
 
-// first lets everybody pay while it is broken.
+// first has every payer pay during the fault, and checks the answers.
 func (c scenario) first(w *world, payers []*payer) {
 	c.each(payers, func(p *payer) { p.send() })
 	for _, p := range payers {
@@ -237,8 +241,8 @@ func (c scenario) first(w *world, payers []*payer) {
 	}
 }
 
-// saw is what a payer has seen last. It is held to what payers of its operation are to see;
-// nil is an answer.
+// saw returns the last answer that a payer has seen. The test fails if it is not the answer that
+// of returns for the operation. If of is nil, the answer must be a success.
 func (p *payer) saw(when string, of func(op string) sight) sight {
 	got := p.last()
 	want := sight{status: http.StatusOK}
@@ -251,7 +255,7 @@ func (p *payer) saw(when string, of func(op string) sight) sight {
 	return got
 }
 
-// same compares without words, the time to wait and the request's name.
+// same compares two answers, except for the message, the time to wait and the request id.
 func same(a, b sight) bool {
 	a.wait = 0
 	b.wait = 0
@@ -276,8 +280,8 @@ func (c scenario) back(payers []*payer) {
 	}
 }
 
-// books are balanced when every authorization has moved its price at most once,
-// and has moved it exactly if its payer was answered or is owed something.
+// books checks the transfers. Every authorization must have moved its price at most once, and
+// must have moved it if and only if its payer was answered or is owed something.
 func (c scenario) books(w *world, out *outcome) {
 	for _, p := range out.payers {
 		moved := w.facilitator.books.Moved(p.address)
@@ -301,7 +305,7 @@ func (c scenario) books(w *world, out *outcome) {
 	}
 }
 
-// judge evaluates every alarm over the rounds.
+// judge evaluates every alarm over the rounds, and checks which alarms went off.
 func (c scenario) judge(w *world, alarms []Alarm, out *outcome) {
 	for _, a := range alarms {
 		a.Quota = cmp.Or(c.quota, 1000)

@@ -19,7 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// breakage is what breaks in a world, and how it is mended.
+// breakage is a fault in a world: how it begins, and how it is repaired.
 type breakage struct{ breaks, mends func(w *world) }
 
 func shut(behind func(w *world) *door) breakage {
@@ -29,7 +29,7 @@ func shut(behind func(w *world) *door) breakage {
 	}
 }
 
-// set has something in a world be so while it is broken.
+// set returns a breakage that sets a flag of the world.
 func set(flag func(w *world) *atomic.Bool) breakage {
 	return breakage{
 		breaks: func(w *world) { flag(w).Store(true) },
@@ -44,7 +44,7 @@ func crashing(functions ...string) breakage {
 	}
 }
 
-// failing has something happen to the calls of a server.
+// failing returns a breakage in which calls to a server fail.
 func failing(of func(w *world) *proxy, how func(w *world) failure) breakage {
 	return breakage{
 		breaks: func(w *world) {
@@ -57,7 +57,7 @@ func failing(of func(w *world) *proxy, how func(w *world) failure) breakage {
 
 func theTable(w *world) *proxy { return &w.table.proxy }
 
-// settling has something happen to settlements.
+// settling returns a breakage in which settlements fail.
 func settling(how func(w *world) failure) breakage {
 	return failing(func(w *world) *proxy { return &w.facilitator.proxy }, func(w *world) failure {
 		settles := how(w)
@@ -71,7 +71,7 @@ func settling(how func(w *world) failure) breakage {
 	})
 }
 
-// and is two breakages at once.
+// and returns both breakages, at the same time.
 func (b breakage) and(c breakage) breakage {
 	return breakage{
 		breaks: func(w *world) { b.breaks(w); c.breaks(w) },
@@ -79,7 +79,8 @@ func (b breakage) and(c breakage) breakage {
 	}
 }
 
-// answersAfter moves the money at once and answers when the time is up; never for 0.
+// answersAfter moves the money at once, and answers after a delay. If late is 0, it never
+// answers.
 func answersAfter(late time.Duration) func(*world) failure {
 	return func(*world) failure {
 		return func(r *testbed.Relayed, _ call, carryOut func() (answer func())) {
@@ -97,7 +98,8 @@ func answersAfter(late time.Duration) func(*world) failure {
 	}
 }
 
-// killing ends the process of each payment before it hears that the money has moved.
+// killing moves the money, and kills the process that handles the payment before it gets the
+// facilitator's answer.
 func killing(w *world) failure {
 	return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {
 		carryOut()
@@ -108,27 +110,27 @@ func killing(w *world) failure {
 	}
 }
 
-// hanging moves nothing and does not answer.
+// hanging moves no money and does not answer.
 func hanging(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) { r.Hold() }
 }
 
-// refusing answers every payment as a facilitator does while its token is paused.
+// refusing answers every payment as a facilitator does while the token is paused.
 func refusing(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) {
 		_, _ = io.WriteString(r.ResponseWriter, `{"success":false,"errorReason":"invalid_exact_evm_transaction_simulation_failed","transaction":"","network":"eip155:8453"}`)
 	}
 }
 
-// reverting answers every payment as a facilitator does whose transaction was reverted, as
-// that of a payer is who empties the wallet in time.
+// reverting answers as a facilitator does when the transaction was reverted. This happens, for
+// example, if the payer empties the wallet in time.
 func reverting(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) {
 		_, _ = io.WriteString(r.ResponseWriter, `{"success":false,"errorReason":"transaction_reverted","transaction":"","network":"eip155:8453"}`)
 	}
 }
 
-// again has everybody send the same payment some times more.
+// again has every payer send the same payment several more times.
 func again(_ *world, payers []*payer) {
 	for range 2 * several {
 		for _, p := range payers {
@@ -138,7 +140,8 @@ func again(_ *world, payers []*payer) {
 	}
 }
 
-// otherwise runs the functions with another payee than that of what was offered.
+// otherwise returns a breakage in which the functions run with another payee than the one that
+// was offered.
 func otherwise() breakage {
 	pays := func(payee string) func(w *world) {
 		return func(w *world) {
@@ -155,10 +158,10 @@ const (
 	askers   = 24
 )
 
-// probed is how long a facilitator of a burst takes to say what it supports.
+// probed is how long the facilitator takes to answer /supported during a burst.
 const probed = 1500 * time.Millisecond
 
-// supportingSlowly says late what it supports.
+// supportingSlowly returns a breakage in which the facilitator answers /supported slowly.
 func supportingSlowly() breakage {
 	return failing(func(w *world) *proxy { return &w.facilitator.proxy }, func(*world) failure {
 		return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {
@@ -173,8 +176,8 @@ func supportingSlowly() breakage {
 	})
 }
 
-// burst asks from many addresses at once whether the service is ready, and lets the
-// facilitator be asked once for all of them.
+// burst calls /ready from many addresses at once. The service must then ask the facilitator only
+// once.
 func burst(w *world, _ []*payer) {
 	before := w.facilitator.asked.Load()
 	var all sync.WaitGroup
@@ -195,11 +198,11 @@ func burst(w *world, _ []*payer) {
 	w.Logf("%d processes answered %d at once", w.host.Started("HealthFunction"), askers)
 }
 
-// frozenFor is longer than any lookup, and leaves the invocation time to end well.
+// frozenFor is longer than any lookup, but leaves the invocation enough time to succeed.
 const frozenFor = 12500 * time.Millisecond
 
-// freezing stops the process of each payment when the settlement is on record, for longer than its
-// lookup may take.
+// freezing stops the process that handles a payment, once the settlement is recorded, for longer
+// than the lookup may take.
 func freezing(w *world) failure {
 	var frozen sync.Map
 	return func(_ *testbed.Relayed, c call, carryOut func() (answer func())) {
@@ -212,12 +215,12 @@ func freezing(w *world) failure {
 			if err := syscall.Kill(-process.PID, syscall.SIGSTOP); err != nil {
 				w.Errorf("freeze: %v", err)
 			}
-			time.AfterFunc(frozenFor, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // it may be gone
+			time.AfterFunc(frozenFor, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // it may have ended
 		}
 	}
 }
 
-// unreachable are the free paths of functions that crash.
+// unreachable checks that the free paths answer with 500 while their functions crash.
 func unreachable(w *world, _ []*payer) {
 	for _, path := range []string{catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathDocs, catalog.PathMCP} {
 		if code, body := w.get(path); code != http.StatusInternalServerError {
@@ -233,7 +236,8 @@ func refusal(code fault.Code, charged, retryable string) sight {
 	return sight{status: info.Status, Fault: testbed.Fault{Code: string(code), Charged: charged, Retryable: retryable}}
 }
 
-// owedWith is what payers see who are owed: each operation's code, or an answer.
+// owedWith returns what payers see when they are owed an answer: the code of the operation, or a
+// success if there is none.
 func owedWith(codes map[string]fault.Code) func(string) sight {
 	return func(op string) sight {
 		if code, ok := codes[op]; ok {
@@ -243,8 +247,9 @@ func owedWith(codes map[string]fault.Code) func(string) sight {
 	}
 }
 
-// timeouts are the codes of lookups that do not end in time, and silences those of lookups
-// that no resolver answers: of a bundle none, because what fails is in its fields.
+// timeouts returns, by operation, the codes for lookups that do not end in time, and the codes
+// for lookups that no resolver answers (silences). A bundle has no code in silences, because its
+// fields say what failed.
 func timeouts() (codes, silences map[string]fault.Code) {
 	codes = map[string]fault.Code{}
 	silences = map[string]fault.Code{}
@@ -264,13 +269,13 @@ func timeouts() (codes, silences map[string]fault.Code) {
 	return codes, silences
 }
 
-// several is how many pay where an alarm wants more than a few.
+// several is the number of payers in scenarios whose alarm needs more than one or two.
 const several = 3
 
-// slow is later than the alarms allow, and in time for a settlement.
+// slow is longer than the alarms allow, but not too long for a settlement.
 const slow = 8250 * time.Millisecond
 
-// scenarios are all but the calm one. Those that take longest come first.
+// scenarios returns all scenarios except the calm one. The longest come first.
 func scenarios() []scenario {
 	theResolver := func(w *world) *door { return w.resolver.door }
 	late, silent := timeouts()
@@ -290,12 +295,12 @@ func scenarios() []scenario {
 		name: "the resolver cannot be reached", ops: lookups, payers: several, together: true, rounds: 4,
 		breakage: shut(theResolver),
 		ready:    http.StatusServiceUnavailable, sees: unresolved, fires: []string{"resolvers"},
-		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // a day has many runs
+		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // another run, because a day has many
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
-		// The table's answer and the end of the time for it wait side by side
-		// for a process that goes on, and which one it sees first is open.
+		// When the process continues, the table's answer and the timeout are both due. It may see
+		// either of them first.
 		may: []string{"ledger-faults"},
 	}, {
 		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shut(func(w *world) *door { return w.facilitator.door }),
@@ -322,8 +327,7 @@ func scenarios() []scenario {
 		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4,
 		breakage: settling(answersAfter(0)).and(shut(func(w *world) *door { return w.chain })),
 		ready:    http.StatusOK, sees: inDoubt, fires: []string{"uncertain", "chain"}, faults: 2,
-		// The first of each operation never comes back: reconcile finds that
-		// they have paid.
+		// The first payer of each operation never comes back. Reconcile finds that they have paid.
 		absent: 1, owed: len(catalog.All()),
 	}, {
 		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4,
@@ -336,11 +340,11 @@ func scenarios() []scenario {
 		name: "DynamoDB is down", payers: 1, rounds: 6, blind: true, breakage: shut(func(w *world) *door { return w.table.door }),
 		ready: http.StatusServiceUnavailable, sees: everybody(refusal(fault.LedgerUnavailable, "null", "true")), fires: []string{"ledger-faults"},
 	}, {
-		// What comes after the claim of a payment: it is sold and cannot be noted.
+		// It throttles the writes after the claim: the answer is sold but cannot be recorded.
 		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2,
 		breakage: failing(theTable, throttling), fires: []string{"ledger-faults"},
 	}, {
-		// As when a deployment has given the stack another table.
+		// This happens if a deployment has given the stack another table.
 		name: "the ledger's table is marked for another payee", ops: []string{"ping"}, payers: 1, rounds: 2,
 		breakage: breakage{
 			breaks: func(w *world) { w.mark(stack, testbed.Account(5)) },
@@ -348,7 +352,7 @@ func scenarios() []scenario {
 		},
 		ready: http.StatusOK, fires: []string{"ledger-mark"},
 	}, {
-		// Everything works, and nobody gets there.
+		// Everything works, but clients cannot reach it.
 		name: "the domain leads to another's page", ops: []string{"ping"}, payers: 1, rounds: 2,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.strayed }),
 		ready:    http.StatusOK, fires: []string{"public-origin"},
@@ -357,7 +361,7 @@ func scenarios() []scenario {
 		breakage: set(func(w *world) *atomic.Bool { return &w.front.unmapped }),
 		ready:    http.StatusOK, fires: []string{"public-origin"},
 	}, {
-		// One run that does not get there tells nobody.
+		// A single run of reconcile that cannot reach the origin causes no alarm.
 		name: "the domain is away for a moment", ops: []string{"ping"}, payers: 1,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.strayed }),
 		ready:    http.StatusOK, heals: true,
@@ -366,7 +370,7 @@ func scenarios() []scenario {
 		breakage: set(func(w *world) *atomic.Bool { return &w.front.ending }),
 		ready:    http.StatusOK, fires: []string{"certificate"},
 	}, {
-		// Each is owed the answer; nothing more happens for a day.
+		// Each payer is owed an answer. Nothing more happens for a day.
 		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1,
 		breakage: shut(theResolver), sees: unresolved, owed: 2, heals: true,
 	}, {

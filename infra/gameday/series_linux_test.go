@@ -14,24 +14,25 @@ import (
 	"time"
 )
 
-// measured is the log of the functions and of the gateway, and their metrics by round: a Source.
+// measured is a Source. It holds the logs of the functions and of the gateway, and their metrics
+// by round.
 type measured struct {
 	gateway gatewayLog
 	mu      sync.Mutex
 	text    bytes.Buffer // everything that was printed
 	values  []dated
-	rounds  []int64 // when each began, unix milliseconds
+	rounds  []int64 // when each round began, in Unix milliseconds
 	faults  []error // lines that CloudWatch would drop
-	running int     // invocations
+	running int     // number of running invocations
 }
 
-// dated is a value with the round that it lies in.
+// dated is a sample with the round to which it belongs.
 type dated struct {
 	Sample
 	round int
 }
 
-// begin begins a round with a millisecond that no earlier line can have.
+// begin begins a round. It begins with a new millisecond, so no earlier line can have its time.
 func (s *measured) begin() {
 	now := time.Now().UnixMilli()
 	for time.Now().UnixMilli() == now {
@@ -41,7 +42,7 @@ func (s *measured) begin() {
 	s.rounds = append(s.rounds, now+1)
 }
 
-// Write takes whole lines of the functions' output.
+// Write adds whole lines of the functions' output.
 func (s *measured) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +62,7 @@ func (s *measured) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// begun takes down what Lambda counts when an invocation begins.
+// begun records the metrics that Lambda counts when an invocation begins.
 func (s *measured) begun() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +72,7 @@ func (s *measured) begun() {
 	}
 }
 
-// ended takes down what is counted in the gateway's log of an invocation.
+// ended records the metrics that are counted in the gateway's log line of an invocation.
 func (s *measured) ended(function string, payload []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +112,8 @@ func (s *measured) now() int {
 	return len(s.rounds) - 1
 }
 
-// says waits until the log, which comes through a pipe, contains a text.
+// says waits until the log contains a text, and reports whether it does. It has to wait, because
+// the log comes through a pipe.
 func (s *measured) says(ctx context.Context, text string) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -125,7 +127,7 @@ func (s *measured) says(ctx context.Context, text string) bool {
 	return true
 }
 
-// tooLate is what the functions say of a call that took longer than it may.
+// tooLate matches the log lines of calls that exceeded their time limit.
 var tooLate = regexp.MustCompile(`deadline exceeded|took too long|i/o timeout|Client\.Timeout|Task timed out`)
 
 func (s *measured) log() string {
@@ -134,7 +136,7 @@ func (s *measured) log() string {
 	return s.text.String()
 }
 
-// gatewayLog is the access log of the API, and the metrics that are counted in it.
+// gatewayLog has the format of the API's access log, and the filters that count metrics in it.
 type gatewayLog struct {
 	format  string
 	filters []Filter
@@ -155,7 +157,7 @@ func readGatewayLog(t *testing.T, doc []byte) gatewayLog {
 	}
 	log := tpl.Resources.Api.Properties.AccessLogSettings
 	filters, err := ReadFilters(doc, stack)
-	// The others count what a release is judged by, which is no part of this.
+	// The other filters are for alarms on releases, which are not tested here.
 	filters = slices.DeleteFunc(filters, func(f Filter) bool { return log.DestinationArn["Fn::GetAtt"] != f.LogGroup+".Arn" })
 	if err != nil || len(filters) == 0 {
 		t.Fatalf("%d metric filters of what the gateway writes to %s: %v", len(filters), log.DestinationArn, err)
@@ -163,13 +165,14 @@ func readGatewayLog(t *testing.T, doc []byte) gatewayLog {
 	return gatewayLog{log.Format, filters}
 }
 
-// variable is one of the gateway's in the format of its log.
+// variable matches a variable in the format of the gateway's log.
 var variable = regexp.MustCompile(`\$context\.([\w.]+)`)
 
-// line is what the gateway logs of an invocation, with "-" for what belongs to one request.
+// line returns the gateway's log line for an invocation. It has the status and the integration
+// error; all other variables are "-".
 func (g gatewayLog) line(payload []byte, err error) []byte {
 	var answer struct{ StatusCode int }
-	_ = json.Unmarshal(payload, &answer) // a function that failed has none
+	_ = json.Unmarshal(payload, &answer) // a function that failed has no status
 	says := map[string]string{"status": fmt.Sprint(answer.StatusCode)}
 	if err != nil {
 		says["status"] = fmt.Sprint(http.StatusInternalServerError)
@@ -185,7 +188,7 @@ func (g gatewayLog) line(payload []byte, err error) []byte {
 
 func (g gatewayLog) counts(function string, payload []byte, err error) (all []Metric) {
 	if function == reconcileFunction {
-		return nil // the schedule calls it, not the gateway
+		return nil // the schedule calls this function, not the gateway
 	}
 	line := g.line(payload, err)
 	for _, f := range g.filters {

@@ -33,20 +33,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// world is everything that one scenario has to itself.
+// world holds everything that belongs to one scenario.
 type world struct {
 	testing.TB
 	facilitator *facilitator
 	chain       *door // to a node
 	untold      atomic.Bool
 	table       *table
-	name        string // of the table
+	name        string // name of the table
 	db          cloud.Dynamo
 	resolver    *resolver
 	front       *front
-	receiptKey  atomic.Pointer[string] // what the secret of the facilitator holds
+	receiptKey  atomic.Pointer[string] // the key in the facilitator's secret
 	host        *cloud.Host
-	url         string // of the gateway
+	url         string // URL of the gateway
 	opened      time.Time
 	series      *measured
 	http        *http.Client
@@ -54,21 +54,22 @@ type world struct {
 	turnstile *turnstile
 
 	mu    sync.Mutex
-	procs map[string]*cloud.Execution // payer -> who has the payment
-	// crashes kills a process that is handed an event, by function.
+	procs map[string]*cloud.Execution // payer -> the process that handles the payment
+	// crashes names the functions whose processes are killed when they get an event.
 	crashes map[string]bool
 }
 
 type stage struct {
 	db      cloud.Dynamo
 	ca      *testbed.Authority
-	n       atomic.Int32 // worlds
+	n       atomic.Int32 // number of worlds
 	gateway gatewayLog
-	// turnstile is for the payers of all worlds: the cores are the same.
+	// turnstile is shared by the payers of all worlds, because the worlds share the processors.
 	turnstile *turnstile
 }
 
-// open makes a world. The configuration is production's, except for the peers.
+// open returns a new world. Its configuration is that of production, except for the addresses of
+// the servers around it.
 func (s *stage) open(t testing.TB) *world {
 	n := byte(s.n.Add(1))
 	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }
@@ -107,7 +108,7 @@ func (s *stage) open(t testing.TB) *world {
 	return w
 }
 
-// mark marks the ledger as that of a stack.
+// mark marks the ledger as belonging to a stack and a payee.
 func (w *world) mark(name, payee string) {
 	table := boot.Table{Name: w.name, AWS: w.db.Config()}
 	if _, err := table.SetMark(w.Context(), boot.Mark{Stack: name, Payee: payee, Origin: "https://" + frontName, Written: w.opened, By: "gameday"}, true); err != nil {
@@ -115,18 +116,18 @@ func (w *world) mark(name, payee string) {
 	}
 }
 
-// receiptKey is a key to sign receipts with. That of 0 is published.
+// receiptKey returns a key that signs receipts. The key for seed 0 is published.
 func receiptKey(seed byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
 }
 
-// sign gives the functions that start from now on a key.
+// sign sets the key that functions get when they start from now on.
 func (w *world) sign(seed byte) {
 	text := receipt.FormatKey(receiptKey(seed))
 	w.receiptKey.Store(&text)
 }
 
-// secret answers for Secrets Manager.
+// secret answers requests to Secrets Manager.
 func (w *world) secret(out http.ResponseWriter, _ *http.Request) {
 	doc, err := json.Marshal(map[string]string{"token": "gameday", "receipt_key": *w.receiptKey.Load()})
 	if err == nil {
@@ -137,11 +138,11 @@ func (w *world) secret(out http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// handed notes which process an event goes to, and kills it if it is to crash.
+// handed records which process gets an event, and kills the process if its function crashes.
 func (w *world) handed(p *cloud.Execution, event []byte) {
 	w.series.begun()
 	var e struct{ Headers map[string]string }
-	_ = json.Unmarshal(event, &e) // a schedule's has none
+	_ = json.Unmarshal(event, &e) // the event of a schedule has no headers
 	w.mu.Lock()
 	if paid, err := x402.DecodePayment(e.Headers[strings.ToLower(x402.HeaderSignature)]); err == nil {
 		w.procs[paid.From.String()] = p
@@ -153,7 +154,7 @@ func (w *world) handed(p *cloud.Execution, event []byte) {
 	}
 }
 
-// serving is the process that has the payment of an account; nil if none has.
+// serving returns the process that handles the payment of an account, or nil.
 func (w *world) serving(payer string) *cloud.Execution {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,7 +176,7 @@ func (w *world) restart() {
 	}
 }
 
-// reconcileFunction is the one that a schedule calls.
+// reconcileFunction is the function that a schedule calls.
 const reconcileFunction = "ReconcileFunction"
 
 func (w *world) reconcile() error {
@@ -196,20 +197,21 @@ type debt struct {
 	RefundDue                    bool `json:"refund_due"`
 }
 
-// owed is what make owed lists of the world's table, by payer.
+// owed returns the debts that make owed lists for the world's table, by payer.
 func (w *world) owed() map[string]debt {
 	var list []debt
 	w.operate(&list, nil, "owed")
 	debts := map[string]debt{}
 	for _, d := range list {
-		if d.Standing != "in_doubt" { // no debt yet
+		if d.Standing != "in_doubt" { // a payment in doubt is no debt yet
 			debts[strings.ToLower(d.Payer)] = d
 		}
 	}
 	return debts
 }
 
-// operate decodes what the operator's command prints of the world's table, past its door.
+// operate runs the operator's command on the world's table and decodes its output. It does not
+// use the table's door, which may be shut.
 func (w *world) operate(into any, env []string, arguments ...string) {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
@@ -244,21 +246,22 @@ func (w *world) logFaults() {
 	}
 }
 
-// settleDown is how long to wait before a payer who was not told comes back.
+// settleDown is how long a payer waits before coming back, if there was no Retry-After.
 const settleDown = 100 * time.Millisecond
 
-// ledgerRepeats is longer than the first spacing of refusals and lookups.
+// ledgerRepeats is longer than the time for which the ledger repeats a first refusal or failure.
 const ledgerRepeats = 1100 * time.Millisecond
 
-// node is a node of play money's chain, on which blocks are safe when they are this old.
+// node returns a node of the play-money chain. Its blocks are safe when they have the age safe.
 func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handler {
 	return testbed.PlayNode{Moved: f.books.Transfers, ChainID: 8453, Now: now, Safe: safe}
 }
 
 type tally struct{ Count int }
 
-// audited: make books names no differences, has every transfer, and owes what make owed lists. Its
-// node's blocks are safe at once, and its clock is ahead, so that nothing is too young.
+// audited checks that make books finds no differences, counts every transfer, and has the debts
+// that make owed lists. The blocks of its node are safe at once, and the node's clock is ahead:
+// make books would leave out transfers that are too recent.
 func (c scenario) audited(w *world, out *outcome) {
 	node := httptest.NewServer(w.facilitator.node(0, func() time.Time { return time.Now().Add(5 * time.Second) }))
 	defer node.Close()
@@ -267,7 +270,7 @@ func (c scenario) audited(w *world, out *outcome) {
 	owed := 0
 	now := time.Now().UTC()
 	for day := w.opened.UTC().Truncate(24 * time.Hour); !day.After(now); day = day.AddDate(0, 0, 1) {
-		var b struct { // of what make books prints
+		var b struct { // some fields of the output of make books
 			Received, Answered tally
 			AnswerOwed         tally `json:"answer_owed"`
 			RefundDue          tally `json:"refund_due"`
@@ -283,8 +286,8 @@ func (c scenario) audited(w *world, out *outcome) {
 			w.Errorf("make books names differences, or doubts, in the end: %+v", b)
 		}
 	}
-	// Where a busy machine was too late to record an answer, it is owed still, and make
-	// owed lists it when its lease has ended.
+	// If a busy machine was too late to record an answer, the answer still counts as owed. make
+	// owed lists it once its lease has ended.
 	moved := len(w.facilitator.books.Transfers())
 	late := strings.Count(w.series.log(), `"unrecorded":true`)
 	if received != moved || answered != moved-owed || owed < len(out.left) || owed > len(out.left)+late {
@@ -292,14 +295,14 @@ func (c scenario) audited(w *world, out *outcome) {
 	}
 }
 
-// What scenarios do to the world's table, past its door.
+// The functions below change the world's table directly, not through its door.
 
 func (w *world) store() *dynamo.Table { return w.db.Open(w.name) }
 
-// bundlePlaces are the places of a bundle, by the template's default.
+// bundlePlaces is how many requests of a bundle may run at once, by the template's default.
 const bundlePlaces = 20
 
-// placesTaken takes every place of an operation for clients who are not there.
+// placesTaken returns a breakage in which all n places of an operation are taken.
 func placesTaken(operation string, n int) breakage {
 	var leases []limit.Lease
 	for i := range n {
@@ -317,7 +320,8 @@ func placesTaken(operation string, n int) breakage {
 	}
 }
 
-// strangeRecord is a payment in doubt that nobody can read, until it is refused.
+// strangeRecord returns a breakage with a record that reconcile cannot deal with: a payment in
+// doubt with an unreadable key. The repair marks the payment as refused.
 func strangeRecord() breakage {
 	puts := func(version int64, state ledger.State) func(w *world) {
 		return func(w *world) {
@@ -331,7 +335,7 @@ func strangeRecord() breakage {
 	return breakage{breaks: puts(1, ledger.Uncertain), mends: puts(2, ledger.Refused)}
 }
 
-// exhaust leaves no lookup of each payment.
+// exhaust uses up the lookups of each payment.
 func exhaust(w *world, payers []*payer) {
 	debts := w.owed()
 	for _, p := range payers {
