@@ -114,7 +114,8 @@ func readAll[P, T any](doc []byte, stack, kind string, one func(id string, p P) 
 	return all, nil
 }
 
-// plain returns a value of a template with the stack's name and logical ids filled in.
+// plain returns a value of a template without intrinsic functions: it fills in the stack's name,
+// and replaces references to resources with their logical ids.
 func plain(v any, stack string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -141,7 +142,8 @@ func plain(v any, stack string) any {
 	return v
 }
 
-// joined returns the result of Fn::Join. If a part is not a text, it returns the Fn::Join itself.
+// joined returns the result of Fn::Join. If a part is not a text, it returns the arguments
+// unchanged.
 func joined(join []any) any {
 	separator, _ := join[0].(string)
 	parts, _ := join[1].([]any)

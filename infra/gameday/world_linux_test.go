@@ -246,7 +246,8 @@ func (w *world) logFaults() {
 	}
 }
 
-// settleDown is how long a payer waits before coming back, if there was no Retry-After.
+// settleDown is the shortest time that a payer waits before coming back. Retry-After may ask for
+// more.
 const settleDown = 100 * time.Millisecond
 
 // ledgerRepeats is longer than the time for which the ledger repeats a first refusal or failure.

@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// knownCircles are the circles of folders that there are. This list only becomes shorter:
-// who undoes a circle takes it off, and nobody adds one.
+// knownCircles returns the circles of folders that exist. Remove a circle from the list when you
+// resolve it, and never add one.
 func knownCircles() []string {
 	return nil
 }
 
 // folderCircles returns the circles of folders, each as the names of its folders. A folder
-// counts with everything below it, and is compared with those beside it: it is in a circle
-// when it imports one of them that imports it, perhaps through others. Go itself allows no
-// circle of packages.
+// includes everything below it, and only folders with the same parent are compared. A folder is
+// in a circle if it imports, directly or through others, a folder that imports it. Go forbids
+// circles of packages, but not of folders.
 func folderCircles(imports map[string][]string) []string {
-	beside := map[string][]string{} // the folders beside it that a folder imports
+	beside := map[string][]string{} // folder -> the folders with the same parent that it imports
 	for from, imported := range imports {
 		for _, to := range imported {
 			a, b, ok := whereTheyPart(from, to)
@@ -49,8 +49,8 @@ func folderCircles(imports map[string][]string) []string {
 	return slices.Sorted(maps.Keys(circles))
 }
 
-// whereTheyPart returns the folders beside each other that two folders are in. There are
-// none when one of the two is below the other.
+// whereTheyPart returns the two folders with the same parent that contain a and b. If one of a
+// and b is below the other, there are none, and ok is false.
 func whereTheyPart(a, b string) (x, y string, ok bool) {
 	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
 	for i := range min(len(as), len(bs)) {
@@ -61,7 +61,7 @@ func whereTheyPart(a, b string) (x, y string, ok bool) {
 	return "", "", false
 }
 
-// reach adds to reached what can be reached from a folder.
+// reach adds to reached all folders that can be reached from a folder.
 func reach(edges map[string][]string, from string, reached map[string]bool) {
 	for _, to := range edges[from] {
 		if !reached[to] {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// imported are the packages that sellers and clients import, with whether an example of each has
-// to run. The others make programs that need a network.
+// imported returns the packages that sellers and clients import. The value is true if go test
+// must run an example of the package, and false if its examples need a network.
 func imported() map[string]bool {
 	return map[string]bool{
 		"pkg/lookup/dns":            true,
@@ -31,8 +31,8 @@ func imported() map[string]bool {
 	}
 }
 
-// TestExamples: pkg.go.dev shows an example of each package that others import, which says what
-// it shows, and go test runs it wherever it can.
+// TestExamples checks that every package that others import has an example for pkg.go.dev, that
+// every example has a comment, and that go test runs an example if it can.
 func TestExamples(t *testing.T) {
 	for folder, runs := range imported() {
 		source, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, folder, "example_test.go"), nil, parser.ParseComments)

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// size is how much code there is.
+// size measures an amount of code.
 type size struct {
-	codeLines int // lines that are neither empty nor a comment of their own
+	codeLines int // lines that are neither empty nor only a comment
 	tokens    int // without comments and semicolons
 }
 
@@ -21,7 +21,7 @@ func (s *size) add(other size) {
 	s.tokens += other.tokens
 }
 
-// density is the tokens of a code line.
+// density returns the number of tokens per code line.
 func (s size) density() float64 {
 	if s.codeLines == 0 {
 		return 0
@@ -29,8 +29,8 @@ func (s size) density() float64 {
 	return float64(s.tokens) / float64(s.codeLines)
 }
 
-// sizeOf measures a file. Semicolons do not count, also where somebody wrote them: nearly
-// all are the end of a line.
+// sizeOf measures a file. Semicolons do not count, not even written ones, because the scanner
+// reports nearly all of them for line ends.
 func sizeOf(text []byte) size {
 	var s size
 	for line := range strings.Lines(string(text)) {
@@ -53,9 +53,9 @@ func sizeOf(text []byte) size {
 	}
 }
 
-// style counts what makes code short and hard to read.
+// style counts constructs that make code short but hard to read.
 type style struct {
-	assignments int // statements with three assignments or more
+	assignments int // statements that assign three or more values
 	literals    int // literals that are indexed in place of a condition
 	defaults    int // calls of cmp.Or
 }
@@ -92,9 +92,9 @@ func styleOf(source *ast.File) style {
 	return s
 }
 
-// standsForCondition tells a literal that is indexed in place of an if or a switch from a
-// table. A table is an array whose elements have keys, as the names of constants have, or
-// has more than three elements.
+// standsForCondition reports whether an indexed literal replaces an if or a switch. Otherwise it
+// is a table: it has more than three elements, or it is an array whose elements have keys, such as
+// the names of constants.
 func standsForCondition(literal *ast.CompositeLit) bool {
 	if len(literal.Elts) > 3 {
 		return false

@@ -9,9 +9,9 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// TestMutants looks whether every mutant can still be made: the text that it changes
-// occurs in its file once. One that cannot be made proves nothing, and is noticed only when
-// somebody runs all of them, which takes an hour.
+// TestMutants checks that every mutant can still be made: the text that it changes must occur
+// exactly once in its file. Without this test, a mutant that cannot be made would only be noticed
+// when someone runs all of them, which takes an hour.
 func TestMutants(t *testing.T) {
 	lists, err := filepath.Glob("../prove/mutants/*.toml")
 	if err != nil || len(lists) == 0 {
@@ -38,8 +38,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// mutant is an entry of a list: what stands in place of a text of a file, and the test that
-// must notice.
+// mutant is an entry of a list. New replaces the text Old in File, and then Test must fail.
 type mutant struct {
 	What, File, Old, New, Test string
 }

@@ -24,17 +24,17 @@ import (
 
 var update = flag.Bool("update", false, "write what is embedded")
 
-// pages is the folder of what the pages are made of.
+// pages is the folder with the sources of the web pages.
 const pages = root + "/pkg/discovery/assets"
 
-// command is a program that a line of shell starts.
+// command matches the name of a program that a line of shell starts.
 var command = regexp.MustCompile(`(?m)(^|[|&;(] *)(curl|printf|tr|jq|grep|base64)\b`)
 
-// tag is the markup of colours.
+// tag matches the HTML tags that colour a program.
 var tag = regexp.MustCompile(`<span class="[a-z]">|</span>`)
 
-// TestPrograms holds the markup of the programs that the pages show to their sources: it has
-// other colours and the same text.
+// TestPrograms checks that the highlighted programs on the pages match their sources. The markup
+// only adds colours; the text is the same.
 func TestPrograms(t *testing.T) {
 	all := map[string]string{}
 	programs, err := filepath.Glob(pages + "/snippets/*")
@@ -59,8 +59,8 @@ func TestPrograms(t *testing.T) {
 	kept(t, "colored.json", document.String())
 }
 
-// colored is a program as HTML: each token that the style has a colour for in a
-// span, and everything escaped.
+// colored returns a program as escaped HTML. Each token for which the style has a colour is in a
+// span.
 func colored(t *testing.T, file, code string) string {
 	t.Helper()
 	language := map[string]string{".mts": "typescript", ".py": "python", ".sh": "bash", ".txt": "go"}[path.Ext(file)]
@@ -85,8 +85,8 @@ func colored(t *testing.T, file, code string) string {
 	return b.String()
 }
 
-// classOf is the class that the stylesheet knows a token by; called says that
-// parentheses follow.
+// classOf returns the stylesheet's class for a token, or an empty text. called is true if a
+// parenthesis follows.
 func classOf(kind chroma.TokenType, called bool) string {
 	switch {
 	case kind.InCategory(chroma.Comment):
@@ -107,7 +107,7 @@ func classOf(kind chroma.TokenType, called bool) string {
 	return ""
 }
 
-// TestMinified holds the styles and scripts of the pages to their sources.
+// TestMinified checks that the minified styles and scripts of the pages match their sources.
 func TestMinified(t *testing.T) {
 	m := minify.New()
 	m.AddFunc("css", css.Minify)
@@ -141,11 +141,11 @@ func TestMinified(t *testing.T) {
 	}
 }
 
-// property is the name of a custom property of a style.
+// property matches the name of a custom property of a style.
 var property = regexp.MustCompile(`--[a-z][a-z-]*`)
 
-// shortened is a style whose custom properties have names of one letter or two, and whose
-// container queries, which the minifier leaves as they are, have no line ends.
+// shortened returns a style whose custom properties have names of one or two characters. It also
+// removes the line ends in container queries, which the minifier does not change.
 func shortened(style string) string {
 	names := map[string]string{}
 	style = property.ReplaceAllStringFunc(style, func(name string) string {
@@ -157,7 +157,7 @@ func shortened(style string) string {
 	return strings.NewReplacer(";\n  ", ";", "\n  ", "", ";\n}", "}", "; }", "}", " }\n", "}", "\n}", "}", " { ", "{", "; ", ";").Replace(style)
 }
 
-// kept compares a file that is embedded with what it must be, or writes it with -update.
+// kept compares an embedded file with the wanted text. With -update it writes the file.
 func kept(t *testing.T, name, want string) {
 	t.Helper()
 	file := filepath.Join(pages, "generated", name)

@@ -22,16 +22,16 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// The card is shown where somebody posts a link to the documentation, in the size that all who
-// show one take.
+// The card is the picture that appears with a posted link to the documentation. All sites that
+// show such cards accept its size.
 const (
 	cardWidth, cardHeight = 1200, 630
 	mostCard              = 40 << 10 // bytes
 	iconSize              = 32
 )
 
-// TestPictures holds the pictures that are served to what they are made of: the mark, which is
-// favicon.svg, and the name and the tagline of the catalog.
+// TestPictures checks that the served pictures match their sources: the mark, which is
+// favicon.svg, and the name and the tagline in the catalog.
 func TestPictures(t *testing.T) {
 	mark := read(t, pages+"/favicon.svg")
 	icon := image.NewNRGBA(image.Rect(0, 0, iconSize, iconSize))
@@ -53,7 +53,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// constant is a text in a file of Go.
+// constant returns the value of a text constant in Go source code.
 func constant(t *testing.T, source, name string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^\s+` + name + `\s+= "(.*)"$`).FindStringSubmatch(source)
@@ -66,7 +66,7 @@ func constant(t *testing.T, source, name string) string {
 // drawMark draws the mark at a place in a square.
 func drawMark(t *testing.T, to *image.NRGBA, source string, x, y, size int) {
 	t.Helper()
-	const fine = 4 // points of a pixel in each direction
+	const fine = 4 // sampled points per pixel in each direction
 	m := readMark(t, source)
 	for row := range size {
 		for column := range size {
@@ -92,7 +92,7 @@ func drawMark(t *testing.T, to *image.NRGBA, source string, x, y, size int) {
 // markSize is the width and the height of the drawing area of favicon.svg.
 const markSize = 64
 
-// mark is what favicon.svg is made of: a square with round corners, a line, and a dot.
+// mark describes favicon.svg: a square with round corners, a line, and a dot.
 type mark struct {
 	round, stroke     float64
 	dot               [3]float64 // centre and radius
@@ -115,7 +115,7 @@ func readMark(t *testing.T, source string) (m mark) {
 	return m
 }
 
-// at is the colour at a point, or of what is behind.
+// at returns the colour of the mark at a point, or behind if the point is outside of the mark.
 func (m mark) at(x, y float64, behind color.NRGBA) color.NRGBA {
 	corner := func(v float64) float64 { return max(m.round-v, v-(markSize-m.round), 0) }
 	switch {
@@ -145,10 +145,10 @@ func (m mark) near(x, y float64) bool {
 	return false
 }
 
-// lineOf are the points of a path of SVG, of the commands that the mark has.
+// lineOf returns the points of an SVG path. It supports the commands that the mark uses.
 func lineOf(t *testing.T, path string) (lines [][][2]float64) {
 	t.Helper()
-	var at, before [2]float64 // where the path is, and the control point before it
+	var at, before [2]float64 // the current point, and the control point before it
 	for _, c := range regexp.MustCompile(`([A-Za-z])([^A-Za-z]*)`).FindAllStringSubmatch(path, -1) {
 		var n []float64
 		for _, text := range regexp.MustCompile(`-?[0-9.]+`).FindAllString(c[2], -1) {
@@ -177,7 +177,7 @@ func lineOf(t *testing.T, path string) (lines [][][2]float64) {
 	return lines
 }
 
-// curve are points of a cubic Bézier curve, without the first.
+// curve returns points on a cubic Bézier curve, without the first.
 func curve(a, b, c, d [2]float64) (points [][2]float64) {
 	const pieces = 24
 	for i := range pieces {
@@ -226,9 +226,9 @@ func drawText(t *testing.T, to draw.Image, ttf []byte, size float64, ink color.C
 	}
 }
 
-// drawn compares a picture that is embedded with what was drawn, or writes it with -update,
-// and returns its size. Compressors differ in bytes, and processors in the last bit of a
-// rounded number.
+// drawn compares an embedded picture with the drawn one, and returns its size. With -update it
+// writes the picture. It does not compare bytes, because the output of compressors differs, and
+// processors round numbers differently in the last bit.
 func drawn(t *testing.T, name string, want *image.NRGBA, encode func(*testing.T, image.Image) []byte, inside func([]byte) []byte) int {
 	t.Helper()
 	file := filepath.Join(pages, "generated", name)
@@ -277,7 +277,7 @@ func pngOf(t *testing.T, picture image.Image) []byte {
 // icoHeader is the length of what precedes the only picture of an ICO.
 const icoHeader = 6 + 16
 
-// icoOf is an ICO with one picture, a PNG, which every browser of today reads.
+// icoOf returns an ICO file with one picture, a PNG. All current browsers can read it.
 func icoOf(t *testing.T, picture image.Image) []byte {
 	t.Helper()
 	file := pngOf(t, picture)
@@ -287,7 +287,7 @@ func icoOf(t *testing.T, picture image.Image) []byte {
 		[3]uint16{0, 1, 1},                      // an icon, one picture
 		[4]uint8{size, size},                    // without a palette
 		[2]uint16{1, 32},                        // planes, bits of a pixel
-		[2]uint32{uint32(len(file)), icoHeader}, // where it is
+		[2]uint32{uint32(len(file)), icoHeader}, // length and offset of the picture
 		file,
 	} {
 		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {

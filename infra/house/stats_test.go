@@ -14,21 +14,21 @@ import (
 
 var printStats = flag.Bool("stats.print", false, "print the measures of the code, as make stats does")
 
-// What the code is held to.
+// Limits for the code. A test fails above them.
 const (
 	mostLines      = 400 // of a file
 	mostComplexity = 20  // of a function
 )
 
-// What the code is compared with. A feature may pass these, and no test fails.
+// Goals for the code. A feature may exceed them; no test fails.
 const (
-	goalDensity = 7.3    // tokens a code line; well-read projects have 6.2 to 7.0
+	goalDensity = 7.3    // tokens per code line; well-read projects have 6.2 to 7.0
 	goalLinked  = 190000 // tokens that commands link
 )
 
-// TestStats holds files, functions and folders to what a reader can keep in mind. Nothing
-// here is a limit of how much there is: an operation more, or a mend, never fails it. With
-// -stats.print it prints all measures.
+// TestStats checks that each file and function is small enough for a reader to keep in mind, and
+// that folders do not import each other. It does not limit the total amount of code: a new
+// operation or a fix never fails it. With -stats.print it prints all measures.
 func TestStats(t *testing.T) {
 	r := readTree(t)
 	holdFiles(t, r)
@@ -78,7 +78,7 @@ type total struct {
 	functions          int
 	size               size
 	style              style
-	complexities       []int // of functions, without those that have none
+	complexities       []int // of functions, without those of complexity 0
 }
 
 func (s *total) add(f goFile) {
@@ -97,11 +97,11 @@ func (s *total) add(f goFile) {
 	}
 }
 
-// distribution says how complex functions are that are complex at all. The rest is left
-// out, as gocognit does when it prints a list, so that other projects compare.
+// distribution describes the complexity of functions, without those of complexity 0. gocognit
+// also leaves these out of its list, so the numbers can be compared with other projects.
 type distribution struct {
 	mean           float64
-	p99, max, over int // over is how many are above the limit
+	p99, max, over int // over is the number of functions above the limit
 }
 
 func (s *total) complexity() distribution {
@@ -123,8 +123,8 @@ func (s *total) complexity() distribution {
 	return d
 }
 
-// printSummary prints the measures of what commands link, and of everything else: tests,
-// what supports them, infra/bench, and the modules that have a go.mod of their own.
+// printSummary prints the measures of the code that commands link, and those of all other code:
+// tests, their helpers, infra/bench, and separate modules.
 func printSummary(w io.Writer, r tree) {
 	var linked, others total
 	for _, f := range r.files {
@@ -163,7 +163,7 @@ func printSummary(w io.Writer, r tree) {
 	}
 }
 
-// printRooms prints the measures of what commands link by folder, the densest first.
+// printRooms prints the measures of the code that commands link, by folder, the densest first.
 func printRooms(w io.Writer, r tree) {
 	rooms := map[string]*total{}
 	for _, f := range r.files {
@@ -193,7 +193,8 @@ func printRooms(w io.Writer, r tree) {
 	fmt.Fprintf(w, "\n> is above the goal of %.1f tokens a code line; complexity is that of the worst function.\n", goalDensity)
 }
 
-// roomOf is the folder itself, but the functions, which are written by a program, are one.
+// roomOf returns the folder under which code is counted. This is its own folder, except that all
+// folders below functions, whose code is generated, count as one.
 func roomOf(folder string) string {
 	if path.Dir(folder) == "functions" {
 		return "functions"

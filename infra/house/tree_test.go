@@ -16,45 +16,45 @@ import (
 	"github.com/uudashr/gocognit"
 )
 
-// root is the folder of the repository, and module how the paths of its packages begin.
+// root is the folder of the repository, and module is the prefix of its package paths.
 const (
 	root   = "../.."
 	module = "github.com/hostfacts/hostfacts/"
 )
 
-// modules are the folders below root whose packages are looked at.
+// modules returns the folders of the modules whose packages are measured.
 func modules() []string { return []string{".", "infra/cdk", "infra/deploy", "infra/paymcp"} }
 
 // tree is the Go code of the repository, with tests and the files of every platform.
 type tree struct {
 	files   []goFile
-	imports map[string][]string // of a folder, from others of this module; not those of tests
+	imports map[string][]string // folder -> the folders of this module that it imports, not counting tests
 }
 
 // goFile is a file of Go, with its measures.
 type goFile struct {
 	name      string // below the root of the repository
-	linked    bool   // by a command
+	linked    bool   // whether a command links it
 	lines     int
 	size      size
 	style     style
 	functions []function
 }
 
-// folder is the directory of the file, below the root of the repository.
+// folder returns the directory of the file, below the root of the repository.
 func (f goFile) folder() string { return path.Dir(f.name) }
 
 // function is a function or method that is declared in a file.
 type function struct {
-	name       string // its folder, and its name there with its receiver
+	name       string // its folder, and its name with the receiver
 	complexity int    // cognitive complexity
 }
 
-// readTree measures every file that git knows of. It skips the test where there is no
-// git, or no repository.
+// readTree measures every file that git tracks. It skips the test if there is no git or no
+// repository.
 func readTree(t *testing.T) tree {
 	t.Helper()
-	// The directory may be another user's, as it is in containers.
+	// The directory may belong to another user, for example in a container.
 	git := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "*.go")
 	git.Dir = root
 	out, err := git.Output()
@@ -96,7 +96,7 @@ func readTree(t *testing.T) tree {
 	return r
 }
 
-// listed is what go list says of a package.
+// listed is the output of go list for a package.
 type listed struct {
 	Name, ImportPath string
 	Imports, Deps    []string
@@ -124,8 +124,8 @@ func list(t *testing.T) []listed {
 	return all
 }
 
-// linkedFolders are the folders of the packages that a command links. infra/bench is a
-// command that measures the others, and what only it links serves tests.
+// linkedFolders returns the folders of the packages that a command links. infra/bench does not
+// count: it only measures the other commands, so packages that only it links serve tests.
 func linkedFolders(packages []listed) map[string]bool {
 	linked := map[string]bool{}
 	for _, p := range packages {
@@ -141,8 +141,8 @@ func linkedFolders(packages []listed) map[string]bool {
 	return linked
 }
 
-// importsOfFolders leaves out what tests import: a test may use all that its package is
-// for.
+// importsOfFolders returns which folders each folder imports. It leaves out the imports of tests,
+// because a test may use the packages that its package is made for.
 func importsOfFolders(packages []listed) map[string][]string {
 	imports := map[string][]string{}
 	for _, p := range packages {
@@ -170,8 +170,8 @@ func functionsOf(set *token.FileSet, packages map[string][]*ast.File) map[string
 	return functions
 }
 
-// TestTrackedFiles: what is in the repository stays there for ever, so that no program that
-// somebody built is committed by mistake.
+// TestTrackedFiles checks that no tracked file is large, because someone may commit a built
+// program by mistake. Files stay in the history of the repository for ever.
 func TestTrackedFiles(t *testing.T) {
 	const most = 1 << 20 // bytes
 	git := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z")
@@ -183,7 +183,7 @@ func TestTrackedFiles(t *testing.T) {
 	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
 		file, err := os.Lstat(filepath.Join(root, name))
 		if err != nil {
-			continue // it is deleted, and not yet committed
+			continue // it is deleted, but not committed yet
 		}
 		if file.Size() > most {
 			t.Errorf("%s has %d bytes, of %d at most: is it a program that was built? Add it to .gitignore", name, file.Size(), most)

@@ -12,12 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// manifests are the files that name what others wrote, by the word that Dependabot has for them.
+// manifests returns the names of the files that list dependencies, with Dependabot's name for
+// their ecosystem.
 func manifests() map[string]string {
 	return map[string]string{"go.mod": "gomod", "package.json": "npm", "requirements.txt": "pip"}
 }
 
-// updates is an entry of dependabot.yml: what is looked at for one language.
+// updates is an entry of dependabot.yml. It has the settings for one ecosystem.
 type updates struct {
 	Ecosystem   string   `yaml:"package-ecosystem"`
 	Directories []string `yaml:"directories"`
@@ -32,8 +33,9 @@ type updates struct {
 	} `yaml:"groups"`
 }
 
-// TestDependabot: each file that names what others wrote is looked at, and no other place is. The
-// actions of the workflows are named at the root. Each language makes one pull request a week.
+// TestDependabot checks that Dependabot looks at exactly the folders that have files with
+// dependencies. For the actions of workflows, this is the root. Each ecosystem gets one pull
+// request a week.
 func TestDependabot(t *testing.T) {
 	var config struct {
 		Version int       `yaml:"version"`
@@ -70,8 +72,8 @@ func TestDependabot(t *testing.T) {
 	}
 }
 
-// manifestFolders are the folders with manifests, by the word of Dependabot, in their order. The
-// test is skipped where there is no git, or no repository.
+// manifestFolders returns the sorted folders that have manifests, by Dependabot's name for the
+// ecosystem. It skips the test if there is no git or no repository.
 func manifestFolders(t *testing.T) map[string][]string {
 	t.Helper()
 	git := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z")
@@ -92,7 +94,7 @@ func manifestFolders(t *testing.T) map[string][]string {
 	return folders
 }
 
-// form is a form of GitHub for issues.
+// form is a GitHub issue form.
 type form struct {
 	Name        string `yaml:"name"`
 	Description string `yaml:"description"`
@@ -109,8 +111,8 @@ type form struct {
 	} `yaml:"body"`
 }
 
-// TestIssueForms: GitHub shows the forms, and none asks for what opens or charges a wallet. Each
-// one has a place where somebody may paste such a thing, and says there, or above, not to.
+// TestIssueForms checks that GitHub accepts the issue forms, and that no form asks for secrets
+// that open or charge a wallet. A user might paste them anyway, so each form must warn against it.
 func TestIssueForms(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(root, ".github", "ISSUE_TEMPLATE", "*.yml"))
 	if err != nil {
@@ -157,8 +159,9 @@ func (f form) check(fault func(format string, args ...any)) {
 	}
 }
 
-// TestPaymentForm: a payment is found by its wallet and its transaction, and its form is sent when
-// somebody has looked that no secret is in it.
+// TestPaymentForm checks that the form for payments asks for the facts that identify a payment,
+// such as its wallet and transaction. To send the form, the user must confirm that it has no
+// secrets.
 func TestPaymentForm(t *testing.T) {
 	var f form
 	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(root, ".github", "ISSUE_TEMPLATE", "payment.yml"))), &f); err != nil {
@@ -182,7 +185,7 @@ func TestPaymentForm(t *testing.T) {
 	}
 }
 
-// TestPullRequestTemplate: the commands that it asks for are there.
+// TestPullRequestTemplate checks that the commands in the template of pull requests exist.
 func TestPullRequestTemplate(t *testing.T) {
 	makefile := read(t, filepath.Join(root, "Makefile"))
 	asked := makes.FindAllStringSubmatch(read(t, filepath.Join(root, ".github", "PULL_REQUEST_TEMPLATE.md")), -1)

@@ -18,7 +18,7 @@ type workflow struct {
 	Jobs        map[string]job    `yaml:"jobs"`
 }
 
-// job is a job of a workflow. One that calls another workflow has neither a machine nor steps.
+// job is a job of a workflow. A job that calls another workflow has neither a machine nor steps.
 type job struct {
 	Uses        yaml.Node         `yaml:"uses"`
 	RunsOn      string            `yaml:"runs-on"`
@@ -32,12 +32,12 @@ type job struct {
 
 // step is a step of a job.
 type step struct {
-	Uses yaml.Node         `yaml:"uses"` // with the comment behind it
+	Uses yaml.Node         `yaml:"uses"` // with its trailing comment
 	With map[string]string `yaml:"with"`
 	Run  string            `yaml:"run"`
 }
 
-// readWorkflows reads all of them.
+// readWorkflows reads all workflows.
 func readWorkflows(t *testing.T) []workflow {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.y*ml"))
@@ -55,9 +55,10 @@ func readWorkflows(t *testing.T) []workflow {
 	return all
 }
 
-// TestWorkflows: no workflow may do more than its jobs ask for, none hangs, and the machines and
-// actions are those that were looked at. What else can be wrong with the files, actionlint finds
-// (make check), and zizmor (TestWorkflows of infra).
+// TestWorkflows checks that only jobs have permissions, that each job has a timeout, that each
+// machine has a fixed version, and that no checkout leaves its token in the work tree.
+// Other errors in the files are found by actionlint (make check) and zizmor (TestWorkflows of
+// infra).
 func TestWorkflows(t *testing.T) {
 	for _, w := range readWorkflows(t) {
 		if w.Permissions == nil || len(w.Permissions) > 0 {
@@ -93,7 +94,7 @@ func (j job) check(fault func(format string, args ...any)) {
 	}
 }
 
-// machines are those that a job runs on.
+// machines returns the machines on which a job runs.
 func (j job) machines() []string {
 	if key, found := strings.CutPrefix(j.RunsOn, "${{ matrix."); found {
 		return j.Strategy.Matrix[strings.TrimSuffix(key, " }}")]
@@ -101,7 +102,7 @@ func (j job) machines() []string {
 	return []string{j.RunsOn}
 }
 
-// eachStep visits every step, and every call of a workflow as one.
+// eachStep visits every step. It also visits every call of another workflow, as if it were a step.
 func eachStep(t *testing.T, visit func(file string, s step)) {
 	t.Helper()
 	for _, w := range readWorkflows(t) {
@@ -113,8 +114,9 @@ func eachStep(t *testing.T, visit func(file string, s step)) {
 	}
 }
 
-// TestPinnedActions: an action of others is named by its commit, which nobody can move, with its
-// version behind it for people, and it is the same one in every workflow.
+// TestPinnedActions checks that a third-party action is pinned to a commit, which cannot be
+// moved. A trailing comment must name its version for readers, and all workflows must use the
+// same commit.
 func TestPinnedActions(t *testing.T) {
 	pins := map[string]string{}
 	eachStep(t, func(file string, s step) {
@@ -136,8 +138,8 @@ func TestPinnedActions(t *testing.T) {
 	}
 }
 
-// TestToolsOfWorkflows: Go is that of go.mod, and Node that whose types the programs of the
-// documents are checked with.
+// TestToolsOfWorkflows checks that workflows use the Go version of go.mod, and the Node version
+// of the types (@types/node) that check the programs in the documents.
 func TestToolsOfWorkflows(t *testing.T) {
 	want := map[string]string{
 		"go-version":   firstMatch(t, filepath.Join(root, "go.mod"), `(?m)^go (\d+\.\d+)`),
@@ -160,14 +162,15 @@ func TestToolsOfWorkflows(t *testing.T) {
 	}
 }
 
-// Commands of this repository in a step: a target of make with its variables, and a program.
+// Patterns for commands of this repository in a step: a make target with its variables, and a
+// program.
 var (
 	makes    = regexp.MustCompile(`\bmake ([a-z-]+)((?: [A-Z_]+=\S+)*)`)
 	programs = regexp.MustCompile(`(?:^|\s)(\.[a-z]+/[a-z]+)`)
 )
 
-// TestCommandsOfWorkflows: a workflow runs what people run. make has the targets, which
-// take the variables, and files exist.
+// TestCommandsOfWorkflows checks the commands in workflows: the make targets exist and take the
+// given variables, and the programs exist.
 func TestCommandsOfWorkflows(t *testing.T) {
 	makefile := read(t, filepath.Join(root, "Makefile"))
 	seen := 0
@@ -188,7 +191,7 @@ func TestCommandsOfWorkflows(t *testing.T) {
 	}
 }
 
-// checkTarget holds a call of make to what make help prints of it.
+// checkTarget checks that make help lists a target and the variables that are set for it.
 func checkTarget(t *testing.T, where, makefile, target string, settings []string) {
 	t.Helper()
 	help := regexp.MustCompile(`(?m)^` + target + `:.* ## .*\n(?:##   .*\n)*`).FindString(makefile)
@@ -203,7 +206,7 @@ func checkTarget(t *testing.T, where, makefile, target string, settings []string
 	}
 }
 
-// firstMatch is what a pattern's group finds in a file.
+// firstMatch returns the text in a file that the pattern's group matches.
 func firstMatch(t *testing.T, path, pattern string) string {
 	t.Helper()
 	found := regexp.MustCompile(pattern).FindStringSubmatch(read(t, path))

@@ -7,11 +7,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// deadNetwork swallows what is sent to it from another namespace; from its own one a connection
-// to it fails at once. The hosts of TestDelay alone have addresses in it.
+// deadNetwork silently drops packets from the other namespace. A connection to it from the same
+// namespace fails at once, so only hosts of TestDelay have addresses in it.
 const deadNetwork = "93.184.200.0/24"
 
-// deadAddrs are so many addresses that nobody answers at.
+// deadAddrs returns n addresses at which nothing answers.
 func deadAddrs(n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("93.184.200.%d", i+1))
@@ -19,11 +19,11 @@ func deadAddrs(n int) (all []string) {
 	return all
 }
 
-// brokenHosts have dead addresses before good ones.
+// brokenHosts returns hosts with dead addresses before good ones.
 func brokenHosts() []host {
 	all := []host{
 		{name: "dead1", dead: deadAddrs(1), serve: web(ok)},
-		{name: "dead8", dead: deadAddrs(8), addrs: []string{sixAddr}}, // where six.example.com answers
+		{name: "dead8", dead: deadAddrs(8), addrs: []string{sixAddr}}, // six.example.com has the same address
 	}
 	const chained = 5
 	for i := range chained {
@@ -36,11 +36,11 @@ func brokenHosts() []host {
 	return all
 }
 
-// alsoDead8 makes a certificate good for the host that is reached at the same address.
+// alsoDead8 makes a certificate valid for dead8.example.com as well, which has the same address.
 func alsoDead8(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "dead8.example.com") }
 
-// brokenTrip is a lookup that meets dead addresses, and how long it may take beside a racer by
-// RFC 8305 (design §9).
+// brokenTrip is a lookup of a host with dead addresses. most is the largest ratio of its time to
+// the time of a client that connects according to RFC 8305 (design §9).
 type brokenTrip struct {
 	trip
 	most float64

@@ -22,15 +22,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
+// row is a paid request and the answer that it must get.
 type row struct {
-	name   string // empty: the query
+	name   string // empty if the query is its name
 	op     string // slug
 	domain string
 	more   string // further parameters, encoded
 	want   want
 }
 
-// want is an answer: the code of an error, empty for status 200, and texts in its body.
+// want is an expected answer: the code of an error, empty for status 200, and texts that must be
+// in the body.
 type want struct {
 	code  fault.Code
 	texts []string
@@ -38,24 +40,25 @@ type want struct {
 
 func has(texts ...string) want { return want{texts: texts} }
 
-// fails is an error, and how its message begins.
+// fails returns an error answer with a code. Its message begins with message.
 func fails(code fault.Code, message ...string) want {
 	return want{code, []string{fmt.Sprintf(`"code":"%s","message":"%s`, code, strings.Join(message, ""))}}
 }
 
-// child is the text of a bundle's child that failed.
+// child returns the text of a bundle's child that failed.
 func child(name string, code fault.Code) string {
 	return fmt.Sprintf(`"%s":{"error":{"code":"%s"`, name, code)
 }
 
-// asks writes rows of an operation: a name (see full), the answer, and further parameters.
+// asks returns a function that makes rows for an operation from a name (see full), the expected
+// answer, and further parameters.
 func asks(op string) func(name string, w want, more ...string) row {
 	return func(name string, w want, more ...string) row {
 		return row{op: op, domain: full(name), want: w, more: strings.Join(more, "&")}
 	}
 }
 
-// alike are rows of an operation that are answered the same.
+// alike returns rows of an operation that all expect the same answer.
 func alike(op string, w want, names ...string) []row {
 	var rows []row
 	for _, name := range names {
@@ -64,7 +67,8 @@ func alike(op string, w want, names ...string) []row {
 	return rows
 }
 
-// full is a name as it is in the tables: without any kind of dot it is below example.com.
+// full returns the full form of a name in the tables. A name without any kind of dot is below
+// example.com.
 func full(name string) string {
 	if strings.ContainsAny(name, ".\u3002\uff0e\uff61") {
 		return name
@@ -83,13 +87,13 @@ func (r row) query() string {
 	return strings.TrimSuffix("?domain="+url.QueryEscape(r.domain)+"&"+r.more, "&")
 }
 
-// charges says that money has moved when this is answered.
+// charges reports whether the expected answer costs money.
 func (r row) charges() bool {
 	info, failed := catalog.CodeOf(r.want.code)
 	return !failed || info.Class == fault.Answer || info.Class == fault.Owed
 }
 
-// faults are what is wrong with an answer.
+// faults returns what is wrong with an answer.
 func (r row) faults(reply x402test.Reply) (faults []string) {
 	status := http.StatusOK
 	if info, failed := catalog.CodeOf(r.want.code); failed {
@@ -106,21 +110,21 @@ func (r row) faults(reply x402test.Reply) (faults []string) {
 	return faults
 }
 
-// ranOut matches an answer of a service a call of which took longer than it may.
+// ranOut matches an answer that the service may give if one of its calls exceeded its time limit.
 var ranOut = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|ledger_unavailable)"`)
 
-// observed is what the answers have shown so far.
+// observed collects what the answers have shown so far.
 type observed struct {
-	facts sync.Map         // codes by operation, fields that were null or not, and values that are a word
-	api   *clients.OpenAPI // that every answer is held to
+	facts sync.Map         // a set of texts: see note and its callers
+	api   *clients.OpenAPI // every answer must conform to it
 }
 
 func (o *observed) note(parts ...any) { o.facts.Store(fmt.Sprint(parts...), true) }
 
 var member = regexp.MustCompile(`"([a-z0-9_-]+)":(null|"[a-z]+")?`)
 
-// play pays for a row, and holds the answer to it and to the OpenAPI description. It pays again
-// where a busy machine may be the reason of another answer.
+// play pays for a row, and checks the answer against the row and the OpenAPI description. It
+// pays again if the answer may differ because the machine was busy.
 func (o *observed) play(t *testing.T, s *runner, r row) {
 	testbed.Fairly(t, patience, func(tb testing.TB, p *testbed.Pace) { o.playOnce(tb, p, s, r) })
 }
@@ -131,8 +135,8 @@ func (o *observed) playOnce(t testing.TB, p *testbed.Pace, s *runner, r row) {
 		t.Fatalf("there is no operation %s", r.op)
 	}
 	reply, err := s.buy(t, op.Path+r.query())
-	// A request may not be written within the time that the service gives a new
-	// connection. Package net/http does not export this error.
+	// On a busy machine, the request may not be written within the time that the service
+	// allows a new connection. Package net/http does not export this error.
 	if err != nil && strings.Contains(err.Error(), "server closed idle connection") || ranOut.Match(reply.Body) && len(r.faults(reply)) > 0 {
 		p.Took(patience)
 		<-time.After(reply.RetryAfter())
@@ -179,16 +183,17 @@ func bundleRows() []row {
 
 const patience = 60 * time.Second
 
-// runner is the service: the local runner with play money, or the built functions.
+// runner is a running service: the local runner with play money, or the built functions.
 type runner struct {
 	url     string
 	far     far // where it runs
 	log     *programs.Output
 	process *programs.Process
-	turns   chan struct{} // how many are served at once; nil is any number
+	turns   chan struct{} // its capacity limits concurrent requests; nil for no limit
 }
 
-// startRunner starts the runner with production's settings, but for limits, files and ports.
+// startRunner starts the runner with the settings of production, except for limits, files and
+// ports.
 func startRunner(t *testing.T, n *internet, env ...string) *runner {
 	dir := t.TempDir()
 	cmd := exec.Command(testbed.Program(t, testbed.LocalRunner))
@@ -208,14 +213,14 @@ func startRunner(t *testing.T, n *internet, env ...string) *runner {
 	return r
 }
 
-// sound wants no crash in the log.
+// sound fails the test if the log shows a crash.
 func (r *runner) sound(t *testing.T) {
 	if crash := programs.Crash(r.log.String()); crash != "" {
 		t.Errorf("the log says %s", crash)
 	}
 }
 
-// client has a new wallet, and is where the service is.
+// client returns a client with a new wallet, in the network namespace of the service.
 func (r *runner) client(t testing.TB) *x402test.Client {
 	transport := &http.Transport{DialContext: r.far.dial, DisableKeepAlives: true, DisableCompression: true}
 	return testbed.NewClient(t, &http.Client{Timeout: patience, Transport: transport})
@@ -234,17 +239,18 @@ func (r *runner) buy(t testing.TB, path string) (x402test.Reply, error) {
 	return reply, err
 }
 
-// maxResident is design §12's memory of an instance after 1,000 paid requests, in KiB. The runner
-// also holds the ledger's file and the play-money facilitator. maxPeak is what that may hold for
-// a moment, with 48 hostile peers at once that each send as much as they are let.
+// maxResident is the limit of design §12 for the memory of an instance after 1,000 paid
+// requests, in KiB, although the runner also holds the ledger's file and the play-money
+// facilitator. maxPeak is the limit for a moment, with 48 hostile peers at the same time that each
+// send as much as the service lets them.
 const maxResident, maxPeak = 64 << 10, 128 << 10
 
 // deploy starts the built functions as the template deploys them, without limits and without a
 // chain. Every invocation must end by itself.
 func deploy(t *testing.T, n *internet) *runner {
-	r := &runner{log: new(programs.Output), turns: make(chan struct{}, 12)} // each has a process
+	r := &runner{log: new(programs.Output), turns: make(chan struct{}, 12)} // each concurrent request has a process
 	db := cloud.StartDynamo(t)
-	t.Cleanup(func() { r.sound(t) }) // when the host is closed
+	t.Cleanup(func() { r.sound(t) }) // runs after the host is closed
 	r.url = cloud.Deployment{
 		Functions: testbed.Functions(t), Sound: true,
 		Parameters: map[string]string{
@@ -257,10 +263,10 @@ func deploy(t *testing.T, n *internet) *runner {
 	return r
 }
 
-// nothingLeft looks at the memory of a runner that has answered every kind of hostile peer.
+// nothingLeft checks the memory of a runner that has met every kind of hostile peer.
 func nothingLeft(t *testing.T, r *runner) {
 	pid := r.process.Cmd.Process.Pid
-	// What the hostile peers took is given back in the course of ordinary requests.
+	// Further requests give the runner time to free the memory that the hostile peers took.
 	for limit := time.Now().Add(patience); programs.Memory(t, pid, "VmRSS") > maxResident && time.Now().Before(limit); {
 		_, _ = r.buy(t, catalog.Ping().Path)
 	}

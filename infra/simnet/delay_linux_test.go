@@ -25,14 +25,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// rtt puts the service and those who pay a round trip away from the internet.
-// Without -shell it is for TestDelay alone.
+// rtt is the round trip between the internet and the service with its payers. Without -shell,
+// only TestDelay uses it.
 var rtt = flag.Duration("rtt", 0, "the round trip between the service and the internet, for -shell and TestDelay")
 
-// farRoutes and nearRoutes lead everything over the way between the namespaces, whose
-// ends are the devices far0 and near0. The addresses of the far side are those as the
-// internet sees them. In the internet's namespace every address is local, so what is
-// not must stand in the same table.
+// farRoutes and nearRoutes route all packets between the namespaces over the devices far0 and
+// near0. The far side has the addresses 203.0.113.2 and 2001:db8::2. In the internet's namespace
+// every address is local, so the routes to these two must be in the table local as well.
 const (
 	farRoutes = `link set lo up
 addr add 203.0.113.2/32 dev far0
@@ -47,14 +46,15 @@ route add 2001:db8::2/128 dev near0 table local
 `
 )
 
-// far is a network namespace a round trip away from the one that the test process is in: a thread
-// that works there. A nil far means no delay: everything is in one namespace.
+// far is a thread in a second network namespace, which is a round trip away from the namespace
+// of the test process. It runs the functions that are sent to it. A nil far means no delay:
+// everything is in one namespace.
 type far chan func()
 
 func newFar(t *testing.T, rtt time.Duration, lines *[2]line) far {
 	f := make(far)
 	go func() {
-		runtime.LockOSThread() // and it is never given back
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		for job := range f {
 			job()
 		}
@@ -89,7 +89,8 @@ func newFar(t *testing.T, rtt time.Duration, lines *[2]line) far {
 	return f
 }
 
-// do runs a job in the namespace, with what it opens and starts; it must not end the test.
+// do runs a job in the namespace. The sockets that it opens and the processes that it starts are
+// in the namespace as well. The job must not end the test.
 func (f far) do(job func() error) error {
 	if f == nil {
 		return job()
@@ -109,9 +110,9 @@ func (f far) dial(ctx context.Context, network, address string) (conn net.Conn, 
 	return conn, err
 }
 
-// openTun makes a TUN device in the namespace of the calling thread, with commands of
-// ip after it; it is gone when the file is closed. Each read takes one IP packet that
-// was sent to the device, and each write is one that arrives from it.
+// openTun creates a TUN device in the namespace of the calling thread, and then runs commands of
+// ip. The device exists until the file is closed. Each read returns one IP packet that was sent
+// to the device; each write makes one packet arrive from it.
 func openTun(name, routes string) (*os.File, error) {
 	fd, err := syscall.Open("/dev/net/tun", syscall.O_RDWR|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -131,15 +132,15 @@ func openTun(name, routes string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "tun "+name), testbed.IP(routes)
 }
 
-// carry takes packets one way, in order, each a fixed time after it came, until an end is closed and
-// nothing is on the way any more. It returns how many found the queue full, without those that the
-// line loses.
+// carry forwards packets in one direction, in order, each after a fixed delay. It returns when
+// from is closed and all queued packets are forwarded. It returns how many packets were dropped
+// because the queue was full; packets that the line loses do not count.
 func carry(from, to *os.File, delay time.Duration, over *line) (lost int) {
 	type packet struct {
 		due time.Time
 		b   []byte
 	}
-	queue := make(chan packet, 8192) // a router's is shorter
+	queue := make(chan packet, 8192) // longer than the queue of a router
 	go func() {
 		defer close(queue)
 		buf := make([]byte, 1<<16)
@@ -156,32 +157,33 @@ func carry(from, to *os.File, delay time.Duration, over *line) (lost int) {
 	}()
 	for p := range queue {
 		sleepUntil(p.due)
-		_, _ = to.Write(p.b) // lost when the other end is closed, as on any line
+		_, _ = to.Write(p.b) // the packet is lost if the other end is closed
 	}
 	return lost
 }
 
-// sleepUntil asks the kernel, whose timers are good to a tenth of a
-// millisecond: those of the Go runtime wait in whole milliseconds.
+// sleepUntil sleeps with a system call. The kernel's timers are accurate to a tenth of a
+// millisecond, while those of the Go runtime wait in whole milliseconds.
 func sleepUntil(due time.Time) {
 	for left := time.Until(due); left > 0; left = time.Until(due) {
 		pause := syscall.NsecToTimespec(left.Nanoseconds())
-		_ = syscall.Nanosleep(&pause, nil) // a signal ends it early
+		_ = syscall.Nanosleep(&pause, nil) // a signal may end it early
 	}
 }
 
-// What asks TestDelay for lookup times instead of the tests, for make bench.
+// Flags with which make bench has TestDelay measure lookups instead of testing.
 var (
 	runs      = flag.Int("runs", 1, "measure each lookup that many times and write the times; wants -rtt, -peers and -rows")
 	rowsPath  = flag.String("rows", "", "where the times are written, a line of JSON for each lookup")
 	peersPath = flag.String("peers", "", "the built program of infra/bench, which does the same lookups with the libraries and tools of others")
 )
 
-// TestDelay is about the service a round trip away from everybody else: 20 ms are long
-// beside what a machine takes to compute, and short beside what a lookup may take.
-// Without -rtt it runs in a separate namespace, beside TestSimnet's. Each lookup lasts
-// its round trips: a shorter one would have kept an answer or a connection of an earlier
-// call. How much longer it lasts is the table's to say, not a test's.
+// TestDelay runs the service a round trip away from all other hosts. The round trip is 20 ms,
+// which is long beside the time for computing, and short beside the time that a lookup may take.
+// Without -rtt, the test runs itself in a separate namespace, in parallel with TestSimnet. Each
+// lookup must last at least as long as its round trips: a shorter one would have reused an answer
+// or a connection of an earlier call. How much longer it lasts is not tested; make bench
+// measures it.
 func TestDelay(t *testing.T) {
 	reason := testbed.NoNamespaces()
 	var probe *os.File
@@ -193,7 +195,7 @@ func TestDelay(t *testing.T) {
 	case *onBroken && *runs == 1:
 		t.Fatal("-broken measures; it wants -runs of more than 1")
 	case reason != nil && *runs > 1:
-		t.Fatal(reason) // somebody waits for the times
+		t.Fatal(reason) // make bench needs the times
 	case reason != nil || testing.Short():
 		t.Skip("in make verify: ", reason)
 	case *rtt == 0:
@@ -210,7 +212,7 @@ func TestDelay(t *testing.T) {
 		writeBroken(t, n)
 		return
 	case *runs > 1:
-		writeTimes(t, n) // and nothing else beside it
+		writeTimes(t, n) // without any other test in parallel
 		return
 	}
 	r := startRunner(t, n)
@@ -221,10 +223,10 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// target is design §12's: lookup time over its round trips.
+// target is the largest ratio of lookup time to round trips, from design §12.
 const target = 1.10
 
-// trip is a lookup with the round trips that it needs, one after the other.
+// trip is a lookup with the number of sequential round trips that it needs.
 type trip struct {
 	op     catalog.Operation
 	domain string
@@ -245,7 +247,7 @@ func trips() []trip {
 	}
 }
 
-// lookupTime pays for a lookup, and reads in the log how many milliseconds it took.
+// lookupTime pays for a lookup, and returns the milliseconds that it took according to the log.
 func lookupTime(t *testing.T, r *runner, c trip) float64 {
 	took, err := tryLookup(t, r, c)
 	if err != nil {
@@ -254,7 +256,8 @@ func lookupTime(t *testing.T, r *runner, c trip) float64 {
 	return took
 }
 
-// tryLookup is lookupTime. A lookup that failed took the time until the answer.
+// tryLookup is like lookupTime, but also returns an error. For a failed lookup it returns the
+// time until the answer.
 func tryLookup(t *testing.T, r *runner, c trip) (ms float64, err error) {
 	begun := time.Now()
 	reply, err := r.buy(t, c.op.Path+"?domain="+c.domain)
@@ -270,15 +273,15 @@ func tryLookup(t *testing.T, r *runner, c trip) (ms float64, err error) {
 	return 0, fmt.Errorf("the log does not say how long %s took: %.2000s", c.op.Slug, r.log.String())
 }
 
-// timing is how long one of others took, or why there is no time.
+// timing is how long a lookup by a third-party program took, or why there is no time.
 type timing struct {
 	Peer  string  `json:"peer"`
 	MS    float64 `json:"ms"`
 	Error string  `json:"error"`
 }
 
-// writeTimes measures every lookup, and beside it the same one by others, turn
-// by turn, after one turn that does not count.
+// writeTimes measures every lookup in several turns. In each turn, third-party programs do the
+// same lookup. The first turn does not count.
 func writeTimes(t *testing.T, n *internet) {
 	testbed.Check(useResolvers(t.TempDir()))
 	r := startRunner(t, n)
@@ -314,8 +317,8 @@ func writeTimes(t *testing.T, n *internet) {
 	}
 }
 
-// times are those of a lookup and of its peers in milliseconds, turn by turn, and what the peers
-// said in the last turn.
+// times returns the times of a lookup by the service (ours) and by the peers (theirs) in
+// milliseconds for each turn, and the results of the peers in the last turn.
 func times(t *testing.T, n *internet, r *runner, c trip, slug string) (ours []float64, theirs map[string][]float64, peers []timing) {
 	theirs = map[string][]float64{}
 	for turn := range *runs + 1 {
@@ -331,7 +334,7 @@ func times(t *testing.T, n *internet, r *runner, c trip, slug string) (ours []fl
 	return ours, theirs, peers
 }
 
-// percentiles are the median and the slow ones, of the nearest rank.
+// percentiles formats p50, p95 and p99 by the nearest rank.
 func percentiles(of []float64) string {
 	return fmt.Sprintf("p50 %.1f, p95 %.1f, p99 %.1f ms", median(of), percentile(of, 95), percentile(of, 99))
 }
@@ -342,7 +345,8 @@ func percentile(of []float64, p int) float64 {
 
 func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
 
-// askPeers has the program of others do a lookup where the service is.
+// askPeers has third-party libraries and tools do a lookup, in the network namespace of the
+// service.
 func askPeers(n *internet, slug, domain string) (all []timing) {
 	cmd := exec.Command(*peersPath, "peers", "-bootstrap", bootstrapURL, "-resolver", resolverAddrs()[0], slug, domain)
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File)

@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// line is one way between the namespaces, which may lose packets. A zero line loses none.
+// line is one direction of the connection between the namespaces. It may lose packets; a zero
+// line loses none.
 type line struct {
 	mu    sync.Mutex
 	share float64
 	draw  *rand.Rand
 }
 
-// lose has the line lose a share of the packets from now on: of as many packets always the same.
+// lose makes the line lose a share of the packets from now on. The same seed loses the same
+// packets.
 func (l *line) lose(share float64, seed uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +31,7 @@ func (l *line) loses() bool {
 	return l.share > 0 && l.draw.Float64() < l.share
 }
 
-// firstResolver is what is wrong with the first of the resolvers. Nothing is with a zero one.
+// firstResolver describes what is wrong with the first resolver. A zero one works.
 type firstResolver struct {
 	mu   sync.Mutex
 	dead bool
@@ -42,7 +44,8 @@ func (f *firstResolver) become(dead bool, late time.Duration) {
 	f.dead, f.late = dead, late
 }
 
-// replies reports whether the resolver at an address replies, and returns when it does.
+// replies reports whether the resolver at an address replies. It waits first if the resolver is
+// slow.
 func (f *firstResolver) replies(at net.Addr) bool {
 	if at.String() != net.JoinHostPort(resolverAddrs()[0], "53") {
 		return true
@@ -56,7 +59,8 @@ func (f *firstResolver) replies(at net.Addr) bool {
 	return !dead
 }
 
-// Two lines with one seed lose the same packets, about as many as they are to lose.
+// TestLine checks that two lines with the same seed lose the same packets, and about the right
+// share of them.
 func TestLine(t *testing.T) {
 	t.Parallel()
 	const packets = 10_000

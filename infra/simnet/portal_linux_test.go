@@ -11,16 +11,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
-// portalAddrs are of resolvers that deny every name, as the networks of hotels and captive portals
-// do in the name of the one who is asked.
+// portalAddrs returns the addresses of resolvers that deny every name. Networks with a captive
+// portal, such as those of hotels, answer like this in place of any resolver.
 func portalAddrs() []string { return []string{"93.184.3.1", "93.184.3.2"} }
 
-// relayAddr lets the questions for name servers through, and no other.
+// relayAddr is the address of a resolver that answers only queries for name servers truthfully.
 const relayAddr = "93.184.3.3"
 
-// portal denies names. What it sends with that is in the name's first label.
+// portal denies names. The first label of a name decides which SOA record the answer has.
 type portal struct {
-	relays *resolvers // where questions for name servers go; nil for nowhere
+	relays *resolvers // answer queries for name servers; may be nil
 }
 
 func (p portal) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
@@ -52,8 +52,8 @@ func openPortals(t *testing.T, truth *resolvers) {
 	open(relayAddr, portal{truth})
 }
 
-// deniedRows are those of a network that denies every name: nothing is sold there but the ping,
-// whatever comes with the denial.
+// deniedRows returns the rows for a network that denies every name. There, only the ping can be
+// sold, whatever records the denial has.
 func deniedRows() (rows []row) {
 	for _, name := range []string{"bare", "root", "own"} {
 		rows = append(rows,
@@ -69,8 +69,9 @@ func deniedRows() (rows []row) {
 	return rows
 }
 
-// relayedRows are those of a network that denies addresses and lets questions for name servers
-// through, beside a resolver of another network: what dig gets from that one is sold.
+// relayedRows returns the rows for a network that denies addresses and answers queries for name
+// servers truthfully, with another resolver that is not in this network. The answers of that
+// resolver are sold.
 func relayedRows() []row {
 	return []row{
 		asks("dns")("example.com", has(`"rcode":"NOERROR"`, `"resolver":"1.1.1.1"`, `"records":[{"address":"`)),

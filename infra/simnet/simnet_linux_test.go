@@ -26,12 +26,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use it; go test's cache only tracks imports
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSimnet plays the tables to the local runner and to the functions as they are deployed, then
-// looks at what they covered, and at who was connected to.
+// TestSimnet plays the tables against the local runner and against the functions as they are
+// deployed. Then it checks what the rows covered, and which hosts were connected to.
 func TestSimnet(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil || testing.Short() {
 		t.Skip("played in make verify: ", err)
@@ -73,7 +73,7 @@ func TestSimnet(t *testing.T) {
 			seen.play(t, nowhere, asks("host-intel")("example.com", has(child("whois", lookup.BootstrapUnavailable), `"expired":false`)))
 		})
 	})
-	// Where a row fails or was not asked for, something is missing.
+	// If a row failed, or -run selected only some, the checks below would miss something.
 	missed := t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/")
 	if !missed {
 		t.Run("covers the spec", func(t *testing.T) { covered(t, seen) })
@@ -82,11 +82,11 @@ func TestSimnet(t *testing.T) {
 	t.Run("nothing was left behind", func(t *testing.T) { nothingLeft(t, r) })
 }
 
-// covered wants every code of every operation, every verdict, and every nullable field both null
-// and set, to have been answered.
+// covered checks that the answers had every code of every operation, every verdict of bundles, and
+// every nullable field both as null and with a value.
 func covered(t *testing.T, seen *observed) {
-	// No request can bring the bundles' time-outs about from outside: the children end half a
-	// second before. That there is no room is in the tests of pkg/service.
+	// No request can cause a bundle to time out, because its children end half a second
+	// earlier. The tests of pkg/service cover Overloaded.
 	elsewhere := []fault.Code{lookup.HostIntelTimeout, lookup.UptimeCheckTimeout, fault.Overloaded}
 	for _, op := range catalog.All() {
 		if op.Kind == catalog.SmokeTest {
@@ -104,7 +104,7 @@ func covered(t *testing.T, seen *observed) {
 	}
 }
 
-// saw fails when a fact was never seen.
+// saw fails the test if a fact was never seen.
 func (o *observed) saw(t *testing.T, parts ...any) {
 	t.Helper()
 	if _, ok := o.facts.Load(fmt.Sprint(parts...)); !ok {
@@ -112,12 +112,12 @@ func (o *observed) saw(t *testing.T, parts ...any) {
 	}
 }
 
-// bothWays holds each field that can be null to have been seen so, and otherwise. It is for
-// the operations' own fields; bundles have those of their children.
+// bothWays checks that each nullable field was seen as null and with a value. It checks only
+// the fields of the operation itself, not those of a bundle's children.
 func (o *observed) bothWays(t *testing.T, op string, fields []catalog.Field) {
 	t.Helper()
 	for _, f := range fields {
-		// That a server chooses a version and a suite without a name is in package ssl.
+		// The tests of package ssl cover servers that choose a version or suite without a name.
 		if f.Nullable {
 			o.saw(t, op, ".", f.Name, " null: ", false)
 		}
@@ -131,8 +131,8 @@ func (o *observed) bothWays(t *testing.T, op string, fields []catalog.Field) {
 	}
 }
 
-// onlyPublic wants nothing to have been sent but to the hosts that may be connected to, and to this
-// test's own servers on 127.0.0.1.
+// onlyPublic checks that packets were sent only to the hosts that the service may connect to, and
+// to the servers of this test on 127.0.0.1.
 func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 	if lost := n.tap.dropped(t); lost > 0 {
 		t.Errorf("the tap missed %d packets", lost)
@@ -147,7 +147,7 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 		switch a := to.Addr(); {
 		case to == own[0] || to == own[1]:
 		case a == ours && to.Port() >= 1024: // runner, facilitator
-		case a == ours && to.Port() == 9: // the bootstrap that is not there
+		case a == ours && to.Port() == 9: // the bootstrap server that does not exist
 		case resolvers[a] && to.Port() == 53:
 		case n.public[to]:
 			https++
@@ -162,25 +162,25 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 }
 
 func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, "-shell") { // somebody has typed RTT
+	if slices.Contains(os.Args, "-shell") { // make simnet was called with RTT
 		flag.Usage = func() { fmt.Fprintln(os.Stderr, "RTT is a duration, such as 50ms") }
 	}
 	flag.Parse()
 	if testing.Short() {
-		os.Exit(m.Run()) // the rows are looked at, and not played
+		os.Exit(m.Run()) // short tests check the rows without playing them
 	}
-	// The tables have no delay: where there is one, it is TestDelay's.
+	// The tables are played without a delay. With a delay, run only TestDelay.
 	if f := flag.Lookup("test.run"); *rtt > 0 && !*shell && f != nil && f.Value.String() == "" {
 		_ = f.Value.Set("^TestDelay$")
 	}
 	packages := []string{testbed.LocalRunner, testbed.AllFunctions, testbed.Dynalite}
 	if *shell || *runs > 1 {
-		packages = packages[:1] // neither needs the functions
+		packages = packages[:1] // the shell and TestDelay do not need the functions
 	}
 	os.Exit(testbed.Isolate(m, 48, packages...))
 }
 
-// shell asks for a shell in the internet instead of the tests (make simnet).
+// shell makes the test binary open a shell in the internet instead of testing (make simnet).
 var shell = flag.Bool("shell", false, "open a shell in the internet, with the service running")
 
 func openShell(t *testing.T, n *internet) {
@@ -210,11 +210,11 @@ func openShell(t *testing.T, n *internet) {
 		err = cmd.Wait()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, cmd.Path+":", err) // of the last command, mostly
+		fmt.Fprintln(os.Stderr, cmd.Path+":", err) // mostly the exit status of the last command
 	}
 }
 
-// useResolvers gives the programs of this mount namespace our resolvers.
+// useResolvers makes the programs in this mount namespace use our resolvers.
 func useResolvers(dir string) error {
 	file := filepath.Join(dir, "resolv.conf")
 	if err := os.WriteFile(file, []byte("nameserver "+strings.Join(resolverAddrs(), "\nnameserver ")+"\n"), 0o600); err != nil {
@@ -226,7 +226,7 @@ func useResolvers(dir string) error {
 	return syscall.Mount(file, "/etc/resolv.conf", "", syscall.MS_BIND, "")
 }
 
-// The rows are of every operation, several of each; no two have one name.
+// TestRows checks that each operation has several rows, and that no two rows have the same name.
 func TestRows(t *testing.T) {
 	ops, names := map[string]int{}, map[string]bool{}
 	for _, r := range tableRows() {
@@ -246,11 +246,11 @@ func TestRows(t *testing.T) {
 type tap struct {
 	fd   int
 	mu   sync.Mutex
-	seen map[netip.AddrPort][]byte // the head of the last packet to each
+	seen map[netip.AddrPort][]byte // the beginning of the last packet to each address
 }
 
-// opens is a packet filter (BPF) for TCP segments with SYN and without ACK and
-// for UDP, over IPv4 and IPv6. It takes the head of such a packet only.
+// opens returns a packet filter (BPF) that accepts UDP, and TCP segments with SYN and without
+// ACK, over IPv4 and IPv6. It captures only the beginning of a packet.
 func opens() []syscall.SockFilter {
 	const (
 		loadByte   = syscall.BPF_LD | syscall.BPF_B | syscall.BPF_ABS
@@ -264,13 +264,13 @@ func opens() []syscall.SockFilter {
 	return []syscall.SockFilter{
 		{Code: loadByte, K: 0},
 		{Code: and, K: 0xf0},
-		{Code: equal, K: 0x40, Jf: 6}, // else to IPv6
+		{Code: equal, K: 0x40, Jf: 6}, // if it is not IPv4, jump to IPv6
 		{Code: loadByte, K: 9},
 		{Code: equal, K: udp, Jt: 11},
 		{Code: equal, K: tcp, Jf: 9},
 		{Code: headerToX, K: 0},
 		{Code: loadAfterX, K: 13},
-		{Code: syscall.BPF_JMP | syscall.BPF_JA, K: 4}, // to the flags
+		{Code: syscall.BPF_JMP | syscall.BPF_JA, K: 4}, // jump to the flags
 		{Code: loadByte, K: 6},                         // IPv6
 		{Code: equal, K: udp, Jt: 5},
 		{Code: equal, K: tcp, Jf: 3},
@@ -283,8 +283,8 @@ func opens() []syscall.SockFilter {
 }
 
 func newTap(t *testing.T) *tap {
-	// Without a protocol the socket gets nothing, so that no packet comes in
-	// before the filter is there.
+	// A socket without a protocol receives nothing. So no packet arrives before the filter is
+	// attached.
 	fd := testbed.Must(syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0))
 	filter := opens()
 	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
@@ -292,8 +292,8 @@ func newTap(t *testing.T) *tap {
 		uintptr(unsafe.Pointer(&program)), unsafe.Sizeof(program), 0); errno != 0 {
 		t.Fatalf("tap: filter: %v", errno)
 	}
-	// Room for bursts. Where only root of the machine may ask for that much, the
-	// usual room will do, and dropped says if it does not.
+	// A large buffer, for bursts. If only root on the machine may set it, use the largest
+	// usual size. If that is too small, dropped reports it.
 	if syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 16<<20) != nil {
 		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 16<<20)
 	}
@@ -343,14 +343,14 @@ func destination(b []byte) (to netip.AddrPort, ok bool) {
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(b[head+2:])), true
 }
 
-// all are the places that were called so far, each with a packet.
+// all returns the addresses that packets were sent to so far, each with one packet.
 func (p *tap) all() map[netip.AddrPort][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.seen)
 }
 
-// dropped is how many packets the kernel could not give to the tap since it was last asked.
+// dropped returns how many packets the kernel could not deliver to the tap since the last call.
 func (p *tap) dropped(t *testing.T) uint32 {
 	const statistics = 6 // PACKET_STATISTICS
 	var v struct{ packets, drops uint32 }
@@ -362,7 +362,8 @@ func (p *tap) dropped(t *testing.T) uint32 {
 	return v.drops
 }
 
-// proveTap connects where nobody else would, wants the tap to have seen it, and returns where.
+// proveTap connects to addresses that nothing else uses, checks that the tap has seen it, and
+// returns these addresses.
 func proveTap(t *testing.T, p *tap) []netip.AddrPort {
 	own := []netip.AddrPort{netip.MustParseAddrPort("10.99.99.99:443"), netip.MustParseAddrPort("[fd99::99]:443")}
 	for _, to := range own {

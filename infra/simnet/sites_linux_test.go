@@ -31,7 +31,7 @@ func example(c *x509.Certificate) {
 
 func alias(of string) []string { return []string{"60 IN CNAME " + of + "."} }
 
-// hosts are those of the tables but certificateSites.
+// hosts returns the hosts of the tables, except those of certificateSites.
 func hosts() []host {
 	every := says(http.StatusOK,
 		"Access-Control-Allow-Origin: *", "Cache-Control: no-cache", "Cache-Control: private", "Content-Security-Policy: default-src 'none'",
@@ -51,11 +51,11 @@ func hosts() []host {
 		{name: "servfail", rcode: dns.RcodeServerFailure},
 		{name: "refused", rcode: dns.RcodeRefused},
 		{name: "silent", silent: true},
-		{name: "long", records: []string{`60 IN TXT` + strings.Repeat(` "`+strings.Repeat("a", 250)+`"`, 6)}}, // for a datagram
+		{name: "long", records: []string{`60 IN TXT` + strings.Repeat(` "`+strings.Repeat("a", 250)+`"`, 6)}}, // too long for a datagram
 		{name: "six", addrs: []string{sixAddr}, serve: web(ok, alsoDead8)},
 		{name: "unrouted", addrs: []string{unroutedAddr}},
 
-		// What is wrong with TLS, and with HTTP.
+		// Hosts with unusual or broken TLS or HTTP.
 		{name: "expired", serve: web(ok, expired)},
 		{name: "alert", serve: webUpTo(0, ok)},
 		{name: "old", serve: webUpTo(tls.VersionTLS12, ok)},
@@ -72,7 +72,7 @@ func hosts() []host {
 		{name: "h2only", serve: webFor(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.SupportedProtos, "h2") }, ok)},
 		{name: "nohead", serve: web(onlyGET)},
 
-		// Chains.
+		// Chains of redirects.
 		{name: "there", serve: web(to("https://www.example.com/"))},
 		{name: "relative", serve: web(paths(map[string]http.HandlerFunc{"/": to("a/b?x=1#frag"), "/a/b?x=1": to("../c"), "/c": ok}))},
 		{name: "hops5", serve: web(chain(5))},
@@ -84,7 +84,7 @@ func hosts() []host {
 	}
 }
 
-// tableRows are the tables of what the operations answer; no two alike.
+// tableRows returns the tables of expected answers. No two rows have the same name.
 func tableRows() []row {
 	_, all := certificateSites()
 	for _, op := range catalog.All() {
@@ -95,7 +95,7 @@ func tableRows() []row {
 	return slices.Concat(all, dnsRows(), sslRows(), headersRows(), redirectRows(), whoisRows(), bundleRows())
 }
 
-// sslRows are those of ssl-check, and the fields of spec §2.2.
+// sslRows returns the rows for ssl-check, with the fields of spec §2.2.
 func sslRows() []row {
 	ssl := asks("ssl-check")
 	return slices.Concat([]row{
@@ -122,8 +122,9 @@ func sslRows() []row {
 	)
 }
 
-// certificateSites show certificates that only openssl can serve, and that crypto/tls
-// does not get, or only with a setting of go.mod: the leaf is the product.
+// certificateSites returns hosts that only openssl can serve, and their rows. crypto/tls cannot
+// connect to them, or only with a setting in go.mod. ssl-check must still show their
+// certificates, because the leaf certificate is what it sells.
 func certificateSites() (hosts []host, rows []row) {
 	shown := func(name, key, ssl string, headers want, args ...string) {
 		hosts = append(hosts, host{name: name, serve: byOpenSSL(key, args...)})
@@ -142,13 +143,13 @@ func certificateSites() (hosts []host, rows []row) {
 	strange("brainpool", "ec -pkeyopt ec_paramgen_curve:brainpoolP256r1", "ALL", `"cipher":"tls_ecdhe_ecdsa_with_`, "-curves", "brainpoolP256r1")
 	strange("pss", "rsa-pss -pkeyopt rsa_keygen_bits:2048", "ALL", "")
 	strange("ed448", "ed448", "ALL", `"signature_algorithm":"Ed448"`)
-	// nabla-c0d3/sslyze#729, zmap/zcrypto#449. HTTP fails, but gets through the handshake.
+	// See nabla-c0d3/sslyze#729 and zmap/zcrypto#449. The handshake succeeds, then HTTP fails.
 	shown("sha1only", rsa, "", fails(lookup.HTTPFailed), "-tls1_2", "-sigalgs", "RSA+SHA1", "-cipher", "ECDHE:@SECLEVEL=0")
 	shown("rsa512", "rsa:512", "", fails(lookup.HTTPFailed), "-tls1_2", "-cipher", "ALL:@SECLEVEL=0")
 	return hosts, rows
 }
 
-// headersRows are those of headers, and the fields of spec §2.4.
+// headersRows returns the rows for headers, with the fields of spec §2.4.
 func headersRows() []row {
 	headers := asks("headers")
 	return slices.Concat([]row{
@@ -171,7 +172,7 @@ func headersRows() []row {
 	)
 }
 
-// dnsRows are spec §7.2 and §7.3 for dns, and the fields of §2.1.
+// dnsRows returns the rows for dns, according to spec §7.2 and §7.3, with the fields of §2.1.
 func dnsRows() []row {
 	ask := asks("dns")
 	const none = `"ttl":null,"records":[]`
@@ -195,8 +196,8 @@ func dnsRows() []row {
 	}, alike("dns", fails(lookup.NXDomain), "gone", "dangling")...)
 }
 
-// redirectRows are the codes of resolve-redirect, and the fields of spec §2.5. Each stop
-// reason has its row in package redirect.
+// redirectRows returns the rows for resolve-redirect: its codes, and the fields of spec §2.5.
+// The tests of package redirect cover each stop reason.
 func redirectRows() []row {
 	trace := asks("resolve-redirect")
 	return slices.Concat([]row{
@@ -219,14 +220,14 @@ func redirectRows() []row {
 	)
 }
 
-// registries are the RDAP servers, by top-level domain. One that is missing, such as de, has
-// none.
+// registries returns the RDAP servers by top-level domain. A missing domain, such as de, has no
+// RDAP server.
 func registries() map[string]string {
 	const main = "https://rdap.registry.net/"
 	return map[string]string{"com": main + "v1/", "uk": main + "uk/", "org": "https://rdap-mute.registry.net/"}
 }
 
-// whoisRows are those of whois, and the fields of spec §2.3.
+// whoisRows returns the rows for whois, with the fields of spec §2.3.
 func whoisRows() []row {
 	whois := asks("whois")
 	const registered = `"handle":"1234_DOMAIN_COM-VRSN"`
@@ -247,7 +248,7 @@ func whoisRows() []row {
 	}
 }
 
-// domainObject has everything that the result takes out of a domain (RFC 9083).
+// domainObject is an RDAP domain (RFC 9083) with every member that a result is made from.
 const domainObject = `{"objectClassName":"domain","ldhName":"NAME","handle":"1234_DOMAIN_COM-VRSN",` +
 	`"status":["client transfer prohibited","active"],` +
 	`"entities":[{"objectClassName":"entity","handle":"376","roles":["registrar"],"publicIds":[{"type":"IANA Registrar ID","identifier":"376"}],` +
@@ -259,7 +260,7 @@ const domainObject = `{"objectClassName":"domain","ldhName":"NAME","handle":"123
 	`"nameservers":[{"objectClassName":"nameserver","ldhName":"ns1.example.com"},{"objectClassName":"nameserver","ldhName":"ns2.example.com"}],` +
 	`"secureDNS":{"delegationSigned":true}}`
 
-// registryPages is what the registry of com answers, and that of uk with the same server.
+// registryPages returns a handler for the RDAP server of com and uk.
 func registryPages() http.HandlerFunc {
 	registered := func(name string) http.HandlerFunc {
 		return body(strings.ReplaceAll(domainObject, "NAME", strings.ToUpper(name)))
@@ -277,7 +278,7 @@ func registryPages() http.HandlerFunc {
 	return paths(pages)
 }
 
-// corpus are the values of a file of testdata/corpora, a quoted one on each line.
+// corpus returns the values in a file of testdata/corpora. Each line has one quoted value.
 func corpus(file string) (values []string) {
 	for line := range strings.Lines(string(testbed.Must(os.ReadFile("testdata/corpora/" + file)))) {
 		if line[0] != '#' {
@@ -287,22 +288,23 @@ func corpus(file string) (values []string) {
 	return values
 }
 
-// special are addresses that are not public, and redirects that lead to nobody of this internet
-// but example.com.
+// special returns addresses that are not public, and redirect locations. The only host of this
+// internet to which such a location may lead is example.com.
 func special() (addrs, locations []string) { return corpus("addresses.txt"), corpus("locations.txt") }
 
-// hostile is one of the hosts that lead to an address or a location of the corpora.
+// hostile returns the name of a host that leads to entry i of a corpus in some way.
 func hostile(way string, i int) string { return fmt.Sprintf("%s%d.hostile.example.com", way, i) }
 
 func rdapName(i int) string { return fmt.Sprintf("rdap%d.com", i) }
 
-// specialHosts lead to every special address in every way, and redirect to every
-// foreign location. What is turning was public when it was asked for first.
+// specialHosts returns hosts that lead to every special address in every way, and hosts that
+// redirect to every special location. A turning host resolves to a public address for the first
+// query, and to the special address afterwards.
 func specialHosts() []host {
 	var out []host
 	addrs, locations := special()
 	for i, a := range addrs {
-		beside := "93.184.3.1" // public and closed, first in the answer
+		beside := "93.184.3.1" // a public address without a server, first in the answer
 		if netip.MustParseAddr(a).Is6() {
 			beside = "2606:2800:220:1::8"
 		}
@@ -333,7 +335,7 @@ func specialRows() []row {
 			add(way, connects[(i+j)%len(connects)], hostile(way, i), fails(lookup.BlockedAddress))
 		}
 		add("redirect", "resolve-redirect", hostile("redirect", i), has(`"hop_count":1`, `"stop_reason":"blocked_address"`))
-		// Resolved once, so it stays what it was.
+		// The service resolves a host once per lookup, so it keeps the public address.
 		add("turning", "resolve-redirect", hostile("turning", i), has(`"hop_count":2`, `"stop_reason":null`))
 		add("rdap", "whois", rdapName(i), fails(lookup.RDAPUpstream, "The RDAP server is not at a public address"))
 	}

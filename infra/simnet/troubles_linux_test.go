@@ -21,29 +21,31 @@ import (
 
 var onBroken = flag.Bool("broken", false, "with -runs: measure on broken networks, beside the tools that users start")
 
-// deadNetworkSix swallows what is sent to it, as deadNetwork does.
+// deadNetworkSix is like deadNetwork, for IPv6.
 const deadNetworkSix = "2606:2800:222::/48"
 
-// The kinds of hosts that are measured on broken networks, by the first word of their names.
+// The kinds of hosts that are measured on broken networks. Their names begin with the kind.
 const (
 	sound     = "sound"
-	firstDead = "firstdead" // the first of two addresses of IPv4
-	sixDead   = "sixdead"   // the address of IPv6, beside a good one of IPv4
-	fourDead  = "fourdead"  // the other way round
+	firstDead = "firstdead" // the first of two IPv4 addresses is dead
+	sixDead   = "sixdead"   // the IPv6 address is dead, the IPv4 address is good
+	fourDead  = "fourdead"  // the IPv4 address is dead, the IPv6 address is good
 )
 
-// hostsOfKind is how many hosts of a kind there are: so many lookups run at once, and no two of
-// them are of one name.
+// hostsOfKind is the number of hosts of each kind. This many lookups may run at once without two
+// of them having the same name.
 const hostsOfKind = 25
 
-// measured is a host of a kind, and moved redirects to it.
+// measured returns the name of a host of a kind. moved returns the name of a host that redirects
+// to it.
 func measured(kind string, i int) string { return fmt.Sprint(kind, i%hostsOfKind) }
 func moved(kind string, i int) string    { return measured(kind, i) + "moved" }
 
-// measuredSix is an address of IPv6, of which each host of kind fourDead has two.
+// measuredSix returns an IPv6 address for hosts of kind fourDead. Such a host has one, and the
+// host that redirects to it has another.
 func measuredSix(i int) string { return fmt.Sprintf("2606:2800:220:2::%x", i+1) }
 
-// measuredAddrs are commands of ip.
+// measuredAddrs returns commands of ip that add these addresses.
 func measuredAddrs() string {
 	var b strings.Builder
 	for i := range 2 * hostsOfKind {
@@ -72,18 +74,18 @@ func measuredHosts() (all []host) {
 	return all
 }
 
-// trouble is something that is wrong with the network, or nothing.
+// trouble describes what is wrong with the network, if anything.
 type trouble struct {
 	what  string
-	kind  string        // of the hosts
-	loss  float64       // of packets, each way
+	kind  string        // kind of the hosts
+	loss  float64       // share of packets lost in each direction
 	dead  bool          // the first resolver
-	late  time.Duration // the first resolver's replies
-	turns int           // lookups of each operation, for each of -runs
+	late  time.Duration // delay of the first resolver's replies
+	turns int           // lookups of each operation per run (-runs)
 }
 
-// lateBy is how much later than on a healthy network the service may know an answer at p95, where
-// the first resolver does not reply (design §9), in milliseconds.
+// lateBy limits the extra time of dns, in milliseconds at p95, if the first resolver does not
+// reply in time (design §9). It is compared with a healthy network.
 const lateBy = 20
 
 func troubles() []trouble {
@@ -99,7 +101,8 @@ func troubles() []trouble {
 	}
 }
 
-// lookups are those that are measured: where addresses are dead, those that connect to them.
+// lookups returns the operations to measure. If hosts have dead addresses, these are only the
+// operations that connect to hosts.
 func (c trouble) lookups() []catalog.Operation {
 	all := []catalog.Operation{catalog.SSLCheck(), catalog.Headers(), catalog.ResolveRedirect(), catalog.UptimeCheck()}
 	if c.kind == sound {
@@ -108,7 +111,7 @@ func (c trouble) lookups() []catalog.Operation {
 	return all
 }
 
-// of is the lookup that is measured as the i-th of an operation.
+// of returns the ith lookup of an operation to measure.
 func (c trouble) of(op catalog.Operation, i int) trip {
 	name := measured(c.kind, i)
 	if op.Slug == catalog.ResolveRedirect().Slug {
@@ -117,7 +120,7 @@ func (c trouble) of(op catalog.Operation, i int) trip {
 	return trip{op: op, domain: full(name)}
 }
 
-// begin has the network be in trouble from now on.
+// begin starts the trouble.
 func (c trouble) begin(n *internet) {
 	for i := range n.lines {
 		n.lines[i].lose(c.loss, uint64(i))
@@ -125,10 +128,10 @@ func (c trouble) begin(n *internet) {
 	n.first.become(c.dead, c.late)
 }
 
-// series are the times of one lookup that was done many times, in milliseconds.
+// series holds the times of a lookup that was done many times, in milliseconds.
 type series struct {
 	ms     []float64
-	failed []string // what those that failed said
+	failed []string // errors of the lookups that failed
 }
 
 func (s *series) add(ms float64, failure string) {
@@ -145,7 +148,7 @@ func (s *series) String() string {
 	return text
 }
 
-// over are the ratios to others; none where no lookup of theirs succeeded.
+// over formats the ratios of s to theirs. It returns an empty text if all of theirs failed.
 func (s *series) over(theirs *series) string {
 	if len(theirs.failed) == len(theirs.ms) {
 		return ""
@@ -154,7 +157,7 @@ func (s *series) over(theirs *series) string {
 		percentile(s.ms, 95)/percentile(theirs.ms, 95), percentile(s.ms, 99)/percentile(theirs.ms, 99))
 }
 
-// writeBroken measures lookups on broken networks, and at the same time the same ones by tools.
+// writeBroken measures lookups on broken networks. Tools do the same lookups at the same time.
 func writeBroken(t *testing.T, n *internet) {
 	testbed.Check(useResolvers(t.TempDir()))
 	file := testbed.Must(os.Create(*rowsPath))
@@ -167,7 +170,7 @@ func writeBroken(t *testing.T, n *internet) {
 			c.begin(n)
 			defer trouble{}.begin(n)
 			for _, op := range c.lookups() {
-				_, _ = tryLookup(t, r, c.of(op, 0)) // the first question does not count
+				_, _ = tryLookup(t, r, c.of(op, 0)) // the first lookup does not count
 			}
 			for _, m := range c.measure(t, n, r) {
 				if m.op == catalog.DNS().Slug && c.none() {
@@ -185,7 +188,8 @@ func (c trouble) none() bool { return c.kind == sound && c.loss == 0 && !c.slow(
 // slow reports whether the first resolver does not reply in time.
 func (c trouble) slow() bool { return c.dead || c.late > 0 }
 
-// row is a line of the table. healthy is the p95 of dns without trouble, where it was measured.
+// row returns a line of the table. healthy is the p95 of dns without trouble, or NaN if it was
+// not measured.
 func (c trouble) row(m comparison, healthy float64) map[string]any {
 	row := map[string]any{
 		"what": m.op + ", " + c.what, "ours": m.ours.String(),
@@ -198,14 +202,14 @@ func (c trouble) row(m comparison, healthy float64) map[string]any {
 	return row
 }
 
-// comparison is a lookup of ours and of a tool.
+// comparison has the times of a lookup by the service and by a tool.
 type comparison struct {
 	op, peer     string
 	ours, theirs *series
 }
 
-// beat is how long after one the next lookup of an operation begins, whether or not that one has
-// ended: what takes long does not hold the others up.
+// beat is the interval at which lookups of an operation begin. A lookup begins even if the
+// previous one has not ended, so a slow lookup does not delay the others.
 const beat = 100 * time.Millisecond
 
 func (c trouble) measure(t *testing.T, n *internet, r *runner) []comparison {
@@ -216,7 +220,7 @@ func (c trouble) measure(t *testing.T, n *internet, r *runner) []comparison {
 		all[i] = comparison{op: op.Slug, ours: new(series), theirs: new(series)}
 		running.Go(func() { all[i].ours = c.repeat(t, r, op, times) })
 		running.Go(func() { all[i].peer, all[i].theirs = startTool(n, c.of(op, 0), times) })
-		<-time.After(beat / time.Duration(len(ops))) // in turn with the others
+		<-time.After(beat / time.Duration(len(ops))) // operations begin their lookups at different times
 	}
 	running.Wait()
 	return all
@@ -244,7 +248,7 @@ func (c trouble) repeat(t *testing.T, r *runner, op catalog.Operation, times int
 	return &all
 }
 
-// startTool has the program of others do a lookup many times, where the service is.
+// startTool has a tool do a lookup many times, in the network namespace of the service.
 func startTool(n *internet, c trip, times int) (peer string, all *series) {
 	cmd := exec.Command(*peersPath, "tools", "-resolver", strings.Join(resolverAddrs(), ","),
 		"-times", strconv.Itoa(times), "-beat", beat.String(), c.op.Slug, c.domain)
@@ -263,8 +267,8 @@ func startTool(n *internet, c trip, times int) (peer string, all *series) {
 	return peer, all
 }
 
-// Every operation that is measured is measured in every trouble that it can meet, of hosts that
-// there are and that are in that trouble.
+// TestTroubles checks that each trouble is measured with all operations that it can affect, and
+// with hosts that exist and are of its kind.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	hosts := map[string]host{}
@@ -289,7 +293,8 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// What failed is counted, and nothing is compared with what always failed.
+// TestSeries checks that failed lookups are counted, and that there is no ratio to a series in
+// which all lookups failed.
 func TestSeries(t *testing.T) {
 	t.Parallel()
 	var ours, theirs, none series
@@ -311,8 +316,8 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// The targets are those of dns where the first resolver does not reply in time, beside a healthy
-// network.
+// TestTroubleRow checks the targets. Only dns has one, if the first resolver does not reply in
+// time and the healthy network was measured.
 func TestTroubleRow(t *testing.T) {
 	t.Parallel()
 	took := series{ms: []float64{70}}

@@ -24,19 +24,19 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// resolverAddrs are the service's default resolvers.
+// resolverAddrs returns the addresses of the service's default resolvers.
 func resolverAddrs() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
 
-// resolvers answer as one, with the records that hosts have.
+// resolvers answers queries to all resolvers, with the records of the hosts.
 type resolvers struct {
 	hosts map[string]host
 	zone  testbed.Zone
-	asked sync.Map // queries, and whom of the resolvers
+	asked sync.Map // pairs of a query and the address of the resolver that got it
 	first *firstResolver
 }
 
 func (n *internet) openResolvers(t *testing.T) {
-	// The service asks for these when it is asked whether it is ready.
+	// The service queries this record to find out whether it is ready.
 	records := map[string][]dns.RR{"com.": {record("com.", "300 IN NS a.gtld-servers.net.")}}
 	for name, h := range n.hosts {
 		owner := name + "."
@@ -55,7 +55,8 @@ func (n *internet) openResolvers(t *testing.T) {
 
 func record(owner, text string) dns.RR { return testbed.Must(dns.NewRR(owner + " " + text)) }
 
-// addresses are A and AAAA records. The zone file form has no mapped ones.
+// addresses returns A and AAAA records. They are not made from zone file text, because that
+// cannot have IPv4-mapped addresses.
 func addresses(owner string, addrs []string) (list []dns.RR) {
 	for _, a := range addrs {
 		ip := netip.MustParseAddr(a).AsSlice()
@@ -84,18 +85,18 @@ func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 }
 
 type host struct {
-	name string // as in the tables, see full
+	name string // as in the tables; see full
 	// addrs are its A and AAAA records. A host with serve and without addrs
 	// gets a new public IPv4 address.
 	addrs []string
-	// dead are A and AAAA records before those of addrs, of addresses that nobody answers at.
+	// dead are addresses at which nothing answers. Their records come before those of addrs.
 	dead []string
-	// later are its A and AAAA records from each resolver's second query on.
+	// later replaces addrs from the second query to each resolver on.
 	later   []string
-	records []string // others, in zone file form without the owner
-	rcode   int      // of every answer about it
+	records []string // other records, in zone file form without the owner
+	rcode   int      // the response code of every answer about the host
 	silent  bool     // no resolver answers
-	serve   server   // what listens on port 443 of its addresses
+	serve   server   // the server on port 443 of its addresses
 }
 
 func allHosts() []host {
@@ -111,15 +112,16 @@ func allHosts() []host {
 }
 
 const (
-	closedAddr    = "93.184.1.1" // of a host where nothing listens
+	closedAddr    = "93.184.1.1" // of a host on which nothing listens
 	sixAddr       = "2606:2800:220:1::6"
-	unroutedAddr  = "2606:2800:221:1::6" // there is no route to
+	unroutedAddr  = "2606:2800:221:1::6" // there is no route to it
 	bootstrapAddr = "93.184.2.1:80"
 	bootstrapURL  = "http://" + bootstrapAddr + "/rdap/dns.json"
 )
 
-// routes give every address to this machine, but those without a route and those that swallow what
-// is sent to them from another namespace. A server wants its address of IPv6 one by one.
+// routes assigns every address to this machine. Exceptions are addresses without a route, and
+// addresses that silently drop packets from the other namespace. To listen on an IPv6 address, a
+// server also needs that address on an interface.
 const routes = `link set lo up
 route add local 0.0.0.0/0 dev lo table local
 route add local ::/0 dev lo table local
@@ -134,11 +136,11 @@ type internet struct {
 	ca    *testbed.Authority
 	tap   *tap
 	hosts map[string]host
-	far   far     // where the service is; nil for here
-	lines [2]line // to there and back
+	far   far     // the namespace of the service; nil for this one
+	lines [2]line // to the service and back
 	first firstResolver
-	// public are the places that the service may connect to: the bootstrap file's, and port 443
-	// of closedAddr and of the addresses of a host that has a server there.
+	// public has the addresses that the service may connect to: the server of the bootstrap
+	// file, and port 443 of closedAddr and of every host that has a server.
 	public map[netip.AddrPort]bool
 }
 
@@ -184,7 +186,8 @@ func listen(t *testing.T, at string) net.Listener {
 	return l
 }
 
-// serveBootstrap serves IANA's file of RDAP servers (RFC 9224), at an address of the operator's.
+// serveBootstrap serves IANA's file of RDAP servers (RFC 9224) at an address that the operator of
+// the service has chosen.
 func serveBootstrap(t *testing.T) {
 	var services [][][]string
 	for tld, base := range registries() {
@@ -195,10 +198,11 @@ func serveBootstrap(t *testing.T) {
 	go func() { _ = http.Serve(l, body(string(doc))) }() //nolint:gosec // until the test ends
 }
 
-// server listens on an address of a host, ip:port, until the test ends.
+// server starts a server on an address of a host, ip:port. It runs until the test ends.
 type server func(t *testing.T, ca *testbed.Authority, name, at string)
 
-// says answers with a status and fields, which need not be well-formed.
+// says returns a handler that answers with a status and header fields. The fields need not be
+// well-formed.
 func says(status int, fields ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for _, f := range fields {
@@ -229,7 +233,7 @@ func paths(pages map[string]http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// chain redirects n times.
+// chain returns a handler that redirects n times.
 func chain(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if len(r.URL.Path) <= n {
@@ -238,7 +242,7 @@ func chain(n int) http.HandlerFunc {
 	}
 }
 
-// onlyGET hangs up on everything else.
+// onlyGET answers GET and closes the connection for any other method.
 func onlyGET(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		hangUp(w, r)
@@ -250,7 +254,7 @@ func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// endless sends headers without end.
+// endless sends header fields without end.
 func endless(w http.ResponseWriter, _ *http.Request) {
 	conn, out, err := http.NewResponseController(w).Hijack()
 	if err == nil {
@@ -262,17 +266,17 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// web is an HTTPS origin.
+// web returns an HTTPS server.
 func web(h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webUpTo(tls.VersionTLS13, h, edits...)
 }
 
-// webUpTo is one that refuses a hello that offers more than a version of TLS.
+// webUpTo returns an HTTPS server that refuses a hello whose first TLS version is above highest.
 func webUpTo(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webFor(func(hello *tls.ClientHelloInfo) bool { return hello.SupportedVersions[0] <= highest }, h, edits...)
 }
 
-// webFor is one that refuses every hello but those that it wants.
+// webFor returns an HTTPS server that refuses every hello for which wants returns false.
 func webFor(wants func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webBy(func(config *tls.Config) {
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -284,7 +288,7 @@ func webFor(wants func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...
 	}, h, edits...)
 }
 
-// webBy is one whose TLS is changed.
+// webBy returns an HTTPS server whose TLS configuration is changed by a function.
 func webBy(change func(*tls.Config), h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return func(t *testing.T, ca *testbed.Authority, name, at string) {
 		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}
@@ -296,7 +300,8 @@ func webBy(change func(*tls.Config), h http.HandlerFunc, edits ...func(*x509.Cer
 	}
 }
 
-// plain speaks HTTP without TLS, and mute leaves connections to the kernel.
+// plain speaks HTTP without TLS. mute, below, never accepts a connection: the kernel completes
+// the TCP handshake, and nothing follows.
 func plain(t *testing.T, _ *testbed.Authority, _, at string) {
 	l := listen(t, at)
 	go func() { _ = http.Serve(l, nil) }() //nolint:gosec // until the test ends
@@ -304,8 +309,9 @@ func plain(t *testing.T, _ *testbed.Authority, _, at string) {
 
 func mute(t *testing.T, _ *testbed.Authority, _, at string) { listen(t, at) }
 
-// byOpenSSL is an openssl s_server, which talks to one client after the other, with a certificate
-// for a key of a kind. It sends back what it is sent, reversed, so that no client is waited for.
+// byOpenSSL returns a server that runs openssl s_server, with a certificate for a key of a kind.
+// It serves one client after the other. With -rev it sends each line back reversed, so it never
+// waits for input.
 func byOpenSSL(key string, args ...string) server {
 	return func(t *testing.T, _ *testbed.Authority, name, at string) {
 		file := filepath.Join(t.TempDir(), "server.pem") // key and certificate

@@ -26,7 +26,7 @@ type Program struct {
 	Files   []string // TEMPLATE=TARGET: written before each start
 	Dir     string   // where it is started; empty for the current folder
 	Origin  string   // where it listens, such as http://127.0.0.1:8080
-	// Ready is a request that the seller answers, with any status, once it takes requests.
+	// Ready is a request that the seller answers with a status below 500 once it is ready.
 	Ready  *http.Request
 	Within time.Duration // how long it may take to start
 	Log    io.Writer     // receives its output when it is killed; may be nil
