@@ -46,12 +46,12 @@ func repeatedly(p peer, domain string, times int, beat time.Duration) error {
 	return json.NewEncoder(os.Stdout).Encode(answers)
 }
 
-// connectTimeout is curl's limit, in seconds, for the name and the connection together. With it,
-// curl tries the next address after five seconds; without it, after minutes.
+// connectTimeout is curl's limit, in seconds, for resolving the name and connecting together.
+// With this limit, curl tries the next address after five seconds; without it, after minutes.
 const connectTimeout = "8"
 
-// tools are the programs that users run, by operation. They query the resolvers in turn, as with
-// /etc/resolv.conf.
+// tools returns the programs that users run, by operation. They query the resolvers in turn, as if
+// these were listed in /etc/resolv.conf.
 func tools(resolvers []string) map[string]peer {
 	patient := func(option, of string) look { return curl(option, of, "--connect-timeout", connectTimeout) }
 	question := peer{"what dig does (5 s, the next server, 3 tries) by miekg/dns", asDig(resolvers)}

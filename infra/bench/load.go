@@ -31,8 +31,8 @@ import (
 type target struct {
 	name   string
 	server *server
-	// make creates the next request of a round, in the form in which it is sent. All are created
-	// before the round begins, because signing is the client's work and is not measured.
+	// make returns the bytes of the next request of a round. All requests are made before the
+	// round begins, because signing is the client's work and is not measured.
 	make func() []byte
 	// A right answer has this status, and its body contains part.
 	status int
@@ -219,7 +219,7 @@ func newFacilitator() *httptest.Server {
 		payer, hash := asked.PaymentPayload.Payload.Authorization.From, make([]byte, 32)
 		_, _ = rand.Read(hash) // never fails
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]map[string]any{ // the server may be gone
+		_ = json.NewEncoder(w).Encode(map[string]map[string]any{ // the server may have ended
 			"/supported": {
 				"kinds":      []map[string]any{{"x402Version": x402.Version, "scheme": x402.Scheme, "network": network}},
 				"extensions": []string{}, "signers": map[string]any{},

@@ -33,8 +33,8 @@ type copied struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	// Settle is the request that the bare server sends to the facilitator before it answers, if
-	// any.
+	// Settle is the request that the bare server sends to the facilitator before it answers.
+	// If Settle is empty, it sends none.
 	Settle []byte
 }
 

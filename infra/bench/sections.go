@@ -28,7 +28,7 @@ func (s *site) lookups() {
 const (
 	targetChallenges = 2.3  // challenges per second, beside the middleware's
 	targetPayments   = 1.5  // paid pings per second, beside the middleware's
-	targetAlone      = 1.3  // p50 of a paid ping of one client beside the middleware's
+	targetAlone      = 1.3  // p50 of a paid ping by one client, beside the middleware's
 	targetSold       = 2.0  // paid calls per second of a sold handler
 	targetSoldAlone  = 1.2  // p50 of such a call by one client
 	targetChallenge  = 1.4  // processor time of a challenge beside that of a bare answer
@@ -136,7 +136,7 @@ func (s *site) growth() {
 		defer server.stop()
 		all = append(all, b.payments(server))
 	}
-	m := s.measure(s.runs, targetClients, all...) // a disk's speed varies more than the ledger's
+	m := s.measure(s.runs, targetClients, all...) // many rounds, because a disk's speed varies
 	for i, n := range sizes[1:] {
 		grown.compare(counted(n, "payment")+" in the ledger", m[i+1], fmt.Sprint(sizes[0]), m[0]).
 			held(fmt.Sprintf("≥ %.2f", targetGrowth), m[i+1].perSecond >= targetGrowth*m[0].perSecond)
@@ -219,7 +219,7 @@ func (s *site) functions() {
 	}
 	cold := s.section("Functions started from nothing: the built binary behind a Runtime API")
 	for _, slug := range slugs {
-		f, first := measured(2*starts, slug), 0.0 // microseconds and bytes, in turn
+		f, first := measured(2*starts, slug), 0.0 // f alternates between microseconds and bytes
 		for i := range starts {
 			first += f[2*i] / 1000 / starts
 		}
@@ -291,7 +291,7 @@ type section struct {
 	rows  []row
 }
 
-// section begins a part of the table.
+// section begins a section of the table.
 func (s *site) section(title string, values ...any) *section {
 	s.sections = append(s.sections, &section{title: fmt.Sprintf(title, values...)})
 	return s.sections[len(s.sections)-1]

@@ -77,8 +77,8 @@ func (s *server) stop() {
 // not tell.
 func (s *server) processorTime() time.Duration {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Cmd.Process.Pid))
-	// proc_pid_stat(5): fields 14 and 15, in hundredths of a second; the second
-	// field is the name in parentheses.
+	// See proc_pid_stat(5): fields 14 and 15 are the times, in hundredths of a second. The
+	// second field is the name in parentheses.
 	_, rest, _ := strings.Cut(string(b), ") ")
 	fields := strings.Fields(rest)
 	const (

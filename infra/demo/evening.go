@@ -48,7 +48,7 @@ type evening struct {
 	mu      sync.Mutex
 	process *programs.Process
 	settled int  // how many settlements were requested
-	lost    bool // the line has lost an answer
+	lost    bool // whether the network has lost an answer
 	broken  error
 }
 
@@ -273,10 +273,10 @@ func (e *evening) loses(r *http.Request, status int) bool {
 	return true
 }
 
-// sums are the totals at the end.
+// sums holds the totals at the end.
 type sums struct {
 	transfers int // on the chain
-	answers   int // that the client has
+	answers   int // received by the client
 }
 
 func (e *evening) sums() sums {

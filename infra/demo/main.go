@@ -7,8 +7,8 @@
 //
 // Nothing is staged. The sellers are processes, and are killed by SIGKILL. Signatures are real,
 // and an authorization moves money once, as on every chain. A fault is triggered by what the
-// facilitator or the line sees, never by the clock. The money is play money, and no other
-// machine is involved.
+// facilitator or the simulated network sees, never by the clock. The money is play money, and no
+// other machine is involved.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// mostTries limits the tries of a client. It gets its answer after five.
+// mostTries limits the tries of a client. Normally it gets its answer at the fifth.
 const mostTries = 20
 
 // play plays the events against both sellers, and prints them as they happen.

@@ -37,7 +37,7 @@ type Alarm struct {
 	Tells, Lost []string
 }
 
-// Query is a metric with its statistic, or an expression over earlier ones.
+// Query is a metric with a statistic, or an expression over earlier queries.
 type Query struct {
 	ID         string
 	Metric     Metric
@@ -60,7 +60,7 @@ type properties struct {
 type dataQuery struct {
 	ID         string `json:"Id"`
 	Expression string
-	ReturnData *bool // true when it is absent
+	ReturnData *bool // absent means true
 	MetricStat struct {
 		Metric struct {
 			MetricName, Namespace string

@@ -113,8 +113,8 @@ const stack = deployed.Stack
 
 // synthesized returns the template that the CDK app synthesizes.
 func synthesized(t *testing.T) []byte {
-	// The app is a separate program; reading its sources tells the cache of
-	// go test that the result depends on them.
+	// The app is a separate program. Reading its sources here makes go test's cache depend on
+	// them.
 	sources, _ := filepath.Glob("../cdk/*.go") // the pattern is well-formed
 	for _, s := range sources {
 		if _, err := os.ReadFile(s); err != nil {

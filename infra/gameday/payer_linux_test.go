@@ -95,7 +95,7 @@ func (p *payer) comeBack() {
 		if p.broken != nil || s.final() && (!s.answered() || redeemed) {
 			return
 		}
-		p.pause(max(s.wait, settleDown)) // as Retry-After says
+		p.pause(max(s.wait, settleDown)) // s.wait is from Retry-After
 	}
 	p.broken = fmt.Errorf("no final answer after %s", 2*patience)
 }

@@ -57,7 +57,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // each other down. When a payment has been written to the table, the next one may begin.
 type turnstile struct {
 	room  chan struct{}
-	leave sync.Map // func() by payer
+	leave sync.Map // payer -> func() that leaves
 }
 
 // enter waits for room. The caller calls leave when there is an answer.

@@ -152,7 +152,8 @@ func otherwise() breakage {
 	return breakage{breaks: pays(testbed.Account(2)), mends: pays(testbed.Account(1))}
 }
 
-// The quota of a new account, and a burst that is far above it.
+// The quota of concurrent invocations in a new account, and the number of clients in a burst,
+// which is far above it.
 const (
 	newQuota = 10
 	askers   = 24
@@ -331,7 +332,7 @@ func scenarios() []scenario {
 		absent: 1, owed: len(catalog.All()),
 	}, {
 		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4,
-		breakage: settling(hanging), sees: inDoubt, fires: []string{"uncertain"}, // the payments can still be made
+		breakage: settling(hanging), sees: inDoubt, fires: []string{"uncertain"}, // the authorizations can still be used
 	}, {
 		name: "few payments are in doubt, and no node tells of payments", ops: []string{"dns", "ping"}, payers: 1, rounds: 4,
 		breakage: settling(answersAfter(0)).and(set(func(w *world) *atomic.Bool { return &w.untold })),

@@ -121,7 +121,7 @@ func (s *measured) says(ctx context.Context, text string) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(10 * time.Millisecond): // how often to look
+		case <-time.After(10 * time.Millisecond): // the polling interval
 		}
 	}
 	return true

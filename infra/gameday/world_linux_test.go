@@ -37,7 +37,7 @@ import (
 type world struct {
 	testing.TB
 	facilitator *facilitator
-	chain       *door // to a node
+	chain       *door // door of a chain node
 	untold      atomic.Bool
 	table       *table
 	name        string // name of the table
@@ -169,7 +169,7 @@ func (w *world) crash(yes bool, functions ...string) {
 	}
 }
 
-// restart ends every process, as a deployment does.
+// restart kills every process, as a deployment does. The next events start new ones.
 func (w *world) restart() {
 	for _, f := range w.host.Names() {
 		w.host.Kill(f)

@@ -13,7 +13,7 @@ import (
 // size measures an amount of code.
 type size struct {
 	codeLines int // lines that are neither empty nor only a comment
-	tokens    int // without comments and semicolons
+	tokens    int // not counting comments and semicolons
 }
 
 func (s *size) add(other size) {
@@ -56,7 +56,7 @@ func sizeOf(text []byte) size {
 // style counts constructs that make code short but hard to read.
 type style struct {
 	assignments int // statements that assign three or more values
-	literals    int // literals that are indexed in place of a condition
+	literals    int // literals that are indexed instead of using a condition
 	defaults    int // calls of cmp.Or
 }
 

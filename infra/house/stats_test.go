@@ -16,8 +16,8 @@ var printStats = flag.Bool("stats.print", false, "print the measures of the code
 
 // Limits for the code. A test fails above them.
 const (
-	mostLines      = 400 // of a file
-	mostComplexity = 20  // of a function
+	mostLines      = 400 // lines of a file
+	mostComplexity = 20  // cognitive complexity of a function
 )
 
 // Goals for the code. A feature may exceed them; no test fails.
@@ -74,7 +74,7 @@ func holdFolders(t *testing.T, r tree) {
 
 // total is the sum of the measures of some files.
 type total struct {
-	files, lines, long int // long are the files that have too many lines
+	files, lines, long int // long is the number of files with too many lines
 	functions          int
 	size               size
 	style              style

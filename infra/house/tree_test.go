@@ -31,7 +31,7 @@ type tree struct {
 	imports map[string][]string // folder -> the folders of this module that it imports, not counting tests
 }
 
-// goFile is a file of Go, with its measures.
+// goFile is a Go file with its measures.
 type goFile struct {
 	name      string // below the root of the repository
 	linked    bool   // whether a command links it
@@ -64,7 +64,7 @@ func readTree(t *testing.T) tree {
 	packages := list(t)
 	linked := linkedFolders(packages)
 	r := tree{imports: importsOfFolders(packages)}
-	sources := map[string][]*ast.File{} // by folder and name of the package
+	sources := map[string][]*ast.File{} // by the folder and the name of the package
 	set := token.NewFileSet()
 	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
 		text, err := os.ReadFile(filepath.Join(root, name))

@@ -25,9 +25,9 @@ import (
 // row is a paid request and the answer that it must get.
 type row struct {
 	name   string // empty if the query is its name
-	op     string // slug
+	op     string // slug of the operation
 	domain string
-	more   string // further parameters, encoded
+	more   string // further query parameters, encoded
 	want   want
 }
 
@@ -115,7 +115,7 @@ var ranOut = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|ledger_unav
 
 // observed collects what the answers have shown so far.
 type observed struct {
-	facts sync.Map         // a set of texts: see note and its callers
+	facts sync.Map         // the facts that were noted, such as an operation with a code that it answered
 	api   *clients.OpenAPI // every answer must conform to it
 }
 
@@ -186,7 +186,7 @@ const patience = 60 * time.Second
 // runner is a running service: the local runner with play money, or the built functions.
 type runner struct {
 	url     string
-	far     far // where it runs
+	far     far // the network namespace in which it runs
 	log     *programs.Output
 	process *programs.Process
 	turns   chan struct{} // its capacity limits concurrent requests; nil for no limit
@@ -246,7 +246,7 @@ func (r *runner) buy(t testing.TB, path string) (x402test.Reply, error) {
 const maxResident, maxPeak = 64 << 10, 128 << 10
 
 // deploy starts the built functions as the template deploys them, without limits and without a
-// chain. Every invocation must end by itself.
+// chain. The test fails if an invocation does not end by itself.
 func deploy(t *testing.T, n *internet) *runner {
 	r := &runner{log: new(programs.Output), turns: make(chan struct{}, 12)} // each concurrent request has a process
 	db := cloud.StartDynamo(t)

@@ -146,7 +146,7 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 	for to, packet := range n.tap.all() {
 		switch a := to.Addr(); {
 		case to == own[0] || to == own[1]:
-		case a == ours && to.Port() >= 1024: // runner, facilitator
+		case a == ours && to.Port() >= 1024: // the runner or the facilitator
 		case a == ours && to.Port() == 9: // the bootstrap server that does not exist
 		case resolvers[a] && to.Port() == 53:
 		case n.public[to]:

@@ -79,7 +79,7 @@ type trouble struct {
 	what  string
 	kind  string        // kind of the hosts
 	loss  float64       // share of packets lost in each direction
-	dead  bool          // the first resolver
+	dead  bool          // the first resolver is dead
 	late  time.Duration // delay of the first resolver's replies
 	turns int           // lookups of each operation per run (-runs)
 }
@@ -182,7 +182,7 @@ func writeBroken(t *testing.T, n *internet) {
 	}
 }
 
-// none reports whether nothing is wrong.
+// none reports whether the network is healthy.
 func (c trouble) none() bool { return c.kind == sound && c.loss == 0 && !c.slow() }
 
 // slow reports whether the first resolver does not reply in time.

@@ -131,7 +131,7 @@ route add blackhole ` + deadNetworkSix + ` table local
 addr add ` + sixAddr + `/128 dev lo nodad
 `
 
-// internet is everything that the service can reach.
+// internet holds everything that the service can reach.
 type internet struct {
 	ca    *testbed.Authority
 	tap   *tap

@@ -1,6 +1,6 @@
-// A seller in thirty lines, as anybody would write it in an evening: it asks the facilitator to
-// settle, and answers if that succeeds. It keeps no record of payments, like the sellers of most
-// examples.
+// A seller in thirty lines, as anyone might write it in an evening: it asks the facilitator to
+// settle, and answers if that succeeds. Like the sellers in most examples, it keeps no record of
+// payments.
 package main
 
 import (
