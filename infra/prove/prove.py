@@ -265,6 +265,17 @@ def run_lighthouse(folder, chromium, url):
     raise RuntimeError(f"Lighthouse measured nothing at {url}: {found['runtimeError']['message']}")
 
 
+MOST_SHIFT = 0.02
+
+
+def run_answer(folder, chromium, url):
+    """What Lighthouse says of paying on a page, and of the answer that it then shows."""
+    done = output("node", HERE / "answer.mjs", chromium, url, folder)
+    if done.returncode:
+        raise RuntimeError("no answer was measured: " + done.stderr)
+    return json.loads(done.stdout)
+
+
 def lighthouse():
     """Lighthouse's marks for a phone, of the pages that people see: the median of five runs."""
     folder, chromium = ROOT / "build/prove/lighthouse", shutil.which("chromium") or shutil.which("google-chrome")
@@ -279,6 +290,11 @@ def lighthouse():
             text += "| `%s` | %s |\n" % (path, " | ".join(map(str, marks + seen)))
             if marks[0] < 0.95 or marks[1] < 1:
                 failed.append("%s: %s (the machine's mark is %d)" % (path, marks, middle["environment"]["benchmarkIndex"]))
+        answers = [run_answer(folder, chromium, service.url + PING) for _ in range(5)]
+        answer = sorted(answers, key=lambda a: a["shift"])[2]
+        text += ANSWER % (PING, answer["accessibility"], answer["blocking"], answer["interaction"], answer["shift"])
+        if answer["accessibility"] < 1 or answer["shift"] > MOST_SHIFT:
+            failed.append("the answer of %s: %s" % (PING, answer))
     browser = subprocess.run([chromium, "--version"], capture_output=True, text=True).stdout.strip()
     return PAGES % (LIGHTHOUSE, browser, middle["environment"]["benchmarkIndex"]) + text, failed
 
@@ -291,6 +307,12 @@ Of five runs the one in the middle. Performance must be 0.95 and accessibility 1
 
 | Page | Performance | Accessibility | Largest paint | Blocking | Shift |
 |---|---|---|---|---|---|
+"""
+
+ANSWER = """
+From the press on "Pay with play money" at `%s` to its answer and receipt, which have no mark for
+performance because nothing is loaded: accessibility %s (must be 1), blocking %d ms, longest
+interaction %d ms, shift %.3f (at most 0.02). Of five payments the one in the middle.
 """
 
 
