@@ -147,10 +147,10 @@ func rulesOfPurchases() []brokenRule {
 			}
 		})},
 		{rule: "the arriving transport decides how long an answer stands", want: "charged twice for one purchase", n: 3000, read: ofOwner("redeemed", func(p *process, r *ledger.Payment) {
-			r.StandsUntil = r.AnsweredAt.Add(p.window())
+			r.AnswerValidUntil = r.AnsweredAt.Add(p.window())
 		})},
 		{rule: "an answer is replayed for ever", want: "what was over is answered once more", read: ofOwner("redeemed", func(p *process, r *ledger.Payment) {
-			r.AnsweredAt, r.StandsUntil = p.now(), p.now().Add(time.Minute)
+			r.AnsweredAt, r.AnswerValidUntil = p.now(), p.now().Add(time.Minute)
 		})},
 		{rule: "an owner's request is any", want: "an answer for another request", n: 1000, read: ofOwner("settling uncertain settled redeemed", func(p *process, r *ledger.Payment) {
 			r.Request = p.path

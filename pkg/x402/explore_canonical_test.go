@@ -84,8 +84,8 @@ func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {
 	first(&r.SettledAt, 0)
 	first(&r.AnsweredAt, 0)
 	first(&r.LookupAt, 10*time.Minute)
-	if !r.StandsUntil.IsZero() && !r.StandsUntil.After(now) {
-		r.StandsUntil = longAgo
+	if !r.AnswerValidUntil.IsZero() && !r.AnswerValidUntil.After(now) {
+		r.AnswerValidUntil = longAgo
 	}
 	if x.world.budget.thirds == 0 {
 		r.CreatedAt = longAgo

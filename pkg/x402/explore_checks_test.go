@@ -29,7 +29,7 @@ func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) b
 	case r.State == ledger.Redeemed && x.world.keyed:
 		return !arrived.Before(r.AnsweredAt.Add(ledger.KeptFor))
 	case r.State == ledger.Redeemed:
-		return !arrived.Before(r.StandsUntil)
+		return !arrived.Before(r.AnswerValidUntil)
 	case r.State == ledger.Settled:
 		return r.SendingBack != nil || r.DueBack != ""
 	}

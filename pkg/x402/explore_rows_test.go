@@ -59,7 +59,7 @@ func changedMeanings() (all []changedRow) {
 		}
 		owner.Owner = map[ledger.Ownership]ledger.Ownership{
 			ledger.OwnerBusy: ledger.OwnerDead, ledger.OwnerDoubt: ledger.OwnerDead, ledger.OwnerDead: ledger.OwnerAnswers,
-			ledger.OwnerAnswers: ledger.OwnerOver, ledger.OwnerWhileItStands: ledger.OwnerAnswers,
+			ledger.OwnerAnswers: ledger.OwnerOver, ledger.OwnerWhileValid: ledger.OwnerAnswers,
 		}[m.Owner]
 		name.Case = ledger.CaseUnknown
 		moved.Moved = (m.Moved + 1) % 3
@@ -67,7 +67,7 @@ func changedMeanings() (all []changedRow) {
 		add("owner", owner)
 		owner.Owner = map[ledger.Ownership]ledger.Ownership{
 			ledger.OwnerBusy: ledger.OwnerAnswers, ledger.OwnerDoubt: ledger.OwnerBusy, ledger.OwnerDead: ledger.OwnerDoubt,
-			ledger.OwnerAnswers: ledger.OwnerBusy, ledger.OwnerWhileItStands: ledger.OwnerOver,
+			ledger.OwnerAnswers: ledger.OwnerBusy, ledger.OwnerWhileValid: ledger.OwnerOver,
 		}[m.Owner]
 		add("another owner", owner)
 		add("case", name)

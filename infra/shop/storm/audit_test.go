@@ -168,11 +168,11 @@ func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transf
 	}
 	sent := a.s.bank.firstSent(t.Key)
 	at := sent.at.Add(a.s.conditions.skews[sent.shop])
-	if at.Before(before.StandsUntil) {
+	if at.Before(before.AnswerValidUntil) {
 		return false
 	}
 	a.again = append(a.again, fmt.Sprintf("%s: the answer of %s stood until %s, and the next payment was sent at %s",
-		p, before.AnsweredAt.Format(time.TimeOnly), before.StandsUntil.Format(time.TimeOnly), at.UTC().Format(time.TimeOnly)))
+		p, before.AnsweredAt.Format(time.TimeOnly), before.AnswerValidUntil.Format(time.TimeOnly), at.UTC().Format(time.TimeOnly)))
 	return true
 }
 
@@ -221,5 +221,5 @@ func describe(r *ledger.Payment) string {
 	}
 	return fmt.Sprintf("%s (sent %t, doubt %t, owner %q, refusals %d, reason %q, created %s, answered %s, stands until %s)",
 		r.State, r.Sent, r.Doubt, r.Owner, r.Refusals, r.Reason,
-		r.CreatedAt.Format(time.TimeOnly), r.AnsweredAt.Format(time.TimeOnly), r.StandsUntil.Format(time.TimeOnly))
+		r.CreatedAt.Format(time.TimeOnly), r.AnsweredAt.Format(time.TimeOnly), r.AnswerValidUntil.Format(time.TimeOnly))
 }

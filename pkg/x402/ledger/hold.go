@@ -62,11 +62,11 @@ func (h *Hold) End(ctx context.Context, event Event, reason, transaction string)
 	return h.write(ctx, event, Change{Reason: reason, Transaction: transaction})
 }
 
-// Redeem stores the answer, and the payment is then used up. stands is how long the answer is
-// valid for a purchase without a key. unused says that the lookup does not count, because the
-// owed parts of a bundle were not tried.
-func (h *Hold) Redeem(ctx context.Context, a Answer, stands time.Duration, unused bool) error {
-	return h.write(ctx, EventRedeem, Change{answer: &a, stands: stands, unused: unused})
+// Redeem stores the answer, and the payment is then used up. validFor is how long the answer
+// is valid for a purchase without a key. unused says that the lookup does not count, because
+// the owed parts of a bundle were not tried.
+func (h *Hold) Redeem(ctx context.Context, a Answer, validFor time.Duration, unused bool) error {
+	return h.write(ctx, EventRedeem, Change{answer: &a, validFor: validFor, unused: unused})
 }
 
 // Supersede ends an attempt that sent nothing, because another payment, with the key owner,

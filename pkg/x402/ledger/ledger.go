@@ -163,11 +163,11 @@ func (l *Ledger) Fetch(ctx context.Context, key string) (*Payment, error) {
 // fetch reads a record of kind T. It fails with ErrCorrupt if a record of another kind is
 // stored under the key.
 func fetch[T Record](ctx context.Context, l *Ledger, key string) (*T, error) {
-	stands, err := l.store.Fetch(ctx, key)
-	if err != nil || stands == nil || l.expired(stands.Head()) {
+	current, err := l.store.Fetch(ctx, key)
+	if err != nil || current == nil || l.expired(current.Head()) {
 		return nil, err
 	}
-	return of[T](stands)
+	return of[T](current)
 }
 
 // of converts a record to the kind T, or fails with ErrCorrupt.
@@ -291,16 +291,16 @@ func (l *Ledger) Apply(ctx context.Context, r Payment, event Event, c Change) (P
 // put writes a record. ErrConflict means that it was not written because another version is
 // stored. put then returns that version, or nil if it is gone.
 func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
-	stands, err := l.store.Put(ctx, r)
+	current, err := l.store.Put(ctx, r)
 	switch {
 	case err != nil:
 		return nil, err
-	case stands == nil:
+	case current == nil:
 		return nil, ErrConflict
-	case stands.Head().WriteID == r.Head().WriteID:
+	case current.Head().WriteID == r.Head().WriteID:
 		return nil, nil
 	}
-	if other, err = of[T](stands); err != nil {
+	if other, err = of[T](current); err != nil {
 		return nil, err
 	}
 	return other, ErrConflict

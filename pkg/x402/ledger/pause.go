@@ -62,21 +62,22 @@ func lookupIn(r Payment, now time.Time) time.Duration {
 // for a day and all its lookups ended that way.
 func SilenceDecides(r Payment, now time.Time) bool {
 	r.Silent++
-	return r.State == Settled && silenceStands(r, now)
+	return r.State == Settled && silentEnough(r, now)
 }
 
-func silenceStands(r Payment, now time.Time) bool {
+// silentEnough reports whether the lookups so far make silence the answer.
+func silentEnough(r Payment, now time.Time) bool {
 	return r.Silent >= MostSilent || r.Silent == r.Lookups && r.Silent > 0 && now.Sub(r.SettledAt) > OwedFor
 }
 
 // AnswerSilence stores a, the answer that the target was silent, for a payment that is
-// StandingSilent, and returns the record as it was written. stands is as in Hold.Redeem.
+// StandingSilent, and returns the record as it was written. validFor is as in Hold.Redeem.
 // ErrConflict means that somebody else has written the record, and ErrIllegal that the payment
 // is not StandingSilent.
-func (l *Ledger) AnswerSilence(ctx context.Context, r Payment, a Answer, stands time.Duration) (*Payment, error) {
+func (l *Ledger) AnswerSilence(ctx context.Context, r Payment, a Answer, validFor time.Duration) (*Payment, error) {
 	if Stand(&r, View{Now: l.now()}) != StandingSilent {
 		return nil, fmt.Errorf("answer silence: %w", ErrIllegal)
 	}
-	next, err := l.Apply(ctx, r, EventRedeem, Change{answer: &a, stands: stands})
+	next, err := l.Apply(ctx, r, EventRedeem, Change{answer: &a, validFor: validFor})
 	return &next, err
 }

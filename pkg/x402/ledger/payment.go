@@ -118,10 +118,10 @@ type Payment struct {
 	ValidBefore time.Time `json:"valid_before"` // when the authorization expires on chain
 	SettledAt   time.Time `json:"settled_at,omitzero"`
 	AnsweredAt  time.Time `json:"answered_at,omitzero"` // when the answer was stored
-	// StandsUntil is the end of the time in which the answer is valid for a purchase without a
-	// key. Another payment of the payer for that purchase gets the same answer if it arrives
-	// before then.
-	StandsUntil time.Time `json:"stands_until,omitzero"`
+	// AnswerValidUntil is the end of the time in which the answer is valid for a purchase
+	// without a key. Another payment of the payer for that purchase gets the same answer if it
+	// arrives before then.
+	AnswerValidUntil time.Time `json:"stands_until,omitzero"`
 }
 
 // SoldAt reports whether a payment is answered at an endpoint.

@@ -144,7 +144,7 @@ func standOwed(r Payment, now time.Time, live bool) Standing {
 		return StandingDueBack
 	case live:
 		return StandingRunning
-	case r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && silenceStands(r, now):
+	case r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && silentEnough(r, now):
 		return StandingSilent // only if the last lookup ran to its end
 	case r.MostLookups > 0 && r.Lookups >= r.MostLookups:
 		return StandingExhausted
@@ -166,7 +166,7 @@ func standAnswered(r Payment, now time.Time, live bool) Standing {
 		return StandingAnswerGone
 	case r.Answer != nil && !r.Answer.Stored:
 		return standUnkept(r, now, live)
-	case !incomplete(r, now) || !now.Before(r.StandsUntil):
+	case !incomplete(r, now) || !now.Before(r.AnswerValidUntil):
 		return StandingAnswered
 	case live || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // as if one lookup had been used already
 		return StandingPartLater
@@ -216,9 +216,9 @@ const (
 // purchase; nil means that the owner has no record. It does no I/O.
 func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 	o := l.rules.Meanings[Stand(r, v)].Owner
-	if o == OwnerWhileItStands {
+	if o == OwnerWhileValid {
 		o = OwnerOver
-		if r.standsAt(v.arrived()) {
+		if r.answerValidAt(v.arrived()) {
 			o = OwnerAnswers
 		}
 	}
@@ -228,9 +228,9 @@ func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 	return o
 }
 
-// OwnerWhileItStands means OwnerAnswers while the answer is valid for the purchase, and
+// OwnerWhileValid means OwnerAnswers while the answer is valid for the purchase, and
 // OwnerOver after that. Ledger.Ownership never returns it.
-const OwnerWhileItStands Ownership = -1
+const OwnerWhileValid Ownership = -1
 
 func (v View) arrived() time.Time {
 	if v.Arrived.IsZero() {
@@ -239,12 +239,12 @@ func (v View) arrived() time.Time {
 	return v.Arrived
 }
 
-// standsAt reports whether the answer of a payment is valid for its purchase at a time.
-func (r Payment) standsAt(at time.Time) bool {
+// answerValidAt reports whether the answer of a payment is valid for its purchase at a time.
+func (r Payment) answerValidAt(at time.Time) bool {
 	if Named(r.Purchase) {
 		return at.Before(r.AnsweredAt.Add(KeptFor))
 	}
-	return at.Before(r.StandsUntil)
+	return at.Before(r.AnswerValidUntil)
 }
 
 // Case is the name for the situation of a payment in an operator's lists.
@@ -331,21 +331,21 @@ func (s Standing) Meaning() Meaning {
 		return Meaning{GoesBack, OwnerDead, CaseRefundDue, MovedYes}
 
 	case StandingAnswered:
-		return Meaning{Answered, OwnerWhileItStands, CaseAnswered, MovedYes}
+		return Meaning{Answered, OwnerWhileValid, CaseAnswered, MovedYes}
 	case StandingPartOwed:
-		return Meaning{Held, OwnerWhileItStands, CaseAnswered, MovedYes}
+		return Meaning{Held, OwnerWhileValid, CaseAnswered, MovedYes}
 	case StandingPartLater:
-		return Meaning{Answered, OwnerWhileItStands, CaseAnswered, MovedYes}
+		return Meaning{Answered, OwnerWhileValid, CaseAnswered, MovedYes}
 	case StandingUnkept:
-		return Meaning{Held, OwnerWhileItStands, CaseAnswered, MovedYes}
+		return Meaning{Held, OwnerWhileValid, CaseAnswered, MovedYes}
 	case StandingUnkeptLater:
-		return Meaning{Waiting, OwnerWhileItStands, CaseAnswered, MovedYes}
+		return Meaning{Waiting, OwnerWhileValid, CaseAnswered, MovedYes}
 	case StandingUnkeptRuns:
-		return Meaning{InFlight, OwnerWhileItStands, CaseAnswered, MovedYes}
+		return Meaning{InFlight, OwnerWhileValid, CaseAnswered, MovedYes}
 	case StandingAnswerGone:
-		return Meaning{Over, OwnerWhileItStands, CaseAnswered, MovedYes}
+		return Meaning{Over, OwnerWhileValid, CaseAnswered, MovedYes}
 	case StandingAttested:
-		return Meaning{Over, OwnerWhileItStands, CaseAnswered, MovedYes}
+		return Meaning{Over, OwnerWhileValid, CaseAnswered, MovedYes}
 
 	case StandingRefunded:
 		return Meaning{Over, OwnerDead, CaseRefunded, MovedYes}

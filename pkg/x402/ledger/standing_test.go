@@ -76,10 +76,10 @@ func TestStandings(t *testing.T) {
 		{"answered", answered(kept, Payment{}), true, StandingAnswered},
 		{"answered a day ago", answered(kept, Payment{AnsweredAt: epoch.Add(-24 * time.Hour)}), true, StandingAnswered},
 		{"answered longer ago", answered(kept, Payment{AnsweredAt: longAgo}), true, StandingAnswerGone},
-		{"a part is owed", answered(part, Payment{StandsUntil: live, Lookups: 1, LookupAt: epoch.Add(-10 * time.Second)}), true, StandingPartOwed},
-		{"a part is owed, too early", answered(part, Payment{StandsUntil: live, Lookups: 1, LookupAt: epoch.Add(1 - 10*time.Second)}), true, StandingPartLater},
-		{"a part is looked up now", answered(part, Payment{StandsUntil: live, LeaseUntil: live}), true, StandingPartLater},
-		{"a part was owed", answered(part, Payment{StandsUntil: epoch}), true, StandingAnswered},
+		{"a part is owed", answered(part, Payment{AnswerValidUntil: live, Lookups: 1, LookupAt: epoch.Add(-10 * time.Second)}), true, StandingPartOwed},
+		{"a part is owed, too early", answered(part, Payment{AnswerValidUntil: live, Lookups: 1, LookupAt: epoch.Add(1 - 10*time.Second)}), true, StandingPartLater},
+		{"a part is looked up now", answered(part, Payment{AnswerValidUntil: live, LeaseUntil: live}), true, StandingPartLater},
+		{"a part was owed", answered(part, Payment{AnswerValidUntil: epoch}), true, StandingAnswered},
 		{"too large", answered(large, Payment{Lookups: 4, LookupAt: epoch.Add(-10 * time.Minute)}), true, StandingUnkept},
 		{"too large, too early", answered(large, Payment{Lookups: 1, LookupAt: epoch}), true, StandingUnkeptLater},
 		{"too large, and looked up now", answered(large, Payment{LeaseUntil: live}), true, StandingUnkeptRuns},
@@ -100,17 +100,17 @@ func TestStandings(t *testing.T) {
 	}
 }
 
-// TestOwnershipOfAnAnswer checks that an answer stands for its purchase until its recorded
+// TestOwnershipOfAnAnswer checks that an answer is valid for its purchase until its recorded
 // time or, if the payer has named the purchase, for a day. The arrival time of a request
 // decides, and not the time at which the record is read.
 func TestOwnershipOfAnAnswer(t *testing.T) {
 	l := New(nil, nil, nil)
-	stands := epoch.Add(45 * time.Second)
+	validUntil := epoch.Add(45 * time.Second)
 	for purchase, until := range map[string]time.Time{
-		PurchaseKey("n", "a", "p", RequestID("1")): stands,
+		PurchaseKey("n", "a", "p", RequestID("1")): validUntil,
 		PurchaseKey("n", "a", "p", KeyID("1")):     epoch.Add(KeptFor),
 	} {
-		r := Payment{State: Redeemed, Purchase: purchase, Answer: &Answer{Stored: true}, AnsweredAt: epoch, StandsUntil: stands}
+		r := Payment{State: Redeemed, Purchase: purchase, Answer: &Answer{Stored: true}, AnsweredAt: epoch, AnswerValidUntil: validUntil}
 		for arrived, want := range map[time.Time]Ownership{until.Add(-1): OwnerAnswers, until: OwnerOver} {
 			if got := l.Ownership(&r, View{Now: until.Add(time.Hour), Arrived: arrived}); got != want {
 				t.Errorf("%s, %v after the answer: %d, want %d", purchase, arrived.Sub(epoch), got, want)

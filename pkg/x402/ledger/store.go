@@ -19,7 +19,7 @@ type Store interface {
 	// free key. It returns the record that is stored afterwards. If that has the WriteID of r,
 	// the write has succeeded, perhaps when a client library sent it for the first time.
 	// Otherwise nothing was written, because another version is stored, or none (nil).
-	Put(ctx context.Context, r Record) (stands Record, err error)
+	Put(ctx context.Context, r Record) (current Record, err error)
 
 	// Fetch reads a record consistently: it sees every write that has succeeded. It returns
 	// nil and no error if there is no record.

@@ -63,7 +63,7 @@ type Change struct {
 	begins    bool    // Settled: the lookup begins at once
 	dueBack   DueBack // Settled: why the amount must be refunded
 	answer    *Answer
-	stands    time.Duration // Redeem: how long the answer is valid for a purchase without a key
+	validFor  time.Duration // Redeem: how long the answer is valid for a purchase without a key
 	failure   *Failure
 	unused    bool      // Redeem, Release: the lookup does not count
 	lookupAt  time.Time // Release with unused: when the previous lookup began
@@ -287,25 +287,25 @@ func keepAnswer(r *Payment, c Change) {
 		r.Lookups--
 	}
 	if r.AnsweredAt.IsZero() || c.answer.Stored {
-		stand(r, c)
+		setValidity(r, c)
 	}
 	r.Answer = c.answer
 	r.LastFault = nil
 	r.LeaseUntil = time.Time{}
 }
 
-// stand sets when the answer was given and how long it is valid. If parts of it are owed, it
-// is valid for its purchase for a day from the first answer, so the payer can get those parts
-// without another charge. An answer that is not stored can be repeated for a day from the
-// first time, and its lookups are counted from then.
-func stand(r *Payment, c Change) {
+// setValidity sets when the answer was given and how long it is valid. If parts of it are
+// owed, it is valid for its purchase for a day from the first answer, so the payer can get
+// those parts without another charge. An answer that is not stored can be repeated for a day
+// from the first time, and its lookups are counted from then.
+func setValidity(r *Payment, c Change) {
 	first := r.AnsweredAt.IsZero()
 	r.AnsweredAt = c.now
 	switch {
 	case len(c.answer.Owed) == 0:
-		r.StandsUntil = c.now.Add(c.stands)
+		r.AnswerValidUntil = c.now.Add(c.validFor)
 	case first:
-		r.StandsUntil = c.now.Add(KeptFor)
+		r.AnswerValidUntil = c.now.Add(KeptFor)
 	}
 	if !c.answer.Stored {
 		r.Lookups = 1

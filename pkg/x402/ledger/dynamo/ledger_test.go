@@ -154,8 +154,8 @@ func TestReadAfterWrite(t *testing.T) {
 			}
 			return c.item, c.get
 		}).table()
-		if stands, err := store.Put(t.Context(), ledgertest.First("k")); stands != nil || !errors.Is(err, c.want) {
-			t.Errorf("%s: %+v, %v; want %v", name, stands, err, c.want)
+		if current, err := store.Put(t.Context(), ledgertest.First("k")); current != nil || !errors.Is(err, c.want) {
+			t.Errorf("%s: %+v, %v; want %v", name, current, err, c.want)
 		}
 	}
 }
@@ -172,9 +172,9 @@ func lostReplies(t *testing.T, s cloud.Dynamo) {
 	next := ledgertest.Next(first)
 	puts := func(r ledger.Payment) func(*world) error {
 		return func(w *world) error {
-			stands, err := w.Put(ctx, r)
+			current, err := w.Put(ctx, r)
 			if err == nil {
-				err = differ(r.WriteID, stands.Head().WriteID)
+				err = differ(r.WriteID, current.Head().WriteID)
 			}
 			return err
 		}

@@ -47,8 +47,8 @@ func checkCosts(t *testing.T, w *world) {
 	redeemed := ledgertest.Next(second)
 	redeemed.State = ledger.Redeemed
 	puts := func(r ledger.Payment, want ledger.Payment) error {
-		stands, err := w.Put(ctx, r)
-		return errors.Join(err, differ(ledger.Record(want), stands))
+		current, err := w.Put(ctx, r)
+		return errors.Join(err, differ(ledger.Record(want), current))
 	}
 	w.took()
 	for _, c := range []struct {

@@ -98,7 +98,7 @@ func (t *Table) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 }
 
 // Put implements ledger.Store.
-func (t *Table) Put(ctx context.Context, r ledger.Record) (stands ledger.Record, err error) {
+func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record, err error) {
 	write, err := t.encode(r)
 	if err != nil {
 		return nil, err

@@ -193,7 +193,7 @@ type result struct {
 
 // Put implements ledger.Store. Writes that wait for the same transaction to end share the next
 // transaction and its sync to disk: the first writer that gets the turn commits for all.
-func (s *Store) Put(ctx context.Context, r ledger.Record) (stands ledger.Record, err error) {
+func (s *Store) Put(ctx context.Context, r ledger.Record) (current ledger.Record, err error) {
 	values, err := encode(r)
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, wrap("put", err)

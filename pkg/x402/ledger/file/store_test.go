@@ -76,8 +76,8 @@ func TestOpen(t *testing.T) {
 	ledgertest.Holds(t, second, r)
 	next := ledgertest.Next(r)
 	ledgertest.MustPut(t, second, next)
-	if stands, err := first.Put(t.Context(), ledgertest.Next(r)); err != nil || stands.Head().WriteID != next.WriteID {
-		t.Errorf("Put over what the other process has replaced = %+v, %v", stands, err)
+	if current, err := first.Put(t.Context(), ledgertest.Next(r)); err != nil || current.Head().WriteID != next.WriteID {
+		t.Errorf("Put over what the other process has replaced = %+v, %v", current, err)
 	}
 	must(t, second.Close())
 	_, fetch := second.Fetch(t.Context(), "k")

@@ -130,9 +130,9 @@ func everyKind(t *testing.T, s Planter) {
 	for _, r := range Others("exercise|kind|") {
 		MustPut(t, s, r)
 		Holds(t, s, r)
-		stands, err := s.Put(t.Context(), First(r.Head().Key))
+		current, err := s.Put(t.Context(), First(r.Head().Key))
 		must(t, err)
-		same(t, r, stands)
+		same(t, r, current)
 	}
 	all, corrupt := rows(t, s, "exercise|kind|", 10)
 	if len(all) != len(Others("")) || len(corrupt) > 0 {
@@ -151,9 +151,9 @@ func noAliasing(t *testing.T, s Planter) {
 	want.WriteID = r.WriteID
 	MustPut(t, s, r)
 	fetched := Payment(t, s, r.Key)
-	stands, err := s.Put(t.Context(), First(r.Key))
+	current, err := s.Put(t.Context(), First(r.Key))
 	must(t, err)
-	existing, _ := stands.(ledger.Payment)
+	existing, _ := current.(ledger.Payment)
 	for _, r := range []*ledger.Payment{&r, fetched, &existing} {
 		r.Answer.Body[0] = 'X'
 		r.Terms[0] = 'X'
@@ -305,18 +305,18 @@ func indexTies(t *testing.T, s Planter) {
 func race(t *testing.T, s Planter) {
 	const n, each = 50, 2
 	var sent [n]ledger.Payment
-	var stands [n]ledger.Record
+	var current [n]ledger.Record
 	var writers errgroup.Group
 	for i := range n {
 		writers.Go(func() (err error) {
 			sent[i] = First("exercise|race")
-			stands[i], err = s.Put(t.Context(), sent[i])
+			current[i], err = s.Put(t.Context(), sent[i])
 			return err
 		})
 	}
 	must(t, writers.Wait())
-	winner := slices.IndexFunc(sent[:], func(r ledger.Payment) bool { return r.WriteID == stands[0].Head().WriteID })
-	for _, r := range stands {
+	winner := slices.IndexFunc(sent[:], func(r ledger.Payment) bool { return r.WriteID == current[0].Head().WriteID })
+	for _, r := range current {
 		same(t, sent[winner], r)
 	}
 	for range n {

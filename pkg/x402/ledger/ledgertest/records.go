@@ -108,7 +108,7 @@ func Full(key string) ledger.Payment {
 	r.SettledAt = at.Add(6 * time.Second)
 	r.ExpiresAt = at.Add(7 * time.Second)
 	r.AnsweredAt = at.Add(8 * time.Second)
-	r.StandsUntil = at.Add(10 * time.Second)
+	r.AnswerValidUntil = at.Add(10 * time.Second)
 	return r
 }
 
