@@ -119,7 +119,7 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 		return a.answers().ended(r)
 	case ledger.Replaced:
 		return a.replaced(ctx, r)
-	case ledger.Unproven:
+	case ledger.UnknownSender:
 		return unproven(r)
 	case ledger.Held:
 	}

@@ -138,7 +138,8 @@ const (
 	// has just refused it, or the amount was sent back.
 	Over
 	Replaced // another payment was used for the purchase
-	Unproven // nothing proves that the sender of the repeated authorization is its payer
+	// UnknownSender: nothing proves that the sender of the repeated authorization is its payer.
+	UnknownSender
 )
 
 // Claim is the outcome of Ledger.Claim.
@@ -223,7 +224,7 @@ func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Clai
 	proof := old.Proof(p)
 	switch {
 	case proof == Copied:
-		return Claim{Result: Unproven, Record: *old}, nil
+		return Claim{Result: UnknownSender, Record: *old}, nil
 	case proof == SettlesOnly:
 		c, err := l.Resume(ctx, *old, p.Asks, lease)
 		c.SettlesOnly = true

@@ -153,9 +153,9 @@ func (r Payment) Unasked() bool { return r.Owed() && r.DueBack == DueUnasked }
 // Attested reports whether a record was closed by EventAttest.
 func (r Payment) Attested() bool { return r.State == Redeemed && r.AnsweredAt.IsZero() }
 
-// Unproven reports whether a payment was sent and then refused, and no node could confirm the
-// refusal.
-func (r Payment) Unproven() bool {
+// RefusalUnproven reports whether a payment was sent and then refused, and no node could
+// confirm the refusal.
+func (r Payment) RefusalUnproven() bool {
 	return (r.State == Refused || r.State == Superseded) && r.NoNode && r.Sent && !r.Disproved
 }
 
@@ -171,7 +171,7 @@ func (r Payment) Listed() (list string, at time.Time) {
 		return ListOpen, at
 	case r.Owed():
 		return ListOwed, at
-	case r.Unproven():
+	case r.RefusalUnproven():
 		return ListUnproven, at
 	}
 	return "", at

@@ -38,8 +38,9 @@ var ErrConflict = errors.New("ledger: the stored version has changed")
 // served from it.
 var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 
-// Index lists undecided, owed and unproven records, for the reconciler and for operators. It
-// may be behind the store by some seconds, so callers fetch a record before they act on it.
+// Index lists undecided payments, owed payments and unproven refusals, for the reconciler and
+// for operators. It may be behind the store by some seconds, so callers fetch a record before
+// they act on it.
 type Index interface {
 	// List returns, in order, at most limit places of a list (see Record.Listed) that come
 	// after the place after. If it returns fewer, the list ends there. Unless before is zero,
@@ -56,7 +57,8 @@ const (
 	ListOpen = "open"
 	// ListOwed has all other records that are paid and not answered.
 	ListOwed = "owed"
-	// ListUnproven has the payments that are Unproven, including superseded ones.
+	// ListUnproven has the payments for which RefusalUnproven is true, including superseded
+	// ones.
 	ListUnproven = "unproven"
 )
 

@@ -72,12 +72,12 @@ type Change struct {
 // edges returns the state machine. The first row that matches the state and the event applies;
 // if none matches, the event is illegal. The claim that creates a record has no row.
 func edges() []Edge {
-	unproven := []Event{EventRefused, EventBadSignature, EventTurnedAway, EventNotSent}
+	endedWithoutProof := []Event{EventRefused, EventBadSignature, EventTurnedAway, EventNotSent}
 	return []Edge{
-		{Settling, []Event{EventClaim}, leasePast, Settling, takeOver},
+		{Settling, []Event{EventClaim}, leasePast, Settling, takeAbandonedLease},
 		{Settling, []Event{EventSettled}, nil, Settled, keepReceipt},
-		{Settling, unproven, inDoubt, Uncertain, end},
-		{Settling, unproven, nil, Refused, end},
+		{Settling, endedWithoutProof, inDoubt, Uncertain, end},
+		{Settling, endedWithoutProof, nil, Refused, end},
 		{Settling, []Event{EventDisproved}, nil, Refused, end},
 		{Settling, []Event{EventUncertain}, nil, Uncertain, end},
 		{Settling, []Event{EventSupersede}, undoubted, Superseded, supersede},
@@ -86,7 +86,7 @@ func edges() []Edge {
 		{Uncertain, []Event{EventClaim}, nil, Settling, takeLease},
 		{Uncertain, []Event{EventSettled}, nil, Settled, keepReceipt},
 
-		{Refused, []Event{EventClaim}, undisproved, Settling, takeLease},
+		{Refused, []Event{EventClaim}, mayStillMove, Settling, takeLease},
 		{Refused, []Event{EventSettled}, nil, Settled, keepReceipt},
 		{Refused, []Event{EventSupersede}, leasePast, Superseded, supersede},
 
@@ -159,11 +159,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-func leasePast(r Payment, now time.Time) bool { return !r.LeaseUntil.After(now) }
-func leaseLive(r Payment, now time.Time) bool { return !leasePast(r, now) }
-func inDoubt(r Payment, _ time.Time) bool     { return r.Doubt }
-func undoubted(r Payment, _ time.Time) bool   { return !r.Doubt }
-func undisproved(r Payment, _ time.Time) bool { return !r.Disproved }
+func leasePast(r Payment, now time.Time) bool  { return !r.LeaseUntil.After(now) }
+func leaseLive(r Payment, now time.Time) bool  { return !leasePast(r, now) }
+func inDoubt(r Payment, _ time.Time) bool      { return r.Doubt }
+func undoubted(r Payment, _ time.Time) bool    { return !r.Doubt }
+func mayStillMove(r Payment, _ time.Time) bool { return !r.Disproved }
 
 func refundBegun(r Payment, _ time.Time) bool { return r.SendingBack != nil }
 
@@ -195,8 +195,8 @@ func ask(r *Payment, c Change) {
 	}
 }
 
-// takeOver takes the lease of an attempt that died. That attempt may have sent the payment.
-func takeOver(r *Payment, c Change) {
+// takeAbandonedLease takes the lease of an attempt that died. That attempt may have sent the payment.
+func takeAbandonedLease(r *Payment, c Change) {
 	takeLease(r, c)
 	r.Doubt = true
 	r.Sent = true
@@ -240,8 +240,8 @@ func end(r *Payment, c Change) {
 		r.Sent = true
 	case c.event == EventRefused, signature:
 		r.Sent = true
-		if r.State == Refused {
-			r.Refusals = r.Refusals + 1
+		if r.State == Refused { // r.State is already the new state
+			r.Refusals++
 			r.RefusedAt = c.now
 			r.BadSignature = signature
 		}
