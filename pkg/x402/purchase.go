@@ -148,7 +148,7 @@ func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledge
 			return h.endUnsent(ctx, out)
 		}
 	}
-	p, err := h.gate.Ledger.TakeOver(ctx, p, former, h.hold)
+	p, err := h.gate.Ledger.ReplaceOwner(ctx, p, former, h.hold)
 	switch {
 	case errors.Is(err, ledger.ErrConflict):
 		return nil

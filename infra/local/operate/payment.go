@@ -37,7 +37,7 @@ const (
 // has died, the record of its purchase helps to tell whether the payment was sent.
 func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
 	stands := ledger.Stand(&r, ledger.View{Now: l.Platform.Now(), Node: l.Chain != nil})
-	if stands != ledger.StandingAbandoned {
+	if stands != ledger.StandingPerhapsUnsent {
 		return stands.Meaning().Case
 	}
 	switch sending, err := l.Ledger.Sending(ctx, r); {

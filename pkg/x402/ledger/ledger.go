@@ -186,7 +186,8 @@ func (l *Ledger) expired(r Row) bool {
 	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
 }
 
-// Sleeping reports whether a record is in doubt or abandoned and no attempt holds its lease.
+// Sleeping reports whether a payment is uncertain or abandoned. Its outcome is then unknown,
+// and no attempt holds its lease.
 func (l *Ledger) Sleeping(r Payment) bool { return r.InDoubt() && leasePast(r, l.now()) }
 
 // Unclaimed reports whether a record is paid and not answered and no attempt is looking up its

@@ -14,9 +14,9 @@ import (
 // State is the state of a payment.
 type State string
 
-// The stored states; the diagram in the package comment shows the events that end each. Two
-// more are computed and never stored: abandoned (settling with its lease past) and expired
-// (past ExpiresAt).
+// The stored states. The diagram in the package comment shows the main events that end each;
+// edges has all of them. Two more states are computed and never stored: abandoned (settling
+// with its lease past) and expired (past ExpiresAt).
 const (
 	Settling  State = "settling"  // an attempt holds the lease and may be talking to the facilitator
 	Uncertain State = "uncertain" // an attempt ended and does not know whether money moved
@@ -203,7 +203,8 @@ type DueBack string
 // The reasons why an amount must be refunded.
 const (
 	DueUnasked DueBack = "unasked" // it came without a request
-	// DueElsewhere: another payment was charged for its purchase.
+	// DueElsewhere: another payment was charged for its purchase. A debt of an early release
+	// may also have this reason, because that release stored none (see upgrade).
 	DueElsewhere DueBack = "answered_otherwise"
 	// DueLate: the transfer was found after its payer had been told that the payment was
 	// finally refused, or it is too much older than the request to be meant for it.

@@ -68,12 +68,12 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 	return l.swap(ctx, *old, h)
 }
 
-// TakeOver gives a purchase whose owner is OwnerDead or OwnerOver to the payment of h. owner
-// is the record of the old owner, or nil if it has none. TakeOver closes that record first, so
-// that no attempt on it can begin or end any more, and then writes the purchase. ErrConflict
-// means that one of the two has changed since it was read. If the record was closed, it stays
-// closed.
-func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Payment, h *Hold) (*Purchase, error) {
+// ReplaceOwner gives a purchase whose owner is OwnerDead or OwnerOver to the payment of h.
+// owner is the record of the old owner, or nil if it has none. ReplaceOwner closes that record
+// first, so that no attempt on it can begin or end any more, and then writes the purchase.
+// ErrConflict means that one of the two has changed since it was read. If the record was
+// closed, it stays closed.
+func (l *Ledger) ReplaceOwner(ctx context.Context, p *Purchase, owner *Payment, h *Hold) (*Purchase, error) {
 	if owner != nil {
 		if err := l.close(ctx, *owner, h.record.Key); err != nil {
 			return nil, fmt.Errorf("take over: %w", err)

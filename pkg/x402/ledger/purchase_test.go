@@ -45,7 +45,7 @@ func (d *testLedger) owner(t *testing.T, p *ledger.Purchase) *ledger.Payment {
 // takesOver lets a payment take a purchase over, and checks the error; nil is success.
 func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.Payment, h *ledger.Hold, want error) {
 	t.Helper()
-	got, err := d.TakeOver(t.Context(), p, owner, h)
+	got, err := d.ReplaceOwner(t.Context(), p, owner, h)
 	wants(t, want, err)
 	if want == nil {
 		if !got.OwnedBy(h) {
@@ -165,13 +165,13 @@ func TestSending(t *testing.T) {
 		want  ledger.Sending
 		reads int // the reads of the purchase
 	}{
-		"waits for another, too early":     {waits, window, ledger.Undue, 0},
+		"waits for another, too early":     {waits, window, ledger.TooEarly, 0},
 		"waits for another":                {waits, window + 1, ledger.NeverSent, 1},
 		"waited for one, long ago":         {waits, 70 * day, ledger.MayBeSent, 1},
-		"the owner, too early":             {owner, window, ledger.Undue, 0},
+		"the owner, too early":             {owner, window, ledger.TooEarly, 0},
 		"the owner":                        {owner, window + 1, ledger.MayBeSent, 1},
-		"nobody has opened it, too early":  {unopened, window, ledger.Undue, 0},
-		"nobody has opened it":             {unopened, window + 1, ledger.Unopened, 1},
+		"nobody has opened it, too early":  {unopened, window, ledger.TooEarly, 0},
+		"nobody has opened it":             {unopened, window + 1, ledger.NoPurchase, 1},
 		"nobody has opened it for a month": {unopened, 35 * day, ledger.NeverSent, 1},
 		"or it has ended since":            {unopened, 70 * day, ledger.MayBeSent, 1},
 		"without a purchase":               {func(d *testLedger) *ledger.Hold { return d.hold(t) }, lease, ledger.MayBeSent, 0},

@@ -195,12 +195,16 @@ type storedPayment struct {
 	Payment
 
 	Kind Kind `json:"kind"`
-	// CutOff was written by earlier releases. When both CutOff and Lookups had reached their
-	// limits, the amount had to be refunded.
+	// CutOff was written by earlier releases: the number of lookups that ended with their
+	// process. When both CutOff and Lookups had reached their limits, the amount had to be
+	// refunded.
 	CutOff int `json:"cut_off,omitempty"`
 }
 
-// upgrade sets DueBack in a payment that was written by a release before Kind.
+// upgrade sets DueBack in a payment that was written by a release before Kind. Such a release
+// stored no reason for a refund: it set both counts to their limits, mostly because another
+// payment had been charged for the purchase. So a payment at both limits gets DueElsewhere,
+// even if the reason was another one.
 func (p *storedPayment) upgrade() {
 	const mostLookups, mostCutOff = 5, 3
 	switch {

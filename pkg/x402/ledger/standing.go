@@ -14,9 +14,9 @@ const (
 
 	// It is not known whether money has moved.
 
-	StandingInFlight  // an attempt holds the lease
-	StandingAbandoned // an attempt died, and is not known to have sent the payment
-	StandingInDoubt   // it may have been sent, and no attempt holds it
+	StandingInFlight      // an attempt holds the lease
+	StandingPerhapsUnsent // its attempt died, perhaps before it sent the payment
+	StandingInDoubt       // it may have been sent, and no attempt holds it
 
 	// No money has moved, as far as is known.
 
@@ -94,7 +94,7 @@ func Stand(r *Payment, v View) Standing {
 		case live:
 			return StandingInFlight
 		case !r.Sent && !r.Doubt && r.Purchase != "":
-			return StandingAbandoned
+			return StandingPerhapsUnsent
 		}
 		return StandingInDoubt
 	case Uncertain:
@@ -285,13 +285,13 @@ type Meaning struct {
 // Meaning returns the row of the table for a standing. If the claim is Held, the attempt sends
 // a payment that is not known to be paid, and runs the lookup for one that is paid.
 func (s Standing) Meaning() Meaning {
-	switch s {
+	switch s { // each row has Claim, Owner, Case and Moved, in this order
 	case StandingMissing:
 		return Meaning{Held, OwnerDead, CaseUnknown, MovedNo}
 
 	case StandingInFlight:
 		return Meaning{InFlight, OwnerBusy, CaseUnderWay, MovedUnknown}
-	case StandingAbandoned: // Ledger.Sending tells the operator more
+	case StandingPerhapsUnsent: // Ledger.Sending tells the operator more
 		return Meaning{Held, OwnerDoubt, CaseUnderWay, MovedUnknown}
 	case StandingInDoubt:
 		return Meaning{Held, OwnerDoubt, CaseInDoubt, MovedUnknown}
@@ -349,7 +349,7 @@ func (s Standing) Meaning() Meaning {
 
 	case StandingRefunded:
 		return Meaning{Over, OwnerDead, CaseRefunded, MovedYes}
-	case standings:
+	case standings: // for the exhaustive linter
 	}
 	return Meaning{}
 }

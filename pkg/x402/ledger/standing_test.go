@@ -39,7 +39,7 @@ func TestStandings(t *testing.T) {
 		want Standing
 	}{
 		{"an attempt holds it", Payment{State: Settling, LeaseUntil: live}, true, StandingInFlight},
-		{"its attempt died", Payment{State: Settling, LeaseUntil: past, Purchase: "p"}, true, StandingAbandoned},
+		{"its attempt died", Payment{State: Settling, LeaseUntil: past, Purchase: "p"}, true, StandingPerhapsUnsent},
 		{"its attempt died, and it has no purchase", Payment{State: Settling, LeaseUntil: past}, true, StandingInDoubt},
 		{"its attempt died after a send", Payment{State: Settling, LeaseUntil: past, Purchase: "p", Sent: true}, true, StandingInDoubt},
 		{"uncertain", Payment{State: Uncertain}, true, StandingInDoubt},

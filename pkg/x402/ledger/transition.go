@@ -195,7 +195,8 @@ func ask(r *Payment, c Change) {
 	}
 }
 
-// takeAbandonedLease takes the lease of an attempt that died. That attempt may have sent the payment.
+// takeAbandonedLease takes the lease of an attempt that died. That attempt may have sent the
+// payment.
 func takeAbandonedLease(r *Payment, c Change) {
 	takeLease(r, c)
 	r.Doubt = true

@@ -25,10 +25,10 @@ type Sending int
 
 const (
 	MayBeSent Sending = iota + 1 // only evidence can decide
-	Undue                        // its attempt died, and it is too early to tell
-	// Unopened: its attempt died, its window is over, and its purchase is missing. Only
+	TooEarly                     // its attempt died, and it is too early to tell
+	// NoPurchase: its attempt died, its window is over, and its purchase is missing. Only
 	// evidence can decide it until the record is older.
-	Unopened
+	NoPurchase
 	NeverSent // it was not sent, and can no longer be sent
 )
 
@@ -44,7 +44,7 @@ func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	}
 	now := l.now()
 	if !now.After(r.ValidBefore.Add(ClockSlack)) {
-		return Undue, nil
+		return TooEarly, nil
 	}
 	p, err := l.Purchase(ctx, r.Purchase)
 	age := now.Sub(r.CreatedAt)
@@ -54,7 +54,7 @@ func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	case p != nil && p.Owner == r.Key, age >= purchaseKept:
 		return MayBeSent, nil
 	case p == nil && age < purchaseKept/2:
-		return Unopened, nil
+		return NoPurchase, nil
 	}
 	return NeverSent, nil
 }

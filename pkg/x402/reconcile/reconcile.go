@@ -219,7 +219,7 @@ func (r *run) decide(ctx, settling context.Context, record ledger.Payment) (*int
 		return r.endUnsent(ctx, record)
 	case sending == ledger.MayBeSent:
 		r.Open++
-	case sending == ledger.Undue || r.Evidence == nil:
+	case sending == ledger.TooEarly || r.Evidence == nil:
 		return &r.Undue, nil
 	}
 	r.asked++
