@@ -16,11 +16,13 @@ type Hold struct {
 	ledger    *Ledger
 	record    Payment
 	pending   *Payment  // a write that may have succeeded; the next one finds out
-	lookupAt  time.Time // time of the lookup before this claim's
+	lookupAt  time.Time // when the lookup before this one ended or, if it has not, began
 	refusedBy string    // see RefusedBy
 }
 
-// Record returns the record as this holder last wrote it.
+// Record returns the record as this holder last wrote it. If somebody else has recorded the
+// payment meanwhile, Record returns that record with this holder's lookup added. The lookup is
+// stored with the next write.
 func (h *Hold) Record() Payment { return h.record }
 
 // Released reports whether this holder's last write gave the lease back.
@@ -79,19 +81,26 @@ func (h *Hold) Supersede(ctx context.Context, owner string) error {
 	return h.write(ctx, EventSupersede, Change{owner: owner})
 }
 
+// Three methods give the lease back and leave the answer as it was. All of them write
+// EventRelease, but they count the lookup of this claim in different ways.
+
 // Release gives the lease back after a lookup that failed on the seller's side. The answer
-// stays owed.
+// stays owed. The lookup counts, and counts as silent if f.Silence is true. The pause before
+// the next lookup begins now.
 func (h *Hold) Release(ctx context.Context, f Failure) error {
 	return h.write(ctx, EventRelease, Change{failure: &f})
 }
 
 // KeepAnswer gives the lease back after a lookup that brought no better answer than the stored
-// one. unused says that the lookup does not count.
+// one. The lookup counts unless unused is true. The pause before the next lookup begins now in
+// either case.
 func (h *Hold) KeepAnswer(ctx context.Context, unused bool) error {
 	return h.write(ctx, EventRelease, Change{unused: unused, lookupAt: h.ledger.now()})
 }
 
-// Return gives the lease back without a lookup. The lookup of this claim then does not count.
+// Return gives the lease back when no lookup was run. None is counted, and the pause before
+// the next one is as it was before this claim. Return writes nothing if the lease was given
+// back already.
 func (h *Hold) Return(ctx context.Context) error {
 	if err := h.confirm(ctx); err != nil || h.Released() {
 		return err
@@ -150,17 +159,26 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 		Receipt: receipt,
 		Terms:   h.record.Terms,
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case written, !begins, !r.Owed(), !mayBeAnswered(*r, time.Time{}), r.Attempt != h.record.Attempt, leasePast(*r, h.ledger.now()):
+	}
+	if written || !begins || !h.mayLookUp(*r) {
 		return ErrLost
 	}
-	// Somebody else recorded the payment while this attempt held the lease, and nobody has
-	// claimed it since. So this attempt still holds the lease for its lookup.
-	r.Lookups = r.Lookups + 1
+	// Somebody else recorded the payment while this attempt held the lease. The lookup is not
+	// written now, because the next write of this attempt stores it.
+	r.Lookups++
 	r.LookupAt = h.ledger.now()
 	h.record = *r
 	h.pending = nil
 	return nil
+}
+
+// mayLookUp reports whether this attempt may look up the answer to r, its payment as somebody
+// else has written it. It may if nobody has claimed the payment since, so that this attempt
+// still holds the lease, and if the answer is owed.
+func (h *Hold) mayLookUp(r Payment) bool {
+	now := h.ledger.now()
+	holdsLease := r.Attempt == h.record.Attempt && leaseLive(r, now)
+	return holdsLease && r.Owed() && mayBeAnswered(r, now)
 }

@@ -145,6 +145,9 @@ const (
 // Claim is the outcome of Ledger.Claim.
 type Claim struct {
 	Result ClaimResult
+	// Record is the record of the payment as this claim read or wrote it. There is one
+	// exception. If the stored record changed at the same moment, most likely because another
+	// attempt took the lease, Result is InFlight and Record is what this claim tried to write.
 	Record Payment
 	Hold   *Hold // set if Result is Held
 	// SettlesOnly reports that the payment may be sent to settle the doubt about it, but that
@@ -217,7 +220,7 @@ func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Clai
 	ask(&first, Change{asks: p.Asks})
 	first, old, err := create(ctx, l, first)
 	switch {
-	case old == nil:
+	case old == nil: // first was written, unless there is an error; old comes only with ErrConflict
 		return l.claimed(first, err, time.Time{})
 	case old.AuthDigest != p.AuthDigest:
 		return Claim{Result: OtherAuthorization, Record: *old}, nil
@@ -309,7 +312,8 @@ func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 }
 
 // claimed returns the outcome of a claim that wrote next with the error err. lookupAt is the
-// time of the lookup before this claim.
+// time of the lookup before this claim. After ErrConflict the record of the faster attempt is
+// not read: next is about the same payment, and its lease would end at about the same time.
 func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, error) {
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -325,8 +329,9 @@ func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, er
 }
 
 // Resume takes the lease of a payment that is on record, or says why it does not, as Claim
-// does. It is also for the payer's request with another payment for the same purchase, which
-// proves the right to this one. asks is as in Submission.
+// does. It does not check who sends the request: its caller does. A request that brings another
+// payment for the same purchase also calls Resume, for the payment that owns it. asks is as in
+// Submission.
 func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
 	c := Claim{Record: old, Result: l.rules.Meanings[Stand(&old, View{Now: now})].Claim}

@@ -66,7 +66,7 @@ type Change struct {
 	validFor  time.Duration // Redeem: how long the answer is valid for a purchase without a key
 	failure   *Failure
 	unused    bool      // Redeem, Release: the lookup does not count
-	lookupAt  time.Time // Release with unused: when the previous lookup began
+	lookupAt  time.Time // Release with unused: the time from which the next pause is counted
 }
 
 // edges returns the state machine. The first row that matches the state and the event applies;
