@@ -13,7 +13,7 @@
 //	              | |  +--- Uncertain ---------> uncertain |
 //	              | +-----------------------------+        |
 //	              +------------------ Claim ---------------+
-//	settling with its lease past = abandoned: the next Claim takes over, with doubt
+//	settling with its lease past = abandoned: the next Claim takes the lease, with doubt
 //
 // Three rules matter most. Once a request may have reached the facilitator, the payment is in
 // doubt until evidence decides. A timeout is not a refusal, and a used nonce may mean that our
@@ -23,9 +23,22 @@
 // next retry gets the answer. The lease covers settlement and lookup, so a retry never runs at
 // the same time as the attempt before it.
 //
-// The diagram leaves out that a payment can be refunded, or superseded by another one for the
-// same Purchase, and that evidence can turn a refused or superseded payment into a settled one
-// (see edges). A payment that evidence has refused is never claimed again.
+// The diagram shows the main events of one payment; edges has all of them. It leaves out that
+// a payment can be refunded, or superseded by another one for the same purchase. It also
+// leaves out what evidence can do: it can turn an uncertain, refused or superseded payment
+// into a settled one, and a settling payment into one that is finally refused and never
+// claimed again. A facilitator's refusal is not evidence. A payment that was in doubt before a
+// refusal, or before an attempt that did not send it, becomes uncertain and not refused.
+//
+// A payer may sign several payments for one Purchase, for example because an answer got lost.
+// The payer is charged for only one of them. The record of the purchase names that one, its
+// owner. An attempt calls OpenPurchase before it sends a payment, and sends it only if it is
+// the owner. If another payment is the owner, Ownership says how to go on. Until it is certain
+// what became of the owner, no other payment is sent. If the owner is paid, Supersede ends the
+// new payment, and Resume continues with the owner, whose answer the payer gets. If the owner
+// is dead, or its answer is no longer valid, ReplaceOwner gives the purchase to the new
+// payment. If a payment that lost its purchase moves money nevertheless, the amount is
+// refunded (DueElsewhere).
 //
 // The record of a payment that is in doubt, or that is paid and not answered, does not expire.
 // It ends with an answer, a refund, or proof that no money moved. Any other payment is deleted
@@ -36,7 +49,7 @@
 // in a DynamoDB table, both compressed. A larger answer is given once, and each repeat runs
 // the lookup again, for at most MostUnkept lookups in all. Ledger.MostKept returns the limit.
 //
-// The rules are in a table in this package. A Store only compares versions and swaps records,
-// so one test suite covers every store (ledgertest). The package knows neither HTTP nor
-// facilitators nor lookups.
+// The rules are in two tables, Rules.Edges and Rules.Meanings. A Store only compares versions
+// and swaps records, so one test suite covers every store (ledgertest). The package calls no
+// facilitator and no lookup, and serves no HTTP: it records what its callers report.
 package ledger

@@ -37,9 +37,11 @@ func Example() {
 	second, err := book.Claim(ctx, payment, lease) // while the first attempt is under way
 	fmt.Println("in flight:", second.Result == ledger.InFlight, err)
 
-	// Here the facilitator settles the payment, and the handler answers.
-	err = first.Hold.Settled(ctx, ledger.Receipt{Transaction: "0xhash", Payer: "0xpayer", Network: "eip155:8453"}, true)
-	if err != nil {
+	// Here the facilitator settles the payment. The handler begins to look up the answer at
+	// once, so the lease is kept.
+	const begins = true
+	receipt := ledger.Receipt{Transaction: "0xhash", Payer: "0xpayer", Network: "eip155:8453"}
+	if err := first.Hold.Settled(ctx, receipt, begins); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -48,7 +50,9 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	if err := first.Hold.Redeem(ctx, answer, time.Minute, false); err != nil {
+	const validFor = time.Minute
+	const unused = false // the lookup counts
+	if err := first.Hold.Redeem(ctx, answer, validFor, unused); err != nil {
 		fmt.Println(err)
 		return
 	}

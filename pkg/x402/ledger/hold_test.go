@@ -79,7 +79,7 @@ func TestKept(t *testing.T) {
 	}
 	c := d.claim(t, ledger.Held)
 	if r := c.Record; r.Attempt != 1 || r.Doubt || r.Version != before.Version+1 {
-		t.Errorf("claimed anew: %+v", r)
+		t.Errorf("claimed again: %+v", r)
 	}
 	must(t, c.Hold.End(t.Context(), ledger.EventUncertain, "?", ""))
 	d.pass(1000 * day)

@@ -25,8 +25,8 @@ func New(store Store, now func() time.Time, newID func() string) *Ledger {
 
 // Rules holds the two tables that a Ledger follows.
 type Rules struct {
-	Edges    []Edge
-	Meanings []Meaning // indexed by Standing
+	Edges    []Edge    // what may happen to a payment
+	Meanings []Meaning // what a payment's situation means to each party; indexed by Standing
 }
 
 // NewRules returns the rules that every Ledger uses. Tests change single rows to check that
