@@ -319,18 +319,30 @@ func TestMain(m *testing.M) {
 	if path == "" {
 		os.Exit(m.Run())
 	}
+	name := os.Getenv("LEDGER_NAME")
+	writesFirst := strings.HasSuffix(name, "process 1") // however busy the machine is
+	if !writesFirst {
+		killSoon()
+	}
+	for n := 0; ; n++ {
+		if err := writeOnce(path, fmt.Sprint(name, " ", n)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		if writesFirst && n == 0 {
+			killSoon()
+		}
+	}
+}
+
+// killSoon kills this process within 60 milliseconds.
+func killSoon() {
 	time.AfterFunc(rand.N(60*time.Millisecond), func() {
 		self, err := os.FindProcess(os.Getpid())
 		if err == nil {
 			_ = self.Kill()
 		}
 	})
-	for n := 0; ; n++ {
-		if err := writeOnce(path, fmt.Sprint(os.Getenv("LEDGER_NAME"), " ", n)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
 }
 
 // writeOnce opens a ledger, writes three records, prints that it has and closes the ledger.
