@@ -64,8 +64,8 @@ func TestVersionOf(t *testing.T) {
 		"a release":           {built("v1.2.3"), "operate of example.com/m v1.2.3, go1.26.0"},
 		"a commit":            {built("v1.2.3", at), "operate of example.com/m v1.2.3, commit " + commit + ", go1.26.0"},
 		"a changed clone":     {built("(devel)", at, changed), "operate of example.com/m (devel), commit " + commit + " with changes, go1.26.0"},
-		"without its commit":  {built("(devel)"), "operate of example.com/m (devel), built in a clone: git rev-parse HEAD prints its commit, go1.26.0"},
-		"without its version": {built(""), "operate of example.com/m (devel), built in a clone: git rev-parse HEAD prints its commit, go1.26.0"},
+		"without its commit":  {built("(devel)"), "operate (devel), go1.26.0, of example.com/m; built in a clone, where git rev-parse HEAD prints the commit"},
+		"without its version": {built(""), "operate (devel), go1.26.0, of example.com/m; built in a clone, where git rev-parse HEAD prints the commit"},
 		"without a build":     {nil, "pay of an unknown version"},
 	} {
 		if got := versionOf("pay", c.build); got != c.want {

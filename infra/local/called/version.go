@@ -28,14 +28,18 @@ func versionOf(name string, build *debug.BuildInfo) string {
 	}
 	const clone = "(devel)" // the version that go build records in a clone
 	version := cmp.Or(build.Main.Version, clone)
-	line := path.Base(build.Path) + " of " + build.Main.Path + " " + version
-	switch commit := settings["vcs.revision"]; {
-	case commit != "" && settings["vcs.modified"] == "true":
-		line += ", commit " + commit + " with changes"
-	case commit != "":
+	program := path.Base(build.Path)
+	commit := settings["vcs.revision"]
+	if version == clone && commit == "" {
+		return program + " " + version + ", " + build.GoVersion + ", of " + build.Main.Path +
+			"; built in a clone, where git rev-parse HEAD prints the commit"
+	}
+	line := program + " of " + build.Main.Path + " " + version
+	if commit != "" {
 		line += ", commit " + commit
-	case version == clone:
-		line += ", built in a clone: git rev-parse HEAD prints its commit"
+	}
+	if commit != "" && settings["vcs.modified"] == "true" {
+		line += " with changes"
 	}
 	return line + ", " + build.GoVersion
 }
