@@ -255,7 +255,7 @@ func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 	text := f.Public()
 	switch f.Code { //nolint:exhaustive // the others' messages ask for no repetition
 	case fault.PaymentInProgress:
-		text = "A payment for this request is already being settled."
+		text = "A payment for this request is being processed."
 	case fault.InternalError:
 		text = "Internal error. Nothing you sent caused it."
 	}

@@ -93,7 +93,7 @@ var table = sync.OnceValue(func() []Info {
 			Class:   NoCharge,
 			Retry:   true,
 			After:   2 * time.Second,
-			Message: "This payment is being settled; retry.",
+			Message: "A payment for this request is being processed; retry.",
 			Remedy:  "Wait and send the same request again; the answer to the first one is stored for you.",
 		},
 		{
