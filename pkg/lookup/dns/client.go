@@ -131,12 +131,16 @@ func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error)
 // without nxdomain.
 func (c *Client) Probe(ctx context.Context) error {
 	r, err := c.Lookup(ctx, Query{Domain: "com", Type: "NS"})
-	unknown := err == nil && len(r.Records) == 0
-	denied := err != nil && fault.From(err).Code == lookup.NXDomain
-	if unknown || denied {
-		return lookup.Fault(lookup.UpstreamUnavailable, errors.New("the resolver knows no name servers of com"))
+	var useless *Failure
+	switch {
+	case err == nil && len(r.Records) == 0:
+		useless = answered(r.Resolver, "answered "+r.Rcode+" and named no servers of com, which has some")
+	case err != nil && fault.From(err).Code == lookup.NXDomain:
+		useless = &Failure{Answered: true, text: "a resolver answered that com does not exist, which it does"}
+	default:
+		return err
 	}
-	return err
+	return lookup.Fault(lookup.UpstreamUnavailable, &failures{of: []*Failure{useless}})
 }
 
 // grace is how long the lookup of IPv6 addresses may go on after the IPv4 addresses have
@@ -346,7 +350,7 @@ func catch(err *error) {
 // unanswered returns the result of attempts that all failed. A SERVFAIL is returned as the
 // reply, whatever the other attempts did, because they say nothing about the name. If the
 // caller has given up, no reply is returned and the error is dns_timeout.
-func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...error) (*reply, error) {
+func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...*Failure) (*reply, error) {
 	gaveUp := errors.Is(ctx.Err(), context.Canceled)
 	if servfail != nil && !gaveUp {
 		return servfail, nil
@@ -355,7 +359,7 @@ func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...e
 	if timedOut || gaveUp {
 		code = lookup.DNSTimeout
 	}
-	return nil, lookup.Faultf(code, errors.Join(append(causes, ctx.Err())...), guard.Unresolved)
+	return nil, lookup.Faultf(code, &failures{of: causes, ended: ctx.Err()}, guard.Unresolved)
 }
 
 // budget returns a context that ends before ctx does, which leaves time to return a result.

@@ -2,7 +2,6 @@ package dns
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"os"
 	"slices"
@@ -74,7 +73,7 @@ func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *ans
 // winner returns the first reply that answers the question, or the result of unanswered.
 func (r *race) winner(ctx context.Context) (*reply, error) {
 	r.next()
-	var causes []error
+	var causes []*Failure
 	denied := false
 	timedOut := false
 	for len(causes) < r.started {
@@ -94,7 +93,7 @@ func (r *race) winner(ctx context.Context) (*reply, error) {
 			case p.outcome == silent:
 				timedOut = true
 			}
-			causes = append(causes, p.err)
+			causes = append(causes, p.failure)
 			r.next()
 		}
 	}
@@ -113,7 +112,8 @@ func (r *race) next() {
 		r.answer.noteQuery(server)
 	}
 	r.start(func() {
-		got := &reply{outcome: silent} // stays if the query panics, which ends the other attempts
+		// This stays if the query panics, which ends the other attempts.
+		got := &reply{outcome: silent, failure: &Failure{text: "the attempt panicked"}}
 		defer func() { r.replies <- placed{reply: got, at: at} }()
 		got = r.query(server)
 	})
@@ -149,7 +149,7 @@ func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string
 	r := c.queryName(ctx, server, name, qtype)
 	if r.outcome == unproven && !c.works(ctx, server) {
 		r.outcome = useless
-		r.err = fmt.Errorf("%w; it has not named the servers of com", r.err)
+		r.failure = answered(r.resolver.String(), r.says()+", and gave no usable answer about com, which exists")
 	}
 	return r
 }
@@ -166,9 +166,8 @@ func (c *Client) queryName(ctx context.Context, server netip.AddrPort, name stri
 	if err == nil {
 		return newReply(msg, server.Addr(), name, qtype)
 	}
-	r := &reply{outcome: useless, err: fmt.Errorf("resolver %s: %w", server, err)}
 	if ctx.Err() != nil || os.IsTimeout(err) {
-		r.outcome = silent
+		return &reply{outcome: silent, failure: unreached(server, true, err)}
 	}
-	return r
+	return &reply{outcome: useless, failure: unreached(server, false, err)}
 }

@@ -1,7 +1,6 @@
 package dns
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -33,7 +32,7 @@ const (
 // reply is the reply of one resolver to the question about a name.
 type reply struct {
 	outcome  outcome
-	err      error // why it is not an answer
+	failure  *Failure // why it is not an answer
 	resolver netip.Addr
 	msg      *miekg.Msg
 
@@ -68,8 +67,7 @@ func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *rep
 		}
 	}
 	r.outcome = r.classify()
-	r.err = fmt.Errorf("resolver %s: %s, %d questions, %d answers, %d authorities",
-		r.resolver, miekg.RcodeToString[m.Rcode], len(m.Question), len(m.Answer), len(m.Ns))
+	r.failure = answered(r.resolver.String(), r.says())
 	return r
 }
 

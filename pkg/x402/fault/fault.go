@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
@@ -119,14 +120,15 @@ func (e *Error) Silence() *Error {
 // IsSilence reports whether the error was returned by Silence or is a copy of such an error.
 func (e *Error) IsSilence() bool { return e.silence }
 
-// Error returns a text for logs: code, message and cause. The cause may quote a peer.
+// Error returns a text for logs: code, message and cause. The cause may quote a peer. It
+// follows the message after a colon, in place of the full stop.
 func (e *Error) Error() string {
 	s := string(e.Code)
 	if e.Message != "" {
 		s += ": " + e.Message
 	}
 	if e.cause != nil {
-		s += ": " + untrusted.Text(e.cause.Error())
+		s = strings.TrimSuffix(s, ".") + ": " + untrusted.Text(e.cause.Error())
 	}
 	return s
 }

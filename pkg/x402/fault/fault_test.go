@@ -24,6 +24,14 @@ func TestFrom(t *testing.T) {
 	if text := f.Error(); len(text) > 1024 || !strings.HasPrefix(text, "ledger_unavailable: ?2J??") {
 		t.Errorf("%d bytes, %.100q", len(text), text)
 	}
+	for message, want := range map[string]string{
+		"It failed.": "internal_error: It failed: why",
+		"it failed":  "internal_error: it failed: why",
+	} {
+		if f := fault.Newf(fault.InternalError, errors.New("why"), "%s", message); f.Error() != want || f.Public() != message {
+			t.Errorf("%q and %q, want %q", f.Error(), f.Public(), want)
+		}
+	}
 	if f := fault.New("made_up", nil); f.Info().Status != 500 || strings.Contains(f.Public(), "made_up") {
 		t.Errorf("an unknown code: %+v", f.Info())
 	}
