@@ -43,7 +43,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	boot.RelaxCollector(40 << 20) // concurrent requests need more memory than the single request of a function
+	announced := make(chan struct{})
 	context.AfterFunc(ctx, func() {
+		defer close(announced)
 		stop() // the next signal ends the process
 		fmt.Fprintln(os.Stderr, "Finishing open requests. Press Ctrl-C again to stop now.")
 	})
@@ -51,6 +53,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	<-announced // without an error, run ends only by a signal
+	fmt.Fprintln(os.Stderr, "Stopped.")
 }
 
 // errPlayInAWS is returned for play money with a table in AWS. The ledger of a deployment would
@@ -268,17 +272,6 @@ func nextPort(service, configured string) (string, error) {
 			"set a lower port, or set FACILITATOR_URL to another facilitator")
 	default:
 		return netip.AddrPortFrom(addr.Addr(), next).String(), nil
-	}
-}
-
-// warnUnresolved prints a warning at start if DNS does not work, before anybody pays for a
-// lookup.
-func warnUnresolved(ctx context.Context, out io.Writer, probe func(context.Context) error) {
-	probing, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if err := probe(probing); err != nil && ctx.Err() == nil {
-		fmt.Fprintf(out, "WARNING: DNS does not work from here, so every lookup will fail. The ping still works.\nThe cause: %v.\n"+
-			"Many networks block UDP port 53 to the outside. Stop the service and start it with a resolver you can reach: DNS_RESOLVERS=192.0.2.53 make run\n\n", err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -277,24 +276,6 @@ func TestRunFacilitatorPortTaken(t *testing.T) {
 		}
 	}
 	t.Fatal("the service's port was always taken")
-}
-
-func TestWarnUnresolved(t *testing.T) {
-	t.Parallel()
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	down := errors.New("no answer")
-	for _, c := range []struct {
-		ctx  context.Context
-		err  error
-		says bool
-	}{{t.Context(), down, true}, {t.Context(), nil, false}, {ended, down, false}} {
-		var out bytes.Buffer
-		warnUnresolved(c.ctx, &out, func(context.Context) error { return c.err })
-		if said := strings.Contains(out.String(), "DNS does not work") && strings.Contains(out.String(), "DNS_RESOLVERS"); said != c.says {
-			t.Errorf("%v: %q", c.err, out.String())
-		}
-	}
 }
 
 func TestLineLog(t *testing.T) {
