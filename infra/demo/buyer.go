@@ -15,7 +15,7 @@ import (
 )
 
 // buyer behaves like most clients: without an answer, it signs and sends a new payment. It
-// repeats a payment only if the seller says that this payment is being settled (409).
+// repeats a payment only if the seller says that a payment is being processed (409).
 type buyer struct {
 	tell    func(tone, string)
 	url     string
@@ -55,11 +55,12 @@ func (b *buyer) try(ctx context.Context) error {
 		return err
 	}
 	for again := true; again; {
+		begun := time.Now()
 		reply, err := b.client.Get(ctx, b.url, header)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		again = b.read(reply, err)
+		again = b.read(reply, err, time.Since(begun))
 		if err := wait(ctx, reply.RetryAfter()); err != nil {
 			return err
 		}
@@ -97,9 +98,14 @@ func (b *buyer) name(call []byte) string {
 	return "a payment of somebody else"
 }
 
-// read prints the reply, and reports whether to send the same payment again.
-func (b *buyer) read(r x402test.Reply, lost error) (again bool) {
+// read prints the reply, which took some time to come. It reports whether to send the same
+// payment again.
+func (b *buyer) read(r x402test.Reply, lost error, took time.Duration) (again bool) {
 	text := says(r)
+	status := fmt.Sprint(r.Status)
+	if took >= silence {
+		status += " after " + seconds(took)
+	}
 	switch {
 	case lost != nil:
 		b.tell(bad, "client gets no answer")
@@ -107,9 +113,9 @@ func (b *buyer) read(r x402test.Reply, lost error) (again bool) {
 		b.answers++
 		b.tell(good, "client has the answer: "+text)
 	case r.RetryAfter() > 0:
-		b.tell(plain, fmt.Sprintf("client is told %d: %s (waits %s)", r.Status, text, r.RetryAfter()))
+		b.tell(plain, fmt.Sprintf("client is told %s: %s (waits %s)", status, text, seconds(r.RetryAfter())))
 	default:
-		b.tell(plain, fmt.Sprintf("client is told %d: %s", r.Status, text))
+		b.tell(plain, fmt.Sprintf("client is told %s: %s", status, text))
 	}
 	return lost == nil && r.Status == http.StatusConflict
 }
@@ -130,6 +136,9 @@ func says(r x402test.Reply) string {
 	line, _, _ := strings.Cut(string(r.Body), "\n")
 	return line
 }
+
+// seconds returns a time in whole seconds, such as 8s.
+func seconds(d time.Duration) string { return d.Round(time.Second).String() }
 
 // wait waits for d, or until the context ends.
 func wait(ctx context.Context, d time.Duration) error {

@@ -3,7 +3,7 @@
 // network loses the answer. The client signs a new payment each time. The same events are played
 // against the service of this repository with its ledger file, and against a seller of thirty
 // lines without a ledger (infra/demo/thirty). At the end it counts the transfers on the
-// facilitator's chain and the answers that the client has.
+// facilitator's chain and the answers that the client has, and says what each client paid.
 //
 // Nothing is staged. The sellers are processes, and are killed by SIGKILL. Signatures are real,
 // and an authorization moves money once, as on every chain. A fault is triggered by what the
@@ -45,12 +45,12 @@ const mostTries = 20
 // play plays the events against both sellers, and prints them as they happen.
 func play(ctx context.Context, out io.Writer, colours bool, service, thirty string) error {
 	page := &timeline{out: out, colours: colours}
-	with, err := newEvening(ctx, service, page.left)
+	with, err := newSeller(ctx, service, page.left)
 	if err != nil {
 		return err
 	}
 	defer with.close()
-	without, err := newEvening(ctx, thirty, page.right)
+	without, err := newSeller(ctx, thirty, page.right)
 	if err != nil {
 		return err
 	}
@@ -62,16 +62,17 @@ func play(ctx context.Context, out io.Writer, colours bool, service, thirty stri
 		}
 		page.try(n)
 		// The left column is printed live, beside the events already recorded for the right one.
-		for _, e := range []*evening{without, with} {
-			if err := errors.Join(e.buyer.try(ctx), e.fault()); err != nil {
+		for _, s := range []*seller{without, with} {
+			if err := s.turn(ctx); err != nil {
 				return err
 			}
 		}
 		page.end()
 	}
 	page.last(with.sums(), without.sums())
-	if s := with.sums(); s != (sums{transfers: 1, answers: 1}) {
+	if s := with.sums(); !s.once() {
 		return fmt.Errorf("transfers to the service: %d, answers from it: %d. Each should be 1: please report this bug", s.transfers, s.answers)
 	}
+	page.verdict(with.sums(), without.sums())
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
 )
 
 // tone is the colour of an event, as the number in an ANSI escape sequence.
@@ -53,13 +55,14 @@ type timeline struct {
 
 // begin prints the introduction.
 func (p *timeline) begin() {
-	fmt.Fprint(p.out, `One answer costs 0.005 in play money. The client signs another payment whenever
-it gets no answer. For each seller, the facilitator fails once after settling,
-the seller is killed once while it waits, and the network loses one answer.
-Processes, signatures and the ledger are real; the source is in infra/demo.
+	fmt.Fprint(p.out, `One answer costs 0.005 USDC of play money. The client signs another payment
+whenever it gets no answer. For each seller, the facilitator fails once after
+settling, the seller is killed once while it waits, and the network loses one
+answer. Processes, signatures, waits and the ledger are real; the source is in
+infra/demo. It takes about 40 seconds, and most of them are one wait.
 
 `)
-	p.row(cell{bold, "this service, with its ledger file"}, cell{bold, "thirty lines without a ledger"})
+	p.row(cell{bold, "this service, with its ledger file"}, cell{bold, "a seller of 30 lines, with no ledger"})
 	p.row(cell{faint, strings.Repeat("-", column)}, cell{faint, strings.Repeat("-", column)})
 }
 
@@ -114,6 +117,14 @@ func (p *timeline) last(with, without sums) {
 	defer p.mu.Unlock()
 	p.row(cell{faint, strings.Repeat("-", column)}, cell{faint, strings.Repeat("-", column)})
 	p.row(with.cell(), without.cell())
+}
+
+// verdict prints what the client paid to each seller.
+func (p *timeline) verdict(with, without sums) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, "\nSame purchase, same failures: %s USDC paid with a ledger, %s without.\n",
+		bill.Dollars(with.paid), bill.Dollars(without.paid))
 }
 
 // cell formats the sums for a column.

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/programs"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// zone is the DNS zone of the resolver.
+const zone = `
+com.         3600 NS a.gtld-servers.net.
+example.com. 300  MX 10 mx1.example.com.
+example.com. 300  MX 20 mx2.example.com.
+`
+
+// The settlements that fail. They are numbered from 0, in the order of the calls to the
+// facilitator.
+const (
+	lies  = 0 // the money moves, and the answer is 500
+	kills = 1 // the seller is killed while it waits, before any money moves
+)
+
+// silence is how long the seller may hold a payment before the page says why.
+const silence = time.Second
+
+// seller is one of the two sellers, with a facilitator, a line, a resolver and a client that
+// only it has.
+type seller struct {
+	tell    func(tone, string)
+	folder  string // where the ledger is
+	program string
+	env     map[string]string
+	money   *x402test.Facilitator
+	open    []func() // close calls them
+	address *url.URL // where the seller listens
+	buyer   *buyer
+
+	mu      sync.Mutex
+	process *programs.Process
+	settled int       // how many settlements were requested
+	killed  time.Time // when the seller was killed
+	held    string    // the payment that it was killed with, until it asks the facilitator again
+	waited  bool      // the page has said that the seller waits for a lease
+	down    bool      // a client has met the killed seller
+	lost    bool      // whether the network has lost an answer
+}
+
+// newSeller starts a seller: a program that reads LOCAL_ADDR, FACILITATOR_URL and PAY_TO, and
+// says where it is ready.
+func newSeller(ctx context.Context, program string, tell func(tone, string)) (s *seller, err error) {
+	s = &seller{tell: tell}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.program, err = filepath.Abs(program); err != nil {
+		return s, err
+	}
+	if err := s.surround(ctx); err != nil {
+		return s, err
+	}
+	return s, s.start()
+}
+
+// surround starts the servers that the seller needs.
+func (s *seller) surround(ctx context.Context) error {
+	payee, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		return err
+	}
+	terms := x402.USDC()
+	terms.PayTo = payee.Address().Checksum()
+	if s.money, err = x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}); err != nil {
+		return err
+	}
+	if s.folder, err = os.MkdirTemp("", "hostfacts-demo-"); err != nil {
+		return err
+	}
+	resolver, err := testbed.ListenDNS("127.0.0.1:0", testbed.ParseZone(zone))
+	if err != nil {
+		return err
+	}
+	s.open = append(s.open, func() { _ = resolver.Close() })
+	// The seller must have the same address after a kill.
+	addr, err := freeAddr(ctx)
+	if err != nil {
+		return err
+	}
+	s.address = &url.URL{Scheme: "http", Host: addr}
+	facilitator, err := s.serve(ctx, testbed.Relay{Do: s.settle, To: s.money})
+	if err != nil {
+		return err
+	}
+	line, err := s.serve(ctx, testbed.Relay{Do: s.carry, To: s.toSeller()})
+	if err != nil {
+		return err
+	}
+	s.env = map[string]string{
+		"LOCAL_ADDR":      addr,
+		"BASE_URL":        line,
+		"PAY_TO":          terms.PayTo,
+		"FACILITATOR_URL": facilitator,
+		"DNS_RESOLVERS":   resolver.Addr,
+	}
+	s.buyer, err = newBuyer(line+"/v1/tools/dns?domain=example.com&type=MX", s.tell)
+	return err
+}
+
+// freeAddr returns an address of this machine on which no program listens.
+func freeAddr(ctx context.Context) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// serve serves a handler until close. Every request has a connection to itself, as
+// one that breaks may otherwise be sent again by the client's library.
+func (s *seller) serve(ctx context.Context, h http.Handler) (address string, err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	server.SetKeepAlivesEnabled(false)
+	go func() { _ = server.Serve(listener) }() // it ends with Close
+	s.open = append(s.open, func() { _ = server.Close() })
+	return "http://" + listener.Addr().String(), nil
+}
+
+// close ends the seller and all servers, and removes the folder.
+func (s *seller) close() {
+	if s.process != nil {
+		s.process.Kill()
+	}
+	for _, end := range s.open {
+		end()
+	}
+	_ = os.RemoveAll(s.folder) // it is a temporary folder
+}
+
+// start starts the seller, and returns when it takes connections.
+func (s *seller) start() error {
+	process, err := programs.Start(testbed.Local(s.program, s.folder, s.env))
+	if err != nil {
+		return fmt.Errorf("%w (make demo builds what it starts)", err)
+	}
+	s.mu.Lock()
+	s.process = process
+	s.mu.Unlock()
+	return process.Ready()
+}
+
+// turn lets the client try once. If the client has met the killed seller, the seller is then
+// started again.
+func (s *seller) turn(ctx context.Context) error {
+	if err := s.buyer.try(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	down := s.down
+	s.down = false
+	s.mu.Unlock()
+	if !down {
+		return nil
+	}
+	if err := s.start(); err != nil {
+		return err
+	}
+	s.tell(plain, "seller is started again")
+	return nil
+}
+
+// gone reports whether the seller has been killed.
+func (s *seller) gone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.process.Gone():
+		return true
+	default:
+		return false
+	}
+}
+
+// settle relays a request to the facilitator. The first settlement succeeds, but is answered
+// with 500; during the second, the seller is killed.
+func (s *seller) settle(r *testbed.Relayed) {
+	if r.URL.Path != "/settle" {
+		r.Pass()
+		return
+	}
+	s.mu.Lock()
+	turn := s.settled
+	s.settled++
+	s.mu.Unlock()
+	payment := s.buyer.name(r.Sent)
+	switch turn {
+	case lies:
+		s.report(payment, r.Answer().Body.Bytes())
+		s.tell(bad, "facilitator answers 500")
+		r.WriteHeader(http.StatusInternalServerError)
+	case kills:
+		s.tell(plain, "facilitator is asked for "+payment+" (no money moves)")
+		s.kill(payment)
+		r.Drop()
+	default:
+		s.goesOn()
+		answer := r.Answer()
+		s.report(payment, answer.Body.Bytes())
+		r.Send(answer, answer.Body.Len())
+	}
+}
+
+// kill kills the seller while it settles a payment.
+func (s *seller) kill(payment string) {
+	s.tell(bad, "seller is killed (kill -9)")
+	s.mu.Lock()
+	s.killed = time.Now()
+	s.held = payment
+	s.mu.Unlock()
+	s.process.Kill()
+}
+
+// goesOn notes that the seller settles again after the kill. If it had to wait for that, the
+// page says how long.
+func (s *seller) goesOn() {
+	s.mu.Lock()
+	waited := s.waited
+	since := time.Since(s.killed)
+	s.held = ""
+	s.waited = false
+	s.mu.Unlock()
+	if waited {
+		s.tell(plain, fmt.Sprintf("seller goes on, %s after the kill", seconds(since)))
+	}
+}
+
+// explain says once why the seller holds a payment. The returned function must be called when
+// the seller has answered, or has gone.
+func (s *seller) explain() (over func()) {
+	late := time.AfterFunc(silence, func() {
+		s.mu.Lock()
+		held := s.held
+		s.held = ""
+		s.waited = s.waited || held != ""
+		s.mu.Unlock()
+		if held != "" {
+			s.tell(plain, "the killed process still holds "+held+"; the seller waits until its lease ends")
+		}
+	})
+	return func() { late.Stop() }
+}
+
+// report prints what the chain did with a payment.
+func (s *seller) report(payment string, answer []byte) {
+	var settled x402.SettleResponse
+	switch err := json.Unmarshal(answer, &settled); {
+	case err == nil && settled.Success:
+		s.tell(money, "facilitator moves "+payment)
+	case err == nil && settled.ErrorReason == x402.ReasonNonceUsed:
+		s.tell(plain, "facilitator: "+payment+" moved before")
+	default:
+		s.tell(bad, "facilitator refuses "+payment)
+	}
+}
+
+// toSeller forwards requests to the seller. If the seller gives no answer, it closes the
+// connection.
+func (s *seller) toSeller() http.Handler {
+	return &httputil.ReverseProxy{
+		Transport:    &http.Transport{DisableCompression: true, DisableKeepAlives: true},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(s.address) },
+	}
+}
+
+// carry is the network line. It loses the first answer. A request while the seller is down gets
+// no answer.
+func (s *seller) carry(r *testbed.Relayed) {
+	if s.gone() {
+		s.tell(bad, "seller is down")
+		s.mu.Lock()
+		s.down = true
+		s.mu.Unlock()
+		r.Drop()
+		return
+	}
+	defer s.explain()()
+	answer := r.Answer()
+	if s.loses(r.Request, answer.Code) {
+		s.tell(plain, "seller answers")
+		s.tell(bad, "network loses the answer")
+		r.Drop()
+		return
+	}
+	r.Send(answer, answer.Body.Len())
+}
+
+// loses reports whether the line loses this answer.
+func (s *seller) loses(r *http.Request, status int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost || status != http.StatusOK || r.Header.Get(x402.HeaderSignature) == "" {
+		return false
+	}
+	s.lost = true
+	return true
+}
+
+// sums holds the totals at the end.
+type sums struct {
+	transfers int      // on the chain
+	answers   int      // received by the client
+	paid      *big.Int // in atomic units of USDC
+}
+
+func (s *seller) sums() sums {
+	transfers := s.money.Transfers()
+	paid := new(big.Int)
+	for _, t := range transfers {
+		value, _ := new(big.Int).SetString(t.Value, 10) // the facilitator has checked it
+		paid.Add(paid, value)
+	}
+	return sums{transfers: len(transfers), answers: s.buyer.answers, paid: paid}
+}
+
+// once reports whether the client has one answer and paid for it once.
+func (s sums) once() bool { return s.transfers == 1 && s.answers == 1 }
