@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"math/big"
 	"os"
 	"regexp"
 	"slices"
@@ -173,8 +172,8 @@ func TestTimeline(t *testing.T) {
 		p.right(money, "another")
 		p.left(plain, "one on the left")
 		p.end()
-		with := sums{transfers: 1, answers: 1, paid: big.NewInt(5000)}
-		without := sums{transfers: 3, answers: 1, paid: big.NewInt(15000)}
+		with := sums{transfers: 1, answers: 1, paid: 5000}
+		without := sums{transfers: 3, answers: 1, paid: 15000}
 		p.last(with, without)
 		p.verdict(with, without)
 	}

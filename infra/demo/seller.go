@@ -5,13 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -60,8 +60,8 @@ type seller struct {
 	lost    bool      // whether the network has lost an answer
 }
 
-// newSeller starts a seller: a program that reads LOCAL_ADDR, FACILITATOR_URL and PAY_TO, and
-// says where it is ready.
+// newSeller starts a seller and everything around it. The seller is a program that reads
+// LOCAL_ADDR, FACILITATOR_URL and PAY_TO, and prints the URL at which it is ready.
 func newSeller(ctx context.Context, program string, tell func(tone, string)) (s *seller, err error) {
 	s = &seller{tell: tell}
 	defer func() {
@@ -131,8 +131,9 @@ func freeAddr(ctx context.Context) (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// serve serves a handler until close. Every request has a connection to itself, as
-// one that breaks may otherwise be sent again by the client's library.
+// serve serves a handler until close is called, and returns its URL. Each request has a new
+// connection. If a reused connection broke, the client's HTTP library might send the request
+// again by itself.
 func (s *seller) serve(ctx context.Context, h http.Handler) (address string, err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -292,8 +293,8 @@ func (s *seller) toSeller() http.Handler {
 	}
 }
 
-// carry is the network line. It loses the first answer. A request while the seller is down gets
-// no answer.
+// carry is the network between the client and the seller. It loses the first paid answer. A request
+// gets no answer while the seller is down.
 func (s *seller) carry(r *testbed.Relayed) {
 	if s.gone() {
 		s.tell(bad, "seller is down")
@@ -327,17 +328,17 @@ func (s *seller) loses(r *http.Request, status int) bool {
 
 // sums holds the totals at the end.
 type sums struct {
-	transfers int      // on the chain
-	answers   int      // received by the client
-	paid      *big.Int // in atomic units of USDC
+	transfers int // on the chain
+	answers   int // that the client has
+	paid      int // in atomic units of USDC
 }
 
 func (s *seller) sums() sums {
 	transfers := s.money.Transfers()
-	paid := new(big.Int)
+	paid := 0
 	for _, t := range transfers {
-		value, _ := new(big.Int).SetString(t.Value, 10) // the facilitator has checked it
-		paid.Add(paid, value)
+		value, _ := strconv.Atoi(t.Value) // the facilitator has checked it
+		paid += value
 	}
 	return sums{transfers: len(transfers), answers: s.buyer.answers, paid: paid}
 }

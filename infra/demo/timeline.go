@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
-
-	"github.com/hostfacts/hostfacts/infra/local/bill"
 )
 
 // tone is the colour of an event, as the number in an ANSI escape sequence.
@@ -124,7 +123,13 @@ func (p *timeline) verdict(with, without sums) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.out, "\nSame purchase, same failures: %s USDC paid with a ledger, %s without.\n",
-		bill.Dollars(with.paid), bill.Dollars(without.paid))
+		dollars(with.paid), dollars(without.paid))
+}
+
+// dollars formats an amount of USDC, given in atomic units.
+func dollars(atomic int) string {
+	const unit = 1_000_000 // USDC has six decimals
+	return strconv.FormatFloat(float64(atomic)/unit, 'f', -1, 64)
 }
 
 // cell formats the sums for a column.

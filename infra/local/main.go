@@ -122,7 +122,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	welcome(out, config, ledgerName)
 	ctx, cancel := context.WithCancel(ctx)
 	probed := make(chan struct{})
-	go func() { defer close(probed); warnUnresolved(ctx, out, components.Resolver.Probe) }()
+	go func() { defer close(probed); warnUnresolved(ctx, out, components.Resolver.Diagnose) }()
 	defer func() { cancel(); <-probed }()
 	return serve(ctx, listener, atHome(listener.Addr(), config.BaseURL, handler))
 }

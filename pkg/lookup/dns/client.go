@@ -131,16 +131,16 @@ func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error)
 // without nxdomain.
 func (c *Client) Probe(ctx context.Context) error {
 	r, err := c.Lookup(ctx, Query{Domain: "com", Type: "NS"})
-	var useless *Failure
+	var cause *failure
 	switch {
 	case err == nil && len(r.Records) == 0:
-		useless = answered(r.Resolver, "answered "+r.Rcode+" and named no servers of com, which has some")
+		cause = answered(r.Resolver, "answered "+r.Rcode+" and named no servers of com, which has some")
 	case err != nil && fault.From(err).Code == lookup.NXDomain:
-		useless = &Failure{Answered: true, text: "a resolver answered that com does not exist, which it does"}
+		cause = &failure{answered: true, text: "a resolver answered that com does not exist, which it does"}
 	default:
 		return err
 	}
-	return lookup.Fault(lookup.UpstreamUnavailable, &failures{of: []*Failure{useless}})
+	return lookup.Fault(lookup.UpstreamUnavailable, &failures{of: []*failure{cause}})
 }
 
 // grace is how long the lookup of IPv6 addresses may go on after the IPv4 addresses have
@@ -350,7 +350,7 @@ func catch(err *error) {
 // unanswered returns the result of attempts that all failed. A SERVFAIL is returned as the
 // reply, whatever the other attempts did, because they say nothing about the name. If the
 // caller has given up, no reply is returned and the error is dns_timeout.
-func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...*Failure) (*reply, error) {
+func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...*failure) (*reply, error) {
 	gaveUp := errors.Is(ctx.Err(), context.Canceled)
 	if servfail != nil && !gaveUp {
 		return servfail, nil

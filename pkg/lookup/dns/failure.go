@@ -9,36 +9,53 @@ import (
 	"strings"
 
 	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Failure says why one resolver was of no use. Its text names the resolver.
-type Failure struct {
-	// Answered means that a reply came, and that nothing follows from it. Otherwise none came.
-	Answered bool
-
-	text  string
-	cause error
-}
-
-// Error implements error.
-func (f *Failure) Error() string { return f.text }
-
-// Unwrap returns the error of the connection. It is nil if a reply came.
-func (f *Failure) Unwrap() error { return f.cause }
-
-// Failures returns why each resolver was of no use, from an error of Lookup or Probe. It
-// returns nil if the error is about something else.
-func Failures(err error) []*Failure {
-	all, ok := errors.AsType[*failures](err)
-	if !ok {
+// Diagnose is Probe with a result for a person. It returns nothing if lookups work. Otherwise it
+// returns a line for each resolver that was asked, and one about the likely reason if there is
+// one.
+func (c *Client) Diagnose(ctx context.Context) (lines []string) {
+	err := c.Probe(ctx)
+	if err == nil {
 		return nil
 	}
-	return all.of
+	all, ok := errors.AsType[*failures](err)
+	if !ok {
+		return []string{err.Error()}
+	}
+	answers := 0
+	for _, one := range all.of {
+		lines = append(lines, one.text)
+		if one.answered {
+			answers++
+		}
+	}
+	switch {
+	case answers > 0: // then the resolvers are not blocked
+		lines = append(lines, "An answer did come: something on this network changes DNS answers, or the resolver does not know com.")
+	case fault.From(err).Code == lookup.DNSTimeout:
+		lines = append(lines, "Many networks block UDP port 53 to the outside.")
+	}
+	return lines
 }
+
+// failure says why one resolver was of no use. Its text names the resolver.
+type failure struct {
+	answered bool // a reply came, and nothing follows from it
+	text     string
+	cause    error // the error of the connection; nil if a reply came
+}
+
+func (f *failure) Error() string { return f.text }
+
+func (f *failure) Unwrap() error { return f.cause }
 
 // failures is the cause of a question without an answer.
 type failures struct {
-	of    []*Failure
+	of    []*failure
 	ended error // the error of the context, or nil
 }
 
@@ -66,13 +83,13 @@ func (f *failures) Unwrap() []error {
 
 // answered returns the failure of a resolver whose reply says nothing about the name. The text
 // continues a sentence that begins with the resolver.
-func answered(resolver, text string) *Failure {
-	return &Failure{Answered: true, text: fmt.Sprintf("resolver %s %s", resolver, text)}
+func answered(resolver, text string) *failure {
+	return &failure{answered: true, text: fmt.Sprintf("resolver %s %s", resolver, text)}
 }
 
 // unreached returns the failure of a resolver from which no reply came. late means that the
 // time was over.
-func unreached(resolver netip.AddrPort, late bool, cause error) *Failure {
+func unreached(resolver netip.AddrPort, late bool, cause error) *failure {
 	text := "could not be asked"
 	if late {
 		text = "did not answer in time"
@@ -80,7 +97,7 @@ func unreached(resolver netip.AddrPort, late bool, cause error) *Failure {
 	if why := reasons(cause); why != "" {
 		text += ": " + why
 	}
-	return &Failure{text: fmt.Sprintf("resolver %s %s", resolver, text), cause: cause}
+	return &failure{text: fmt.Sprintf("resolver %s %s", resolver, text), cause: cause}
 }
 
 // reasons returns joined errors in one line. It leaves out that the time was over.

@@ -12,72 +12,71 @@ import (
 	miekg "github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestFailures checks what a person reads about resolvers that are of no use.
-func TestFailures(t *testing.T) {
+// TestDiagnose checks what a person reads about resolvers that are of no use.
+func TestDiagnose(t *testing.T) {
+	const changed = "An answer did come: something on this network changes DNS answers, or the resolver does not know com."
+	const blocked = "Many networks block UDP port 53 to the outside."
 	denies := rcode(miekg.RcodeNameError)
 	refuses := rcode(miekg.RcodeRefused)
+	silent := host{udp: mute, tcp: mute}
 	type row struct {
-		hosts    []host
-		want     []string
-		answered bool // by each
+		hosts []host
+		want  []string
 	}
 	eachInBubble(t, map[string]row{
+		"com": {[]host{resolver(answer("com. 172800 IN NS a.gtld-servers.net."))}, nil},
 		"denied": {[]host{resolver(denies), resolver(denies)}, []string{
 			"resolver 1.1.1.1 answered NXDOMAIN (no such name), and gave no usable answer about com, which exists",
 			"resolver 8.8.8.8 answered NXDOMAIN (no such name), and gave no usable answer about com, which exists",
-		}, true},
+			changed,
+		}},
 		"denied, behind an alias": {[]host{resolver(denies, answer("com. 60 IN CNAME a.test."), authority("test. 60 IN SOA a. b. 1 2 3 4 5"))}, []string{
-			"a resolver answered that com does not exist, which it does",
-		}, true},
+			"a resolver answered that com does not exist, which it does", changed,
+		}},
 		"SERVFAIL": {[]host{resolver(rcode(miekg.RcodeServerFailure))}, []string{
-			"resolver 1.1.1.1 answered SERVFAIL and named no servers of com, which has some",
-		}, true},
+			"resolver 1.1.1.1 answered SERVFAIL and named no servers of com, which has some", changed,
+		}},
 		"nothing": {[]host{resolver()}, []string{
-			"resolver 1.1.1.1 answered NOERROR and named no servers of com, which has some",
-		}, true},
-		"REFUSED": {[]host{resolver(refuses)}, []string{"resolver 1.1.1.1 answered REFUSED"}, true},
+			"resolver 1.1.1.1 answered NOERROR and named no servers of com, which has some", changed,
+		}},
+		"REFUSED": {[]host{resolver(refuses)}, []string{"resolver 1.1.1.1 answered REFUSED", changed}},
 		"REFUSED, without the question": {[]host{resolver(refuses, noQuestion)}, []string{
-			"resolver 1.1.1.1 answered REFUSED and left out the question",
-		}, true},
-		"a code without a name": {[]host{resolver(rcode(15))}, []string{"resolver 1.1.1.1 answered RCODE 15"}, true},
+			"resolver 1.1.1.1 answered REFUSED and left out the question", changed,
+		}},
+		"a code without a name": {[]host{resolver(rcode(15))}, []string{"resolver 1.1.1.1 answered RCODE 15", changed}},
 		"a referral": {[]host{resolver(authority(". 60 IN NS a.root-servers.net."))}, []string{
-			"resolver 1.1.1.1 answered NOERROR, but only named other servers to ask",
-		}, true},
-		"silence": {[]host{{udp: mute, tcp: mute}}, []string{"resolver 1.1.1.1:53 did not answer in time"}, false},
+			"resolver 1.1.1.1 answered NOERROR, but only named other servers to ask", changed,
+		}},
+		"silence": {[]host{silent}, []string{"resolver 1.1.1.1:53 did not answer in time", blocked}},
 		"silence over UDP, no TCP": {[]host{{udp: mute}}, []string{
-			"resolver 1.1.1.1:53 did not answer in time: dial tcp: dial tcp: connect: connection refused",
-		}, false},
+			"resolver 1.1.1.1:53 did not answer in time: dial tcp: dial tcp: connect: connection refused", blocked,
+		}},
+		"silence and an answer": {[]host{silent, resolver(refuses)}, []string{
+			"resolver 8.8.8.8 answered REFUSED", "resolver 1.1.1.1:53 did not answer in time", changed,
+		}},
 		"no connection": {[]host{{}}, []string{
 			"resolver 1.1.1.1:53 could not be asked: dial udp: dial udp: connect: connection refused",
-		}, false},
+		}},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, c.hosts...)
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
-		var got []string
-		for _, f := range dns.Failures(w.client().Probe(ctx)) {
-			got = append(got, f.Error())
-			if f.Answered != c.answered {
-				t.Errorf("answered is %v: %s", f.Answered, f)
-			}
-		}
-		if !slices.Equal(got, c.want) {
+		if got := w.client().Diagnose(ctx); !slices.Equal(got, c.want) {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 		w.check()
 	})
 }
 
-// TestFailuresOfOthers checks an error that is not about resolvers.
-func TestFailuresOfOthers(t *testing.T) {
+// TestDiagnoseBug checks that a panic is not taken for a failure of a resolver.
+func TestDiagnoseBug(t *testing.T) {
 	t.Parallel()
-	for _, err := range []error{nil, errors.New("other"), fault.New(fault.InternalError, nil)} {
-		if got := dns.Failures(err); got != nil {
-			t.Errorf("%v: %v, want none", err, got)
-		}
+	breaks := func(context.Context, string, string) (net.Conn, error) { panic("oops") }
+	client := dns.New(dns.Config{Resolvers: []string{"192.0.2.1:53"}, Dial: breaks})
+	if got := client.Diagnose(t.Context()); !slices.Equal(got, []string{"internal_error: DNS lookup panicked: oops"}) {
+		t.Errorf("got %q", got)
 	}
 }
 

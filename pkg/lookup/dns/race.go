@@ -73,7 +73,7 @@ func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *ans
 // winner returns the first reply that answers the question, or the result of unanswered.
 func (r *race) winner(ctx context.Context) (*reply, error) {
 	r.next()
-	var causes []*Failure
+	var causes []*failure
 	denied := false
 	timedOut := false
 	for len(causes) < r.started {
@@ -113,7 +113,7 @@ func (r *race) next() {
 	}
 	r.start(func() {
 		// This stays if the query panics, which ends the other attempts.
-		got := &reply{outcome: silent, failure: &Failure{text: "the attempt panicked"}}
+		got := &reply{outcome: silent, failure: &failure{text: "the attempt panicked"}}
 		defer func() { r.replies <- placed{reply: got, at: at} }()
 		got = r.query(server)
 	})
