@@ -329,7 +329,7 @@ func (s *seller) loses(r *http.Request, status int) bool {
 // sums holds the totals at the end.
 type sums struct {
 	transfers int // on the chain
-	answers   int // that the client has
+	answers   int // received by the client
 	paid      int // in atomic units of USDC
 }
 
