@@ -34,8 +34,8 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 	return rows
 }
 
-// fill creates a ledger file with copies of a payment's records, each for another payer. left
-// are these records, and payer is the payer in their keys.
+// fill creates a ledger file with copies of a payment's records, each for another payer. The
+// argument left holds the payment's records, and payer is the payer in their keys.
 func (s *site) fill(payments int, payer string, left []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))
@@ -59,7 +59,8 @@ func (s *site) fill(payments int, payer string, left []ledger.Record) (file stri
 	return file
 }
 
-// under returns a record of a payment, or of its purchase, under another key.
+// under returns a copy of a record, which is a payment or a purchase, with another key and
+// version.
 func under(r ledger.Record, row ledger.Row) ledger.Record {
 	switch r := r.(type) {
 	case ledger.Payment:

@@ -34,7 +34,7 @@ type target struct {
 	// make returns the bytes of the next request of a round. All requests are made before the
 	// round begins, because signing is the client's work and is not measured.
 	make func() []byte
-	// A right answer has this status, and its body contains part.
+	// A right answer has this status, and its body contains the text part.
 	status int
 	part   string
 }
@@ -71,8 +71,8 @@ func (t target) play(ctx context.Context, clients, n int) round {
 // maxAnswer limits how much of an answer is read.
 const maxAnswer = 1 << 20
 
-// ask runs one client. It sends requests from all until none are left, and stores in took how
-// long each answer took.
+// ask runs one client. It sends requests from the list all until none are left, and stores the
+// duration of each in the list took.
 func (t target) ask(ctx context.Context, all [][]byte, took []time.Duration, next *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.server.host())
 	if err != nil {

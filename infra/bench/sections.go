@@ -248,7 +248,8 @@ func (s *site) table() {
 	}
 }
 
-// limits adds how many payments succeed at growing rates, in a model of DynamoDB's limits.
+// limits adds a section to the table: how many payments succeed as their rate grows, in a
+// model of DynamoDB's limits.
 func (s *site) limits() {
 	progress("a model of DynamoDB's limits")
 	sold := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestCapacity$", "-capacity")

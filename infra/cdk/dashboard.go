@@ -168,8 +168,8 @@ type savedQuery struct {
 	gateway    bool // the query is over the gateway's log, not the functions' log
 }
 
-// savedQueries returns the queries that the runbook starts from. The operator fills in a word
-// in capitals.
+// savedQueries returns the queries that the runbook starts from. A word in capitals is a
+// placeholder, which the operator replaces.
 func savedQueries() []savedQuery {
 	return []savedQuery{{
 		name: "failures",

@@ -24,8 +24,7 @@ type exception struct{ rule, of, reason string }
 // exceptions returns all exceptions. TestCDKNag fails if one of them is not needed, and on any
 // other finding of cdk-nag.
 func exceptions() []exception {
-	// If AWS completes a name, or a person chooses it, a policy can state only the form of the
-	// name.
+	// A policy can state only the form of a name that AWS completes or a person chooses.
 	byForm := func(of, reason string) exception {
 		return exception{rule: "AwsSolutions-IAM5", of: "Resource::" + of, reason: reason}
 	}
@@ -77,8 +76,8 @@ func nag(t *testing.T, path string) []finding {
 		t.Skip("needs Node for the CDK: node is not in PATH")
 	}
 	out := t.TempDir()
-	// It runs in another process and ignores the race detector, because the library under it
-	// has a data race when it ends.
+	// cdk-nag runs in another process, without the exit code of the race detector, because the
+	// CDK's library has a data race when the process ends.
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "NAG_TEMPLATE="+path, "NAG_REPORT="+out, "GORACE=exitcode=0")
 	if said, err := cmd.CombinedOutput(); err != nil {

@@ -20,21 +20,21 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// release is a release that replaces the release before it while payments go on.
+// release simulates a new release, which replaces an older one while payments go on.
 type release struct {
 	rate     float64                  // payments a minute
 	ordinary float64                  // the share of payments that fail in either release
 	breaks   float64                  // the share of the rest that the new versions break
 	garbage  float64                  // refused requests a minute from a stranger, each signed with a new key
 	refuses  bool                     // broken payments are refused instead of failing
-	first    bool                     // there is no release before
+	first    bool                     // there is no older release
 	shares   func(minute int) float64 // the share of the payments that the new versions get
 	// payers is how many payers have broken payments; 0 means another payer for each payment.
 	payers int
 }
 
-// Durations in minutes: before is how long the old release serves alone, and lasts is how long
-// the canary then takes.
+// Durations in minutes. The constant before is the time in which only the old release serves;
+// the constant lasts is the duration of the canary after it.
 const before, lasts = 10, 10
 
 // canary sends a tenth of the requests to the new versions.
@@ -43,8 +43,8 @@ func canary(int) float64 { return 0.1 }
 // linear sends another tenth of the requests to the new versions each minute.
 func linear(minute int) float64 { return float64(minute+1) / 10 }
 
-// judge is the alarm that compares a release with the release before it. metrics has its
-// metrics by their ids in its expression.
+// judge is the alarm that compares a new release with the older one. The map metrics has the
+// alarm's metrics, by their ids in the alarm's expression.
 type judge struct {
 	gameday.Alarm
 	metrics map[string]gameday.Metric
@@ -184,9 +184,9 @@ func TestReleaseOdds(t *testing.T) {
 	}
 }
 
-// TestReleaseIsCompared checks that a release is not rolled back for faults that the release
-// before has as well, for faults that fewer than three payers meet, or if there is no release
-// before.
+// TestReleaseIsCompared checks that a release is not rolled back for faults that the older
+// release has as well, for faults that fewer than three payers meet, or if there is no older
+// release.
 func TestReleaseIsCompared(t *testing.T) {
 	t.Parallel()
 	all := func(int) float64 { return 1 }
@@ -283,8 +283,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// linesOf returns log lines of a version of a function, each with what it counts if the
-// version is the newest.
+// linesOf returns log lines of a version of a function, each with the values that it adds to
+// metrics if the version is the newest.
 func linesOf(function, version string, metrics map[string]gameday.Metric) map[string]map[gameday.Metric]float64 {
 	const payer = 4711
 	answered := fmt.Sprintf(`{"%s":1,"%s":"%s:%s"`, service.MetricJudged, service.MemberRelease, function, version)

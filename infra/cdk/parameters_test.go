@@ -45,7 +45,7 @@ func others() map[string]string {
 }
 
 // elsewhere returns the parameters that no function receives, each with the type of the
-// resources that it changes.
+// resources that the parameter changes.
 func elsewhere() map[string]string {
 	return map[string]string{"DefaultEndpoint": "AWS::ApiGatewayV2::Api", "Release": "AWS::CodeDeploy::DeploymentGroup"}
 }
@@ -173,8 +173,8 @@ func synthesizeEach(list string) {
 	}
 }
 
-// unchanged returns the functions that answer after a deployment as before it: their alias
-// points to the same version, or Lambda publishes no new one because nothing in it has
+// unchanged returns the functions that a deployment leaves as they were: the alias points to
+// the same version, or Lambda publishes no new version because nothing in the function has
 // changed.
 func unchanged(before, after deployment) (same []string) {
 	now := after.answering()

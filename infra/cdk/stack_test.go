@@ -55,7 +55,7 @@ func TestEnvelope(t *testing.T) {
 	}
 	delete(section(got, "Rules"), "CheckBootstrapVersion") // the CDK adds this rule
 	golden(t, "testdata/envelope.json", must(json.MarshalIndent(more, "", "  "))(t))
-	// Only the secret parameters stay parameters, for which a deployment asks.
+	// Only the secret parameters remain parameters. A deployment asks for their values.
 	for name, p := range template(t).Parameters {
 		if _, stays := section(got, "Parameters")[name]; stays != p.NoEcho {
 			t.Errorf("parameter %s: secret %v, asked for %v", name, p.NoEcho, stays)

@@ -23,7 +23,7 @@ type trouble struct {
 // TestTimes checks that the runbook states the least and the greatest time until an alarm goes
 // off. The times are those of CloudWatch's evaluation, with metrics that arrive at once or two
 // minutes late. How far CloudWatch looks back is not documented, so the test tries the
-// distance in its examples and twice that distance.
+// distance in the examples of the documentation, and twice that distance.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	alarms, text := readAlarms(t), string(must(os.ReadFile("../RUNBOOK.md"))(t))

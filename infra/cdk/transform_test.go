@@ -125,8 +125,9 @@ func ofDNS(t *testing.T, v any) any {
 	return v
 }
 
-// numbered matches the end of the name of an additional alarm of a kind. It watches the
-// functions for which the first alarm has no room. How many there are depends on the catalog.
+// numbered matches the end of the name of an additional alarm of a kind. Such an alarm watches
+// functions for which the first alarm has no room. The number of these alarms depends on the
+// catalog.
 var numbered = regexp.MustCompile(`[0-9]+Alarm$`)
 
 // releasedAlike checks that every function that sells is released like dns, and removes the

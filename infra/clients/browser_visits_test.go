@@ -196,8 +196,8 @@ func lossVisits(*testing.T) []visit {
 	}
 }
 
-// owing passes the answer of the service on, and marks it as that of a bundle which owes a part
-// of its answer.
+// owing passes the answer of the service on, and marks the answer as incomplete, like that of a
+// bundle that still owes a part.
 func owing(r *testbed.Relayed) {
 	r.ResponseWriter.Header().Set(x402.HeaderOwed, "ssl, headers")
 	r.Pass()
@@ -270,7 +270,7 @@ func reoffers(r *testbed.Relayed) {
 func tabVisits(*testing.T) []visit {
 	overloaded := fails(503, 0, "overloaded", "false", true)
 	const day, month = 24, 31 * 24 // hours
-	const before = 1.0 / 6         // hours; a slow machine needs less
+	const before = 1.0 / 6         // hours; a visit takes less, even on a slow machine
 	signedFor, paidFor := "You have signed a payment for this.", "You have paid for this."
 	unpaid := visit{name: "unpaid for certain, and a day later", script: "aged", path: wwwPath, signatures: 1, plan: []step{overloaded}}
 	unpaid.args = args{"comes": "Not charged yet", "offers": signedFor, "until": 1, "from": day}

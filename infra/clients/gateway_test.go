@@ -81,8 +81,8 @@ func (g *gateway) decide(r *testbed.Relayed) {
 	do(r)
 }
 
-// paymentOf returns the payment of a request, from its header or from _meta, or "" if it has
-// none.
+// paymentOf returns the payment of a request, from its header or from _meta, or "" if the
+// request has none.
 func paymentOf(r *testbed.Relayed) string {
 	var call struct {
 		Params struct {
@@ -161,8 +161,8 @@ func fails(status, retryAfter int, code, charged string, retryable bool) step {
 		`,"retryable":`+strconv.FormatBool(retryable)+`},"request_id":"x","docs_url":"/docs"}`)
 }
 
-// lostThen returns a step that lets the service do its work, drops its answer, and takes the step
-// then.
+// lostThen returns a step that lets the service do its work, drops its answer, and takes another
+// step, the argument then.
 func lostThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.Answer()
@@ -170,8 +170,8 @@ func lostThen(then step) step {
 	}
 }
 
-// settledThen is like lostThen, but keeps the header with the receipt of the service for the step
-// then.
+// settledThen is like lostThen, but the header with the receipt of the service is kept for the
+// other step.
 func settledThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.ResponseWriter.Header().Set(x402.HeaderResponse, r.Answer().Header().Get(x402.HeaderResponse))
@@ -203,8 +203,8 @@ func changing(header func(*x402.SettleResponse), body func([]byte) []byte) step 
 	}
 }
 
-// asking returns a step that changes the question. The service answers the other question, and
-// signs a receipt for it.
+// asking returns a step that replaces the question by another one. The service answers that
+// question, and signs a receipt for it.
 func asking(old, other string) step {
 	return func(r *testbed.Relayed) {
 		r.URL.RawQuery = strings.Replace(r.URL.RawQuery, old, other, 1)

@@ -49,8 +49,8 @@ func generators() map[string]generator {
 
 // TestGeneratedClients: three public generators make clients whose result types have the names of
 // the schemas. The clients compile, and each reads a paid answer. Each also reads the body of a
-// charged error whose status the description of the operation dns does not declare. The comment
-// of declaredErrors in pkg/discovery says why it does not.
+// charged error whose status the description of the operation dns does not declare. The comment of
+// declaredErrors in pkg/discovery says why the description does not declare this status.
 func TestGeneratedClients(t *testing.T) {
 	t.Parallel()
 	for name, g := range generators() {

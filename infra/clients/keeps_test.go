@@ -83,8 +83,8 @@ func sign(t *testing.T, origin string) string {
 	return testbed.Must(client.Sign(t.Context(), catalog.DNS().ExampleURL(origin)))
 }
 
-// gatewayError returns a step that loses the answer, and answers with an error like one of API
-// Gateway itself, without Retry-After.
+// gatewayError returns a step that loses the answer, and answers with an error such as API
+// Gateway itself returns, without Retry-After.
 func gatewayError(status int) step {
 	return lostThen(says(status, 0, `{"message":"`+http.StatusText(status)+`"}`))
 }
@@ -96,7 +96,7 @@ func gatewayError(status int) step {
 // service that was killed and has started again: the payment is in progress.
 //
 // A program that ends without the answer prints how to get it later, unless no answer can come
-// any more. It does so if it gives up, and also after Ctrl-C, which a terminal sends to all
+// any more. It prints this when it gives up, and after Ctrl-C, which a terminal sends to all
 // processes of a group.
 func TestPersistentPrograms(t *testing.T) {
 	t.Parallel()

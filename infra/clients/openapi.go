@@ -38,8 +38,8 @@ type operation struct {
 	Listed    []string `json:"x-error-codes"`
 }
 
-// code is an entry of the document's x-error-codes. A nil value means that only the body of an
-// error has the value.
+// code is an entry of the document's x-error-codes. Charged and Retryable are nil if the entry
+// leaves them open; then only the body of an error has them.
 type code struct {
 	Status             int
 	Charged, Retryable *bool

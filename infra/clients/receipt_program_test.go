@@ -37,9 +37,9 @@ type judged struct {
 
 const example = "/v1/tools/dns?domain=example.com&type=MX"
 
-// TestReceiptProgram runs the program for three kinds of receipts: for honest receipts of
-// questions that are not written as in the receipt, for receipts that are proven to be false, and
-// for receipts that prove nothing. The program calls only the second kind false.
+// TestReceiptProgram runs the program with receipts of three kinds: honest receipts for questions
+// that were spelled in another way than in the receipt, receipts that are proven to be false, and
+// receipts that prove nothing. The program calls only the second kind false.
 func TestReceiptProgram(t *testing.T) {
 	t.Parallel()
 	_, stranger, _ := ed25519.GenerateKey(rand.Reader) // never fails

@@ -35,7 +35,8 @@ func resigned(change func(jws string) string) func(*x402.SettleResponse) {
 
 func forged(jws string) string { return jws[:len(jws)-4] + "___w" }
 
-// found is the result of the unmodified package for an answer, or its signature.
+// found is what the unmodified package @x402/extensions reports about an answer, or the
+// signature that it makes.
 type found struct {
 	Failed                         string
 	Found, JWS                     bool
@@ -45,7 +46,8 @@ type found struct {
 	Matches, MatchesOther          bool
 }
 
-// checker is a program with the package. It gets each job in a line, and answers with a line.
+// checker is a program that uses this package. It reads each job as a line, and prints the
+// result as a line.
 type checker struct{ *dialogue }
 
 func (c checker) ask(t *testing.T, job map[string]any) (f found) {

@@ -11,14 +11,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// failureMode says how the facilitator fails for the first settlements of a payer, after the
-// money has moved. Most names are from github.com/x402-foundation/x402 issue 3208 and from the
-// test battery aurumflux20/hostile-facilitator. Three modes are from this repository: in them the
-// facilitator repeats a false refusal, or contradicts it.
+// failureMode says how the facilitator fails for the first settlements of a payer, after the money
+// has moved. Most names are from github.com/x402-foundation/x402 issue 3208 and from the test
+// battery aurumflux20/hostile-facilitator. Three modes are from this repository: in them the
+// facilitator repeats a false refusal, or contradicts its earlier refusal.
 //
 // If the service repeats a settlement, the facilitator answers "nonce already used", like a
-// facilitator that asks only the chain. In the modes with recognises, it answers with the result
-// of the settlement.
+// facilitator that asks only the chain. In the modes in which recognises is set, it answers with
+// the result of the settlement.
 type failureMode struct {
 	name       string
 	means      string

@@ -192,7 +192,7 @@ func fail(w dns.ResponseWriter, q *dns.Msg) bool {
 }
 
 // leastOwed is a number of replies that owe the answer. The goods work again when every buyer has
-// got as many.
+// got this many.
 const leastOwed = 2
 
 // fails makes the goods of the trial fail for a while.
@@ -218,7 +218,7 @@ func (t *trial) failsNow() bool {
 }
 
 // station returns a handler that knows the weather which the shop sells. It answers 502 while
-// fails returns true.
+// the function fails returns true.
 func station(fails func() bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if fails() {

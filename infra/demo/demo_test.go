@@ -83,8 +83,8 @@ func columns(page string) (left, right []string) {
 	return slices.Compact(left), right
 }
 
-// timeless returns an event without its times. Those of a wait for a lease must be there. On a
-// busy machine, others may be.
+// timeless returns an event without its times. An event that waited for a lease must have a
+// time. On a busy machine, other events may have one.
 func timeless(event string) string {
 	for _, change := range []struct{ times, to string }{
 		{`\(waits \d+s\)$`, "(waits)"},

@@ -38,8 +38,8 @@ const (
 // silence is how long the seller may hold a payment before the page says why.
 const silence = time.Second
 
-// seller is one of the two sellers, with a facilitator, a line, a resolver and a client that
-// only it has.
+// seller is one of the two sellers, with a facilitator, a network line, a resolver and a
+// client that only this seller has.
 type seller struct {
 	tell    func(tone, string)
 	folder  string // where the ledger is
@@ -54,7 +54,7 @@ type seller struct {
 	process *programs.Process
 	settled int       // how many settlements were requested
 	killed  time.Time // when the seller was killed
-	held    string    // the payment that it was killed with, until it asks the facilitator again
+	held    string    // the payment that the kill interrupted; empty once the seller settles again
 	waited  bool      // the page has said that the seller waits for a lease
 	down    bool      // a client has met the killed seller
 	lost    bool      // whether the network has lost an answer

@@ -19,11 +19,8 @@ import (
 )
 
 // Outputs of a stack that are compared with a deployment. The last two say which code runs and
-// which ran before. Only make deploy writes these two. A deployment by hand removes them, so
+// which code ran before. Only make deploy writes these two. A deployment by hand removes them, so
 // they are never wrong.
-// Outputs of a stack with which a deployment is compared. Only make deploy writes the last two,
-// which say which code runs and which ran before. A deployment by hand removes them, so they are
-// never wrong.
 const (
 	outputOrigin = "ApiUrl"
 	outputLedger = "LedgerTable"

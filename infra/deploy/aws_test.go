@@ -28,8 +28,9 @@ import (
 // account simulates an account of AWS. An emulator provides S3, DynamoDB and the stack with
 // the bucket of the SAM CLI. The emulator does not support the serverless transform, so this
 // type simulates the stacks of this service. It implements CloudFormation's query API
-// according to its reference: why a change set is refused, and what a stack is afterwards. A
-// stack runs the built functions, with the environment from its template and its parameters.
+// according to the reference: the reasons to refuse a change set, and the state of a stack
+// afterwards. A stack runs the built functions, with the environment from its template and its
+// parameters.
 type account struct {
 	t        *testing.T
 	endpoint string
@@ -128,7 +129,7 @@ func (a *account) post(form url.Values) {
 // pathBuilt is the path that a simulated build requests when it has ended.
 const pathBuilt = "/built"
 
-// built calls meanwhile after a build.
+// built calls the function meanwhile after a build.
 func (a *account) built() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

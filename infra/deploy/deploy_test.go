@@ -75,8 +75,8 @@ func TestRefused(t *testing.T) {
 	o := newOperator(t, playsBuild)
 	o.does(deployIt)
 
-	// Another payee is refused. If it is allowed, the deployment fails if the functions still
-	// have the old payee when it is done.
+	// Another payee is refused. Even if the file allows the new payee, the deployment fails if
+	// the functions still have the old payee afterwards.
 	o.file(testbed.Account(1), testbed.Account(2))
 	refusal := o.cannot(deployIt, "another payee would be paid: from "+testbed.Account(1)+" to "+testbed.Account(2), `allow = ["payee=`+testbed.Account(1)+`->`+testbed.Account(2)+`"]`)
 	o.allows(refusal)
@@ -114,7 +114,8 @@ func TestRefused(t *testing.T) {
 	o.allows(o.cannot(deployIt, "the ledger knows what is in doubt, owed and answered", `->shop-copy"]`))
 	o.does(deployIt, "ledger shop-copy")
 	o.marked("shop-copy", testbed.Account(2))
-	// A colleague's checkout is from yesterday: its file names no table, or lacks the line.
+	// A colleague's checkout is from yesterday: its file has an empty table name, or no line
+	// for the table.
 	mine = o.read("infra/stacks/shop.toml")
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`)
 	o.cannot(deployIt, "from shop-copy to a new table", `allow = ["ledger=shop-copy->a new table"]`)
@@ -175,8 +176,8 @@ func TestRollback(t *testing.T) {
 }
 
 // TestMake checks that the make targets run the program, and that make smoke uses the origin
-// from the file or from AWS. It pays for a ping to a stack that answers, and for none to a
-// stack that differs from its file. In this test the SAM CLI really builds.
+// from the file or from AWS. make smoke pays for a ping if the stack is as in its file, and
+// pays nothing if the stack differs. In this test the SAM CLI really builds.
 func TestMake(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, reallyBuilds)

@@ -22,7 +22,7 @@ func TestAgreed(t *testing.T) {
 }
 
 // TestSettled checks that nothing is deployed to a stack that is being changed or is between
-// two states, and that the error says how to end that.
+// two states, and that the error says how to end that state.
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	id := identity("shop-stack")

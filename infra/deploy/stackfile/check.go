@@ -28,7 +28,7 @@ const largest = 5
 const placeholder = "…"
 
 // Check checks the file against the template, so that faults are found before CloudFormation
-// and Lambda see it. The error lists every fault.
+// and Lambda see the file. The error lists every fault.
 func (f File) Check(t *sam.Template) error {
 	faults := f.parameters(t)
 	if len(faults) == 0 { // a rule could repeat a fault of a parameter
