@@ -40,8 +40,9 @@ func (e *envelope) alarms(page, ticket *string) {
 	}
 }
 
-// faultsAlarm returns an alarm for something that sales depend on. It goes off when, in two of
-// three periods, that fails more than a few times for payers or fails for reconcile.
+// faultsAlarm returns an alarm for something that sales depend on. The alarm goes off when, in
+// two of three periods, the thing fails more than a few times for payers, or fails for
+// reconcile.
 func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	return alarm{
 		name:       name,

@@ -20,10 +20,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// TestColdStartAsksNobody builds every function as it is deployed, configures it by the
-// template, and sends it its event. A priced function answers with its offer and a free one
-// with its document. Neither calls the table, the facilitator, Secrets Manager, the chain, a
-// resolver or a registry.
+// TestColdStartAsksNobody builds every function as for a deployment, with the settings of the
+// template, and sends the function its example event. A priced function answers with its
+// offer, and a free one with its document. Before this first answer, no function calls the
+// table, the facilitator, Secrets Manager, the chain, a resolver or a registry.
 func TestColdStartAsksNobody(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -62,7 +62,7 @@ func TestColdStartAsksNobody(t *testing.T) {
 			t.Errorf("%s asked somebody %d times before its first answer", slug, n)
 		}
 	}
-	// A readiness check does call them, so the counter works.
+	// A readiness check does call some of these servers, which shows that calls are counted.
 	ready := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "events", sam.Health+".json")))
 	ready = bytes.ReplaceAll(ready, []byte(catalog.PathHealth), []byte(catalog.PathReady))
 	if _, _, err := h.Call(sam.LogicalID(sam.Health), ready); err != nil || asked.Load() == 0 {

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testbed.Parallel(4) // most tests wait for programs of one thread
+	testbed.Parallel(4) // most tests wait for single-threaded programs
 	m.Run()
 }
 
@@ -26,8 +26,8 @@ func parameters() map[string]string {
 // slugs returns the functions of the template.
 func slugs() []string { return slices.Sorted(maps.Keys(deployed.Routes())) }
 
-// host runs the built functions, configured by the template. logs ends them and returns what
-// they logged.
+// host runs the built functions with the settings of the template. The returned function logs
+// ends them and returns what they logged.
 func host(t *testing.T, params, env map[string]string) (h *cloud.Host, logs func() string) {
 	t.Helper()
 	var text bytes.Buffer

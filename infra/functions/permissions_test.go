@@ -63,8 +63,8 @@ func (r *recorder) used(slug string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(r.asked[slug])))
 }
 
-// environment returns variables with which a function calls the recorder. more is added to the
-// JSON members of the first facilitator's secret.
+// environment returns variables with which a function calls the recorder. The text more is
+// added to the JSON members of the first facilitator's secret.
 func (r *recorder) environment(t *testing.T, slug, more string) map[string]string {
 	t.Helper()
 	secrets := map[string]string{testSecret: `{"token":"` + testToken + `"` + more + `}`, fallbackSecret: `{"token":"` + fallbackToken + `"}`}

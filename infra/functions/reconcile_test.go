@@ -33,9 +33,9 @@ func reconciled(t *testing.T, h *cloud.Host) ([]byte, error) {
 	return payload, err
 }
 
-// TestReconcileFunction sends the built function its event, with a DynamoDB table and an
-// Ethereum node. A payment that is on the chain is settled. One that is not stays in doubt. One
-// that was never sent is refused. Owed answers are counted.
+// TestReconcileFunction sends the built function its event, with a DynamoDB table and an Ethereum
+// node. A payment that is on the chain is settled. A payment that was sent, but is not on the
+// chain, stays in doubt. A payment that was never sent is refused. Owed answers are counted.
 func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
 	watch := newRecorder(t)
@@ -75,7 +75,7 @@ func TestReconcileFunction(t *testing.T) {
 	checkLine(t, logs(), map[string]any{
 		"level": "INFO", "evidence": true, "unread": false, "Open": 2.0, "SettledLate": 1.0, "RefusedLate": 1.0, "StillOpen": 1.0, "OwedUnclaimed": 2.0,
 		"ReconcileFailed": 0.0, "Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0,
-		"ReadyMark": 0.0, "not_ready": []any{"facilitator_primary", "mark"}, // neither makes the service not ready
+		"ReadyMark": 0.0, "not_ready": []any{"facilitator_primary", "mark"}, // the service is ready despite these two faults
 	})
 	if d := cmp.Diff(watch.granted[sam.Reconcile], watch.used(sam.Reconcile)); d != "" {
 		t.Errorf("permissions (-may +used):\n%s", d)

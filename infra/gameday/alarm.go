@@ -204,8 +204,8 @@ func (a Alarm) check(p properties) error {
 	return nil
 }
 
-// readQuery reads a metric or an expression of an alarm. An expression may only use the queries
-// in known.
+// readQuery reads a metric or an expression of an alarm. An expression may only use the queries in
+// the map known.
 func readQuery(m dataQuery, period int, known map[string]number) (Query, error) {
 	stat := m.MetricStat
 	q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat, Expression: m.Expression}

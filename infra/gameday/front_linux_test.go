@@ -53,8 +53,8 @@ func (f *front) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	return &leaf, nil
 }
 
-// leadingTo returns a handler that answers from the zone. The name of the public origin resolves
-// to ip instead, unless strayed is set.
+// leadingTo returns a handler that answers from the zone. The name of the public origin resolves to
+// the address ip instead, unless the flag strayed is set.
 func leadingTo(ip net.IP, strayed *atomic.Bool, zone testbed.Zone) dns.Handler {
 	own := testbed.Must(dns.NewRR(fmt.Sprintf("%s. 30 A %s", frontName, ip)))
 	return dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {

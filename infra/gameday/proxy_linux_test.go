@@ -26,7 +26,7 @@ type call struct {
 // out the call, and returns a function that passes on the server's answer.
 type failure func(r *testbed.Relayed, c call, carryOut func() (answer func()))
 
-// proxy is a server behind a door in front of another one.
+// proxy is a server behind a door. It forwards calls to another server.
 type proxy struct {
 	*door
 	read   func(r *http.Request, body []byte) call
@@ -96,8 +96,8 @@ func newFacilitator(t testing.TB, addr string) *facilitator {
 	return f
 }
 
-// untelling returns a node that forwards calls to next. While untold is set, it refuses the calls
-// that look for payments.
+// untelling returns a node that forwards calls to the node next. While the flag untold is set, it
+// refuses the calls that look for payments.
 func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
 	return testbed.Relay{To: next, Do: func(r *testbed.Relayed) {
 		if untold.Load() && regexp.MustCompile(`"eth_(getLogs|call)"`).Match(r.Sent) {

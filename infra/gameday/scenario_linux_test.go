@@ -29,8 +29,8 @@ type scenario struct {
 	// meanwhile is called during the fault, after the payers' first answers.
 	meanwhile func(w *world, payers []*payer)
 
-	// sees returns the first answer that the payers of an operation must see, and ends the
-	// last one; nil means success.
+	// The function sees returns the first answer that the payers of an operation must see, and
+	// the function ends returns the last one; nil means success.
 	sees, ends func(op string) sight
 	ready      int // status of /ready during the fault; 0 if it is not checked
 	absent     int // how many payers of each operation never come back
@@ -208,8 +208,8 @@ func (c scenario) run(w *world, well bool) {
 	w.Errorf("reconcile ends with %v", err)
 }
 
-// each calls do for every payer. Payers of different operations, or all payers if together is
-// set, run concurrently.
+// each calls the function do for every payer. Payers of different operations run concurrently,
+// or all payers if the field together is set.
 func (c scenario) each(payers []*payer, do func(*payer)) {
 	by := map[string][]*payer{}
 	for _, p := range payers {
@@ -241,8 +241,8 @@ func (c scenario) first(w *world, payers []*payer) {
 	}
 }
 
-// saw returns the last answer that a payer has seen. The test fails if it is not the answer that
-// of returns for the operation. If of is nil, the answer must be a success.
+// saw returns the last answer that a payer has seen. The test fails if this is not the answer that
+// the function of returns for the operation. If the function is nil, the answer must be a success.
 func (p *payer) saw(when string, of func(op string) sight) sight {
 	got := p.last()
 	want := sight{status: http.StatusOK}

@@ -300,8 +300,8 @@ func scenarios() []scenario {
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
-		// When the process continues, the table's answer and the timeout are both due. It may see
-		// either of them first.
+		// When the process continues, the table's answer and the timeout are both due. The process
+		// may see either of them first.
 		may: []string{"ledger-faults"},
 	}, {
 		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shut(func(w *world) *door { return w.facilitator.door }),

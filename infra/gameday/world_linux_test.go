@@ -253,7 +253,8 @@ const settleDown = 100 * time.Millisecond
 // ledgerRepeats is longer than the time for which the ledger repeats a first refusal or failure.
 const ledgerRepeats = 1100 * time.Millisecond
 
-// node returns a node of the play-money chain. Its blocks are safe when they have the age safe.
+// node returns a node of the play-money chain. A block is safe when it is as old as the argument
+// safe.
 func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handler {
 	return testbed.PlayNode{Moved: f.books.Transfers, ChainID: 8453, Now: now, Safe: safe}
 }
@@ -261,8 +262,8 @@ func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handle
 type tally struct{ Count int }
 
 // audited checks that make books finds no differences, counts every transfer, and has the debts
-// that make owed lists. The blocks of its node are safe at once, and the node's clock is ahead:
-// make books would leave out transfers that are too recent.
+// that make owed lists. Because make books leaves out transfers that are too recent, it gets a node
+// whose blocks are safe at once and whose clock is ahead.
 func (c scenario) audited(w *world, out *outcome) {
 	node := httptest.NewServer(w.facilitator.node(0, func() time.Time { return time.Now().Add(5 * time.Second) }))
 	defer node.Close()

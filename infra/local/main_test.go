@@ -63,7 +63,7 @@ func start(t *testing.T, env map[string]string) *runner {
 	return r
 }
 
-// line returns the text that the welcome prints after what.
+// line returns the text that the welcome prints after the text what.
 func (r *runner) line(t *testing.T, what string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)` + what + ` +(\S.*)$`).FindStringSubmatch(r.out.String())
@@ -298,8 +298,8 @@ func TestLineLog(t *testing.T) {
 	}
 }
 
-// TestAtHome checks that a page cannot use the tools by letting its host name resolve to this
-// machine.
+// TestAtHome checks that a web page cannot use the tools by making its host name resolve to
+// this machine.
 func TestAtHome(t *testing.T) {
 	here, everywhere := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8402}, &net.TCPAddr{IP: net.IPv4zero, Port: 8402}
 	for _, c := range []struct {

@@ -36,8 +36,8 @@ func (p *playWallet) payment(now time.Time) map[string]any {
 	}
 }
 
-// press sends a body to the wallet as a page of the service does. change, if it is not nil,
-// changes the request.
+// press sends a body to the wallet as a page of the service does. The function change, if it
+// is not nil, changes the request.
 func press(h http.Handler, body string, change func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, playOrigin+playWalletPath, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")

@@ -36,7 +36,8 @@ func TestWarnUnresolved(t *testing.T) {
 	}
 }
 
-// After Ctrl-C it says that it ends, and then that it has ended.
+// TestStopped checks that after Ctrl-C the program says that it is ending, and then that it
+// has ended.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	process := testbed.Must(programs.Start(testbed.Local(testbed.Program(t, "./infra/local"), t.TempDir())))

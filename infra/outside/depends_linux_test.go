@@ -27,7 +27,7 @@ var (
 // dependencies lists the modules that a program depends on, from three sources.
 type dependencies struct {
 	graph  []string // from go mod graph: they take part in selecting versions
-	sums   []string // from go.sum, if it has more than their go.mod: they may be downloaded
+	sums   []string // modules whose files go.sum lists, not only their go.mod: they may be downloaded
 	binary []string // linked into the program
 }
 
@@ -63,7 +63,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// none fails the test if a module of the list begins with one of the prefixes in others.
+// none fails the test if the path of a module in the list begins with one of the prefixes in
+// others.
 func none(t *testing.T, where string, list, others []string) {
 	t.Helper()
 	for _, begin := range others {

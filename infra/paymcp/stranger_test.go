@@ -223,7 +223,7 @@ func TestChangedTerms(t *testing.T) {
 }
 
 // If the server refuses a payment without a statement about the charge, the chain decides
-// whether it was made.
+// whether the payment was made.
 func TestChainDecides(t *testing.T) {
 	t.Parallel()
 	books := testbed.StartFacilitator(t)

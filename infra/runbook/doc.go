@@ -1,3 +1,4 @@
-// Package runbook tests infra/RUNBOOK.md and what operators do by it: its commands, a ledger that is
-// restored, and the permissions of each role, all on an emulator of AWS. All of it is tests.
+// Package runbook tests infra/RUNBOOK.md and the work that operators do with it: its commands, the
+// restore of a ledger, and the permissions of each role, all on an emulator of AWS. It has only
+// tests.
 package runbook

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testbed.Parallel(4) // most tests wait for programs of one thread
+	testbed.Parallel(4) // most tests wait for single-threaded programs
 	m.Run()
 }
 

@@ -91,7 +91,8 @@ func (w *watched) note(r *testbed.Relayed) {
 	}
 }
 
-// The API versions by which the services that take forms are told apart.
+// The API versions of the services whose requests are forms. The version in a request tells
+// which service the request is for.
 const (
 	versionOfStacks = "2010-05-15"
 	versionOfAlarms = "2010-08-01"
@@ -172,7 +173,7 @@ func secretPlace(id string) operators.Place {
 	return operators.Place("secret " + id)
 }
 
-// become makes a role the one whose requests are recorded.
+// become sets the role whose requests are recorded.
 func (w *watched) become(name string) {
 	all := operators.Roles()
 	w.mu.Lock()
@@ -182,8 +183,8 @@ func (w *watched) become(name string) {
 }
 
 // does runs commands as a role, and compares the permissions that they need with those of the role.
-// It fails the test for a missing permission and for one that nothing needs. wanted are
-// permissions that the real AWS checks and the emulator does not ask for.
+// It fails the test for a missing permission and for one that nothing needs. The list wanted has
+// permissions that the real AWS checks and the emulator does not.
 func (w *watched) does(name string, wanted []string, commands func(env map[string]string)) {
 	w.t.Helper()
 	w.become(name)

@@ -47,8 +47,9 @@ func chapters(t *testing.T) map[string][]string {
 	return all
 }
 
-// step is a command of a chapter. command is enough of its printed text to tell it from the
-// others. before runs first, and says are texts that the command must print.
+// step is a command of a chapter. The field command is a part of its printed text that no
+// other command has. The function before runs first, and the list says has texts that the
+// command must print.
 type step struct {
 	command string
 	before  func()
@@ -348,7 +349,8 @@ func TestRunbookIsPlayed(t *testing.T) {
 	}
 }
 
-// everyCommand expects each command of the runbook either here or in elsewhere.
+// everyCommand checks that each command of the runbook is either played here or listed in
+// elsewhere.
 func everyCommand(t *testing.T, all map[string][]string, played map[string][]step, elsewhere map[string][]string) {
 	t.Helper()
 	for title, printed := range all {

@@ -43,7 +43,8 @@ func written(t *testing.T, file, want string) {
 	}
 }
 
-// part returns text with words in place of the text between from and to.
+// part returns a text in which the argument words replaces what is between the texts from and
+// to.
 func part(t *testing.T, text, from, to, words string) string {
 	t.Helper()
 	before, rest, begins := strings.Cut(text, from)

@@ -1,3 +1,3 @@
 // Package samcli tests template.yaml and README with the SAM CLI as pip installs it: validation,
-// the questions of a guided deployment, the build, and the first deployment. All of it is tests.
+// the questions of a guided deployment, the build, and the first deployment. It has only tests.
 package samcli

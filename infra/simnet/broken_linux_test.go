@@ -39,8 +39,8 @@ func brokenHosts() []host {
 // alsoDead8 makes a certificate valid for dead8.example.com as well, which has the same address.
 func alsoDead8(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "dead8.example.com") }
 
-// brokenTrip is a lookup of a host with dead addresses. most is the largest ratio of its time to
-// the time of a client that connects according to RFC 8305 (design §9).
+// brokenTrip is a lookup of a host with dead addresses. The field most is the largest allowed ratio
+// of the lookup's time to the time of a client that connects according to RFC 8305 (design §9).
 type brokenTrip struct {
 	trip
 	most float64

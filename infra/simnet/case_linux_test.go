@@ -40,7 +40,8 @@ type want struct {
 
 func has(texts ...string) want { return want{texts: texts} }
 
-// fails returns an error answer with a code. Its message begins with message.
+// fails returns an error answer with a code. The error's message begins with the given text,
+// if any.
 func fails(code fault.Code, message ...string) want {
 	return want{code, []string{fmt.Sprintf(`"code":"%s","message":"%s`, code, strings.Join(message, ""))}}
 }

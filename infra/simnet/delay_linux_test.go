@@ -132,9 +132,9 @@ func openTun(name, routes string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "tun "+name), testbed.IP(routes)
 }
 
-// carry forwards packets in one direction, in order, each after a fixed delay. It returns when
-// from is closed and all queued packets are forwarded. It returns how many packets were dropped
-// because the queue was full; packets that the line loses do not count.
+// carry forwards packets in one direction, in order, each after a fixed delay. It returns when the
+// device from is closed and all queued packets are forwarded. It returns how many packets were
+// dropped because the queue was full; packets that the line loses do not count.
 func carry(from, to *os.File, delay time.Duration, over *line) (lost int) {
 	type packet struct {
 		due time.Time

@@ -148,7 +148,8 @@ func (s *series) String() string {
 	return text
 }
 
-// over formats the ratios of s to theirs. It returns an empty text if all of theirs failed.
+// over formats the ratios of the times in s to the times of the tool in theirs. It returns an
+// empty text if all lookups of the tool failed.
 func (s *series) over(theirs *series) string {
 	if len(theirs.failed) == len(theirs.ms) {
 		return ""
@@ -316,8 +317,8 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestTroubleRow checks the targets. Only dns has one, if the first resolver does not reply in
-// time and the healthy network was measured.
+// TestTroubleRow checks the targets. Only the operation dns has a target, and only if the
+// first resolver does not reply in time and the healthy network was measured.
 func TestTroubleRow(t *testing.T) {
 	t.Parallel()
 	took := series{ms: []float64{70}}

@@ -300,8 +300,8 @@ func webBy(change func(*tls.Config), h http.HandlerFunc, edits ...func(*x509.Cer
 	}
 }
 
-// plain speaks HTTP without TLS. mute, below, never accepts a connection: the kernel completes
-// the TCP handshake, and nothing follows.
+// plain is a server that speaks HTTP without TLS. The server mute, below, never accepts a
+// connection: the kernel completes the TCP handshake, and nothing follows.
 func plain(t *testing.T, _ *testbed.Authority, _, at string) {
 	l := listen(t, at)
 	go func() { _ = http.Serve(l, nil) }() //nolint:gosec // until the test ends

@@ -118,7 +118,8 @@ func (n *Chain) Pause(t testing.TB, on bool) {
 	n.must(t, Account(third), BaseUSDC, calldata(call))
 }
 
-// SetAutomine sets whether every transaction gets a block at once. If not, it waits for Mine.
+// SetAutomine sets whether every transaction gets a block at once. If not, a transaction waits
+// for a call of Mine.
 func (n *Chain) SetAutomine(t testing.TB, on bool) {
 	n.Call(t, "evm_setAutomine", on)
 	n.automine = on

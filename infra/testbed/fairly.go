@@ -57,8 +57,8 @@ type trial struct {
 	cleanups []func()
 }
 
-// run runs do and then its cleanups, each in its goroutine, because each may call
-// runtime.Goexit. It returns when all have ended.
+// run runs the function do and then the cleanups of the trial, each in a separate goroutine,
+// because each may call runtime.Goexit. It returns when all have ended.
 func (t *trial) run(do func()) {
 	t.cleanups = []func(){do}
 	for n := 1; n > 0; n = len(t.cleanups) {

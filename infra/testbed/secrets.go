@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// headerPiece is a length in bytes. A text with a piece of a header of this length shows the
-	// header.
+	// headerPiece is a length in bytes. A text that contains this many bytes of a header, without a
+	// gap, shows the header.
 	headerPiece = 60
 	// hexPiece is the same length for a signature, in hexadecimal digits. It is longer than an
 	// address, which a log may show.

@@ -1,3 +1,3 @@
-// Package workflows checks .github with zizmor, which looks for holes in GitHub workflows. All of
-// it is tests.
+// Package workflows checks .github with zizmor, which looks for holes in GitHub workflows. It has
+// only tests.
 package workflows

@@ -130,8 +130,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// playKilledEverywhere kills the first facilitator before and after each call to the node that
-// a settlement makes. In each case the payer gets one answer, at once, for one transfer: if the
+// playKilledEverywhere kills the first facilitator before and after each call that a settlement
+// makes to the node. In each case the payer gets one answer, at once, for one transfer: if the
 // transaction was broadcast, the service finds it on the chain, and otherwise the second
 // facilitator settles the payment.
 func playKilledEverywhere(p *payer) {

@@ -19,7 +19,7 @@ import (
 )
 
 // lateFunction is a Lambda function with its ledger in a DynamoDB table. Its handler runs longer
-// than it may.
+// than its time limit.
 type lateFunction struct {
 	*testing.T
 	env       map[string]string

@@ -96,7 +96,8 @@ func (u undeployed) heads() {
 	}
 }
 
-// byHTTP checks a longer signature. A gateway refuses it; without a gateway it is answered.
+// byHTTP checks requests with a longer signature. A gateway refuses such a request; without a
+// gateway, the service answers it.
 func (u undeployed) byHTTP() {
 	path := lookUp(u.name, "A")
 	long, signature := u.signs(path, 2600)

@@ -136,8 +136,8 @@ func (l opened) closeAnswered(ctx context.Context, d due) error {
 // mayBeClosed is the error message when it is unknown whether the record was closed.
 const mayBeClosed = "the record may or may not be closed: run the same command again"
 
-// write applies an event to the record. otherwise is the error message for a failure with an
-// unknown result.
+// write applies an event to the record. The argument otherwise is the error message for a
+// failure with an unknown result.
 func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Change, otherwise string) error {
 	switch _, err := l.Ledger.Apply(ctx, d.record, e, c); {
 	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):

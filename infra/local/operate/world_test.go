@@ -49,7 +49,8 @@ func receiptOf(transaction string) ledger.Receipt {
 	return ledger.Receipt{Transaction: transaction, Payer: payer, Network: "eip155:8453"}
 }
 
-// buyer records a test's payments in a ledger. The test moves its clock, now.
+// buyer records a test's payments in a ledger. The test moves the buyer's clock, the field
+// now.
 type buyer struct {
 	*ledger.Ledger
 	store ledger.Store
@@ -138,7 +139,8 @@ func complete(b *buyer) {
 	b.reserves(6, 0)
 }
 
-// reserves reserves the nth transfer of the transaction back for the record of payment owner.
+// reserves reserves one transfer of a refund, the nth transfer of the transaction back, for
+// the record of the payment with the number owner.
 func (b *buyer) reserves(owner, n int) {
 	b.t.Helper()
 	mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, "5000", n), keyOf(owner))
@@ -166,10 +168,10 @@ func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 	return path, paid
 }
 
-// startNode starts a node and returns its URL. Its chain has the payment paidIn and the
-// transaction back, unless the words of a script say otherwise. A word that is an amount in atomic
-// units adds a transfer of that amount to back. The transfer goes to the payer, from sender or,
-// after the word from-payer, from the payer.
+// startNode starts a node and returns its URL. Its chain has the payment paidIn and the transaction
+// back, unless the words of a script say otherwise. A word that is an amount in atomic units adds a
+// transfer of that amount to back. The transfer goes to the payer. It comes from the account sender
+// or, after the word from-payer, from the payer.
 func startNode(t *testing.T, words ...string) (url string) {
 	t.Helper()
 	var moved []x402test.Transfer

@@ -58,8 +58,8 @@ type service struct {
 	keys       []string // the Idempotency-Key of each signature
 }
 
-// sell starts a service with the usual offer. answer answers the requests with a signature, and n
-// counts them from 0.
+// sell starts a service with the usual offer. The function answer answers the requests with a
+// signature, and its argument n counts them from 0.
 func sell(t *testing.T, answer func(w http.ResponseWriter, n int)) *service {
 	t.Helper()
 	s := &service{offer: encoded(t, usualOffer())}

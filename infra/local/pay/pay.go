@@ -53,7 +53,8 @@ const (
 // errAnswered means that the answer was printed and is not a 200.
 var errAnswered = errors.New("the answer is not a 200")
 
-// howAgain returns the command that resends this payment, also when others were made since.
+// howAgain returns the command that resends this payment, even if other payments were made
+// since.
 func (p *payer) howAgain() string {
 	return p.as.Of("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: p.file})
 }
@@ -95,8 +96,7 @@ func (p *payer) repeat(ctx context.Context, kept payment) error {
 	return p.send(ctx, kept.Signature)
 }
 
-// send sends a signature until there is an answer or waiting for it would take
-// too long.
+// send sends a signature until there is an answer, or until waiting would take too long.
 func (p *payer) send(ctx context.Context, signature string) error {
 	begun := p.now()
 	for try := 1; ; try++ {

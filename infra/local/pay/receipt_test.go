@@ -37,7 +37,8 @@ const (
 	hashOf   = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9"
 )
 
-// sellSigned starts a service that sells one answer with a receipt. change can change both.
+// sellSigned starts a service that sells one answer with a receipt. The function change can
+// change the answer and the receipt.
 func sellSigned(t *testing.T, change func(*sold)) *service {
 	t.Helper()
 	public := []ed25519.PublicKey{publicOf(sellerKey(2)), publicOf(sellerKey(1))}

@@ -23,10 +23,11 @@ import (
 
 var update = flag.Bool("update", false, "write into the scripts what is printed")
 
-// TestScripts runs the scripts of testdata. They contain command lines of make pay. After each
-// come its notes, its standard output and its error, which is marked as typed if the command line
-// is wrong. For every answer of a service, one signature is sent with one key, it is kept with its
-// address, and no text steers the terminal. A section begins with its name and these settings:
+// TestScripts runs the scripts of testdata. They contain command lines of make pay. After each come
+// its notes, its standard output and its error, which is marked as typed if the command line is
+// wrong. Whatever a service answers, one signature is sent with one key, the payment is kept with
+// the address of the service, and no text steers the terminal. A section begins with its name and
+// these settings:
 //
 //	% STATUS [RETRY-AFTER] CODE|BODY  an answer to a signature; the last answer is repeated
 //	% header NAME: VALUE              a header of these answers; JSON is encoded
@@ -197,8 +198,8 @@ func (s *scripted) Command(line string) string {
 	return regexp.MustCompile(`(\$DIR/)\S+\.json`).ReplaceAllString(said, "${1}KEPT")
 }
 
-// kept returns the number of kept payments. If there is only one, it compares it with the requests
-// that arrived.
+// kept returns the number of kept payments. If there is only one, its signature, key and address
+// are compared with the requests that arrived.
 func (s *scripted) kept(o options) int {
 	files, err := filepath.Glob(filepath.Join(s.dir, "*.json"))
 	must(s.t, err)

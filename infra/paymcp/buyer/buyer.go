@@ -23,7 +23,7 @@ const (
 	CallTime = 50 * time.Second
 	// sendTime is how long one request may take.
 	sendTime = 30 * time.Second
-	// margin is how long after its expiry a signature may still be executed, because clocks
+	// margin is how long a signature may still be executed after its expiry, because clocks
 	// differ and a block may be late.
 	margin = 2 * time.Minute
 )

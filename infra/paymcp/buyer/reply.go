@@ -148,7 +148,8 @@ func (r Reply) settled() (s x402.SettleResponse, named bool) {
 }
 
 // tried reports whether the server refused a payment after an attempt to settle. Such a
-// refusal names the settlement. The reference servers write the settlement into the offer.
+// refusal names the settlement in _meta; the reference servers write it into the offer
+// instead.
 func (r Reply) tried() bool {
 	if _, named := r.settled(); named {
 		return true

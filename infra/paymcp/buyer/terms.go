@@ -75,7 +75,7 @@ func (t Terms) money(atomic *big.Int, w bill.Way) string {
 	return w.Price()
 }
 
-// sign signs a payment by the way w.
+// sign signs a payment for w, which is one of the offer's ways to pay.
 func sign(wallet *x402test.Wallet, o bill.Offer, w bill.Way, now time.Time) (*purse.Payment, error) {
 	signed, err := bill.Seal(wallet, o, w, now)
 	if err != nil {
@@ -132,8 +132,8 @@ func takesKey(o bill.Offer) bool {
 	return extensions[x402.ExtensionIdentifier] != nil || extensions[x402.ExtensionToken] != nil
 }
 
-// named returns the offer with the key in its extension payment-identifier, if it has that
-// extension.
+// named returns the offer with the key in the extension payment-identifier, if the offer has
+// this extension.
 func named(o bill.Offer, key string) bill.Offer {
 	var extensions map[string]json.RawMessage
 	var identifier, info map[string]json.RawMessage

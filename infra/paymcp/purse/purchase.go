@@ -38,9 +38,11 @@ type Payment struct {
 	Price       string          `json:"price"`  // the amount as a text for a person
 	Signed      time.Time       `json:"signed"`
 	ValidBefore time.Time       `json:"validBefore"`
-	// Sending means that a process has begun to send it and has not recorded a result.
+	// Sending means that a process has begun to send the payment and has not recorded a
+	// result.
 	Sending bool `json:"sending"`
-	// Lost means that it was sent at least once without an answer, so it may have been charged.
+	// Lost means that the payment was sent at least once without an answer, so it may have been
+	// charged.
 	Lost bool `json:"lost"`
 	// Charged is the server's statement whether it charged; nil if it made none.
 	Charged *bool `json:"charged,omitempty"`

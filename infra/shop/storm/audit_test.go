@@ -160,8 +160,8 @@ func (a *audit) placeOf(key string, r *ledger.Payment) place {
 }
 
 // mayFollow reports whether a purchase may be charged again. It may if the answer to the
-// payment before could no longer be returned when the next payment was sent, by the clock of
-// the process that sent it.
+// previous payment could no longer be returned when the next payment was sent, by the clock of
+// the process that sent this next payment.
 func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transfer) bool {
 	if p.key != "" || before == nil || before.State != ledger.Redeemed {
 		return false

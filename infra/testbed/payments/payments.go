@@ -65,7 +65,7 @@ func Owe(tb testing.TB, l *ledger.Ledger) string {
 }
 
 // Abandon changes a payment as if its process had been killed an hour ago, before the payment
-// was sent to the facilitator. Another payment has the purchase since then.
+// was sent to the facilitator. Since then, the purchase has belonged to another payment.
 func Abandon(tb testing.TB, store ledger.Store, key string) {
 	tb.Helper()
 	r := ledgertest.Payment(tb, store, key)
