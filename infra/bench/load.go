@@ -46,8 +46,8 @@ type round struct {
 	processors float64 // processor time of the server per second, in seconds
 }
 
-// play sends n requests with several clients at once. Each client has one connection, and sends
-// its next request when it has the answer to the previous one.
+// play sends n requests with several clients at once. Each client has one connection, and sends a
+// request when the answer to the previous one has arrived.
 func (t target) play(ctx context.Context, clients, n int) round {
 	all, took := make([][]byte, n), make([]time.Duration, n)
 	for i := range all {

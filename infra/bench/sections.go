@@ -26,14 +26,14 @@ func (s *site) lookups() {
 // The targets for the ratios. Each constant names a figure of ours, which is divided by the same
 // figure of the alternative.
 const (
-	targetChallenges = 2.3  // challenges per second, beside the middleware's
-	targetPayments   = 1.5  // paid pings per second, beside the middleware's
-	targetAlone      = 1.3  // p50 of a paid ping by one client, beside the middleware's
-	targetSold       = 2.0  // paid calls per second of a sold handler
-	targetSoldAlone  = 1.2  // p50 of such a call by one client
-	targetChallenge  = 1.4  // processor time of a challenge beside that of a bare answer
-	targetPaid       = 2.0  // processor time of a paid ping beside its unavoidable steps
-	targetGrowth     = 0.90 // paid pings per second on the largest ledger beside the smallest
+	targetChallenges = 2.3  // challenges per second, divided by the middleware's
+	targetPayments   = 1.5  // paid pings per second, divided by the middleware's
+	targetAlone      = 1.3  // p50 of a paid ping by one client, divided by the middleware's
+	targetSold       = 2.0  // paid calls per second of a sold handler, divided by the middleware's
+	targetSoldAlone  = 1.2  // p50 of such a call by one client, divided by the middleware's
+	targetChallenge  = 1.4  // processor time of a challenge, divided by the time of a bare answer
+	targetPaid       = 2.0  // processor time of a paid ping, divided by the time of its unavoidable steps
+	targetGrowth     = 0.90 // paid pings per second on the largest ledger, divided by those on the smallest
 	targetClients    = 32   // number of clients for which the targets hold
 )
 

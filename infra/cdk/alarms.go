@@ -222,8 +222,9 @@ func (e *envelope) forTomorrow() []alarm {
 			e.serviceMetric("still", service.MetricStillOpen, statMax),
 			e.serviceMetric("chain", service.ReadyMetric(service.ProbeChain), statMax),
 		},
-		// IF returns 0 if its condition is true and its value is missing. That would end the
-		// alarm when a run fails. If the condition itself is missing, IF returns no value.
+		// The function IF returns 0 if the condition is true and the value is missing. That
+		// would end the alarm when a run fails. If the condition itself is missing, IF returns
+		// no value.
 		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))",
 		period:     minutes15,
 		periods:    4,
@@ -355,8 +356,8 @@ func (e *envelope) alarm(a alarm, topic *string) {
 	e.add(sam.Pascal(a.name)+"Alarm", "CloudWatch::Alarm", properties)
 }
 
-// serviceMetric returns a series of a metric of the service over all operations. id names it
-// in expressions.
+// serviceMetric returns a series of a metric of the service over all operations. The argument
+// id names the series in expressions.
 func (e *envelope) serviceMetric(id, name, stat string) series {
 	return series{id: id, namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
 }

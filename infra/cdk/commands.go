@@ -8,7 +8,7 @@ import (
 )
 
 // concurrencyQuota is the code in Service Quotas of the limit on concurrent Lambda invocations
-// in an account and region. enoughAtOnce is the usual limit of an older account.
+// in an account and region. The constant enoughAtOnce is the usual limit of an older account.
 const (
 	concurrencyQuota = "L-B99A9384"
 	enoughAtOnce     = 1000
@@ -45,7 +45,8 @@ func (e *envelope) aliasRecord() string {
 		zone, e.domain)
 }
 
-// command adds an output with a command. words are the values of the placeholders in it.
+// command adds an output with a command. The map words has the values of the placeholders in
+// the command.
 func (e *envelope) command(id, description, text string, words map[string]*string) {
 	var values *map[string]*string
 	if words != nil {

@@ -120,8 +120,8 @@ func (d deployment) texts(v any) (all []string) {
 	return all
 }
 
-// split returns the result of Fn::Split. A value that only AWS knows gets as many parts as an
-// ARN, so that one of them can be selected.
+// split returns the result of Fn::Split. A value that only AWS knows is split into as many
+// parts as an ARN has, so Fn::Select can select one of these parts.
 func (d deployment) split(list []any) (all []any) {
 	of := fmt.Sprint(d.value(list[1]))
 	for part := range strings.SplitSeq(of, list[0].(string)) {

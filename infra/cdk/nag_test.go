@@ -21,8 +21,8 @@ import (
 // exception is a rule of cdk-nag that the stack breaks in one respect, and the reason.
 type exception struct{ rule, of, reason string }
 
-// exceptions returns all exceptions. TestCDKNag fails if one of them is not needed, and on any
-// other finding of cdk-nag.
+// exceptions returns all exceptions. TestCDKNag fails if an exception is not needed, and on
+// any other finding of cdk-nag.
 func exceptions() []exception {
 	// A policy can state only the form of a name that AWS completes or a person chooses.
 	byForm := func(of, reason string) exception {

@@ -30,8 +30,8 @@ func (c *contextParser) mayAssume() map[string][]string {
 	return all
 }
 
-// roles creates those operators' roles that somebody may assume. topics are the topics of the
-// alarms.
+// roles creates those operators' roles that somebody may assume. The arguments topics are the
+// topics of the alarms.
 func (e *envelope) roles(topics ...*string) {
 	for _, r := range operators.Roles() {
 		who := e.assume[r.Name]

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// Keys of the CDK context that concern a stack's file. stack names the file, and make deploy
-// adds the others.
+// Keys of the CDK context that concern a stack's file. The key stack names the file, and make
+// deploy adds the other keys.
 const (
 	ctxFile    = "stack"        // the file's name, without folder and extension
 	ctxUnknown = "unknown"      // ignoreUnknown accepts the file of a later release

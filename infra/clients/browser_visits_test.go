@@ -44,8 +44,8 @@ func walletVisits(*testing.T) []visit {
 }
 
 // checkEcho checks that a payment repeats the terms and the extensions of the offer, with a retry
-// token that is not the one of the next offer. It need not repeat the resource, the listing for
-// catalogues, and the seller's signature.
+// token that differs from the token of the next offer. It need not repeat the resource, the listing
+// for catalogues, and the seller's signature.
 func checkEcho(t *testing.T, s *scene, header string) {
 	type echo struct {
 		Accepted   any

@@ -268,8 +268,8 @@ func checkAgentcash(t *testing.T, s service) {
 	}
 }
 
-// checkHTML runs html-validate with its accessibility rules on the pages for people, and includes
-// its warnings. One page of each operation is for a query with hostile values.
+// checkHTML runs html-validate, with the accessibility rules and including warnings, on the pages
+// for people. One page of each operation is for a query with hostile values.
 func checkHTML(t *testing.T, s service) {
 	wanted := map[string]int{catalog.PathDocs: http.StatusOK, "/nothing/here": http.StatusNotFound}
 	hostile := "?domain=" + url.QueryEscape(`"><script>alert(1)</script>&amp;<b title='x`) + "&type=%00%22'"

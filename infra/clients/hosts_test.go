@@ -20,7 +20,7 @@ var hostRequirements = filepath.Join("testdata", "hosts", "requirements.txt")
 // told is the output of a host.
 type told struct {
 	Tools []string // the tools of the server
-	Asks  []bool   // whether the host would ask a person before it calls each tool, if it can tell
+	Asks  []bool   // for each tool, whether the host would ask a person before a call, if the host can tell
 	Told  []string // the answers to two calls of one tool
 }
 
@@ -83,9 +83,9 @@ func payMCP(t *testing.T, url string) (server []string, folder string) {
 	return []string{testbed.PayMCP(t), "-dir", folder, url}, folder
 }
 
-// TestHostsBuy: every host buys an answer of the service through pay-mcp. It lists the tools,
-// would ask a person before it calls one, and gets the answer. A second call returns the same
-// answer without another payment.
+// TestHostsBuy: every host buys an answer of the service through pay-mcp. The host lists the
+// tools, would ask a person before a call of a tool, and gets the answer. A second call
+// returns the same answer without another payment.
 func TestHostsBuy(t *testing.T) {
 	t.Parallel()
 	for name, host := range mcpHosts() {

@@ -176,7 +176,7 @@ func (c loss) check(t *testing.T, p program) {
 }
 
 // one checks that all requests have the same key. They must also have the same signature, except
-// that the program retries signs each attempt. one returns the first signature.
+// that the program retries signs each attempt. The method one returns the first signature.
 func (p program) one(t *testing.T, g *gateway) string {
 	signatures, keys := map[string]bool{}, map[string]bool{}
 	for _, r := range g.paid() {

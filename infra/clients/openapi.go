@@ -62,7 +62,8 @@ type part struct {
 }
 
 // ParseOpenAPI compiles a whole description. It returns an error for a broken reference and for a
-// feature that it does not support. page is the documentation page, to which errors link.
+// feature that it does not support. The argument page is the documentation page, to which errors
+// link.
 func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {

@@ -89,7 +89,7 @@ func (c judged) check(t *testing.T) {
 	zone := exampleZone(t) + "xn--bcher-kva.example.com. 30 A 192.0.2.78\nwww.example.com. 30 MX 10 mx1.example.com.\n"
 	w, addr := newWorld(t, resolverOf(t, zone, nil)), testbed.FreeAddr(t)
 	g := newGateway(t, "http://"+addr)
-	named, asked := g.url, g.url // the service's address is the one of the attacker's gateway
+	named, asked := g.url, g.url // the service is configured with the address of the attacker's gateway
 	if c.host != "" {
 		named = strings.Replace(g.url, "127.0.0.1", "localhost", 1)
 		asked = strings.Replace(g.url, "127.0.0.1", c.host, 1)

@@ -96,9 +96,9 @@ func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) f
 }
 
 // TestReceiptsByTheStockPackage: the unmodified @x402/extensions finds the receipt of a live
-// answer, verifies it with the key that the service publishes, and matches it to the offer. With
-// the service's key it signs the same bytes. All receipts also verify after a change of the key,
-// until the old key is no longer published.
+// answer, verifies the receipt with the key that the service publishes, and matches the receipt to
+// the offer. With the service's key it signs the same bytes. All receipts also verify after a
+// change of the key, until the old key is no longer published.
 func TestReceiptsByTheStockPackage(t *testing.T) {
 	t.Parallel()
 	tools := nodeWorkshop(t)

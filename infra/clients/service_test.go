@@ -98,7 +98,8 @@ type world struct {
 	dir   string
 }
 
-// newWorld returns a world with a new facilitator. plan says how its first settlements go.
+// newWorld returns a world with a new facilitator. The argument plan says how the
+// facilitator's first settlements go.
 func newWorld(t *testing.T, resolver string, plan ...x402test.Behaviour) world {
 	b := testbed.StartFacilitator(t)
 	b.Plan("", plan...)
@@ -126,8 +127,8 @@ func start(t *testing.T, plan ...x402test.Behaviour) service {
 	return newWorld(t, resolver(t), plan...).start(t)
 }
 
-// startShop starts the shop in a new world without a node. window is its setting WINDOW in
-// seconds, or "" for the default.
+// startShop starts the shop in a new world without a node. The argument window is the shop's
+// setting WINDOW in seconds, or "" for the default.
 func startShop(t *testing.T, sold goods, window string) service {
 	w := newWorld(t, "")
 	w.goods, w.env["DUPLICATE_WINDOW_SECONDS"] = sold, window

@@ -60,9 +60,9 @@ const maxShort = 8
 const placeholder = "PRIVATE_KEY=0x…"
 
 // TestPayingPrograms runs every program of the page as the page shows it. In an empty folder, it
-// runs the printed commands. The program pays. If the result of its payment is lost, it is run
-// again with the key that it has printed, and pays once. It fails with a message for a payer
-// without money. The program of a service on a test network pays on that network.
+// runs the printed commands. The program pays. If the result of the payment is lost, a second run
+// of the program with the printed key makes no second payment. For a payer without money, the
+// program fails with a message. The program of a service on a test network pays on that network.
 func TestPayingPrograms(t *testing.T) {
 	t.Parallel()
 	run := map[string]bool{"curl": true, "signed": true} // TestCurl runs these

@@ -39,7 +39,7 @@ type failureMode struct {
 const everyTime = math.MaxInt
 
 // refuse answers like a facilitator that checks the payer's balance after its transfer, and finds
-// it too low. A server that believes it sends its client another offer.
+// the balance too low. A server that believes this answer sends its client another offer.
 func refuse(c *testbed.Relayed, a settleAnswer) {
 	a.ErrorReason, a.Success, a.Transaction = "invalid_exact_evm_insufficient_balance", false, ""
 	a.give(c, http.StatusPaymentRequired)
@@ -132,7 +132,7 @@ func (t *trial) settle(c *testbed.Relayed) {
 }
 
 // settled records a call to /settle. It returns the answer, whether the mode changes the answer,
-// and whether the service still runs to receive it.
+// and whether the service is still running to receive the answer.
 func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settleAnswer, plays, alive bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

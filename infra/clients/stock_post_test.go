@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// longReport is the size, in bytes, of a report that the shop accepts. tooLongReport is the
-	// size of one that it refuses (maxReport in its main.go).
+	// longReport is the size, in bytes, of a report that the shop accepts. The constant
+	// tooLongReport is the size of a report that the shop refuses (see maxReport in the main.go of
+	// the shop).
 	longReport    = 1 << 20
 	tooLongReport = 2<<20 + 1
 )

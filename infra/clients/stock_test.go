@@ -40,9 +40,9 @@ func stockClients() []stockClient {
 }
 
 const (
-	// mostCalls is the greatest number of calls of a loop, which ends long before unless the
-	// service never answers. callsInVain is that number in a mode in which the service must not
-	// answer. loopPause is the pause between two calls.
+	// mostCalls is the greatest number of calls of a loop. A loop needs far fewer calls unless the
+	// service never answers. The constant callsInVain is the same number for a mode in which the
+	// service must not answer. The constant loopPause is the pause between two calls.
 	mostCalls   = 300
 	callsInVain = 45
 	loopPause   = time.Second
@@ -237,7 +237,7 @@ type loopProgram struct {
 	err     error
 }
 
-// purchase is the input of a client program. loopResult is its output.
+// purchase is the input of a client program. The type loopResult is the output of the program.
 type purchase struct {
 	ID      string            `json:"id"`
 	URL     string            `json:"url"`

@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// mostTries limits the tries of a client. Normally it gets its answer at the fifth.
+// mostTries limits the tries of a client. Normally a client gets its answer at the fifth try.
 const mostTries = 20
 
 // play plays the events against both sellers, and prints them as they happen.

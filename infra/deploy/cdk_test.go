@@ -12,9 +12,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// TestByCDK checks that a stack of the CDK app is compared with its file and deployed like one
-// of the SAM CLI, although only its hidden parameters are parameters. The CDK app is the real
-// one. The CDK's command line is simulated, because it would upload assets to an account.
+// TestByCDK checks that a stack of the CDK app is compared with its file, and deployed, like a
+// stack of the SAM CLI, although only hidden parameters are parameters of the stack. The CDK
+// app is the real one. The CDK's command line is simulated, because it would upload assets to
+// an account.
 func TestByCDK(t *testing.T) {
 	t.Parallel()
 	testbed.Find(t, "Node for the CDK", "node")

@@ -61,7 +61,7 @@ func pause(ctx context.Context, d time.Duration) error {
 type desk struct {
 	root       string // the root of the checkout
 	yes        bool   // whether to deploy without asking
-	to         string // the commit to roll back to; empty means the release before
+	to         string // the commit to roll back to; empty means the previous release
 	in         io.Reader
 	out, notes io.Writer // output for programs, and notes for a person
 	now        func() time.Time

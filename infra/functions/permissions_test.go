@@ -27,7 +27,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The credentials of the two facilitators. Neither may receive those of the other.
+// The credentials of the two facilitators. Neither facilitator may receive the credentials of
+// the other.
 const (
 	testSecret     = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
 	testToken      = "let-me-settle"
@@ -242,8 +243,8 @@ func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 }
 
 // TestPermissionsUsedAreGranted has every function do all that it can do, and compares the
-// permissions that it used with those that the template grants: none is missing, and none is
-// unused. TestReconcileFunction does the same for the scheduled function.
+// permissions that the function used with the permissions that the template grants: none is
+// missing, and none is unused. TestReconcileFunction does the same for the scheduled function.
 func TestPermissionsUsedAreGranted(t *testing.T) {
 	t.Parallel()
 	s := newShopper(t)

@@ -114,9 +114,9 @@ func TestReconcileMark(t *testing.T) {
 	says(0)
 }
 
-// TestReconcileFunctionFails: without its table the invocation fails, so that Lambda's error
-// metric counts it, and the line is still logged. A facilitator that does not answer counts
-// only while something is sold.
+// TestReconcileFunctionFails: without the table the invocation fails, so Lambda's error metric
+// counts the invocation, and the log line is still written. A facilitator that does not answer
+// counts only while something is sold.
 func TestReconcileFunctionFails(t *testing.T) {
 	t.Parallel()
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))

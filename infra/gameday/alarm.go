@@ -33,7 +33,7 @@ type Alarm struct {
 	Quota   float64
 	Missing string // TreatMissingData
 	// Tells has the logical ids of the topics that are notified when the alarm goes off. Lost
-	// has those that are notified when there are no more data.
+	// has the ids of the topics that are notified when there are no more data.
 	Tells, Lost []string
 }
 

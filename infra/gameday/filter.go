@@ -62,7 +62,7 @@ func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	return value, err == nil
 }
 
-// pattern parses a filter's pattern. rest is the text that is still to be parsed.
+// pattern parses a filter's pattern. The field rest is the text that is still to be parsed.
 type pattern struct{ rest string }
 
 func readPattern(text string) (condition, error) {

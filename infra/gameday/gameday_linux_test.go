@@ -22,9 +22,9 @@ route add local 0.0.0.0/0 dev lo table local
 `
 
 // TestGameDay plays every scenario. Every alarm of the deployment must go off in at least one
-// of them, and no alarm may go off in the first scenario, in which nothing breaks. Each fault
-// causes one page or one ticket, or heals without any. Alarms that only roll back a release are
-// not tested here.
+// scenario, and no alarm may go off in the first scenario, in which nothing breaks. Each fault
+// causes one page or one ticket, or heals without any. Alarms that only roll back a release are not
+// tested here.
 func TestGameDay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make verify builds the functions and the CDK app for it")
@@ -66,8 +66,8 @@ func TestGameDay(t *testing.T) {
 }
 
 // checkOutcomes checks that every alarm goes off in some scenario, and that none goes off in the
-// first one, which has no fault. It also checks that each scenario sets off one alarm per fault,
-// or none if its fault heals.
+// first one, which has no fault. It also checks that each scenario sets off one alarm per fault, or
+// no alarm if the fault heals.
 func checkOutcomes(t *testing.T, list []scenario, outcomes []*outcome, alarms []Alarm) {
 	t.Helper()
 	for _, a := range alarms {

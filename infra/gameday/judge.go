@@ -92,8 +92,8 @@ func (a Alarm) Minutes(t *Timeline, minutes int) []State {
 	})
 }
 
-// states evaluates an alarm several times, and returns its state after each. points returns the
-// data points of the evaluation range, newest first.
+// states evaluates an alarm several times, and returns its state after each. The function points
+// returns the data points of the evaluation range, newest first.
 func (a Alarm) states(times int, points func(now int) []float64) []State {
 	history := make([]State, times)
 	state := Insufficient
@@ -110,8 +110,8 @@ func (a Alarm) states(times int, points func(now int) []float64) []State {
 }
 
 // judged returns the next state of an alarm, given the points of its evaluation range, newest
-// first, and its state before. If the range has at least as many points as the alarm evaluates,
-// no point counts as missing, wherever the gaps are.
+// first, and the alarm's previous state. If the range has at least as many points as the alarm
+// evaluates, no point counts as missing, wherever the gaps are.
 func (a Alarm) judged(points []float64, before State) State {
 	there := 0
 	breaching := 0

@@ -131,9 +131,9 @@ func TestFillHidesWhatIsLate(t *testing.T) {
 	}
 }
 
-// TestSilence checks when an alarm that notifies about missing data goes off: once its whole
-// evaluation range is empty, which is longer than the periods that it evaluates. It does not go
-// off before there were any data.
+// TestSilence checks when an alarm that notifies about missing data goes off: once the whole
+// evaluation range is empty. This range is longer than the periods that the alarm evaluates. The
+// alarm does not go off before there were any data.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	for periods, want := range map[int]int{1: 15, 3: 25} {

@@ -22,8 +22,8 @@ type call struct {
 	payer     string       // in lower case, or empty
 }
 
-// failure decides what happens to a call and how it is answered. carryOut has the server carry
-// out the call, and returns a function that passes on the server's answer.
+// failure decides what happens to a call and how it is answered. The function carryOut lets
+// the server carry out the call, and returns a function that passes on the server's answer.
 type failure func(r *testbed.Relayed, c call, carryOut func() (answer func()))
 
 // proxy is a server behind a door. It forwards calls to another server.
@@ -108,8 +108,8 @@ func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
 	}}
 }
 
-// table is a DynamoDB-compatible server behind a door. redeemed has the payers whose answers are
-// recorded in it.
+// table is a DynamoDB-compatible server behind a door. The field redeemed has the payers whose
+// answers are recorded in the table.
 type table struct {
 	proxy
 	redeemed sync.Map

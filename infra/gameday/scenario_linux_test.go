@@ -42,7 +42,7 @@ type scenario struct {
 	faults  int      // number of faults; 0 for one
 	heals   bool     // the fault may end without an alarm
 	may     []string // alarms that may go off
-	lingers []string // alarms that stay on after the repair
+	lingers []string // alarms that are still on in the end, in spite of the repair
 }
 
 // rest is the number of calm rounds at the end: enough for every alarm to end.
@@ -56,8 +56,8 @@ type outcome struct {
 	transfers    int
 }
 
-// play plays the scenario in a new world. It plays it again if a call exceeded its time limit,
-// because the machine was too busy.
+// play plays the scenario in a new world. If a call exceeded its time limit because the
+// machine was too busy, play plays the scenario again.
 func (c scenario) play(t *testing.T, s *stage, alarms []Alarm) (out *outcome) {
 	testbed.Fairly(t, patience, func(tb testing.TB, p *testbed.Pace) {
 		w := s.open(tb)

@@ -289,7 +289,7 @@ func (c scenario) audited(w *world, out *outcome) {
 		}
 	}
 	// If a busy machine was too late to record an answer, the answer still counts as owed. make
-	// owed lists it once its lease has ended.
+	// owed lists such an answer once the payment's lease has ended.
 	moved := len(w.facilitator.books.Transfers())
 	late := strings.Count(w.series.log(), `"unrecorded":true`)
 	if received != moved || answered != moved-owed || owed < len(out.left) || owed > len(out.left)+late {

@@ -14,10 +14,10 @@ func knownCircles() []string {
 	return nil
 }
 
-// folderCircles returns the circles of folders, each as the names of its folders. A folder
-// includes everything below it, and only folders with the same parent are compared. A folder is
-// in a circle if it imports, directly or through others, a folder that imports it. Go forbids
-// circles of packages, but not of folders.
+// folderCircles returns the circles of folders, each as the names of its folders. A folder includes
+// everything below it, and only folders with the same parent are compared. Two folders are in a
+// circle if each imports the other, directly or through more folders. Go forbids circles of
+// packages, but not of folders.
 func folderCircles(imports map[string][]string) []string {
 	beside := map[string][]string{} // folder -> the folders with the same parent that it imports
 	for from, imported := range imports {

@@ -9,9 +9,9 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// TestMutants checks that every mutant can still be made: the text that it changes must occur
-// exactly once in its file. Without this test, a mutant that cannot be made would only be noticed
-// when someone runs all of them, which takes an hour.
+// TestMutants checks that every mutant can still be made: the text that the mutant changes must
+// occur exactly once in the file. Without this test, a mutant that cannot be made would only be
+// noticed when someone runs all of them, which takes an hour.
 func TestMutants(t *testing.T) {
 	lists, err := filepath.Glob("../prove/mutants/*.toml")
 	if err != nil || len(lists) == 0 {

@@ -85,8 +85,8 @@ func colored(t *testing.T, file, code string) string {
 	return b.String()
 }
 
-// classOf returns the stylesheet's class for a token, or an empty text. called is true if a
-// parenthesis follows.
+// classOf returns the stylesheet's class for a token, or an empty text. The argument called is
+// true if a parenthesis follows.
 func classOf(kind chroma.TokenType, called bool) string {
 	switch {
 	case kind.InCategory(chroma.Comment):

@@ -125,7 +125,8 @@ func list(t *testing.T) []listed {
 }
 
 // linkedFolders returns the folders of the packages that a command links. infra/bench does not
-// count: it only measures the other commands, so packages that only it links serve tests.
+// count: that command only measures the other commands, so the packages that it alone links
+// serve tests.
 func linkedFolders(packages []listed) map[string]bool {
 	linked := map[string]bool{}
 	for _, p := range packages {
@@ -141,8 +142,8 @@ func linkedFolders(packages []listed) map[string]bool {
 	return linked
 }
 
-// importsOfFolders returns which folders each folder imports. It leaves out the imports of tests,
-// because a test may use the packages that its package is made for.
+// importsOfFolders returns which folders each folder imports. The imports of tests are left out,
+// because a test may use the packages for which the tested package is made.
 func importsOfFolders(packages []listed) map[string][]string {
 	imports := map[string][]string{}
 	for _, p := range packages {

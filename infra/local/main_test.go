@@ -235,8 +235,9 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestAddresses checks the address of the service for clients, and that of the play-money
-// facilitator, for the address that the service listens on and the configured one.
+// TestAddresses checks which addresses clients use for the service and for the play-money
+// facilitator. They depend on the address that the service listens on and on the configured
+// address.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ listening, configured, called, next string }{

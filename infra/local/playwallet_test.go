@@ -211,7 +211,7 @@ func TestRunWithAPlayWallet(t *testing.T) {
 }
 
 // TestRunWithoutAPlayWallet checks that without play money the runner signs nothing for visitors,
-// and its page has no button for it.
+// and the page has no button for paying with play money.
 func TestRunWithoutAPlayWallet(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string]map[string]string{

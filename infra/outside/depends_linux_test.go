@@ -125,8 +125,9 @@ func pathOf(required string) string {
 	return path
 }
 
-// TestRootHasNoReplace checks that go.mod has no replace directive. The go command ignores
-// those of a dependency, and go run with a version refuses a module that has one.
+// TestRootHasNoReplace checks that go.mod has no replace directive. The go command ignores the
+// replace directives of a dependency, and go run with a version refuses a module that has such
+// a directive.
 func TestRootHasNoReplace(t *testing.T) {
 	t.Parallel()
 	text := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "go.mod"))))

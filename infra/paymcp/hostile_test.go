@@ -83,7 +83,8 @@ func TestHostileTools(t *testing.T) {
 	}
 }
 
-// A hostile answer costs nothing. The result says what is wrong, and the process goes on.
+// A hostile answer costs nothing. The result says what is wrong, and the process continues to
+// serve.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
 	quote := func(accepts string) string {

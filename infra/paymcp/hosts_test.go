@@ -84,7 +84,7 @@ func TestQuoting(t *testing.T) {
 	}
 }
 
-// The name in a host's settings is that of the paid server, if all hosts accept it.
+// The name in a host's settings is the name of the paid server, if all hosts accept that name.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]string{

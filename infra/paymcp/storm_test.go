@@ -39,8 +39,8 @@ func TestStorm(t *testing.T) {
 	t.Logf("%d messages with a payment", messages)
 }
 
-// askUntilAnswered asks a question in one process after another, of which the first ones are
-// killed, until there is an answer.
+// askUntilAnswered asks a question in one process after another until there is an answer. The
+// first processes are killed.
 func askUntilAnswered(t *testing.T, w *world, chance *rand.Rand, question string, kills int) {
 	t.Helper()
 	for n := 0; ; n++ {

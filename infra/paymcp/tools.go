@@ -24,9 +24,9 @@ const (
 // names matches the names that MCP allows for a tool.
 var names = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// shown returns a tool as a host sees it. It keeps the name, the title and the schemas. Its
-// description also states the price and the limits, and its annotations are those of a tool
-// that spends money:
+// shown returns a tool as a host sees it. It keeps the name, the title and the schemas. The
+// description also states the price and the limits, and the annotations describe a tool that
+// spends money:
 //
 // The tool is not read-only, whatever the server says, because each read costs money, and
 // hosts call read-only tools without asking. It is destructive: the MCP schema distinguishes
@@ -98,8 +98,8 @@ type limits struct {
 	refused error
 }
 
-// priced returns a text with the price of a call and the limits. It is in each tool's
-// description, because not every host shows a server's instructions to its model.
+// priced returns a text with the price of a call and the limits. The text is in each tool's
+// description, because not every host shows a server's instructions to the model.
 func priced(t *mcp.Tool, l limits) string {
 	price := "Each call costs money, and the server is asked how much"
 	if w, err := listedPrice(t); err == nil {

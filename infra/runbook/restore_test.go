@@ -52,8 +52,8 @@ func TestRestoreDrill(t *testing.T) {
 		t.Error("the copy has forgotten what is owed")
 	}
 	checkProtected(t, api, "ledger-copy")
-	// make restore does not restore to a table that exists. It goes on with a copy that it made
-	// before, except in a drill, which would delete that copy.
+	// make restore does not restore to a table that exists. But it continues with a copy that an
+	// earlier make restore has begun, except in a drill, which would delete that copy.
 	testbed.Check(dynamo.Create(t.Context(), api, "other"))
 	for line, says := range map[string]string{
 		"-to ledger-copy": holds("ledger") + holds("ledger-copy"), "-to other": "DynamoDB does not say whose copy it is",

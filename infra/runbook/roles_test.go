@@ -182,9 +182,9 @@ func (w *watched) become(name string) {
 	w.asked = map[string]bool{}
 }
 
-// does runs commands as a role, and compares the permissions that they need with those of the role.
-// It fails the test for a missing permission and for one that nothing needs. The list wanted has
-// permissions that the real AWS checks and the emulator does not.
+// does runs commands as a role, and compares the permissions that the commands need with the
+// permissions of the role. It fails the test for a missing permission and for one that nothing
+// needs. The list wanted has permissions that the real AWS checks and the emulator does not.
 func (w *watched) does(name string, wanted []string, commands func(env map[string]string)) {
 	w.t.Helper()
 	w.become(name)
@@ -372,9 +372,9 @@ func TestRoleThatRestores(t *testing.T) {
 	})
 }
 
-// TestRoleThatDeploys: the role Deploy may create and change the secret of the stack, mark its
-// ledger, try its alarms, and read the stack. The tests of infra/cdk check the permissions that
-// the CDK CLI needs.
+// TestRoleThatDeploys: the role Deploy may create and change the secret of the stack, mark the
+// stack's ledger, try the stack's alarms, and read the stack. The tests of infra/cdk check the
+// permissions that the CDK CLI needs.
 func TestRoleThatDeploys(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t)

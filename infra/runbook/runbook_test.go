@@ -59,12 +59,12 @@ type step struct {
 
 // operator plays chapters of the runbook in the checkout.
 type operator struct {
-	env   map[string]string // variables of a command are kept for the later ones, as the runbook says
+	env   map[string]string // the variables of a command are kept for later commands, as the runbook says
 	words map[string]string // the values of the placeholders in commands
 }
 
-// meant returns a printed text with its placeholders replaced, the longest first because one may
-// begin with another.
+// meant returns a printed text with its placeholders replaced, the longest placeholder first
+// because one placeholder may begin with another.
 func (o *operator) meant(printed string) string {
 	for _, word := range slices.SortedFunc(maps.Keys(o.words), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
 		printed = strings.ReplaceAll(printed, word, o.words[word])

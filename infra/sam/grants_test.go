@@ -63,8 +63,8 @@ func TestScheduledEvent(t *testing.T) {
 }
 
 // TestTableIsTheStores: the template's table is like the table that the store creates for the
-// local runner, but has deletion protection, point-in-time recovery and TTL. It stays when its
-// stack is deleted.
+// local runner, but has deletion protection, point-in-time recovery and TTL. The table is kept
+// when the stack is deleted.
 func TestTableIsTheStores(t *testing.T) {
 	t.Parallel()
 	type m = map[string]any

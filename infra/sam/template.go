@@ -29,7 +29,7 @@ type Template struct {
 	Resources  map[string]Resource  `yaml:"Resources"`
 }
 
-// Rule is a condition on several parameters together. CloudFormation checks it before it changes
+// Rule is a condition on several parameters together. CloudFormation checks rules before it changes
 // anything.
 type Rule struct {
 	RuleCondition yaml.Node `yaml:"RuleCondition"` // if it is missing, the rule always applies
@@ -139,8 +139,8 @@ func (t *Template) FunctionProperties(name string) (Properties, error) {
 	return p, err
 }
 
-// Functions resolves every function. params has values for the template's parameters, which
-// Functions checks as CloudFormation does. It also has the names of the resources to which
+// Functions resolves every function. The map params has values for the template's parameters, which
+// Functions checks as CloudFormation does. This map also has the names of the resources to which
 // environment variables refer, by logical id. Functions returns an error if it cannot resolve an
 // intrinsic function, or if the template does not have one of the parameters. The error has all
 // faults.
@@ -159,7 +159,7 @@ func (t *Template) Functions(params map[string]string) ([]Function, error) {
 }
 
 // Broken returns the descriptions of the assertions of rules that do not hold for the parameters.
-// params is the same as for Functions. Broken does not report faults of single parameters.
+// The map params is the same as for Functions. Broken does not report faults of single parameters.
 func (t *Template) Broken(params map[string]string) (descriptions []string, err error) {
 	refs, _ := t.references(params)
 	values := scope{refs, t.Conditions}

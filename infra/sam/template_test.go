@@ -42,8 +42,8 @@ Resources:
   Other: {Type: AWS::Serverless::Function, Properties: {CodeUri: functions/other}}
 `
 
-// functions resolves the functions of a template with the parameters Payee and Table. more has
-// names and values of other parameters in turn; the value "-" removes a parameter.
+// functions resolves the functions of a template with the parameters Payee and Table. The list
+// more has names and values of other parameters in turn; the value "-" removes a parameter.
 func functions(t *testing.T, text string, more ...string) ([]sam.Function, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "template.yaml")
@@ -82,7 +82,7 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// A condition selects the value of a variable. An error names its cause, and its line in the
+// A condition selects the value of a variable. An error names the cause, and the line in the
 // template.
 func TestResolve(t *testing.T) {
 	t.Parallel()

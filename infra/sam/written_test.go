@@ -82,8 +82,8 @@ type filter struct {
 	Slugs                   []string
 }
 
-// longestPattern is the number of characters that CloudWatch allows in the pattern of a filter.
-// longestRelease is the greatest length of the name of a function with a version.
+// longestPattern is the number of characters that CloudWatch allows in the pattern of a filter. The
+// constant longestRelease is the greatest length of the name of a function with a version.
 const (
 	longestPattern = 1024
 	longestRelease = 64 + len(":999999")
@@ -130,9 +130,9 @@ type judgedBy struct {
 // third payer this is practically never so.
 //
 // The alarm allows the new release three times the failure rate of the previous release. For
-// that, it adds two failures to those of the previous release, which may have had few by luck.
-// In addition the alarm allows three failures, or two if the new versions have answered no
-// payment. TestReleaseOdds tests the consequences of these numbers.
+// that, the alarm adds two to the failures of the previous release, which may have had few
+// failures by luck. In addition the alarm allows three failures, or two if the new versions
+// have answered no payment. TestReleaseOdds tests the consequences of these numbers.
 func releaseJudge() judge {
 	more := func(bad, allBad string) string {
 		return fmt.Sprintf("(%[1]s * (all - new)) > (IF(new > count, 3, 2) * (all - new) + 3 * new * (%[2]s - %[1]s + 2))", bad, allBad)

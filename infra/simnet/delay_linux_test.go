@@ -178,11 +178,11 @@ var (
 	peersPath = flag.String("peers", "", "the built program of infra/bench, which does the same lookups with the libraries and tools of others")
 )
 
-// TestDelay runs the service a round trip away from all other hosts. The round trip is 20 ms,
-// which is long beside the time for computing, and short beside the time that a lookup may take.
-// Without -rtt, the test runs itself in a separate namespace, in parallel with TestSimnet. Each
-// lookup must last at least as long as its round trips: a shorter one would have reused an answer
-// or a connection of an earlier call. How much longer it lasts is not tested; make bench
+// TestDelay runs the service a round trip away from all other hosts. The round trip is 20 ms, which
+// is long compared with the time for computing, and short compared with the time that a lookup may
+// take. Without -rtt, the test runs itself in a separate namespace, in parallel with TestSimnet.
+// Each lookup must last at least as long as its round trips: a shorter one would have reused an
+// answer or a connection of an earlier call. How much longer it lasts is not tested; make bench
 // measures it.
 func TestDelay(t *testing.T) {
 	reason := testbed.NoNamespaces()

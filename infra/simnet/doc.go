@@ -9,11 +9,11 @@
 // namespace has no uplink, so no packet can leave it. make simnet opens a shell in it. The
 // functions, as the template deploys them, answer the same table there.
 //
-// With -rtt, the runner, the payers and the shell are in a second network namespace. Each
-// namespace has a TUN device, and a forwarder in this process connects the two devices. It
-// forwards packets in order, each half a round trip after it arrived. With -broken the forwarder
-// also loses packets, chosen by a seeded generator, and the first resolver is dead or slow. Then
-// the duration of lookups is measured beside dig and curl, for make bench.
+// With -rtt, the runner, the payers and the shell are in a second network namespace. Each namespace
+// has a TUN device, and a forwarder in this process connects the two devices. It forwards packets
+// in order, each half a round trip after it arrived. With -broken the forwarder also loses packets,
+// chosen by a seeded generator, and the first resolver is dead or slow. Then the duration of
+// lookups is compared with the duration of the same lookups by dig and curl, for make bench.
 //
 // To add a case, add a line to sites_linux_test.go; a row requests an operation for a host of
 // the tables. The rows cover every code and every field of the whole service. They do not repeat

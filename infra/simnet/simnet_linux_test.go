@@ -113,7 +113,7 @@ func (o *observed) saw(t *testing.T, parts ...any) {
 }
 
 // bothWays checks that each nullable field was seen as null and with a value. It checks only
-// the fields of the operation itself, not those of a bundle's children.
+// the fields of the operation itself, not the fields of a bundle's children.
 func (o *observed) bothWays(t *testing.T, op string, fields []catalog.Field) {
 	t.Helper()
 	for _, f := range fields {

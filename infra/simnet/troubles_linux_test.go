@@ -36,8 +36,8 @@ const (
 // of them having the same name.
 const hostsOfKind = 25
 
-// measured returns the name of a host of a kind. moved returns the name of a host that redirects
-// to it.
+// measured returns the name of a host of a kind. The function moved returns the name of a host that
+// redirects to that host.
 func measured(kind string, i int) string { return fmt.Sprint(kind, i%hostsOfKind) }
 func moved(kind string, i int) string    { return measured(kind, i) + "moved" }
 
@@ -85,7 +85,7 @@ type trouble struct {
 }
 
 // lateBy limits the extra time of dns, in milliseconds at p95, if the first resolver does not
-// reply in time (design §9). It is compared with a healthy network.
+// reply in time (design §9). The extra time is the difference from a healthy network.
 const lateBy = 20
 
 func troubles() []trouble {
@@ -189,8 +189,8 @@ func (c trouble) none() bool { return c.kind == sound && c.loss == 0 && !c.slow(
 // slow reports whether the first resolver does not reply in time.
 func (c trouble) slow() bool { return c.dead || c.late > 0 }
 
-// row returns a line of the table. healthy is the p95 of dns without trouble, or NaN if it was
-// not measured.
+// row returns a line of the table. The argument healthy is the p95 of dns without trouble, or
+// NaN if that was not measured.
 func (c trouble) row(m comparison, healthy float64) map[string]any {
 	row := map[string]any{
 		"what": m.op + ", " + c.what, "ours": m.ours.String(),

@@ -309,9 +309,9 @@ func plain(t *testing.T, _ *testbed.Authority, _, at string) {
 
 func mute(t *testing.T, _ *testbed.Authority, _, at string) { listen(t, at) }
 
-// byOpenSSL returns a server that runs openssl s_server, with a certificate for a key of a kind.
-// It serves one client after the other. With -rev it sends each line back reversed, so it never
-// waits for input.
+// byOpenSSL returns a server that runs openssl s_server, with a certificate for a key of a kind. It
+// serves one client after the other. With -rev, the server sends each line back reversed, so
+// openssl never waits for input.
 func byOpenSSL(key string, args ...string) server {
 	return func(t *testing.T, _ *testbed.Authority, name, at string) {
 		file := filepath.Join(t.TempDir(), "server.pem") // key and certificate

@@ -50,8 +50,8 @@ func NewAuthority(tb testing.TB, subject pkix.Name) *Authority {
 	return a
 }
 
-// Leaf returns a certificate for a name, valid now, with a new key. edits change it before it is
-// signed.
+// Leaf returns a certificate for a name, valid now, with a new key. The functions edits change the
+// certificate before it is signed.
 func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Certificate {
 	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{

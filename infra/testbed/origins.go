@@ -158,8 +158,8 @@ func (e expiring) Err() error {
 	return nil
 }
 
-// Value hides the inner context. Contexts derived from this one would otherwise find it, and
-// take their error from it.
+// Value hides the inner context. Contexts derived from this one would otherwise find the inner
+// context, and take their error from it.
 func (expiring) Value(any) any { return nil }
 
 // Code returns the fault code of an error, or "" for nil.

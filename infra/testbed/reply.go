@@ -33,7 +33,7 @@ func Ask(ctx context.Context, c *http.Client, method, url string, headers ...str
 // Retryable are the JSON texts of their values, and empty in an offer.
 type Fault struct{ Code, Message, Charged, Retryable string }
 
-// FaultOf returns the fault in a reply. It is empty if the reply is a result, or if it is not an
+// FaultOf returns the fault in a reply. The fault is empty if the reply is a result, or is not an
 // error of this service.
 func FaultOf(r x402test.Reply) Fault {
 	var body struct {

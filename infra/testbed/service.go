@@ -18,8 +18,8 @@ func Alone() map[string]string {
 }
 
 // Local returns a command that runs the local runner, whose path is program, on a port that it
-// chooses, with its ledger in the folder dir. Its settings are those of Alone; each of the maps
-// in settings replaces earlier values.
+// chooses, with its ledger in the folder dir. The runner's settings are those of Alone; each of the
+// maps in the argument settings replaces earlier values.
 func Local(program, dir string, settings ...map[string]string) *exec.Cmd {
 	all := Alone()
 	all["LOCAL_ADDR"], all["LEDGER_FILE"] = "127.0.0.1:0", filepath.Join(dir, "ledger.db")

@@ -28,8 +28,8 @@ func ReadKey(path string) (*x402test.Wallet, error) {
 	return wallet, nil
 }
 
-// Throwaway returns the wallet of the key in a file, which it creates with a random key if it does
-// not exist. Such a key pays with play money only.
+// Throwaway returns the wallet of the key in a file. If the file does not exist, Throwaway creates
+// it with a random key. Such a key pays with play money only.
 func Throwaway(path string) (*x402test.Wallet, error) {
 	wallet, err := ReadKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -7,7 +7,8 @@ import (
 )
 
 // Version returns the line that a command prints when -version or --version is its only
-// argument. args are the arguments of the process, beginning with its name.
+// argument. The list args has the arguments of the process, beginning with the name of the
+// program.
 func Version(args []string) (line string, asked bool) {
 	if len(args) != 2 || args[1] != "-version" && args[1] != "--version" {
 		return "", false

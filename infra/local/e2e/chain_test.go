@@ -91,7 +91,7 @@ func TestChain(t *testing.T) {
 		},
 		{
 			// Only the chain can check a contract's signature, so the service asks the
-			// facilitator to verify it before it claims the payment.
+			// facilitator to verify the signature before the service claims the payment.
 			name: "a contract pays", confirm: patient, said: []string{"settled"},
 			play: func(p *payer) {
 				p.becomeContract()
@@ -182,7 +182,8 @@ type payer struct {
 	lost int      // how many of the next answers are lost
 
 	// killAt counts down the calls to the node until the first of two facilitators is killed.
-	// With killBefore, the node does not get the last of these calls; otherwise it handles it.
+	// With killBefore, the node does not get the last of these calls; otherwise the node
+	// handles it.
 	killAt     atomic.Int64
 	killBefore bool
 }

@@ -57,8 +57,8 @@ func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.
 }
 
 // keyText reads the key from a private file, from the terminal without echo, or from standard
-// input. It never reads it from an argument or the environment, because other processes can
-// see those.
+// input. The key is never read from an argument or the environment, because other processes
+// can see those.
 func keyText(file string) ([]byte, error) {
 	const most = 256 // in bytes, more than a key with white space needs
 	if file != "" {

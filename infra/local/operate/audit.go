@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// audit makes the books of a day. First it reads all transfers of the day, then all records,
-// and matches each record with its transfer in memory. Unmatched records and transfers are
+// audit makes the books of a day. First all transfers of the day are read, then all records,
+// and each record is matched with its transfer in memory. Unmatched records and transfers are
 // looked up one by one.
 type audit struct {
 	opened

@@ -97,8 +97,8 @@ func TestBooksReadTwice(t *testing.T) {
 	prints(t, out.String(), "2 records\n", "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences")
 }
 
-// TestBooksToday checks that the books of a day that has not ended go up to the newest safe
-// block.
+// TestBooksToday checks that the books of a day that has not ended cover the time until the
+// newest safe block.
 func TestBooksToday(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

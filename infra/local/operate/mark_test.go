@@ -52,7 +52,7 @@ func TestMarkLedger(t *testing.T) {
 	_, notes = operate(t, exitFailed, env, "mark-ledger", "api.example.com")
 	prints(t, notes, `ORIGIN="api.example.com" is not an origin`)
 	operate(t, 0, env, "mark-ledger", "https://API.example.com/")
-	operate(t, 0, env, "mark-ledger") // without an argument, the origin stays
+	operate(t, 0, env, "mark-ledger") // without an argument, the mark keeps its origin
 	if got := origin(); got != "https://api.example.com" {
 		t.Errorf("the origin is %q", got)
 	}

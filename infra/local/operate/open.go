@@ -31,8 +31,9 @@ type opened struct {
 var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDGER_TABLE with what its payee received. " +
 	"Set PAY_TO to the address that the deployment has as PayTo")
 
-// within opens the ledger that the environment names, calls a function with it, and closes it.
-// byPayee means that the function searches for transfers to the payee.
+// within opens the ledger that the environment names, calls the function do with the ledger,
+// and closes the ledger. The argument byPayee means that this function searches for transfers
+// to the payee.
 func (o order) within(byPayee bool, do func(opened) error) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {

@@ -111,8 +111,8 @@ func (l *listing) add(p payment) {
 	}
 }
 
-// outstanding reads all outstanding payments from the ledger. If it fails, it returns the
-// payments found so far as well.
+// outstanding reads all outstanding payments from the ledger. If reading fails, it returns the
+// error and the payments that were found so far.
 func (l opened) outstanding(ctx context.Context) (outstanding, error) {
 	var found outstanding
 	missed, err := l.Reconciler.Outstanding(ctx, func(r ledger.Payment) {

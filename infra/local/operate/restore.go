@@ -40,9 +40,9 @@ type tableCopy struct {
 
 // restore restores the ledger's table, LEDGER_TABLE, from its point-in-time recovery as a
 // table with another name. It sets up what a restored table lacks (expiry of old items,
-// recovery and protection), and prints the number of items in the copy and in the original,
-// which it only reads. It continues with a copy that exists already. A drill deletes the copy
-// in the end.
+// recovery and protection), and prints the number of items in the copy and in the original.
+// The original is only read. If the copy exists already, restore continues with it. A drill
+// deletes the copy in the end.
 func restore(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
 	if err != nil {
@@ -86,8 +86,8 @@ func tableClient(t boot.Table) *dynamodb.Client {
 	return dynamo.NewClient(c)
 }
 
-// make creates the copy, or continues with an existing one, protects it, and compares it with
-// the original.
+// make creates the copy, or continues with an existing copy. It protects the copy and compares
+// it with the original.
 func (o tableCopy) make(ctx context.Context) error {
 	in := &dynamodb.RestoreTableToPointInTimeInput{
 		SourceTableName:         &o.from,

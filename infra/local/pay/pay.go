@@ -60,8 +60,8 @@ func (p *payer) howAgain() string {
 }
 
 // pay requests the price, signs it, saves the signature and sends it. The signature is saved
-// before it is sent, because from then on it may be charged, and is the only way to get the
-// answer.
+// before it is sent, because a signature that was sent may be charged, and is then the only
+// way to get the answer.
 func (p *payer) pay(ctx context.Context) error {
 	o, w, err := p.offered(ctx)
 	if err != nil {

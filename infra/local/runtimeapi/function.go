@@ -117,7 +117,7 @@ func environment(f sam.Function, dir, api string) (list []string) {
 
 // Call sends the function an event and returns its answer. It waits until the function
 // requests an event. It fails if the function returns an error (Failed), ends, or takes too
-// long; in the last case it kills the function.
+// long; in the last case Call kills the function.
 func (p *Function) Call(event []byte) ([]byte, error) {
 	if err := p.Idle(); err != nil {
 		return nil, err
@@ -127,8 +127,9 @@ func (p *Function) Call(event []byte) ([]byte, error) {
 	return p.wait(nil, p.timeout)
 }
 
-// Idle waits until the function requests an event. It fails if the function ends or does not
-// request one in time; then it kills the function.
+// Idle waits until the function requests an event. It returns an error if the function ends,
+// or if the function does not request an event in time. In the second case, Idle kills the
+// function.
 func (p *Function) Idle() (err error) {
 	if !p.idle {
 		_, err = p.wait(p.asks, initTimeout)

@@ -16,15 +16,15 @@ import (
 // maxValue limits the length of a value, in bytes. A PEM key or five URLs are shorter.
 const maxValue = 12 << 10
 
-// person is the person at the keyboard. hidden asks for input that is not shown while it is
-// typed.
+// person is the person at the keyboard. The method hidden asks for input that is not shown
+// while it is typed.
 type person interface {
 	hidden(ctx context.Context, question string) ([]byte, error)
 	yes(ctx context.Context, question string) (bool, error)
 }
 
-// typed reads the value of a part from a file, from a person or from standard input. It never
-// reads it from an argument or a variable, because other processes can see those.
+// typed reads the value of a part from a file, from a person or from standard input. The value
+// is never read from an argument or a variable, because other processes can see those.
 func (o order) typed(ctx context.Context, asks string) (text []byte, err error) {
 	if o.file != "" {
 		text, err = keyfile.ReadUpTo(o.file, maxValue+1)
@@ -37,8 +37,8 @@ func (o order) typed(ctx context.Context, asks string) (text []byte, err error) 
 	return text, err
 }
 
-// terminal is a person at a terminal. If in is not a terminal, hidden reads the value from it
-// to its end, and yes fails.
+// terminal is a person at a terminal. If the input is not a terminal, the method hidden reads
+// the value until the end of the input, and the method yes fails.
 type terminal struct {
 	in  *os.File
 	out io.Writer

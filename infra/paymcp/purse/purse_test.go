@@ -183,7 +183,7 @@ func TestBrokenPurchase(t *testing.T) {
 	}
 }
 
-// Purchases are removed a day after their answer, and stay without an answer.
+// Purchases are removed a day after their answer. Purchases without an answer are kept.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -29,7 +29,7 @@ func TestOnePurchase(t *testing.T) {
 				runs.Add(1)
 				_, _ = fmt.Fprintf(w, "fair in %s, %s", k.param(r, "city"), r.PathValue("city"))
 			}))
-			var program http.Handler // it contains the tools, which also call it
+			var program http.Handler // the program contains the tools, and the tools call the program
 			tools := seller.MCP("weather", "1.0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { program.ServeHTTP(w, r) }), x402http.Tool{
 				Endpoint: weather, Path: "/v1/weather/{city}", Name: "weather", Description: "The weather.", Params: []x402http.Param{{Name: "city", Required: true}},
 			})

@@ -135,7 +135,7 @@ func openSlow(t *testing.T, k kind, open func(*testing.T, http.Handler) *http.Cl
 		_, _ = fmt.Fprintf(w, "%s, %s", k.param(r, "city"), r.PathValue("city"))
 	})
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		<-r.Context().Done() // its time is over, but the handler goes on
+		<-r.Context().Done() // the handler's time is over, but the handler continues
 		s.late <- struct{}{}
 		<-s.end
 		says(w, r)
@@ -148,10 +148,10 @@ func openSlow(t *testing.T, k kind, open func(*testing.T, http.Handler) *http.Cl
 	return s
 }
 
-// If a handler runs beyond its time, the seller waits for it before it returns to the router,
-// which would reuse the data of the request. The handler reads its own path parameters,
-// through net/http and through the router, while requests with other parameters are served.
-// Its answer is stored, and is paid for once.
+// If a handler runs beyond its time, the seller waits for the handler before the seller
+// returns to the router, because the router would reuse the data of the request. The handler
+// reads its own path parameters, through net/http and through the router, while requests with
+// other parameters are served. Its answer is stored, and is paid for once.
 func TestSlowHandler(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {
@@ -188,8 +188,8 @@ func slowURL(i int) string { return fmt.Sprintf("http://shop.example/v1/slow/min
 func ownCity(i int) string { return fmt.Sprintf("mine-%d, mine-%d", i, i) }
 
 // buySlow sends a payment to the slow handler. The response may be a 504, which means that the
-// answer is owed: over some transports it is sent before the handler ends, or it was decided
-// when the handler's time ended.
+// answer is owed: some transports send the 504 before the handler ends, and otherwise the 504
+// may have been decided when the handler's time ended.
 func (s *slowShop) buySlow(i int, signature string) {
 	r := s.get(slowURL(i), signature)
 	if r.Status != http.StatusGatewayTimeout && string(r.Body) != ownCity(i) {

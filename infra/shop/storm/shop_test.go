@@ -118,7 +118,7 @@ type answer struct {
 }
 
 // forecast reads its parameter again after its work. If the router had reused the request
-// meanwhile, the parameter would be that of another request.
+// meanwhile, the parameter would be the parameter of another request.
 func (s *shop) forecast(w http.ResponseWriter, r *http.Request) {
 	if s.work(w, r, chi.URLParam(r, "city")) {
 		s.write(w, r, chi.URLParam(r, "city"))

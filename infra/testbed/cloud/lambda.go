@@ -28,7 +28,7 @@ type Deployment struct {
 	Functions string // the folder with <slug>/bootstrap
 	// Only replaces the functions of the template.
 	Only []sam.Function
-	// Parameters are the template's parameters. Without PayTo, the payee is the one of the local
+	// Parameters are the template's parameters. Without PayTo, the payee is the payee of the local
 	// runner.
 	Parameters map[string]string
 	// Environment has variables for every function, which replace those of the template. Own
@@ -148,8 +148,9 @@ func (h *Host) Close() {
 	}
 }
 
-// Call sends an event to a function without the gateway, and returns its answer. cold is the time
-// from the start of the process to its first answer, or 0 if the process existed already.
+// Call sends an event to a function without the gateway, and returns its answer. The duration cold
+// is the time from the start of the process to its first answer, or 0 if the process existed
+// already.
 func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Duration, err error) {
 	p, fresh, err := h.take(function)
 	if err == nil {

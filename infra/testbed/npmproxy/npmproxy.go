@@ -19,8 +19,8 @@ type registry struct {
 	upstream string
 }
 
-// document describes a package for npm. It has the dependencies of each version, and the URL of
-// its file.
+// document describes a package for npm. It has the dependencies of each version, and the URL of the
+// version's file.
 type document struct {
 	Name     string                    `json:"name"`
 	Tags     map[string]string         `json:"dist-tags"`

@@ -87,8 +87,8 @@ func beginHere(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// StartPeer starts a program that prints a mark and its address, and waits until it is ready. It
-// is killed when the test ends.
+// StartPeer starts a program that prints a mark and its address, and waits until the program is
+// ready. The program is killed when the test ends.
 func StartPeer(tb TB, cmd *exec.Cmd, mark string) *Process {
 	p, err := StartWith(cmd, Options{Mark: mark})
 	if err == nil {
