@@ -50,7 +50,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// caught is deferred. It sets err to the error that check has thrown, if any.
+// caught is deferred. It stores the error that check has thrown, if any, in the result err.
 func caught(err *error) {
 	switch f := recover().(type) {
 	case nil:

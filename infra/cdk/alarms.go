@@ -365,8 +365,8 @@ func (e *envelope) serviceMetric(id, name, stat string) series {
 // budgetAlarm creates a budget that notifies the topic when 80 % of the monthly limit is
 // spent, or when the forecast reaches the limit. It covers the whole account, because AWS only
 // knows the cost of a stack if its tags are activated for billing. CloudFormation chooses the
-// name: names are unique in the account over all regions, and a change of the notifications
-// replaces the budget, which a fixed name would prevent.
+// budget's name, for two reasons: names are unique in the account over all regions, and a
+// change of the notifications replaces the budget, which would fail with a fixed name.
 func (e *envelope) budgetAlarm(topic *string) awscdk.CfnResource {
 	when := func(kind string, percent float64) object {
 		return object{

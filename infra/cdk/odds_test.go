@@ -283,8 +283,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// linesOf returns log lines of a version of a function, each with the values that it adds to
-// metrics if the version is the newest.
+// linesOf returns log lines of a version of a function, each with the values that the line
+// adds to the metrics if the version is the newest.
 func linesOf(function, version string, metrics map[string]gameday.Metric) map[string]map[gameday.Metric]float64 {
 	const payer = 4711
 	answered := fmt.Sprintf(`{"%s":1,"%s":"%s:%s"`, service.MetricJudged, service.MemberRelease, function, version)

@@ -119,7 +119,8 @@ func (c *contextParser) days(key string, fallback float64) float64 {
 	return n
 }
 
-// matching returns a value that must match pattern. An empty value is always allowed.
+// matching returns a value that must match a regular expression. An empty value is always
+// allowed.
 func (c *contextParser) matching(key, pattern, help string) string {
 	v := c.text(key, "")
 	if v != "" && !regexp.MustCompile(pattern).MatchString(v) {
@@ -161,9 +162,9 @@ func parseSettings(root string, get func(*string) any) (settings, error) {
 	return s, nil
 }
 
-// nodes parses where the nodes of the chain are configured. With the value secret, it sets the
-// template's parameter RpcUrl to secret. With the value parameter, RpcUrl remains a parameter
-// of the stack.
+// nodes parses where the nodes of the chain are configured. If the value is "secret", nodes
+// sets the template's parameter RpcUrl to "secret". If the value is "parameter", RpcUrl
+// remains a parameter of the stack.
 func (c *contextParser) nodes(params map[string]any) {
 	switch v := c.text(ctxNodes, ""); {
 	case v != nodesParameter && v != nodesSecret:

@@ -244,7 +244,7 @@ func TestCodeIsForLambda(t *testing.T) {
 	}
 }
 
-// header returns the beginning of a binary, which says for what machine it is.
+// header returns the beginning of a binary, which names the machine that the binary is for.
 func header(machine elf.Machine) []byte {
 	h := make([]byte, 64)
 	copy(h, "\x7fELF\x02\x01\x01")

@@ -34,7 +34,8 @@ func answered(status int, body string) exchange {
 	return exchange{http.MethodGet, catalog.DNS().Path + "?domain=example.com", x402test.Reply{Status: status, Header: header, Body: []byte(body)}}
 }
 
-// failed returns an error response of the operation dns. charged and retryable are texts of JSON.
+// failed returns an error response of the operation dns. The arguments charged and retryable are
+// JSON values.
 func failed(status int, code, charged, retryable string) exchange {
 	return answered(status, `{"error":{"code":"`+code+`","message":"m","charged":`+charged+`,"retryable":`+retryable+`},`+
 		`"request_id":"r","docs_url":"https://api.example.com/docs#error-`+code+`"}`)

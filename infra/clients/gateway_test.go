@@ -41,7 +41,8 @@ type paidRequest struct {
 	at                  time.Time
 }
 
-// newGateway starts a gateway in front of the service at origin, which may start later.
+// newGateway starts a gateway in front of the service at an origin. The service may start
+// later.
 func newGateway(t *testing.T, origin string, plan ...step) *gateway {
 	g := &gateway{plan: plan, goesOn: make(chan struct{})}
 	g.url = testbed.Serve(t, testbed.Relay{Do: g.decide, To: testbed.ProxyTo(t, origin)})

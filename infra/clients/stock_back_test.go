@@ -89,8 +89,9 @@ func newOutage(t *testing.T, sold goods) *outage {
 	return o
 }
 
-// playReturning starts the program of every client and lets its buyers buy. It calls change for a
-// copy of each buyer's order first. It returns the results by the ID of the order.
+// playReturning starts the program of every client and lets its buyers buy. Before that, it calls
+// the function change for a copy of each buyer's order. It returns the results by the ID of the
+// order.
 func playReturning(t *testing.T, outages []*outage, change func(*purchase)) map[string]loopResult {
 	t.Helper()
 	programs := startAll(t)

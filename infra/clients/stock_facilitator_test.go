@@ -154,7 +154,7 @@ func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settle
 	b.plays++
 	plays = b.plays <= t.mode.plays
 	b.note("settle %.10s: success %t %s, spoilt %t", nonce, honest.Success, honest.ErrorReason, plays)
-	// If every answer is a refusal, the service asks the chain after the second.
+	// If every answer is a refusal, the service asks the chain after the second refusal.
 	if t.moment == duringLookup && (!plays || t.mode.settles || t.mode.plays == everyTime && b.plays > 1) {
 		t.reach(b)
 	}

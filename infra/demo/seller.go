@@ -240,8 +240,8 @@ func (s *seller) kill(payment string) {
 	s.process.Kill()
 }
 
-// goesOn notes that the seller settles again after the kill. If it had to wait for that, the
-// page says how long.
+// goesOn notes that the seller settles again after the kill. If the seller had to wait for the
+// lease of the killed process, the page says how long.
 func (s *seller) goesOn() {
 	s.mu.Lock()
 	waited := s.waited

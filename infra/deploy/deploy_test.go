@@ -129,7 +129,7 @@ func TestRefused(t *testing.T) {
 	o.does(deployIt, "Selling   no    yes\n", "selling: yes")
 }
 
-// TestRollback checks that a rollback restores the code of the release before but no
+// TestRollback checks that a rollback restores the code of the previous release but no
 // parameter, even past a change of the payee and past a stop.
 func TestRollback(t *testing.T) {
 	t.Parallel()

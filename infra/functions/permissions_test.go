@@ -121,7 +121,7 @@ func (r *recorder) forget(t *testing.T, keys ...string) {
 	}
 }
 
-// bearer serves h to clients that send the token, and fails the test for any other.
+// bearer serves h to clients that send the token, and fails the test for any other client.
 func bearer(t *testing.T, token string, h http.Handler) string {
 	t.Helper()
 	return testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -174,7 +174,7 @@ func newShopper(t *testing.T) *shopper {
 	s.base = cloud.Deployment{
 		Functions: testbed.Functions(t), Parameters: params, Logs: logs,
 		Own: func(slug string) map[string]string { return s.environment(t, slug, "") },
-		// Requests are sent one after the other, so this is the client of the current one.
+		// Requests are sent one after the other, so this is the client of the current request.
 		Source: func() string { return fmt.Sprint("192.0.2.", s.clients) },
 	}.Open(t).URL
 	return s

@@ -21,8 +21,8 @@ type Filter struct {
 type condition func(members map[string]any) bool
 
 // ReadFilters returns the metric filters of a template, sorted by logical id. It replaces
-// references to the stack's name with stack. It reads only patterns for JSON lines, which
-// compare members with texts or numbers and may use && and ||.
+// references to the stack's name with the argument stack. It reads only patterns for JSON
+// lines, which compare members with texts or numbers and may use && and ||.
 func ReadFilters(doc []byte, stack string) ([]Filter, error) {
 	type properties struct {
 		LogGroupName, FilterPattern string

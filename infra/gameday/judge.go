@@ -54,7 +54,8 @@ type Timeline struct {
 	values map[Metric]map[int][]float64
 }
 
-// Add adds a value that was measured at a time since the beginning.
+// Add adds a value of a metric. The argument at is the time of the measurement since the
+// beginning.
 func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
 	if t.values == nil {
 		t.values = map[Metric]map[int][]float64{}

@@ -196,8 +196,8 @@ func (c scenario) free(w *world) {
 	}
 }
 
-// run runs reconcile until it succeeds, or until it fails if well is false. On a busy machine it
-// may need another run.
+// run runs reconcile until it succeeds or, if the argument well is false, until it fails. On a busy
+// machine this may take a second run.
 func (c scenario) run(w *world, well bool) {
 	var err error
 	for begun := time.Now(); time.Since(begun) < patience; {

@@ -79,7 +79,7 @@ func (b breakage) and(c breakage) breakage {
 	}
 }
 
-// answersAfter moves the money at once, and answers after a delay. If late is 0, it never
+// answersAfter moves the money at once, and answers after a delay. If the delay is 0, it never
 // answers.
 func answersAfter(late time.Duration) func(*world) failure {
 	return func(*world) failure {

@@ -50,7 +50,7 @@ func folderCircles(imports map[string][]string) []string {
 }
 
 // whereTheyPart returns the two folders with the same parent that contain a and b. If one of a
-// and b is below the other, there are none, and ok is false.
+// and b is below the other, there are no such folders, and ok is false.
 func whereTheyPart(a, b string) (x, y string, ok bool) {
 	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
 	for i := range min(len(as), len(bs)) {
@@ -61,7 +61,7 @@ func whereTheyPart(a, b string) (x, y string, ok bool) {
 	return "", "", false
 }
 
-// reach adds to reached all folders that can be reached from a folder.
+// reach adds all folders that can be reached from a folder to the set reached.
 func reach(edges map[string][]string, from string, reached map[string]bool) {
 	for _, to := range edges[from] {
 		if !reached[to] {

@@ -115,7 +115,8 @@ func readMark(t *testing.T, source string) (m mark) {
 	return m
 }
 
-// at returns the colour of the mark at a point, or behind if the point is outside of the mark.
+// at returns the colour of the mark at a point. Outside the mark, it returns the colour
+// behind.
 func (m mark) at(x, y float64, behind color.NRGBA) color.NRGBA {
 	corner := func(v float64) float64 { return max(m.round-v, v-(markSize-m.round), 0) }
 	switch {

@@ -27,8 +27,8 @@ type stockClient struct {
 // loopPause is the pause between two calls of a loop, in milliseconds.
 const loopPause = 1000
 
-// stockClients returns the clients for which infra/clients has programs. node and python run
-// them.
+// stockClients returns the clients for which infra/clients has programs. The arguments node
+// and python are the interpreters that run them.
 func stockClients(node, python string) []stockClient {
 	npm := func(name string) []string {
 		return []string{node, "-e", "import('" + name + "').catch(() => process.exit(1))"}
@@ -70,7 +70,8 @@ func stockClients(node, python string) []stockClient {
 	}
 }
 
-// outsiders returns the clients that are installed, and writes the missing ones to notes.
+// outsiders returns the clients that are installed, and writes the names of the missing ones
+// to the writer notes.
 func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]judge.Outsider, error) {
 	programs, err := filepath.Abs(filepath.Join(folder, "testdata"))
 	if err != nil {

@@ -173,7 +173,7 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 	return o, nil
 }
 
-// run judges a seller as args say, and returns the exit status.
+// run judges a seller according to the command line, and returns the exit status.
 func run(ctx context.Context, args []string, as called.As, out, notes io.Writer) (status int) {
 	o, err := parse(args[1:], as, notes)
 	if err != nil {
@@ -312,7 +312,8 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 	return c, closeLog, nil
 }
 
-// where parses the URLs, which must have the same origin, and stores their parts in p and goods.
+// where parses the URLs, which must have the same origin, and stores their parts in the program p
+// and in goods.
 func (o options) where(p *launch.Program, goods *judge.Goods) error {
 	origins := map[string]bool{}
 	for _, one := range []struct {

@@ -183,8 +183,8 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 }
 
 // playMoney starts the play-money facilitator on the next port, with a wallet for visitors who
-// have none. If another facilitator is configured, or the service is paused, it starts nothing
-// and wallet is nil.
+// have none. If another facilitator is configured, or the service is paused, playMoney starts
+// nothing and returns a nil wallet.
 func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *playWallet, done func(), err error) {
 	if c.FacilitatorURL != "" || c.Paused {
 		return nil, func() {}, nil

@@ -82,8 +82,8 @@ func (p *proxy) refreshed(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // refresh updates the list of tools from the server. If there is a list already, an
-// unreachable server is not an error. With anyList, an existing list is kept even if it is
-// old, so that a call does not wait for a newer list.
+// unreachable server is not an error. If anyList is set, an existing list is kept even if it
+// is old, so that a call does not wait for a newer list.
 func (p *proxy) refresh(ctx context.Context, anyList bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -349,8 +349,8 @@ func TestRunbookIsPlayed(t *testing.T) {
 	}
 }
 
-// everyCommand checks that each command of the runbook is either played here or listed in
-// elsewhere.
+// everyCommand checks that each command of the runbook is either played here or listed in the
+// map elsewhere.
 func everyCommand(t *testing.T, all map[string][]string, played map[string][]step, elsewhere map[string][]string) {
 	t.Helper()
 	for title, printed := range all {

@@ -188,7 +188,7 @@ func (t *Template) Broken(params map[string]string) (descriptions []string, err 
 }
 
 // references returns the values of !Ref by name: every parameter, the stack's name, and the
-// resources in params. It also returns the faults of params.
+// resources in the map params. It also returns the faults of params.
 func (t *Template) references(params map[string]string) (map[string]string, []error) {
 	const stackName = "AWS::StackName"
 	refs := map[string]string{stackName: "local"}

@@ -271,7 +271,8 @@ func web(h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webUpTo(tls.VersionTLS13, h, edits...)
 }
 
-// webUpTo returns an HTTPS server that refuses a hello whose first TLS version is above highest.
+// webUpTo returns an HTTPS server that refuses a hello whose first TLS version is above the version
+// highest.
 func webUpTo(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webFor(func(hello *tls.ClientHelloInfo) bool { return hello.SupportedVersions[0] <= highest }, h, edits...)
 }

@@ -93,7 +93,7 @@ func (n *Chain) must(t testing.TB, from, to string, data []byte) ChainReceipt {
 	return r
 }
 
-// Mint creates value atomic units of the token in an account.
+// Mint creates an amount of the token, in atomic units, in an account.
 func (n *Chain) Mint(t testing.TB, to x402.Address, value int64) {
 	n.must(t, Account(third), BaseUSDC, MintCall(to, value))
 }

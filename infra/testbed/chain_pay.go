@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// Terms returns the terms of a payment to payTo in the token of a Chain.
+// Terms returns the terms of a payment to the account payTo in the token of a Chain.
 func Terms(payTo x402.Address) x402.Terms {
 	return x402.Terms{
 		Network: BaseNetwork,
@@ -70,7 +70,7 @@ func (n *Chain) Cancel(t testing.TB, w *x402test.Wallet, nonce string) ChainRece
 	return n.must(t, Account(third), BaseUSDC, CancelCall(t, w, nonce))
 }
 
-// Deposit transfers value atomic units from one of the node's accounts, without an
+// Deposit transfers an amount, in atomic units, from one of the node's accounts, without an
 // authorization.
 func (n *Chain) Deposit(t testing.TB, from string, to x402.Address, value int64) ChainReceipt {
 	return n.must(t, from, BaseUSDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))

@@ -73,7 +73,7 @@ func (w *Origins) Resolve(name string, n OriginName) {
 	w.names[name] = n
 }
 
-// HTTP makes name resolve to addr, and serves HTTPS there with a handler.
+// HTTP makes a name resolve to an address, and serves HTTPS at this address with a handler.
 func (w *Origins) HTTP(name, addr string, h http.Handler) {
 	w.t.Helper()
 	s := &http.Server{
@@ -85,8 +85,9 @@ func (w *Origins) HTTP(name, addr string, h http.Handler) {
 	w.t.Cleanup(func() { s.Close() })
 }
 
-// Serve makes name resolve to addr, and serves each TLS connection there with a function, after
-// the handshake. The connection is closed when the function returns or the test ends.
+// Serve makes a name resolve to an address, and serves each TLS connection to this address with a
+// function, after the handshake. The connection is closed when the function returns or the test
+// ends.
 func (w *Origins) Serve(name, addr string, each func(*tls.Conn)) {
 	w.t.Helper()
 	w.Accept(name, addr, func(conn net.Conn) {

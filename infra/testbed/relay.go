@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// Relay is an http.Handler in front of another one. Do handles each request: it can let the
-// server answer, change the answer, lose it, or hold it back.
+// Relay is an http.Handler in front of another one. The function Do handles each request: it
+// can let the server answer, change the answer, lose it, or hold it back.
 type Relay struct {
 	To http.Handler
 	Do func(*Relayed)
@@ -55,8 +55,8 @@ func (r *Relayed) Answer() *httptest.ResponseRecorder {
 	return answer
 }
 
-// Send sends the client an answer with at most arriving bytes of its body. If the body is longer,
-// it then resets the connection.
+// Send sends the client an answer with at most as many bytes of the body as the argument
+// arriving says. If the body is longer, Send then resets the connection.
 func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
 	body := answer.Body.Bytes()
 	maps.Copy(r.ResponseWriter.Header(), answer.Header())

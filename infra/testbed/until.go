@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Until calls try until it returns nil. It fails the test if that takes longer than Patience.
+// Until calls the function try until it returns nil. Until fails the test if that takes longer
+// than Patience.
 func Until(tb testing.TB, what string, try func() error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

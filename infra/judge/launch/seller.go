@@ -29,7 +29,7 @@ type Program struct {
 	// Ready is a request that the seller answers with a status below 500 once it is ready.
 	Ready  *http.Request
 	Within time.Duration // how long it may take to start
-	Log    io.Writer     // receives its output when it is killed; may be nil
+	Log    io.Writer     // receives the seller's output when the seller is killed; may be nil
 }
 
 // fill replaces the placeholders in a text.

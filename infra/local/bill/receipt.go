@@ -81,8 +81,8 @@ func (d Delivery) isFor(asked url.URL, resource string) bool {
 	return resource == named || resource == named+"?"+asked.RawQuery
 }
 
-// Question returns the request for the URL asked, in the form that a receipt must contain. For
-// an operation of this product, the parameters are normalized; for another service they are as
+// Question returns the request for a URL, in the form that a receipt must contain. For an
+// operation of this product, the parameters are normalized; for another service they are as
 // sent, sorted by name.
 func Question(asked *url.URL) string {
 	sent := asked.Query()
@@ -105,9 +105,9 @@ func Question(asked *url.URL) string {
 	return name + "?" + sent.Encode()
 }
 
-// namedHere returns the URL asked with the host name from the key id, if both names mean this
-// machine. The service that make run starts is named 127.0.0.1 in its key id, but clients can
-// also reach it as localhost.
+// namedHere returns a requested URL. The host name in it is replaced by the host name in the
+// key id if both names mean this machine. The service that make run starts is named 127.0.0.1
+// in its key id, but clients can also reach it as localhost.
 func namedHere(asked url.URL, kid string) url.URL {
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
 		here := asked

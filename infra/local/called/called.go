@@ -26,7 +26,7 @@ func Here(getenv func(string) string, name string) As {
 }
 
 // programOf returns what a person types to run the program again. If go run has built the program
-// at a version, name is an absolute path in a temporary folder, which nobody can type.
+// at a version, the argument name is an absolute path in a temporary folder, which nobody can type.
 func programOf(name string, build *debug.BuildInfo) string {
 	if build == nil || !filepath.IsAbs(name) {
 		return name
@@ -41,7 +41,7 @@ func programOf(name string, build *debug.BuildInfo) string {
 func (a As) ByMake() bool { return a.program == "" }
 
 // Program returns what a person types before the name of a command. If make runs the command,
-// it returns fallback.
+// Program returns the text fallback.
 func (a As) Program(fallback string) string {
 	if a.ByMake() {
 		return fallback

@@ -67,7 +67,7 @@ func (d *deployer) signatures() []string {
 	return slices.Clone(d.settled)
 }
 
-// signs returns a payment for a path, with a signature of length bytes.
+// signs returns a payment for a path, with a signature of the given length in bytes.
 func (u undeployed) signs(path string, length int) (header, signature string) {
 	const mark = "6492649264926492649264926492649264926492649264926492649264926492"
 	e := u.ask(http.MethodGet, path)

@@ -167,8 +167,8 @@ type recorded struct {
 	payee  string
 }
 
-// recordedOf parses a record. ok is false if it is not for the network and token of these
-// books.
+// recordedOf parses a record. The result ok is false if the record is not for the network and
+// token of these books.
 func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
 	key, ok := parseKey(r.Key)
 	var terms x402.Requirements

@@ -22,7 +22,8 @@ func (l opened) operator(ctx context.Context) (string, error) {
 	return nameOf(ctx, l.principal, "the record of a refund")
 }
 
-// nameOf returns the name of the principal, or of this machine's user if principal is nil.
+// nameOf returns the name of the principal, or of this machine's user if the function
+// principal is nil.
 func nameOf(ctx context.Context, principal func(context.Context) (string, error), record string) (string, error) {
 	if principal == nil {
 		return localUser(), nil

@@ -52,8 +52,9 @@ type Failed json.RawMessage
 // Error returns the document.
 func (f Failed) Error() string { return "the function failed: " + string(f) }
 
-// Start starts the bootstrap in a folder, with attr, and returns at once. It passes on nothing
-// of this process's environment. The function's output goes to logs, from one goroutine.
+// Start starts the bootstrap in a folder, with the process attributes attr, and returns at
+// once. The function gets nothing of this process's environment. The function's output is
+// written to logs, by one goroutine.
 func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer) (*Function, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

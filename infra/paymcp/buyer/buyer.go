@@ -223,7 +223,7 @@ func (b *Buyer) resume(ctx context.Context, c *purse.Purchase) Result {
 }
 
 // send sends the signature of a purchase until there is an answer or the call's time is over.
-// If fresh is set, the signature was made in this call.
+// The argument fresh means that the signature was made in this call.
 func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result {
 	for try := 1; ; try++ {
 		if early := c.Payment.NotBefore.Sub(b.Now()); early > 0 && !b.pause(ctx, early) {

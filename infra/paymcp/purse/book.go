@@ -53,7 +53,7 @@ func (o *OverBudget) Error() string { return fmt.Sprintf("the budget has %s spen
 func (p *Purse) bookFile() string { return filepath.Join(p.dir, "book.json") }
 
 // Reserve writes a signature into the book. If the sum of the last 24 hours in the same token
-// would exceed most, it writes nothing and returns an OverBudget.
+// would exceed the amount most, it writes nothing and returns an OverBudget.
 func (p *Purse) Reserve(ctx context.Context, e Entry, most *big.Int) error {
 	unlock, err := p.lock(ctx, filepath.Join(p.dir, "book.lock"))
 	if err != nil {
@@ -113,7 +113,7 @@ func (e Entry) of(network, asset string) bool {
 }
 
 // room returns the time at which enough entries are older than a day to make room for the
-// amount. It returns zero if the amount alone exceeds most.
+// amount. It returns the zero time if the amount alone exceeds the budget.
 func room(signed []Entry, e Entry, amount, most *big.Int) time.Time {
 	if amount.Cmp(most) > 0 {
 		return time.Time{}

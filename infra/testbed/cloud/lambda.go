@@ -174,8 +174,8 @@ func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Du
 	return payload, cold, err
 }
 
-// take thaws an idle process, or starts a new one if none is idle. fresh reports whether it is
-// new.
+// take thaws an idle process, or starts a new one if none is idle. The result fresh reports
+// whether the process is new.
 func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

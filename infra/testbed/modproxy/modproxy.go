@@ -28,9 +28,10 @@ type Packed struct {
 	folder  string // the proxy's folder
 }
 
-// Pack packs the module in the folder root, whose module path is path, into a proxy in folder. It
-// takes the files that git tracks, and new files that git does not ignore. The version is
-// different each time, because the go command caches a version that it has seen.
+// Pack packs the module in the folder root, whose module path is path, into a proxy, whose files
+// are put into another folder. It takes the files that git tracks, and new files that git does not
+// ignore. The version is different each time, because the go command caches a version that it has
+// seen.
 func Pack(folder, root, path string) (Packed, error) {
 	when := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := module.Version{Path: path, Version: module.PseudoVersion("v0", "", when, strings.ToLower(rand.Text())[:12])}
@@ -83,7 +84,8 @@ func (p Packed) Environment() []string {
 }
 
 // Cached returns variables with which the go command takes modules first from the proxies in
-// folders, and then from the module cache in the folder modules. It then uses no network.
+// several folders, and then from the module cache in the folder modules. It then uses no
+// network.
 func Cached(modules string, folders ...string) []string {
 	proxies := ""
 	for _, folder := range append(folders, filepath.Join(modules, "cache", "download")) {

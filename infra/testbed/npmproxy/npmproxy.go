@@ -29,8 +29,8 @@ type document struct {
 
 // New returns a registry with the packages of a package-lock.json of version 2 or 3. The registry
 // does not have the files of packages. npm finds them in its cache by their digests. For a file
-// that is not in the cache, the registry redirects npm to upstream, the URL of a real registry,
-// and npm compares the file with its digest.
+// that is not in the cache, the registry redirects npm to a real registry, whose URL is upstream,
+// and npm compares the file with the digest.
 func New(lock []byte, upstream string) (http.Handler, error) {
 	var locked struct {
 		Packages map[string]map[string]any `json:"packages"`
