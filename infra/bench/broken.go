@@ -26,7 +26,7 @@ func (s *site) broken() {
 	var out bytes.Buffer
 	cmd.Dir = "infra/simnet"
 	cmd.Stdout = &out
-	cmd.Stderr = os.Stderr // its progress
+	cmd.Stderr = os.Stderr // shows the progress of the command
 	if err := cmd.Run(); err != nil {
 		check(fmt.Errorf("%s: %w\n%s", cmd, err, out.Bytes()))
 	}

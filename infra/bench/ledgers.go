@@ -25,7 +25,7 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 	for _, r := range must(store.Page(s.ctx, "", "", 10)).Records {
 		key := r.Head().Key
 		if strings.Contains(key, b.payer()) { // the other records belong to the service, not to the payment
-			rows = append(rows, must(store.Fetch(s.ctx, key))) // the records of a page have no bodies
+			rows = append(rows, must(store.Fetch(s.ctx, key))) // the records that Page returns have no bodies
 		}
 	}
 	if len(rows) == 0 {

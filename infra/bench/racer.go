@@ -9,7 +9,7 @@ import (
 )
 
 // headRaced is like head, but connects according to RFC 8305, beginning with IPv4. For hosts
-// with dead addresses, the service is compared with it.
+// with dead addresses, the service is compared with headRaced.
 func headRaced(ctx context.Context, domain string) error {
 	return headBy(ctx, domain, &http.Transport{DialContext: dialRaced})
 }

@@ -143,8 +143,8 @@ func (s *site) growth() {
 	}
 }
 
-// figures runs tests or benchmarks of a package. The returned function returns the count numbers
-// that they report under a name.
+// figures runs tests or benchmarks of a package. The returned function returns the numbers that
+// they report under a name, of which there must be exactly count.
 func (s *site) figures(pkg string, arguments ...string) func(count int, name string) []float64 {
 	all := parseFigures(s.output(".", "go", append([]string{"test", "-vet=off", pkg}, arguments...)...))
 	return func(count int, name string) []float64 {

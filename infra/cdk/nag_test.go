@@ -124,7 +124,7 @@ func TestCDKNag(t *testing.T) {
 			t.Errorf("%s is %s: %s", f.resource, f.compliance, f.rule)
 		}
 	}
-	const askForTheStack = 3 // operators' roles that need the exception about the stack's name
+	const askForTheStack = 3 // the number of operators' roles that need the exception about the stack's name
 	want := append(slices.Repeat([]int{1}, len(exceptions())-2), askForTheStack, len(functionSlugs()))
 	if !slices.Equal(slices.Sorted(maps.Values(used)), want) {
 		t.Errorf("exceptions %v, want %v", used, want)

@@ -24,7 +24,7 @@ import (
 type release struct {
 	rate     float64                  // payments a minute
 	ordinary float64                  // the share of payments that fail in either release
-	breaks   float64                  // the share of the rest that the new versions break
+	breaks   float64                  // the share of the other payments that the new versions break
 	garbage  float64                  // refused requests a minute from a stranger, each signed with a new key
 	refuses  bool                     // broken payments are refused instead of failing
 	first    bool                     // there is no older release

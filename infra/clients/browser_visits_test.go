@@ -143,7 +143,7 @@ func faultVisits(*testing.T) []visit {
 	}
 	nxdomain := pays("404 nxdomain is an answer", "chargedError", dnsPath+"?domain=gone.example.com", 2).
 		with(args{"says": "That is the answer you paid for.", "look": "nxdomain"})
-	// The resolvers refuse the lookup until the page shows that.
+	// The resolvers refuse the lookup until the page shows the refusal.
 	owed := pays("owed, then answered", "sameSignature", dnsPath+"?domain=healed.refused.example.com", 2).
 		with(again("Paid. We still owe you the answer", "owed"))
 	owed.answer = `"192.0.2.77"`

@@ -204,8 +204,8 @@ func wantComplaint(t *testing.T, what string, complaints []string, about string)
 // validators is the folder with the scripts and the configuration of the validators.
 const validators = "testdata/validators/"
 
-// node runs a JavaScript program and returns its output. The program may exit with status 1, as a
-// validator does that has complaints.
+// node runs a JavaScript program and returns its output. The program may exit with status 1, as
+// validators do when they have complaints.
 func node(t *testing.T, args ...string) []byte {
 	for _, name := range args { // the cache of go test then depends on these files
 		_, _ = os.Stat(name)

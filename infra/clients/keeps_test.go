@@ -113,7 +113,7 @@ func TestPersistentPrograms(t *testing.T) {
 	} {
 		for _, p := range []program{retries(), signed()} {
 			if p.id == "signed" && c.plan == nil {
-				continue // Ctrl-C ends it together with curl
+				continue // Ctrl-C ends the program together with curl
 			}
 			t.Run(name+"/"+p.id, func(t *testing.T) {
 				t.Parallel()
@@ -126,8 +126,8 @@ func TestPersistentPrograms(t *testing.T) {
 // How a program ends.
 const (
 	endsAnswered = "answered"
-	endsRedeemed = "redeemed" // without the answer, and it prints how to get it
-	endsNothing  = "nothing"  // without the answer, and none can come any more
+	endsRedeemed = "redeemed" // the program has no answer, and prints how to get it
+	endsNothing  = "nothing"  // the program has no answer, and none can come any more
 )
 
 // loss is a plan of the steps in which answers are lost, and how a program ends then. If there
@@ -141,7 +141,7 @@ func (c loss) check(t *testing.T, p program) {
 	w, s := p.tools(t), start(t)
 	held := make(chan struct{})
 	interrupted := c.plan == nil
-	if interrupted { // while it waits for its answer
+	if interrupted { // the interrupt comes while the program waits for its answer
 		c.plan = []step{lostThen(func(r *testbed.Relayed) { close(held); r.Hold() })}
 	}
 	g := newGateway(t, s.url, c.plan...)

@@ -234,14 +234,14 @@ func givesUpOnce(t *testing.T, c stockClient) {
 			t.Fatal(err)
 		}
 		faults := results[0].check(s.goods.answer)
-		if told := results[0].Told; len(told) != 3 || told[0] != 0 { // given up, answered, answered once more
+		if told := results[0].Told; len(told) != 3 || told[0] != 0 { // three calls: given up, answered, answered again
 			faults = append(faults, fmt.Sprintf("the loop was told %v", told))
 		}
 		return payer, strings.Join(faults, "\n")
 	})
 }
 
-// toolGivesUpOnce buys with a client of tools that gives up its call and calls again.
+// toolGivesUpOnce buys with a client that calls a tool, gives up the call, and calls again.
 func toolGivesUpOnce(t *testing.T, name string, start func(*testing.T) service) {
 	t.Helper()
 	settledOnce(t, 2*window, start, func(s service) (payer, fault string) {

@@ -28,7 +28,7 @@ var registries = flag.String("registries", ofHere, "where printed commands insta
 type registry struct {
 	environment func(t *testing.T) []string // returns variables for the registry on this machine
 	version     *regexp.Regexp              // matches a version in a printed command
-	newest      string                      // replaces the version, for the newest one
+	newest      string                      // replaces the version in a command, to install the newest one
 }
 
 func npm() registry {

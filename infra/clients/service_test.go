@@ -193,7 +193,7 @@ func answer(t *testing.T) map[string]any {
 func resolver(t *testing.T) string { return resolverOf(t, exampleZone(t), nil) }
 
 func exampleZone(t *testing.T) string {
-	text := "com. 30 NS a.gtld-servers.net.\nexample.com. 30 A 192.0.2.77\n" // the tool asks for A
+	text := "com. 30 NS a.gtld-servers.net.\nexample.com. 30 A 192.0.2.77\n" // the tool is called for A records
 	for _, r := range answer(t)["records"].([]any) {
 		mx := r.(map[string]any)
 		text += fmt.Sprintf("example.com. %v MX %v %v.\n", answer(t)["ttl"], mx["preference"], mx["exchange"])

@@ -146,7 +146,7 @@ func (p *playbill) addShop() {
 		if mode.node == nil {
 			p.add(shop(), mode, moment, column).row = noNode
 		}
-		if mode.unanswered { // with a node, this mode is the same as the one before it
+		if mode.unanswered { // with a node, this mode is the same as the previous mode
 			continue
 		}
 		r := p.add(shop(), mode, moment, column)

@@ -115,7 +115,7 @@ func (b *buyer) check(t *testing.T, c stockClient) {
 		least = 1 // a killed service may get only the first refusal, and asks the chain then
 	}
 	if b.trial.moment == beforeVerdict && (b.early || mode.plays == everyTime) {
-		least = 0 // on a busy machine the settlement times out or the service starts late: it asks the chain
+		least = 0 // on a busy machine the settlement times out or the service starts late, and the service asks the chain
 	}
 	fault(b.plays < least, "the facilitator failed %d times, not %d", b.plays, least)
 	fault(len(b.signed) < 2, "only %d signatures: the client is not tried", len(b.signed))

@@ -46,7 +46,7 @@ type seller struct {
 	program string
 	env     map[string]string
 	money   *x402test.Facilitator
-	open    []func() // close calls them
+	open    []func() // the method close calls these functions
 	address *url.URL // where the seller listens
 	buyer   *buyer
 

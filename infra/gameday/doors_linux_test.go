@@ -95,7 +95,7 @@ func newResolver(t testing.TB, addr string, origin, registry, front net.IP) *res
 		if err != nil {
 			return nil, err
 		}
-		return func() { _ = s.Close() }, nil // an error would mean that it has not started
+		return func() { _ = s.Close() }, nil // an error would mean that the server has not started
 	})
 	return r
 }

@@ -296,7 +296,7 @@ func scenarios() []scenario {
 		name: "the resolver cannot be reached", ops: lookups, payers: several, together: true, rounds: 4,
 		breakage: shut(theResolver),
 		ready:    http.StatusServiceUnavailable, sees: unresolved, fires: []string{"resolvers"},
-		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // another run, because a day has many
+		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // one more run of reconcile, because there are many in a day
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},

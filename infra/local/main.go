@@ -53,7 +53,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	<-announced // without an error, run ends only by a signal
+	<-announced // run has returned without an error, so there was a signal
 	fmt.Fprintln(os.Stderr, "Stopped.")
 }
 

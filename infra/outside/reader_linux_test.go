@@ -29,8 +29,8 @@ var asked = regexp.MustCompile(`http://(127\.0\.0\.1:\d+|localhost:\d+)/`)
 var localAddr = regexp.MustCompile(`^LOCAL_ADDR=(\S+) `)
 
 // reader is a simulated reader of README, who types the printed commands in a folder. If a
-// command starts to listen at the address that other commands send requests to, it is the
-// server: it keeps running, and the reader continues as in another terminal.
+// command starts to listen at the address that other commands send requests to, the command is
+// the server: it keeps running, and the reader continues as in another terminal.
 type reader struct {
 	home        string   // the folder in which the reader begins
 	kept        string   // a folder for the variables and the current folder of the shell

@@ -46,7 +46,7 @@ type watched struct {
 
 	mu    sync.Mutex
 	as    operators.Role
-	asked map[string]bool // permissions as permitted returns them
+	asked map[string]bool // permissions in the form that the function permitted returns
 }
 
 func newWatched(t *testing.T) *watched {
@@ -79,7 +79,7 @@ func (w *watched) note(r *testbed.Relayed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch key := body.Key[dynamo.AttrKey].S + body.Item[dynamo.AttrKey].S; {
-	case service == "": // CloudFormation and others take a form
+	case service == "": // CloudFormation and some other services get their requests as forms
 		w.form(string(r.Sent))
 	case service == "secretsmanager":
 		w.add(service+":"+action, secretPlace(body.SecretId+body.Name), "")
@@ -285,7 +285,7 @@ func newDebts(t *testing.T, server cloud.Dynamo) *debts {
 	d.moved = d.moved[:len(d.moved)-1]
 	payments.Claim(t, l, d.dead, long)
 	payments.Abandon(t, store, d.dead)
-	transfer() // has no record in the ledger
+	transfer() // this transfer has no record in the ledger
 	// A former payee whose authorizations have all expired.
 	former := ledger.New(store, func() time.Time { return long.Add(-2 * 24 * time.Hour) }, rand.Text)
 	testbed.Check(ledger.NewPayees(former).Note(t.Context(), x402.Base, strings.ToLower(testbed.BaseUSDC), strings.ToLower(testbed.Account(7)), "5000"))
@@ -322,7 +322,7 @@ func TestRolesOfTheLedger(t *testing.T) {
 		w.runs(operate, env, false, "payer", d.payer.Address().String())
 		w.runs(operate, env, false, "smoke", d.origin)
 		w.asksForStack("describe-stacks", "get-template")                                              // make smoke does this for a stack that has a file
-		w.runs(operate, env, true, "books", time.Now().Add(-25*time.Hour).UTC().Format(time.DateOnly)) // there are differences
+		w.runs(operate, env, true, "books", time.Now().Add(-25*time.Hour).UTC().Format(time.DateOnly)) // fails because there are differences
 	}
 	w.does("Read", nil, reads)
 	w.does("Refund", nil, func(env map[string]string) {
@@ -330,7 +330,7 @@ func TestRolesOfTheLedger(t *testing.T) {
 		w.runs(operate, env, false, "reconcile")
 		w.runs(operate, env, false, "refund", d.owed)
 		w.runs(operate, env, false, "refund", d.owed, d.back())
-		w.runs(operate, env, true, "refund", d.other, d.moved[len(d.moved)-1].Transaction) // it closed another record already
+		w.runs(operate, env, true, "refund", d.other, d.moved[len(d.moved)-1].Transaction) // this transaction has already closed another record
 		w.runs(operate, env, false, "answered", d.other, d.moved[1].Transaction)
 		if said := w.runs(operate, env, false, "payer", d.payer.Address().String()); !strings.Contains(said, ", closed by arn:aws:sts::") {
 			t.Errorf("the record does not say who closed the refund:\n%s", said)

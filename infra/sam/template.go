@@ -244,7 +244,7 @@ func (t *Template) function(name string, values scope) (Function, error) {
 		if e.Type != "HttpApi" {
 			continue // outside AWS, an event such as a schedule is sent by hand
 		}
-		key := "$default" // SAM: neither path nor method
+		key := "$default" // the default of SAM for an event without path and method
 		if e.Properties.Path != "" || e.Properties.Method != "" {
 			key = strings.ToUpper(e.Properties.Method) + " " + e.Properties.Path
 		}

@@ -24,7 +24,7 @@ import (
 
 // row is a paid request and the answer that it must get.
 type row struct {
-	name   string // empty if the query is its name
+	name   string // empty means that the query is the name of the row
 	op     string // slug of the operation
 	domain string
 	more   string // further query parameters, encoded

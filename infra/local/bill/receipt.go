@@ -20,7 +20,7 @@ import (
 const (
 	// MaxKeys limits how much of a DID document is read, in bytes.
 	MaxKeys   = 64 << 10
-	keysLimit = 30 * time.Second // the time limit for reading it
+	keysLimit = 30 * time.Second // the time limit for reading a DID document
 )
 
 // ErrUnchecked means that a receipt could not be checked, because the signer's key could not be

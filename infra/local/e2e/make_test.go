@@ -65,7 +65,7 @@ func TestMakePay(t *testing.T) {
 	}))
 	var mu sync.Mutex
 	var asked []string
-	signature := "" // of the last request
+	signature := "" // the signature of the last request
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -55,7 +55,7 @@ func Write(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // the link under the final name stays
+	defer func() { _ = os.Remove(f.Name()) }() // the link with the final name is kept
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err

@@ -34,7 +34,7 @@ type audit struct {
 // movement is a transfer made by an authorization.
 type movement struct {
 	reconcile.Transfer
-	matched bool // a record of it was found
+	matched bool // a record of the transfer was found
 }
 
 func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
@@ -248,7 +248,7 @@ func (a *audit) unanswered(p recorded, why error) {
 // were read: it happened at another time, or never.
 func (a *audit) unmoved(ctx context.Context, p recorded) {
 	switch {
-	case !a.within(p.SettledAt): // it belongs in the books of another day
+	case !a.within(p.SettledAt): // the payment belongs in the books of another day
 		return
 	case !strings.EqualFold(p.payee, a.payee.String()):
 		a.Foreign++

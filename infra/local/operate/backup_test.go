@@ -62,8 +62,8 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// TestHalved checks a copy of an open ledger's main file, which may lack records. It is refused
-// until LEDGER_ACCEPT accepts it once. After that it opens without LEDGER_ACCEPT.
+// TestHalved checks a copy of an open ledger's main file, which may lack records. The copy is
+// refused until LEDGER_ACCEPT accepts it once. After that the copy opens without LEDGER_ACCEPT.
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	path, _ := stored(t, fillings(t)["fill"])

@@ -41,7 +41,7 @@ var errIncomplete = errors.New("the books are incomplete")
 type books struct {
 	Day      string    `json:"day"`
 	From     time.Time `json:"from"`
-	Until    time.Time `json:"until"` // the end of the day, or the safe block's time
+	Until    time.Time `json:"until"` // the end of the day, or the time of the safe block if that is earlier
 	Network  string    `json:"network"`
 	Asset    string    `json:"asset"`
 	Payee    string    `json:"payee"`
@@ -115,7 +115,7 @@ type difference struct {
 	Kind        kind      `json:"kind"`
 	Key         string    `json:"key"`
 	Payer       string    `json:"payer"`
-	Standing    standing  `json:"standing,omitempty"` // the record's
+	Standing    standing  `json:"standing,omitempty"` // the standing of the record
 	Received    string    `json:"received,omitempty"` // the amount on the chain, in atomic units
 	Recorded    string    `json:"recorded,omitempty"` // the amount in the ledger, in atomic units
 	Transaction string    `json:"transaction,omitempty"`

@@ -43,7 +43,7 @@ func listOwed(ctx context.Context, o order) error {
 			return err
 		case o.json:
 			return printJSON(o.out, append([]payment{}, all...))
-		case len(all) == 0: // unproven refusals would be in the list
+		case len(all) == 0: // there are no unproven refusals either, because they would be in the list
 			fmt.Fprintf(o.out, "nothing is owed and nothing is in doubt in %s\n", l.name)
 			return nil
 		}
@@ -66,8 +66,8 @@ func listOwed(ctx context.Context, o order) error {
 // outstanding are the payments that need attention.
 type outstanding struct {
 	owed, doubt, unasked listing
-	long                 int // payments in owed for more than an hour
-	refunds              int // payments in owed for which a refund is due
+	long                 int // payments of the listing owed that have been owed for more than an hour
+	refunds              int // payments of the listing owed for which a refund is due
 	missed               int // records that could not be read
 	unproven             unproven
 }

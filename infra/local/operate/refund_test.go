@@ -14,7 +14,7 @@ import (
 // meeting is a store. The first two callers that reserve a transfer wait there for each other.
 type meeting struct {
 	ledger.Store
-	turns chan struct{} // has room for two
+	turns chan struct{} // has room for two callers
 	both  sync.WaitGroup
 }
 

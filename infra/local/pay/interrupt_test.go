@@ -95,7 +95,7 @@ func TestReadKey(t *testing.T) {
 		{file("0x"+strings.Repeat("f", 64), 0o600), "must hold"},
 		{file(key1+strings.Repeat(" ", 1<<20)+"x", 0o600), ""},
 		{dir, "not a regular file"},
-		{pipe, "not a regular file"}, // returns without waiting for a writer
+		{pipe, "not a regular file"}, // readKey returns without waiting for a writer
 		{filepath.Join(dir, "none"), "no such file"},
 	} {
 		_, err := readKey(c.path)

@@ -33,9 +33,9 @@ func TestNobodyThere(t *testing.T) {
 	})
 }
 
-// TestAgainWithoutANetwork checks that without a network the client gives up sending a kept
-// payment after the same time, and that the payment stays kept. This limit is for connecting only:
-// an answer may take longer.
+// TestAgainWithoutANetwork checks that without a network the client gives up sending a kept payment
+// after the time firstAnswer, and that the payment is still kept. This limit is for connecting
+// only: an answer may take longer.
 func TestAgainWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

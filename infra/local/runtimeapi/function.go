@@ -96,7 +96,7 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 		return nil, err
 	}
 	p.PID = p.cmd.Process.Pid
-	go func() { _ = api.Serve(l) }() // until it is closed
+	go func() { _ = api.Serve(l) }() // until the server is closed
 	return p, nil
 }
 

@@ -52,7 +52,7 @@ func main() {
 type order struct {
 	name       string // the name of the secret, or its ARN
 	set, unset string // the part to change
-	file       string // the file with the value; if empty, it is read from the terminal or standard input
+	file       string // the file with the value; if empty, the value is read from the terminal or standard input
 	yes        bool   // write without asking
 
 	as         called.As

@@ -259,7 +259,7 @@ type intruder struct {
 	arn     string
 	targets []string // the actions that were requested
 	others  string   // a value that somebody else writes before the program's version becomes current
-	lost    bool     // the reply to that request is lost
+	lost    bool     // the reply to the request that makes this version current is lost
 }
 
 func (i *intruder) pass(r *testbed.Relayed) {

@@ -39,7 +39,7 @@ type vault struct {
 type current struct {
 	there   bool
 	region  string
-	arn     string // complete
+	arn     string // the complete ARN
 	version string
 	doc     []byte
 }

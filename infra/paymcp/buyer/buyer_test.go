@@ -19,7 +19,7 @@ import (
 type step struct {
 	after   time.Duration
 	deeds   []deed
-	says    string // "" is the answer without notes
+	says    string // "" means the answer without notes
 	moved   int    // transfers so far
 	signed  int    // signatures so far
 	restart bool

@@ -24,8 +24,8 @@ type Allowance struct {
 	PerDay  string    `json:"perDay"`  // atomic units in any 24 hours
 	KeyFile string    `json:"keyFile"` // the private key of the wallet that pays
 	Allowed time.Time `json:"allowed"`
-	// Node is the URL of a node of the network, which knows whether a payment was made. If it
-	// is empty, the network's public node is used. NoNode means that no node is used.
+	// Node is the URL of a node of the network, which knows whether a payment was made. If
+	// Node is empty, the network's public node is used. NoNode means that no node is used.
 	Node string `json:"node,omitempty"`
 }
 

@@ -38,7 +38,7 @@ type book struct {
 
 const (
 	bookVersion = 1
-	maxFile     = 16 << 20 // bytes read from a file at most
+	maxFile     = 16 << 20 // the limit for the size of a file, in bytes
 )
 
 // OverBudget means that a signature would exceed the budget.

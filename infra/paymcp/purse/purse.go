@@ -85,7 +85,7 @@ func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error
 		if err != nil {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		if taken { // its last holder has removed the file
+		if taken { // the previous holder of the lock has removed the file
 			continue
 		}
 		select {

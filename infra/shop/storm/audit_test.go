@@ -38,7 +38,7 @@ type audit struct {
 	summary  reconcile.Summary
 	places   map[place]int
 	again    []string       // the reasons for all purchases that were rightly charged again
-	answers  map[string]int // how many, by method and transport
+	answers  map[string]int // the numbers of answers, by method and transport
 	findings []string       // errors
 }
 

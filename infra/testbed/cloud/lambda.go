@@ -65,7 +65,7 @@ type Host struct {
 
 	mu      sync.Mutex
 	closed  bool
-	idle    map[string][]*Execution // the last one to become idle is used first
+	idle    map[string][]*Execution // the process that became idle last is used first
 	started map[string][]*Execution
 	failed  []error
 }

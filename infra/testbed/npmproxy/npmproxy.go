@@ -40,7 +40,7 @@ func New(lock []byte, upstream string) (http.Handler, error) {
 	}
 	r := registry{map[string]*document{}, strings.TrimSuffix(upstream, "/")}
 	for place, entry := range locked.Packages {
-		if entry["integrity"] != nil { // the entry of the folder itself has none
+		if entry["integrity"] != nil { // the entry of the folder itself has no digest
 			r.add(place, entry)
 		}
 	}
@@ -49,7 +49,7 @@ func New(lock []byte, upstream string) (http.Handler, error) {
 
 // add adds the version that is installed at a place such as node_modules/a/node_modules/@b/c.
 func (r registry) add(place string, entry map[string]any) {
-	name, ok := entry["name"].(string) // only the entry of an alias has it
+	name, ok := entry["name"].(string) // only the entry of an alias has a name
 	if !ok {
 		const folder = "node_modules/"
 		name = place[strings.LastIndex(place, folder)+len(folder):]
