@@ -83,7 +83,7 @@ func TestReconcileFunction(t *testing.T) {
 }
 
 // TestReconcileMark: reconcile reports whether the table has the mark of this stack with the
-// current payee or a former one. The mark of another stack does not count.
+// current payee or a former payee. The mark of another stack does not count.
 func TestReconcileMark(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)

@@ -227,7 +227,7 @@ func byHand(args []string, as called.As, report *judge.Report) string {
 	return "See one row by hand: " + as.Program("") + " -row " + row + " -v " + quoted(args[1:])
 }
 
-// firstWrong returns the first row that has a case with another verdict than held.
+// firstWrong returns the first row with a case whose verdict is not held.
 func firstWrong(report *judge.Report) string {
 	for _, r := range report.Rows {
 		for _, c := range r.Cases {

@@ -92,7 +92,7 @@ func (l *limitedBody) Read(p []byte) (int, error) {
 }
 
 // join returns the shared session, and connects to the server if there is none. The caller
-// releases the session with leave.
+// releases the session with the method leave.
 func (u *upstream) join(ctx context.Context) (*session, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -68,8 +68,8 @@ func run(args []string, getenv func(string) string, out, notes io.Writer) int {
 }
 
 // makeReceiptKey creates a key for signed receipts. It prints the two settings of a deployment
-// to out, and an explanation to notes. The argument published has the existing public keys,
-// which are kept in the list.
+// to the writer out, and an explanation to the writer notes. The argument published has the
+// existing public keys, which are kept in the list.
 func makeReceiptKey(published string, out, notes io.Writer) error {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -19,9 +19,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// signOrigin signs the origin of a deployment with the payee's key. Crawlers show the signature
-// as proof that the payee also runs the service (OWNERSHIP_PROOFS). It prints the setting to
-// out, and an explanation to notes. It checks the origin before it asks for a key.
+// signOrigin signs the origin of a deployment with the payee's key. Crawlers show the signature as
+// proof that the payee also runs the service (OWNERSHIP_PROOFS). It prints the setting to the
+// writer out, and an explanation to the writer notes. It checks the origin before it asks for a
+// key.
 func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.Writer) error {
 	normal, err := normalise(origin)
 	if err != nil {

@@ -69,8 +69,8 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 // dialer connects to an address.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// network returns the transport for requests. It gives up on an unreachable host sooner than a
-// person would.
+// network returns the transport for requests. The transport gives up on an unreachable host
+// sooner than a person would.
 func network(dial dialer) *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
