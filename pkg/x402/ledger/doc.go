@@ -23,7 +23,7 @@
 // next retry gets the answer. The lease covers settlement and lookup, so a retry never runs at
 // the same time as the attempt before it.
 //
-// The diagram shows the main events of one payment; edges has all of them. It leaves out that
+// The diagram shows the main events of one payment; the function edges has all. It leaves out that
 // a payment can be refunded, or superseded by another one for the same purchase. It also
 // leaves out what evidence can do: it can turn an uncertain, refused or superseded payment
 // into a settled one, and a settling payment into one that is finally refused and never
@@ -42,8 +42,8 @@
 //
 // The record of a payment that is in doubt, or that is paid and not answered, does not expire.
 // It ends with an answer, a refund, or proof that no money moved. Any other payment is deleted
-// 35 days after its authorization and its last write, and a purchase 70 days after it was
-// given to a payment.
+// 35 days after its authorization has expired and it was last written, and a purchase 70 days
+// after it was given to a payment.
 //
 // A store limits the size of a kept answer (Store.MostKept): 1 MB in a file, 32 KB by default
 // in a DynamoDB table, both compressed. A larger answer is given once, and each repeat runs

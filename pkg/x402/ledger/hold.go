@@ -15,14 +15,14 @@ var ErrLost = errors.New("ledger: the lease was lost")
 type Hold struct {
 	ledger    *Ledger
 	record    Payment
-	pending   *Payment  // a write that may have succeeded; the next one finds out
-	lookupAt  time.Time // when the lookup before this one ended or, if it has not, began
+	pending   *Payment  // a record whose write may have succeeded; the next write finds out
+	lookupAt  time.Time // when the previous lookup ended or, if it never ended, began
 	refusedBy string    // see RefusedBy
 }
 
 // Record returns the record as this holder last wrote it. If somebody else has recorded the
-// payment meanwhile, Record returns that record with this holder's lookup added. The lookup is
-// stored with the next write.
+// payment meanwhile, Record returns that other record with this holder's lookup counted in it.
+// The count is stored with the next write.
 func (h *Hold) Record() Payment { return h.record }
 
 // Released reports whether this holder's last write gave the lease back.
@@ -45,7 +45,7 @@ func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error 
 
 // Ask records that a facilitator is about to be asked. The payment may be sent to that
 // facilitator only if Ask succeeds. Ask writes even if the name is already recorded, so that
-// an attempt notices that it has lost its lease. It fails with ErrIllegal once the lease has
+// an attempt notices that it has lost its lease. Ask fails with ErrIllegal once the lease has
 // ended.
 func (h *Hold) Ask(ctx context.Context, facilitator string) error {
 	return h.write(ctx, EventAsk, Change{asks: facilitator})
@@ -71,9 +71,9 @@ func (h *Hold) Redeem(ctx context.Context, a Answer, validFor time.Duration, unu
 	return h.write(ctx, EventRedeem, Change{answer: &a, validFor: validFor, unused: unused})
 }
 
-// Supersede ends an attempt that sent nothing, because another payment, with the key owner,
-// was charged for its purchase. A payment in doubt stays in doubt, but its record then names
-// the owner, so it is no longer sent for the purchase.
+// Supersede ends an attempt that sent nothing, because another payment was charged for its
+// purchase; owner is the key of that other payment. A payment in doubt stays in doubt, but its
+// record names the owner from then on, so it is no longer sent for the purchase.
 func (h *Hold) Supersede(ctx context.Context, owner string) error {
 	if h.record.Doubt {
 		return h.write(ctx, EventNotSent, Change{Reason: h.record.Reason, owner: owner})
@@ -134,9 +134,9 @@ func (h *Hold) wrote(next Payment, err error) error {
 	return err
 }
 
-// confirm finds out whether a write that failed has succeeded nevertheless, by sending it
-// again. That succeeds if the first write did. If the lease was lost meanwhile, a receipt is
-// recorded as evidence.
+// confirm sends a failed write again, to find out whether the first one took effect
+// nevertheless. If it did, the second one is confirmed as well. If the lease was lost
+// meanwhile, a receipt is recorded as evidence.
 func (h *Hold) confirm(ctx context.Context) error {
 	if h.pending == nil {
 		return nil
@@ -174,9 +174,9 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 	return nil
 }
 
-// mayLookUp reports whether this attempt may look up the answer to r, its payment as somebody
-// else has written it. It may if nobody has claimed the payment since, so that this attempt
-// still holds the lease, and if the answer is owed.
+// mayLookUp reports whether this attempt may look up the answer to its payment; r is the
+// record as somebody else has written it. It may if the answer is owed and nobody has claimed
+// the payment since, so that this attempt still holds the lease.
 func (h *Hold) mayLookUp(r Payment) bool {
 	now := h.ledger.now()
 	holdsLease := r.Attempt == h.record.Attempt && leaseLive(r, now)

@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// TestVerdicts checks everything that the holder of a lease can write: the resulting state,
-// for a first attempt and in doubt, and the reply to the next claim. TestEveryStateAndEvent
-// checks the other fields of each record.
+// TestVerdicts checks each event that the holder of a lease can write: the resulting state,
+// both for a first attempt and for a payment in doubt, and the result of the next claim.
+// TestEveryStateAndEvent checks the other fields of each record.
 func TestVerdicts(t *testing.T) {
 	const owner = "eip155:8453|0xa|0xb|0xd"
 	ctx := t.Context()
@@ -24,8 +24,8 @@ func TestVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		write   func(h *ledger.Hold) error
 		state   ledger.State
-		doubted ledger.State       // if the payment was in doubt
-		claim   ledger.ClaimResult // a moment later
+		doubted ledger.State       // the resulting state of a payment that was in doubt
+		claim   ledger.ClaimResult // the result of a claim a moment later
 	}{
 		"superseded":  {func(h *ledger.Hold) error { return h.Supersede(ctx, owner) }, ledger.Superseded, doubt, ledger.Replaced},
 		"turned away": {func(h *ledger.Hold) error { return h.End(ctx, ledger.EventTurnedAway, "quota", "") }, refused, doubt, ledger.Held},
@@ -58,9 +58,9 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestKept checks that a decided record is kept for 35 days after its authorization ends, or
-// after its last write, and a doubt until it is decided. A record that a store deletes late
-// counts as absent.
+// TestKept checks that a decided record is kept for 35 days after its authorization ends or
+// after its last write, and a payment in doubt until it is decided. A record that a store
+// deletes late counts as absent.
 func TestKept(t *testing.T) {
 	d := newTestLedger(t)
 	must(t, d.settled(t).Release(t.Context(), timedOut()))
@@ -88,9 +88,9 @@ func TestKept(t *testing.T) {
 
 // TestEvidenceBeatsTheLease checks that a receipt which arrives after the end of the lease is
 // still recorded, in whatever state the next attempt has left the payment. The next attempt
-// continues within its lease: the lookup that it began counts, and nobody runs at the same
-// time. After its lease no attempt continues from another attempt's evidence, because the next
-// claim may have begun.
+// continues as long as its lease is valid: the lookup that it began counts, and no other
+// lookup runs at the same time. Once its lease has ended, no attempt continues from another
+// attempt's evidence, because the next claim may have begun.
 func TestEvidenceBeatsTheLease(t *testing.T) {
 	ctx := t.Context()
 	type does = func(*ledger.Hold) error
@@ -102,12 +102,12 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 		return func(h *ledger.Hold) error { return h.End(ctx, event, "?", "") }
 	}
 	for name, c := range map[string]struct {
-		before  does // by the next attempt, before the receipt arrives
-		fails   int  // the number of its writes that fail
+		before  does // what the next attempt does before the receipt arrives
+		fails   int  // how many writes of the next attempt fail
 		late    time.Duration
 		then    does
-		want    error              // the error of then
-		claim   ledger.ClaimResult // of a third attempt
+		want    error              // the error that the function then returns
+		claim   ledger.ClaimResult // the result of the claim of a third attempt
 		answers bool               // the next attempt continues
 	}{
 		"settling":               {before: nothing, then: ends(ledger.EventRefused), want: ledger.ErrLost, claim: ledger.InFlight},
@@ -144,8 +144,8 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 			}
 		})
 	}
-	// The same holds for a receipt whose first write failed and came too late, when its holder
-	// continues.
+	// The same holds if the first write of the receipt failed, and the holder tries again
+	// after it has lost its lease.
 	d := newTestLedger(t)
 	old := d.hold(t)
 	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
@@ -156,14 +156,14 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	if s := d.state(t); s.State != ledger.Settled || s.Receipt == nil {
 		t.Errorf("the receipt is not on record: %+v", s)
 	}
-	// Nor does an attempt continue from evidence from which a third attempt has already
+	// An attempt does not continue from evidence from which a third attempt has already
 	// continued.
 	d = newTestLedger(t)
 	first, second := d.overtaken(t)
 	wants(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
 	d.pass(lease)
 	third := d.hold(t)
-	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // it would run at the same time as the third
+	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // its lookup would run at the same time as the third's
 	must(t, third.Redeem(t.Context(), answer(t, "x"), 0, false))
 	// A receipt that arrives after the answer changes nothing.
 	before, late := d.state(t), receipt()
@@ -174,12 +174,12 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	}
 }
 
-// TestLookups checks the replies to the claims of a paid payment, and how many lookups it has
-// had after each. Lookups are spaced, and repeat until one gives an answer. A lookup that
-// never began is not counted and does not change the spacing; a lookup that ended with its
-// process is counted. An answer that is too large to keep is looked up again, five times in
-// all. A bundle of which pieces are owed is looked up again for a day, and answered meanwhile;
-// an attempt that found nothing better does not change the answer.
+// TestLookups checks the results of the claims of a paid payment, and how many lookups it has
+// had after each claim. Lookups are spaced, and repeat until one gives an answer. A lookup
+// that never began is not counted and does not change the spacing; a lookup that ended with
+// its process is counted. An answer that is too large to keep is looked up again, five times
+// in all. A bundle with owed parts is looked up again for a day, and its stored answer is
+// replayed meanwhile; an attempt that found nothing better does not change that answer.
 func TestLookups(t *testing.T) {
 	const held, waiting, answered, inFlight = ledger.Held, ledger.Waiting, ledger.Answered, ledger.InFlight
 	type does = func(*ledger.Hold) error

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Ledger applies the rules to the records of a store. It is safe for concurrent use, also by
+// Ledger applies the rules to the records of a store. It is safe for concurrent use, even by
 // many processes over one store.
 type Ledger struct {
 	store Store
@@ -83,21 +83,23 @@ func PayerPrefix(network, asset, payer string) string { return Key(network, asse
 type Proof int
 
 const (
-	// Copied: anybody could have read it from the chain.
+	// Copied: anybody could have read the submission from the chain.
 	Copied Proof = iota
-	// SettlesOnly: it has the payer's signature, which a settlement publishes. It may be sent
-	// again to settle the doubt about the record, but it gives no access to the answer.
+	// SettlesOnly: the submission has the payer's signature, which a settlement publishes. It
+	// may be sent again to settle the doubt about the record, but it gives no access to the
+	// answer.
 	SettlesOnly
-	// FromPayer: only the payer can have sent it.
+	// FromPayer: only the payer can have sent the submission.
 	FromPayer
 )
 
 // Proof returns how well a submission of the same authorization proves that it comes from the
 // payer. The payer repeats the retry token of the first claim, which no settlement publishes.
 // If the first claim had no token, anybody with the payer's key or the same signature can
-// repeat it. Such a repeat is FromPayer until the payment may have been sent, and SettlesOnly
-// or Copied from then on. If the payment names no purchase, the payer cannot replace it with
-// another signature, so the repeat is FromPayer until its money is known to have moved.
+// repeat the payment. Such a repeat is FromPayer until the payment may have been sent, and
+// SettlesOnly or Copied from then on. If the payment names no purchase, the payer cannot
+// replace it with another signature, so the repeat is FromPayer until the payment is known to
+// have moved money.
 func (r Payment) Proof(p Submission) Proof {
 	signed := p.Recovered || r.SigDigest == p.SigDigest
 	switch {
@@ -119,8 +121,8 @@ func (r Payment) public() bool { return r.Sent || r.Doubt || r.State == Settling
 type ClaimResult int
 
 const (
-	// Held: the caller holds the lease and continues. If the record is settling, it settles
-	// first; otherwise it runs the lookup at once.
+	// Held: the caller holds the lease and continues. If the record is Settling, the caller
+	// settles first; otherwise it runs the lookup at once.
 	Held      ClaimResult = iota + 1
 	InFlight              // another attempt holds the lease
 	Answered              // the answer is stored; replay it
@@ -197,8 +199,8 @@ func (l *Ledger) Sleeping(r Payment) bool { return r.InDoubt() && leasePast(r, l
 // answer.
 func (l *Ledger) Unclaimed(r Payment) bool { return r.Owed() && leasePast(r, l.now()) }
 
-// Claim takes the lease of a payment until the time lease, or says in its result why it does
-// not. An error means that the store failed, and nothing may be sent then.
+// Claim takes the lease of a payment until the time lease. If it does not, the result says
+// why. An error means that the store failed, and nothing may be sent then.
 func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Claim, error) {
 	first := Payment{
 		Row:         Row{Key: p.Key},
@@ -311,9 +313,10 @@ func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 	return other, ErrConflict
 }
 
-// claimed returns the outcome of a claim that wrote next with the error err. lookupAt is the
-// time of the lookup before this claim. After ErrConflict the record of the faster attempt is
-// not read: next is about the same payment, and its lease would end at about the same time.
+// claimed returns the outcome of a claim that tried to write next and got the error err.
+// lookupAt is the time of the lookup before this claim. After ErrConflict it does not read the
+// record that the faster attempt wrote: that record is about the same payment as next, and its
+// lease ends at about the same time.
 func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, error) {
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -329,8 +332,8 @@ func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, er
 }
 
 // Resume takes the lease of a payment that is on record, or says why it does not, as Claim
-// does. It does not check who sends the request: its caller does. A request that brings another
-// payment for the same purchase also calls Resume, for the payment that owns it. asks is as in
+// does. It does not check who sends the request; its caller must. If a request brings a new
+// payment for a purchase that has an owner, the caller resumes the owner. asks is as in
 // Submission.
 func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
@@ -345,7 +348,7 @@ func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease tim
 		c.Wait = tooSoon(old, now)
 	case Waiting:
 		c.Wait = lookupIn(old, now)
-	default: // nothing to wait for
+	default: // the client has nothing to wait for
 	}
 	return c, nil
 }

@@ -140,16 +140,17 @@ func answer(t *testing.T, body string) ledger.Answer {
 
 // TestWritesThatFail checks writes that fail without effect, and writes that take effect but
 // report a failure. The next write of the hold finds out which it was. A claim whose write
-// failed sends nothing. The claim after the lease has doubt, because it cannot know. The
-// reconciler's lease follows the same rules as any other write.
+// failed sends nothing. If that write took effect, the claim after the end of the lease finds
+// the payment in doubt, because it cannot know that nothing was sent. The reconciler's lease
+// follows the same rules as any other write.
 func TestWritesThatFail(t *testing.T) {
 	for _, fault := range faults {
 		d := newTestLedger(t)
 		h := d.hold(t)
 		d.fails(ledgertest.Replace, fault, 2)
 		wants(t, ledgertest.ErrInjected, h.Settled(t.Context(), receipt(), true))
-		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // the lease is not lost either
-		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // it confirmed the first write
+		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // it fails, but not with ErrLost
+		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // it has sent the first write again
 		d.claim(t, ledger.Answered)
 
 		d = newTestLedger(t)
@@ -172,7 +173,7 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("%v, %v", h, err)
 		}
 	}
-	// A write that came too late for the lease is not sent again.
+	// A write that takes place after the lease was lost is not sent again.
 	d := newTestLedger(t)
 	old := d.hold(t)
 	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)

@@ -44,7 +44,7 @@ func tooSoon(r Payment, now time.Time) time.Duration {
 	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
 }
 
-// NextLookup returns how long after the last lookup, which failed, the next one is allowed.
+// NextLookup returns the pause between the last lookup, which failed, and the next one.
 func NextLookup(r Payment) time.Duration {
 	if r.LastFault != nil && r.LastFault.Pause > 0 {
 		return r.LastFault.Pause

@@ -23,9 +23,9 @@ type Sold struct {
 // Payee is an account that receives payments, or did.
 type Payee struct {
 	Address string `json:"address"` // in lower case
-	// Until is the time of the last payment to it, plus at most NotedFor.
+	// Until is the time of the last payment to this account, plus at most NotedFor.
 	Until time.Time `json:"until"`
-	// Cheapest is the lowest amount of a payment to it, in atomic units.
+	// Cheapest is the lowest amount of a payment to this account, in atomic units.
 	Cheapest string `json:"cheapest"`
 }
 
@@ -40,7 +40,7 @@ func (s Sold) withRow(row Row) Sold {
 	return s
 }
 
-// maxPayees is how many payees a record can have. A further one replaces the payee whose last
+// maxPayees is how many payees a record can have. Another one replaces the payee whose last
 // payment is the oldest.
 const maxPayees = 1000
 
@@ -103,8 +103,8 @@ type Payees struct {
 // NewPayees returns a Payees that has not recorded any payee yet.
 func NewPayees(l *Ledger) *Payees { return &Payees{ledger: l, noted: map[string]Payee{}} }
 
-// Note makes sure that the record says that a payee is paid an amount now, in atomic units.
-// All parts must be in lower case.
+// Note makes sure that the record covers a payment to a payee that is made now. The amount is
+// in atomic units. All parts must be in lower case.
 func (p *Payees) Note(ctx context.Context, network, asset, payee, amount string) error {
 	key := SoldKey(network, asset)
 	now := p.ledger.now()
@@ -139,7 +139,7 @@ func (p Payee) covers(amount string, now time.Time) bool {
 	return p.Until.After(now) && lower(p.Cheapest, amount) == p.Cheapest
 }
 
-// noted returns the payees with a payment to address added that is made now.
+// noted returns the payees after a payment of an amount to an address at the time now.
 func noted(all []Payee, address, amount string, now time.Time) []Payee {
 	at := slices.IndexFunc(all, func(p Payee) bool { return p.Address == address })
 	if at >= 0 && all[at].covers(amount, now) {

@@ -30,8 +30,8 @@ func (d *testLedger) on(t *testing.T) (all []string) {
 	return all
 }
 
-// TestPayees checks that each process records a payee once an hour, and also at a lower price.
-// The payees that were paid longest ago come first.
+// TestPayees checks that each process records a payee once an hour, and again if the price is
+// lower. The payees that were paid longest ago come first.
 func TestPayees(t *testing.T) {
 	d := newTestLedger(t)
 	one, other := ledger.NewPayees(d.Ledger), ledger.NewPayees(d.Ledger)
@@ -83,8 +83,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestManyPayees checks that of too many payees the ones that were paid longest ago are left
-// out.
+// TestManyPayees checks that, if there are too many payees, those that were paid longest ago
+// are dropped.
 func TestManyPayees(t *testing.T) {
 	d := newTestLedger(t)
 	full := ledger.Sold{Row: ledger.Row{Key: soldKey, Version: 1, WriteID: "w"}}
@@ -102,7 +102,8 @@ func TestManyPayees(t *testing.T) {
 }
 
 // TestPayeesAtOnce checks that processes that record payees at the same time record all of
-// them. A store that fails is an error, and the next payment records the missing payee.
+// them. If the store fails, Note returns an error, and the next payment records the missing
+// payee.
 func TestPayeesAtOnce(t *testing.T) {
 	d := newTestLedger(t)
 	meets := true

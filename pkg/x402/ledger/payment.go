@@ -14,9 +14,9 @@ import (
 // State is the state of a payment.
 type State string
 
-// The stored states. The diagram in the package comment shows the main events that end each;
-// edges has all of them. Two more states are computed and never stored: abandoned (settling
-// with its lease past) and expired (past ExpiresAt).
+// The stored states. The diagram in the package comment shows the main events that end each
+// state; the function edges has all events. Two more states are computed and never stored:
+// abandoned (settling with its lease past) and expired (past ExpiresAt).
 const (
 	Settling  State = "settling"  // an attempt holds the lease and may be talking to the facilitator
 	Uncertain State = "uncertain" // an attempt ended and does not know whether money moved
@@ -49,20 +49,20 @@ type Payment struct {
 	// SigDigest is the digest of the signature bytes of the first claim.
 	SigDigest string          `json:"sig_digest"`
 	Request   string          `json:"request"` // fingerprint of the request that was paid for
-	Terms     json.RawMessage `json:"terms"`   // the requirements that it was checked against
+	Terms     json.RawMessage `json:"terms"`   // the payment requirements that it was checked against
 	// Payload is the authorization with its signature, as it is sent to a facilitator. It is
 	// stored so that every attempt sends the same bytes, until it is known whether money
 	// moved.
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// Endpoint is the endpoint at which it was claimed. Other endpoints do not answer it. It
-	// is empty in records of earlier releases, which any endpoint answers.
+	// Endpoint is the endpoint at which the payment was claimed. Other endpoints do not answer
+	// it. The field is empty in records of earlier releases, which any endpoint answers.
 	Endpoint string `json:"endpoint,omitempty"`
 	// Token is the hex SHA-256 of the retry token of the first claim. A repeat must bring that
-	// token to prove that it comes from the payer. It is empty if the first claim had no
-	// token.
+	// token to prove that it comes from the payer. The field is empty if the first claim had
+	// no token.
 	Token string `json:"token,omitempty"`
-	// Purchase is the key of the Purchase that it pays for; empty if each payment is a
-	// separate purchase.
+	// Purchase is the key of the Purchase that the payment is for. It is empty if each payment
+	// is a separate purchase.
 	Purchase string `json:"purchase,omitempty"`
 	// Owner is the key of the payment that is used for the purchase instead of this one.
 	Owner string `json:"owner,omitempty"`
@@ -72,13 +72,13 @@ type Payment struct {
 	// Sent says that an attempt that has ended may have reached the facilitator. It is never
 	// cleared. It says nothing about the attempt that holds the lease.
 	Sent bool `json:"sent,omitempty"`
-	// Asked lists the facilitators that may have received it, in the order in which they were
-	// asked. Each name is written before the facilitator is asked. If there are two, a claim
-	// adds the first one even if that one is then skipped. It is empty if there is only one
-	// facilitator.
+	// Asked lists the facilitators that may have received the payment, in the order in which
+	// they were asked. Each name is written before the facilitator is asked. If two
+	// facilitators are configured, a claim adds the first one even if that one is then
+	// skipped. If only one is configured, the list is empty.
 	Asked []string `json:"asked,omitempty"`
-	// RefusedBy is the first facilitator that refused it for a reason about the payer. From
-	// then on only that one is asked.
+	// RefusedBy is the first facilitator that refused the payment for a reason about the
+	// payer. From then on only that facilitator is asked.
 	RefusedBy   string   `json:"refused_by,omitempty"`
 	Doubt       bool     `json:"doubt,omitempty"` // a facilitator may have received it, and the outcome is unknown
 	Transaction string   `json:"transaction,omitempty"`
@@ -87,20 +87,20 @@ type Payment struct {
 	// Disproved says that evidence, and not only a facilitator, shows that the authorization
 	// has moved no money for this record and never will.
 	Disproved bool `json:"disproved,omitempty"`
-	// NoNode says that there was no node when it was first claimed, so a refusal could not be
-	// confirmed on the chain.
+	// NoNode says that there was no node when the payment was first claimed, so a refusal
+	// could not be confirmed on the chain.
 	NoNode bool `json:"no_node,omitempty"`
-	// BadSignature says that the reason of the last refusal was its signature.
+	// BadSignature says that the reason of the last refusal was the payment's signature.
 	BadSignature bool `json:"bad_signature,omitempty"`
-	// Refusals is how often a facilitator refused it for a reason about the payer. RefusedAt
-	// is the time of the last refusal, and zero once another attempt has begun.
+	// Refusals is how often a facilitator refused the payment for a reason about the payer.
+	// RefusedAt is the time of the last refusal, and zero once another attempt has begun.
 	Refusals  int       `json:"refusals,omitempty"`
 	RefusedAt time.Time `json:"refused_at,omitzero"`
 	Refund    string    `json:"refund,omitempty"` // transaction that sent the amount back
 	// SendingBack is the refund that an operator has begun, or nil.
 	SendingBack *SendingBack `json:"sending_back,omitempty"`
-	// ClosedBy is the operator who closed it as refunded or as answered. It is empty in
-	// records of earlier releases.
+	// ClosedBy is the operator who closed the payment as refunded or as answered. It is empty
+	// in records of earlier releases.
 	ClosedBy string `json:"closed_by,omitempty"`
 
 	// DueBack says why this payment is not answered by a lookup and its amount must be
@@ -184,13 +184,13 @@ type Receipt struct {
 	Network     string `json:"network"`
 }
 
-// Failure is a lookup that ended without an answer.
+// Failure describes a lookup that ended without an answer.
 type Failure struct {
 	Code    string `json:"code"`
 	Status  int    `json:"status,omitempty"` // HTTP status; 0 in records of early releases
 	Message string `json:"message"`
-	// Silence says that the target was silent. After several such lookups, that is the answer
-	// (see StandingSilent).
+	// Silence says that the target was silent. After several such lookups, the silence is the
+	// final answer (see StandingSilent).
 	Silence bool `json:"silence,omitempty"`
 	// Pause is how long the next lookup has to wait, if the failed lookup has said so. If it
 	// is 0, the pause depends on the number of lookups.
@@ -202,12 +202,12 @@ type DueBack string
 
 // The reasons why an amount must be refunded.
 const (
-	DueUnasked DueBack = "unasked" // it came without a request
+	DueUnasked DueBack = "unasked" // the money came without a request
 	// DueElsewhere: another payment was charged for its purchase. A debt of an early release
 	// may also have this reason, because that release stored none (see upgrade).
 	DueElsewhere DueBack = "answered_otherwise"
 	// DueLate: the transfer was found after its payer had been told that the payment was
-	// finally refused, or it is too much older than the request to be meant for it.
+	// finally refused, or the transfer is too old to be meant for the request.
 	DueLate DueBack = "late"
 )
 
@@ -262,8 +262,8 @@ const leastCompressed = 256
 func (l *Ledger) MostKept() int { return min(l.store.MostKept(), LargestKept) }
 
 // NewAnswer prepares an answer for storing, and compresses it unless it is short. The answer
-// has no body if the compressed body is larger than MostKept, or the body is longer than Plain
-// reads.
+// has no body if the compressed body is larger than MostKept, or if the body is longer than
+// Plain can read.
 func (l *Ledger) NewAnswer(status int, body []byte) (Answer, error) {
 	if len(body) < leastCompressed {
 		return Answer{Status: status, Stored: true, Body: body}, nil

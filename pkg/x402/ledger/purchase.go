@@ -14,12 +14,12 @@ const (
 	byRequest = "request:"
 )
 
-// KeyID returns the id of a purchase that the payer has named with a key. digest is that of
-// the key.
+// KeyID returns the id of a purchase that the payer has named with a key; digest is the digest
+// of that key.
 func KeyID(digest string) string { return byKey + digest }
 
-// RequestID returns the id of a purchase that the payer has not named. digest is that of the
-// request.
+// RequestID returns the id of a purchase that the payer has not named; digest is the digest of
+// the request.
 func RequestID(digest string) string { return byRequest + digest }
 
 // Named reports whether the payer has named a purchase with a key. The first claim of a
@@ -112,7 +112,7 @@ func (l *Ledger) swap(ctx context.Context, old Purchase, h *Hold) (*Purchase, er
 	return &next, nil
 }
 
-// purchase returns the purchase of the hold's payment. It is not written yet.
+// purchase returns the purchase of the hold's payment, without writing it.
 func (h *Hold) purchase() Purchase {
 	return Purchase{
 		Row:        Row{Key: h.record.Purchase},

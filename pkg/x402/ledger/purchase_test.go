@@ -42,7 +42,7 @@ func (d *testLedger) owner(t *testing.T, p *ledger.Purchase) *ledger.Payment {
 	return r
 }
 
-// takesOver lets a payment take a purchase over, and checks the error; nil is success.
+// takesOver lets a payment take a purchase over, and checks the error; nil means none.
 func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.Payment, h *ledger.Hold, want error) {
 	t.Helper()
 	got, err := d.ReplaceOwner(t.Context(), p, owner, h)
@@ -64,7 +64,7 @@ func (d *testLedger) opened(t *testing.T) (first, second *ledger.Hold) {
 }
 
 // TestTakeOver checks that the owner is closed before the purchase is swapped, on exactly the
-// version that was read. If a process ends between the two writes, the next one takes the
+// version that was read. If a process ends between the two writes, the next process takes the
 // purchase over. The same holds if the owner has no record any more.
 func TestTakeOver(t *testing.T) {
 	d := newTestLedger(t)
@@ -72,7 +72,7 @@ func TestTakeOver(t *testing.T) {
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	p := d.opens(t, second, first)
 	dead := d.owner(t, p)
-	first = d.pay(t, "first") // another attempt in between: nothing is taken over
+	first = d.pay(t, "first") // another attempt in between, so the purchase is not taken over
 	d.takesOver(t, p, dead, second, ledger.ErrConflict)
 	d.opens(t, first, first)
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
@@ -114,7 +114,7 @@ func TestTakeOver(t *testing.T) {
 }
 
 // TestTakeOverOfPaid checks that an attempt which still works on a paid owner loses its lease,
-// even if it continues from a write that failed. A complete answer is left as it is.
+// even if it retries a write that failed. A complete answer does not change.
 func TestTakeOverOfPaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer *ledger.Answer
@@ -146,8 +146,9 @@ func TestTakeOverOfPaid(t *testing.T) {
 	}
 }
 
-// TestSending checks how an undecided payment counts. Its record decides first, then the
-// clock, and then its purchase, which is read only when the payment's window is long over.
+// TestSending checks what Sending says about an undecided payment. The payment's record
+// decides first, then the clock, and then its purchase, which is read only when the payment's
+// window has been over for a long time.
 func TestSending(t *testing.T) {
 	const window = 5*time.Minute + ledger.ClockSlack
 	waits := func(d *testLedger) *ledger.Hold {
@@ -198,7 +199,7 @@ func TestSending(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v with %d reads", name, got, err, c.want, c.reads)
 		}
 	}
-	// An attempt that stood still opens the purchase at the moment at which the clock is read.
+	// An attempt that was frozen opens the purchase at the moment at which the clock is read.
 	// An earlier read of the purchase would not show it.
 	d := newTestLedger(t)
 	first := d.pay(t, "first")
@@ -216,9 +217,9 @@ func TestSending(t *testing.T) {
 
 // TestProof checks which sender counts as the payer of a record: the sender with the token of
 // the first claim. If the first claim had no token, anybody who has the key or the same
-// signature may repeat the payment until money has moved. The repetition opens an answer until
-// the payment may have been sent or, for a payment that is a purchase by itself, until money
-// has moved.
+// signature may repeat the payment until money has moved. The repeat gives access to the
+// answer until the payment may have been sent. If the payment is a purchase by itself, it
+// gives access until money has moved.
 func TestProof(t *testing.T) {
 	for _, state := range ledger.States() {
 		for _, sent := range []bool{false, true} {
@@ -270,7 +271,7 @@ func TestOpenPurchase(t *testing.T) {
 	d.opens(t, first, first)
 	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened it since
 	d.opens(t, second, first)
-	// A purchase whose time is over without being opened again counts as absent.
+	// A purchase that was not opened again before it expired counts as absent.
 	d.pass(70*day + time.Minute)
 	d.opens(t, second, second)
 }

@@ -115,8 +115,8 @@ func (r Repayment) withRow(row Row) Repayment {
 	return r
 }
 
-// The values of Status for records that are not payments. Releases before Kind tell the kinds
-// apart by them, so they are stored beside Kind.
+// The values of Status for records that are not payments. Releases without Kind tell the kinds
+// apart by these values, so they are stored in addition to Kind.
 const (
 	statusPurchase  = "bought"
 	statusCursor    = "scanned"
@@ -201,10 +201,10 @@ type storedPayment struct {
 	CutOff int `json:"cut_off,omitempty"`
 }
 
-// upgrade sets DueBack in a payment that was written by a release before Kind. Such a release
-// stored no reason for a refund: it set both counts to their limits, mostly because another
-// payment had been charged for the purchase. So a payment at both limits gets DueElsewhere,
-// even if the reason was another one.
+// upgrade sets DueBack in a payment that was written by a release without Kind. Such a release
+// stored no reason for a refund: it set Lookups and CutOff to their limits, mostly because
+// another payment had been charged for the purchase. So a payment with both counts at their
+// limits gets DueElsewhere, even if the reason was another one.
 func (p *storedPayment) upgrade() {
 	const mostLookups, mostCutOff = 5, 3
 	switch {

@@ -50,11 +50,11 @@ const (
 
 	StandingAnswered    // the whole answer is stored
 	StandingPartOwed    // a part of the answer is owed, and the next lookup may begin
-	StandingPartLater   // a part is owed, and it is too early, or a lookup is under way
-	StandingUnkept      // the answer was too large to be stored; it may be looked up again
-	StandingUnkeptLater // it was too large, and it is too early for the next lookup
-	StandingUnkeptRuns  // it was too large, and a lookup is under way
-	StandingAnswerGone  // it is no longer kept, or never was, and no lookup is left
+	StandingPartLater   // a part is owed, and it is too early for the next lookup, or one is under way
+	StandingUnkept      // the answer was too large to be stored; the next lookup may begin
+	StandingUnkeptLater // the answer was too large, and it is too early for the next lookup
+	StandingUnkeptRuns  // the answer was too large, and a lookup is under way
+	StandingAnswerGone  // the answer is no longer kept, or never was, and no more lookups are allowed
 	StandingAttested    // an operator has shown that the payer got the answer
 
 	StandingRefunded // the operator has sent the amount back
@@ -130,8 +130,8 @@ func standRefused(r Payment, v View) Standing {
 	return StandingRefused
 }
 
-// deadAfter is how long after the end of its window a refused payment counts as dead if the
-// chain cannot be asked.
+// deadAfter is the time from the end of its window until a refused payment counts as dead, if
+// the chain cannot be asked.
 const deadAfter = 10 * time.Minute
 
 func standOwed(r Payment, now time.Time, live bool) Standing {
@@ -145,7 +145,7 @@ func standOwed(r Payment, now time.Time, live bool) Standing {
 	case live:
 		return StandingRunning
 	case r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && silentEnough(r, now):
-		return StandingSilent // only if the last lookup ran to its end
+		return StandingSilent // only if the last lookup was not cut off
 	case r.MostLookups > 0 && r.Lookups >= r.MostLookups:
 		return StandingExhausted
 	case overdue && wait > 0:
@@ -168,7 +168,7 @@ func standAnswered(r Payment, now time.Time, live bool) Standing {
 		return standUnkept(r, now, live)
 	case !incomplete(r, now) || !now.Before(r.AnswerValidUntil):
 		return StandingAnswered
-	case live || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // as if one lookup had been used already
+	case live || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // the pause of the second lookup, even after the first
 		return StandingPartLater
 	}
 	return StandingPartOwed
@@ -212,7 +212,7 @@ const (
 	OwnerOver
 )
 
-// Ownership returns what the owner of a purchase, r, means for another payment for that
+// Ownership returns what r, the owner of a purchase, means for another payment for that
 // purchase; nil means that the owner has no record. It does no I/O.
 func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 	o := l.rules.Meanings[Stand(r, v)].Owner
@@ -223,7 +223,7 @@ func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 		}
 	}
 	if o == OwnerAnswers && !r.SoldAt(v.Endpoint) {
-		return OwnerOver // an answer that it owes stays owed
+		return OwnerOver // the owner's answer stays owed
 	}
 	return o
 }

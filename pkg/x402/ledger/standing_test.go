@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestStandings checks the standing of a record in each situation, by the clock and with and
-// without a node. Each standing occurs, and each has a meaning.
+// TestStandings checks the standing of a record in each situation, at different times, with
+// and without a node. Each standing occurs, and each has a meaning.
 func TestStandings(t *testing.T) {
 	live, past := epoch.Add(time.Minute), epoch.Add(-time.Minute)
 	timedOut := func(silent bool) *Failure { return &Failure{Code: "ssl_timeout", Silence: silent} }

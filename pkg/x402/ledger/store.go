@@ -15,19 +15,20 @@ import (
 // seconds even if ctx has no deadline, because the outcomes of payments are written under such
 // a context. Every Store passes ledgertest.Exercise.
 type Store interface {
-	// Put writes a record over the version before its own or, if its version is 1, under a
-	// free key. It returns the record that is stored afterwards. If that has the WriteID of r,
-	// the write has succeeded, perhaps when a client library sent it for the first time.
-	// Otherwise nothing was written, because another version is stored, or none (nil).
+	// Put writes a record over the version before it or, if its version is 1, under a free
+	// key. It returns the record that is stored afterwards. If that record has the WriteID of
+	// r, the write has succeeded, perhaps when a client library sent it for the first time.
+	// Otherwise nothing was written, because another version is stored, or no record at all
+	// (nil).
 	Put(ctx context.Context, r Record) (current Record, err error)
 
 	// Fetch reads a record consistently: it sees every write that has succeeded. It returns
 	// nil and no error if there is no record.
 	Fetch(ctx context.Context, key string) (Record, error)
 
-	// MostKept returns the size of the largest body of an answer that is kept, in bytes as it
-	// is stored, which is compressed. A Store accepts a body that it has kept before even if
-	// MostKept was lowered since.
+	// MostKept returns the size of the largest body of an answer that is kept, in bytes after
+	// compression. A Store accepts a body that it has kept before even if MostKept was lowered
+	// since.
 	MostKept() int
 }
 
@@ -42,18 +43,18 @@ var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 // for operators. It may be behind the store by some seconds, so callers fetch a record before
 // they act on it.
 type Index interface {
-	// List returns, in order, at most limit places of a list (see Record.Listed) that come
-	// after the place after. If it returns fewer, the list ends there. Unless before is zero,
-	// it leaves out places whose time is later than before. A record that is written while a
-	// list is read moves towards the end of the list, and so may be returned twice.
+	// List returns, in order, at most limit places of a list (see Record.Listed) that follow
+	// the place after. If it returns fewer, the list ends there. Unless before is zero, it
+	// leaves out places whose time is later than before. A record that is written while a list
+	// is read moves towards the end of the list, and so may be returned twice.
 	List(ctx context.Context, list string, before time.Time, after Place, limit int) ([]Place, error)
 }
 
 // The lists of an Index.
 const (
 	// ListOpen has the records that an attempt holds, or held when it died. A payment that is
-	// answered by its first attempt is in no other list, so a store writes its index only
-	// twice for it and not four times.
+	// answered by its first attempt is in no other list, so a store updates its index only
+	// twice for such a payment, and not four times.
 	ListOpen = "open"
 	// ListOwed has all other records that are paid and not answered.
 	ListOwed = "owed"
@@ -77,8 +78,8 @@ func (p Place) Compare(q Place) int {
 	return cmp.Or(p.At.Compare(q.At), cmp.Compare(p.Key, q.Key))
 }
 
-// FirstPlaces returns, in order, at most limit places of all that come after the place after.
-// It modifies all.
+// FirstPlaces returns the places that follow the place after, sorted, and at most limit of
+// them. It modifies the slice all.
 func FirstPlaces(all []Place, after Place, limit int) []Place {
 	all = slices.DeleteFunc(all, func(p Place) bool { return p.Compare(after) <= 0 })
 	slices.SortFunc(all, Place.Compare)

@@ -221,7 +221,7 @@ func keepReceipt(r *Payment, c Change) {
 }
 
 // end records an attempt to settle that brought no proof of payment. The fields that it does
-// not change stay true.
+// not change are still correct.
 func end(r *Payment, c Change) {
 	r.Reason = c.Reason
 	r.LeaseUntil = time.Time{}
@@ -241,7 +241,7 @@ func end(r *Payment, c Change) {
 		r.Sent = true
 	case c.event == EventRefused, signature:
 		r.Sent = true
-		if r.State == Refused { // r.State is already the new state
+		if r.State == Refused { // r.State is the new state already
 			r.Refusals++
 			r.RefusedAt = c.now
 			r.BadSignature = signature
@@ -268,7 +268,7 @@ func attest(r *Payment, c Change) {
 	r.ClosedBy = c.Operator
 }
 
-// sendBack records who began the refund. If it was begun before, it keeps the first operator.
+// sendBack records who began the refund. If it was begun before, the first operator stays.
 func sendBack(r *Payment, c Change) {
 	if r.SendingBack == nil {
 		r.SendingBack = &SendingBack{At: c.now, By: c.Operator}
@@ -297,8 +297,8 @@ func keepAnswer(r *Payment, c Change) {
 
 // setValidity sets when the answer was given and how long it is valid. If parts of it are
 // owed, it is valid for its purchase for a day from the first answer, so the payer can get
-// those parts without another charge. An answer that is not stored can be repeated for a day
-// from the first time, and its lookups are counted from then.
+// those parts without another charge. If the answer is not stored, its lookups are counted
+// from this answer on.
 func setValidity(r *Payment, c Change) {
 	first := r.AnsweredAt.IsZero()
 	r.AnsweredAt = c.now

@@ -91,7 +91,8 @@ func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Payment, written bo
 			r, err = l.orphan(ctx, w)
 		case w.Of != nil && !w.Of(*r):
 			// The record is about another authorization with the same nonce. Only one of the
-			// two can have moved money, and it was not that one. So use another key.
+			// two authorizations can have moved money, and it was not the recorded one. So use
+			// another key.
 			w.Key = w.Key + "|" + w.Receipt.Transaction
 			w.Of = nil
 			continue

@@ -65,7 +65,7 @@ func TestTestify(t *testing.T) {
 		"redeemed":  {func(d *testLedger) { must(t, d.settled(t).Redeem(t.Context(), answer(t, "x"), 0, false)) }, known, ledger.Redeemed, 1},
 	} {
 		for _, fault := range faults {
-			for at := range 4 { // at is the call that fails; at first none does
+			for at := range 4 { // at is the call that fails; 0 means none
 				d := newTestLedger(t)
 				c.before(d)
 				n := 0
@@ -112,7 +112,7 @@ func TestTestify(t *testing.T) {
 // owed, unless the payer was definitely told that no money moves.
 func TestTestifyReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  ledger.Event // of the payment, at first
+		end  ledger.Event // how the attempt to settle the payment ends
 		then func(d *testLedger, owner *ledger.Hold)
 		want string
 	}{
@@ -144,8 +144,8 @@ func TestTestifyReplaced(t *testing.T) {
 	}
 }
 
-// TestTestifyMeetsOthers checks a witness whose record is written by others between its read
-// and its write: it reads again, but not for ever.
+// TestTestifyMeetsOthers checks that Testify reads a record again if others write it between
+// the read and the write of Testify, but not for ever.
 func TestTestifyMeetsOthers(t *testing.T) {
 	uncertain := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }
 	expired := func(d *testLedger) {

@@ -37,13 +37,13 @@ func create(path string) error {
 // is noticed only when it is read, by SQLite or by the checksum of a record.
 const mostChecked = 1 << 16
 
-// tables selects the statements of schema as SQLite has stored them.
+// tables is the query for the statements of schema as SQLite has stored them.
 const tables = `SELECT coalesce(group_concat(sql, ';'), '') FROM sqlite_schema
 	WHERE tbl_name = 'records' AND (type, name) IN (VALUES ('table', 'records'), ('index', 'lists'))`
 
 // asStored returns schema in the form in which an undamaged file stores it. SQLite's integrity
-// check does not compare it. If the condition of the index were damaged, records would be
-// missing in a list.
+// check does not compare the schema. If the condition of the index were damaged, records would
+// be missing in a list.
 func asStored() string {
 	return strings.NewReplacer("\nCREATE", "CREATE", "IF NOT EXISTS ", "").Replace(strings.TrimSuffix(schema, ";"))
 }
@@ -109,7 +109,7 @@ func complete(ctx context.Context, c *sql.Conn) error {
 		return err
 	}
 	// The mode is stored in the file. It cannot be set inside a transaction or while another
-	// process sets it. To wait for that process, begin another transaction.
+	// process sets it. Beginning another transaction waits for that process.
 	const tries = 10
 	for range tries {
 		_, err = c.ExecContext(ctx, "PRAGMA journal_mode = WAL")

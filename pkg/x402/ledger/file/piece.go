@@ -46,9 +46,9 @@ var ErrBeside = errors.New("the ledger file is whole, and the -wal file beside i
 // either a file that is whole and marked so, or the file and its -wal. SQLite would remove the
 // -wal when the last connection ends. Each connection of this package prevents that.
 //
-// A file of an earlier release has no marker. It is accepted, and gets a marker. word is the
-// word with which Accept accepts a file that needs a -wal and has none. swept is the last row
-// that Sweep has looked at.
+// A file of an earlier release has no marker. It is accepted, and gets a marker. The column
+// word has the word with which Accept accepts a file that needs a -wal and has none. The
+// column swept has the last row that Sweep has looked at.
 const marker = `CREATE TABLE marker (whole INTEGER NOT NULL, word TEXT NOT NULL, swept INTEGER NOT NULL); INSERT INTO marker VALUES (1, '', 0);`
 
 // marked is the query that returns 1 if a file has a marker, and 0 otherwise.
@@ -57,8 +57,8 @@ const marked = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name
 // location is the path of a ledger.
 type location struct{ path string }
 
-// dsn returns the name of the file for SQLite, with the setting that SQLite must not create
-// it.
+// dsn returns the data source name of the file, with a setting that stops SQLite from creating
+// the file.
 func (l location) dsn(settings url.Values) string {
 	scheme := "file:./" // file: alone has another meaning before //a and :memory:
 	if filepath.IsAbs(l.path) {
@@ -68,8 +68,8 @@ func (l location) dsn(settings url.Values) string {
 	return scheme + (&url.URL{Path: l.path}).EscapedPath() + "?" + settings.Encode()
 }
 
-// connect returns a database whose connections do not remove the -wal. They wait up to
-// patience for another process that writes.
+// connect returns a database whose connections do not remove the -wal. They wait for another
+// process that writes, for at most the time patience.
 func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	c, err := sqlite.NewConnector(l.dsn(url.Values{}))
 	if err != nil {
@@ -78,9 +78,9 @@ func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	return sql.OpenDB(keeping{c, fmt.Sprintf("PRAGMA busy_timeout = %d; PRAGMA synchronous = FULL", patience.Milliseconds())}), nil
 }
 
-// keeping makes connections that do not remove the -wal. It applies the settings only after
-// that, because SQLite may open the -wal for them and fail, and must not remove the -wal then
-// either.
+// keeping makes connections that do not remove the -wal. It applies the other settings after
+// that one: SQLite may open the -wal to apply them and fail, and must not remove the -wal even
+// then.
 type keeping struct {
 	driver.Connector
 	settings string
@@ -101,7 +101,7 @@ func (k keeping) Connect(ctx context.Context) (driver.Conn, error) {
 	return c, nil
 }
 
-// keepWAL sets whether the -wal stays when a connection is the last one and ends.
+// keepWAL sets whether SQLite keeps the -wal when the last connection is closed.
 func keepWAL(conn any, stays bool) error {
 	control, ok := conn.(sqlite.FileControl)
 	if !ok {
@@ -145,7 +145,7 @@ func (l location) look(ctx context.Context) (*mark, error) {
 
 // hasWAL reports whether there is a -wal beside the file that is not empty.
 func (l location) hasWAL() (bool, error) {
-	path, err := filepath.EvalSymlinks(l.path) // SQLite puts it beside the file itself
+	path, err := filepath.EvalSymlinks(l.path) // SQLite puts the -wal beside the target of a link
 	if err != nil {
 		return false, err
 	}
@@ -156,9 +156,10 @@ func (l location) hasWAL() (bool, error) {
 	return err == nil && info.Size() > 0, err
 }
 
-// check returns ErrBeside, or ErrHalved unless the word accepted accepts the file. If another
-// process opens or closes the file meanwhile, it changes, so check looks twice and reports
-// only what is wrong both times. If it cannot read the file, it leaves that to later checks.
+// check returns ErrBeside if the -wal belongs to another ledger, and ErrHalved if the -wal is
+// missing, unless accepted is the word for this file. A file changes while another process
+// opens or closes it, so check looks twice and reports only what is wrong both times. If it
+// cannot read the file, it reports nothing, and later checks do.
 func (l location) check(ctx context.Context, accepted string) error {
 	for earlier := range 2 {
 		before, err := l.hasWAL()
@@ -174,7 +175,7 @@ func (l location) check(ctx context.Context, accepted string) error {
 			return err
 		case !halved && !beside, halved && accepted != "" && m.word == accepted:
 			return nil
-		case earlier == 0: // look again
+		case earlier == 0: // look a second time
 		case halved:
 			return fmt.Errorf("%w: %s%s", ErrHalved, l.path, fmt.Sprintf(halvedAdvice, m.word))
 		default:
@@ -189,8 +190,8 @@ const patienceToBegin = 30 * time.Second
 
 // begin sets whole to 0 in the main file. It also sets a new word if whole was not 0 or the
 // word was used. The content of the -wal can be moved into the main file only while no program
-// reads an older state, and no other process is moving it, as one does that opens the file at
-// the same time. So begin tries again until that has happened.
+// reads an older state, and while no other process, such as one that opens the file at the
+// same time, is moving it. So begin tries again until the content was moved.
 func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error {
 	ctx, cancel := context.WithTimeout(ctx, patienceToBegin)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// beside returns the names of the files in the folder of a ledger, except the ledger.
+// beside returns the names of the files in the folder of a ledger, except the main file.
 func beside(t *testing.T, path string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(filepath.Dir(path))
@@ -127,8 +127,8 @@ func TestOnePiece(t *testing.T) {
 	has(t, path, keys...)
 }
 
-// TestHalved checks a copy that has only the main file of an open ledger. It is refused with
-// both possible causes and a word, and the word accepts this file once.
+// TestHalved checks a copy that has only the main file of an open ledger. The error names both
+// possible causes and an acceptance word, which accepts this file once.
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
@@ -148,11 +148,11 @@ func TestHalved(t *testing.T) {
 	}
 	must(t, s.Close())
 	has(t, alone, keys[0])
-	has(t, copied(t, running.at.path, "-wal"), keys...) // as a killed process leaves it
+	has(t, copied(t, running.at.path, "-wal"), keys...) // the files that a killed process leaves
 }
 
-// TestLookedAt checks a file that another program has opened after a kill. The file is
-// complete, but a process cannot know that.
+// TestLookedAt checks a file that another program has opened after the ledger's process was
+// killed. The file is complete, but a process cannot know that.
 func TestLookedAt(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
@@ -164,17 +164,17 @@ func TestLookedAt(t *testing.T) {
 	must(t, err)
 	must(t, s.Close())
 	has(t, killed, keys...)
-	foreign(t, killed, "SELECT count(*) FROM records") // nothing is lost from a file in one piece
+	foreign(t, killed, "SELECT count(*) FROM records") // a single file loses nothing when another program opens it
 	has(t, killed, keys...)
 }
 
-// TestBetweenTheSteps checks that a file which a process leaves when it is killed between the
-// steps of opening or closing is opened without an acceptance word.
+// TestBetweenTheSteps checks that a process which is killed between the steps of opening or
+// closing a ledger leaves a file that opens without an acceptance word.
 func TestBetweenTheSteps(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
 	keys := put(t, running, 30)
-	pair := func(script string) string { // the end of a Close
+	pair := func(script string) string { // runs some of the last steps of a Close
 		to := copied(t, running.at.path, "-wal")
 		db, err := (location{to}).connect(time.Second)
 		must(t, err)
@@ -189,7 +189,7 @@ func TestBetweenTheSteps(t *testing.T) {
 	must(t, os.Remove(unmarked+"-wal")) // the mode of the file still says that there is a -wal
 	again, err := Open(unmarked)
 	must(t, err)
-	refused(t, copied(t, unmarked)) // it is refused at once, before anything is written
+	refused(t, copied(t, unmarked)) // a copy is refused even before anything was written
 	must(t, again.Close())
 	has(t, unmarked, keys...)
 }
@@ -262,8 +262,8 @@ func TestOldFile(t *testing.T) {
 	}
 }
 
-// TestKilled checks that two processes which are killed at any moment, while they open, write
-// or close, lose no acknowledged record, and leave a ledger that is opened without an
+// TestKilled checks two processes that are killed at any moment, while they open, write or
+// close a ledger. They lose no acknowledged record, and leave a ledger that opens without an
 // acceptance word.
 func TestKilled(t *testing.T) {
 	t.Parallel()
@@ -287,7 +287,7 @@ func TestKilled(t *testing.T) {
 	has(t, path, keys...)
 }
 
-// killed runs a process until it kills itself, and returns what it has written.
+// killed runs a process until it kills itself, and returns the keys that it has written.
 func killed(t *testing.T, path, name string) (keys []string) {
 	var said bytes.Buffer
 	writer := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program
@@ -320,7 +320,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	name := os.Getenv("LEDGER_NAME")
-	writesFirst := strings.HasSuffix(name, "process 1") // however busy the machine is
+	writesFirst := strings.HasSuffix(name, "process 1") // so that it writes even on a busy machine
 	if !writesFirst {
 		killSoon()
 	}

@@ -88,7 +88,7 @@ func encode(r ledger.Record) ([]any, error) {
 	return []any{head.Version, head.WriteID, lists(list), since.UnixNano(), expires, string(doc), body, sum(doc, body), head.Key}, nil
 }
 
-// lists returns the number of a list of ledger.Index; 0 means no list.
+// lists returns the number under which a file stores a list of ledger.Index; 0 means no list.
 func lists(name string) int {
 	switch name {
 	case ledger.ListOpen:

@@ -56,8 +56,9 @@ const (
 	version     = 1
 )
 
-// schema creates the table. list and since are the place of a record in ledger.Index. sum is a
-// checksum of doc and body, because SQLite has no checksum of the data that it stores.
+// schema creates the table. The columns list and since hold the place of a record in
+// ledger.Index. The column sum holds a checksum of doc and body, because SQLite has no
+// checksum of the data that it stores.
 const schema = `
 CREATE TABLE IF NOT EXISTS records (
 	key TEXT PRIMARY KEY, version INTEGER NOT NULL, write_id TEXT NOT NULL,
@@ -75,7 +76,7 @@ type Store struct {
 
 	writer                     *sql.Conn     // the one connection that writes
 	begin, insert, update, end *sql.Stmt     // prepared on writer
-	turn                       chan struct{} // full while a goroutine writes
+	turn                       chan struct{} // full while a goroutine has the turn to write
 	waiting                    chan *change  // only the goroutine that has the turn receives
 }
 
@@ -184,8 +185,8 @@ type change struct {
 	done   chan result // buffered
 }
 
-// result is the record that is stored after a change, nil if there is none, or the error why
-// that is not known.
+// result holds the record that is stored after a change, or nil if there is none. The error
+// means that it is not known which record is stored.
 type result struct {
 	held ledger.Record
 	err  error
@@ -199,7 +200,7 @@ func (s *Store) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 		return nil, wrap("put", err)
 	}
 	c := &change{r, values, make(chan result, 1)}
-	s.waiting <- c // if it is full, one of the writers in it has the turn or will take it
+	s.waiting <- c // if the channel is full, one of its writers has the turn or will take it
 	for {
 		select {
 		case o := <-c.done:
@@ -229,8 +230,9 @@ func (s *Store) lead() {
 	}
 }
 
-// commit makes changes in one transaction, in their order. If it fails, all of them fail, even
-// those that wrote nothing, because the record that they found may never have been stored.
+// commit makes changes in one transaction, in their order. If it fails, all of them fail. That
+// includes changes that wrote nothing, because the record that they found may never have been
+// stored.
 func (s *Store) commit(changes []*change) {
 	ctx := context.Background() // SQLite needs no deadline: it waits only for locks, for 5 s
 	results := make([]result, len(changes))
@@ -288,7 +290,7 @@ func fetched(row *sql.Row) (ledger.Record, error) {
 	return r, err
 }
 
-// wrap adds to an error what failed, and turns SQLite's errors about damage into
+// wrap adds the failed operation to an error, and turns SQLite's errors about damage into
 // ledger.ErrCorrupt.
 func wrap(verb string, err error) error {
 	if err == nil {

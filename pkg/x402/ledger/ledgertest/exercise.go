@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Planter is a store with all its views, into which a test can put data that the store would
-// never write.
+// Planter is a store with its index and its rows, into which a test can put data that the
+// store would never write.
 type Planter interface {
 	ledger.Store
 	ledger.Index
@@ -29,9 +29,9 @@ type Planter interface {
 	Plant(ctx context.Context, key string, doc []byte) error
 }
 
-// Exercise tests that a store keeps the contracts of ledger.Store and of its views. open is
-// called once for every case, and must return an empty store whose index is up to date when a
-// write returns. The cases run in parallel.
+// Exercise tests that a store keeps the contracts of ledger.Store, ledger.Index and
+// ledger.Rows. open is called once for every case, and must return an empty store whose index
+// is up to date when a write returns. The cases run in parallel.
 func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 	for name, run := range map[string]func(*testing.T, Planter){
 		"any calls, first": walk(1), "any calls, second": walk(2),
@@ -124,8 +124,8 @@ func compressesTo(t *testing.T, size int) []byte {
 	return nil
 }
 
-// everyKind checks that a record of each kind comes back as it was written, also from the Put
-// of another record under its key, and that only payments are listed.
+// everyKind checks that a record of each kind comes back as it was written, including from the
+// Put of another record under its key, and that only payments are listed.
 func everyKind(t *testing.T, s Planter) {
 	for _, r := range Others("exercise|kind|") {
 		MustPut(t, s, r)

@@ -49,9 +49,9 @@ func Failing(op Op, how Fault, calls ...int) Decide {
 	}
 }
 
-// Faulty is a ledger.Store that fails on demand and counts its calls. It also fails the test
-// if a caller breaks the rules: it writes over a version that nobody has read or written, or
-// uses one write id for two different writes.
+// Faulty is a ledger.Store that fails on demand and counts its calls. It fails the test if a
+// caller writes over a version that nobody has read or written, or uses one write id for two
+// different writes.
 type Faulty struct {
 	// Decide may be changed between two calls. If it is nil, no call fails.
 	Decide Decide

@@ -17,7 +17,7 @@ import (
 // gets the same records back as from a real store. It shares no memory with its callers. The
 // zero value is an empty store.
 type Memory struct {
-	// Keep is the result of MostKept; 0 means that of a file.
+	// Keep is the result of MostKept; 0 means the limit of a file.
 	Keep int
 
 	mu   sync.Mutex

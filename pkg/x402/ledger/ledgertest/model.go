@@ -80,8 +80,8 @@ func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string
 	return nil, nil
 }
 
-// oddKeys returns keys that a store must treat as plain bytes, as it must treat their
-// prefixes. All are different, although some mean the same, or are patterns, elsewhere.
+// oddKeys returns keys that a store must treat as plain bytes, like their prefixes. All keys
+// are different, although other programs would treat some of them as equal or as patterns.
 func oddKeys() []string {
 	return []string{
 		"exercise|", "exercise| ", "exercise|\x00", "exercise|\x00\x00", "exercise|\n", `exercise|"`, `exercise|\`, "exercise|%00", "exercise|é",

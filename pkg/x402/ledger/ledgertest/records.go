@@ -155,7 +155,7 @@ func WithRow(r ledger.Record, row ledger.Row) ledger.Record {
 	panic("ledgertest: an unknown kind of record")
 }
 
-// MustPut writes a record over the version before its own, and fails the test if it cannot.
+// MustPut writes a record over the version before it, and fails the test if it cannot.
 func MustPut(t testing.TB, s ledger.Store, r ledger.Record) {
 	t.Helper()
 	head := r.Head()
