@@ -54,7 +54,7 @@ const (
 	// MaxNodes is the largest number of nodes. They share a time of a few seconds.
 	MaxNodes = 5
 
-	// ceiling bounds a call whose caller set no deadline; the Gate sets one of four seconds.
+	// ceiling bounds a call whose caller set no deadline; the Gate sets a deadline of 4 s.
 	// scanCeiling is the same for calls that search thousands of blocks, such as Transfers.
 	ceiling     = 10 * time.Second
 	scanCeiling = 30 * time.Second
@@ -195,7 +195,7 @@ func (n *Nodes) replace(urls []string) error {
 }
 
 // each calls ask for one node after the other, each within its share of the time, until one
-// can answer. limit bounds the whole call, also if the caller set no deadline.
+// can answer. limit bounds the whole call, even if the caller set no deadline.
 func (n *Nodes) each(ctx context.Context, limit time.Duration, ask func(s *session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -83,14 +83,14 @@ func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconc
 	}
 }
 
-// by returns the expected transfer of an authorization.
+// by returns the transfer that an authorization should cause.
 func by(t testing.TB, a x402.Authorization) reconcile.Transfer {
 	t.Helper()
 	value, _ := new(big.Int).SetString(a.Value, 10)
 	return reconcile.Transfer{From: testbed.Address(t, a.From), Value: value, Authorized: true, Nonce: testbed.NonceBytes(t, a.Nonce)}
 }
 
-// without returns a transfer without an authorization.
+// without returns a transfer that needs no authorization.
 func without(from x402.Address, value int64) reconcile.Transfer {
 	return reconcile.Transfer{From: from, Value: big.NewInt(value)}
 }
@@ -135,8 +135,8 @@ func TestReorganisation(t *testing.T) {
 	b.Call(t, "anvil_rollback", 1)
 	b.expect(t, q, open(reasonOpen), callsHint[:1], callsOpen)
 
-	// If a reorganisation goes deeper than the block that the node had called safe, a run that
-	// is under way gives an error, and later runs give only the transfers on the chain.
+	// The reorganisation goes deeper than the block that the node had called safe. A run that
+	// is under way then fails, and later runs return only the transfers that are on the chain.
 	b.enter(t, b.pay(t, a), by(t, a))
 	b.payment(t)
 	b.finish(t)
@@ -182,7 +182,7 @@ func TestTransfers(t *testing.T) {
 	b.enter(t, b.pay(t, nothing), by(t, nothing))
 	deposit(b.other, 77)
 	deposit(b.other, price)
-	deposit(b.payee, 5) // to itself
+	deposit(b.payee, 5) // a transfer of the payee to itself
 	b.Mint(t, b.other, 1)
 	b.Deposit(t, b.payee.Checksum(), b.other, 3) // money that leaves the payee
 	b.pay(t, again(b.authorize(t), b.other, "9"))
@@ -192,15 +192,15 @@ func TestTransfers(t *testing.T) {
 		t.Fatal("a paused token moved money")
 	}
 	b.Pause(t, false)
-	// These transactions have several payments with the same values, between transfers of
-	// other people and plain transfers. Each of the authorizations is read by itself.
+	// Each of these transactions has several payments with the same values, between transfers
+	// of other people and plain transfers. Each authorization must be read separately.
 	for _, noisy := range []bool{false, true} {
 		a1, q1 := b.claimed(t)
 		a2, q2 := b.claimed(t)
 		a3, q3 := b.claimed(t)
 		less, q4 := b.claimed(t)
 		gone, q5 := b.claimed(t)
-		less = again(less, b.payee, "1") // for another request
+		less = again(less, b.payee, "1") // a lower amount, for another request
 		b1, call1 := theirs()
 		b2, call2 := theirs()
 		tx := b.Batch(t, noisy,

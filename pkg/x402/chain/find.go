@@ -14,9 +14,9 @@ import (
 
 const (
 	// slack is how much older than the first claim a payment's block may be, because block
-	// times and our clock differ by seconds. sentSlack is the same for a payment that we may
-	// have sent ourselves. Its transfer hardly belongs to anybody else, and must also be found
-	// if our clock was ahead at the claim.
+	// times and our clock differ by seconds. sentSlack is the same limit for a payment that we
+	// may have sent ourselves. The transfer of such a payment hardly belongs to anybody else,
+	// and must be found even if our clock was ahead at the claim.
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute
 
@@ -140,9 +140,9 @@ func (i *inquiry) unspent() (x402.Finding, error) {
 // search finds the log of the use or the cancellation of an authorization that is spent at the
 // latest block. It searches from a block that is too old to hold the payment. If the
 // authorization was already spent at that block, the error is errEarly, and it does not matter
-// how it was spent. A node that keeps no old states cannot say whether it was. With such a
-// node, search goes a day further back, which is the longest time that an authorization is
-// valid.
+// how it was spent. A node that keeps no old states cannot say whether it was spent there.
+// With such a node, search goes a day further back, which is the longest time that an
+// authorization is valid.
 func (i *inquiry) search() (l entry, err error) {
 	head, err := i.latest()
 	if err != nil {
@@ -202,7 +202,7 @@ func (i *inquiry) spends(l entry) bool {
 }
 
 // byReceipt decides by the receipt of the transaction that spends the authorization. It also
-// returns the log of that use or cancellation.
+// returns the log of the use or the cancellation.
 func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	r, block, err := i.receipt(hash)
 	if err != nil {
@@ -231,9 +231,9 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	return f, l, err
 }
 
-// never returns NeverPaid, after which a payment is given up. It fails unless the node's
-// latest block is within the duration within of our clock. A finding that compares the chain's
-// time with ours needs the two clocks to agree as closely as it measures.
+// never returns NeverPaid, after which nobody tries the payment again. It fails unless the
+// time of the node's latest block is within the duration within of our clock. A finding that
+// compares the chain's time with ours is only as exact as the two clocks agree.
 func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
 	_, err := i.current(min(within, headAge))
 	return x402.Finding{Fate: x402.NeverPaid, Reason: reason}, err

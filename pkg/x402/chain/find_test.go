@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// TestFind checks the verdicts of the package comment, and how a node or a clock can affect
-// them.
+// TestFind checks every finding that the package comment lists, and how a node or a clock can
+// affect it.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	const end, old = int(window / blockTime), "latest block is"
@@ -34,17 +34,17 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		settled bool
-		claim   time.Duration // after the block of the payment; 0 is two seconds before it
+		claim   time.Duration // time of the claim after the payment's block; 0 means two seconds before it
 		sent    bool
-		mined   int           // how many blocks since
+		mined   int           // how many blocks follow the payment
 		ahead   time.Duration // how far our clock is ahead of the chain's
-		value   int64         // the value in the question; 0 is the price
-		payee   x402.Address  // the payee in the question; zero is the payee
+		value   int64         // the value in the question; 0 means the price
+		payee   x402.Address  // the payee in the question; zero means the seller's payee
 		rule    rule
 		want    x402.Finding
-		why     string        // the reason why there is no verdict
-		calls   []string      // nil: any
-		hinted  *x402.Finding // the finding if the question names the transaction; nil is the same
+		why     string        // the cause of CannotTell
+		calls   []string      // nil means any calls
+		hinted  *x402.Finding // the finding if the question names the transaction; nil means the same
 	}{
 		{name: "unused", mined: 1, want: open(reasonOpen), calls: callsOpen},
 		{name: "a block before its end", mined: end - 1, want: open(reasonOpen), calls: callsOpen},
@@ -91,8 +91,8 @@ func TestFind(t *testing.T) {
 		{name: "pruned, searches are capped", settled: true, mined: 150, rule: either(pruned, capped(t, 1500, tooWide())), want: paid(tx)},
 		{name: "pruned, claimed late", settled: true, claim: 300 * time.Second, mined: 150, rule: pruned, want: never(reasonEarlier)},
 		{name: "pruned, and no log", settled: true, mined: 150, rule: either(pruned, noLogs), why: "there is no log of it", hinted: new(paid(tx))},
-		// The window is found even on a chain that makes blocks faster than Base, where the
-		// first guess is not old enough.
+		// The start of the search is found even on a chain that makes blocks faster than Base.
+		// There, the first guess is not old enough.
 		{name: "a fast chain", settled: true, mined: 280, rule: fast, want: paid(tx), calls: guessedTwice},
 		{name: "long before, a fast chain", settled: true, claim: 10 * time.Minute, mined: 300, rule: fast,
 			want: never(reasonSpent), calls: slices.Concat(callsEarlier[:2], callsEarlier[1:]), hinted: new(never(reasonEarlier))},
@@ -201,7 +201,7 @@ func TestCappedRanges(t *testing.T) {
 		most          uint64 // the largest number of blocks in a range
 		refuse        rule
 		why           string
-		calls, search int // the maximum of each
+		calls, search int // the largest number of calls, and of searches among them
 	}{
 		{name: "too narrow to finish", most: 1, refuse: tooWide(), why: errOutOfCalls.Error(), calls: maxCalls, search: maxCalls},
 		{name: "no search at all", refuse: tooWide(), why: "query exceeds max block range", calls: maxCalls, search: 15},
@@ -219,7 +219,7 @@ func TestCappedRanges(t *testing.T) {
 			}
 		})
 	}
-	// The bound on calls holds for all answers of the node.
+	// The limit on calls holds for all replies of the node together.
 	for calls := 1; calls < len(callsSearch); calls++ {
 		p.client.maxCalls = calls
 		p.proxy.reset(nil)
@@ -228,7 +228,7 @@ func TestCappedRanges(t *testing.T) {
 	}
 }
 
-// TestIncompleteQuestion checks that an incomplete question is answered without the node.
+// TestIncompleteQuestion checks that an incomplete question is answered without asking a node.
 func TestIncompleteQuestion(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -238,7 +238,7 @@ func TestIncompleteQuestion(t *testing.T) {
 	equal(t, "calls", 0, len(p.proxy.methods()))
 }
 
-// TestGarbage checks that there is no verdict if a reply to any call is wrong, if the
+// TestGarbage checks that the finding is CannotTell if a reply to any call is wrong, if the
 // connection breaks at any point, or if the node hangs until the caller's time is up.
 // FuzzReply checks which replies are invalid by themselves.
 func TestGarbage(t *testing.T) {
@@ -266,7 +266,7 @@ func TestGarbage(t *testing.T) {
 		"HTTP 500":         status(http.StatusInternalServerError),
 		"redirect":         status(http.StatusTemporaryRedirect),
 		"it breaks":        func(*call) bool { panic(http.ErrAbortHandler) },
-		"no end":           endless, // a reply without an end is not read to the end
+		"no end":           endless, // the client stops reading
 		"it hangs": func(c *call) bool {
 			c.say(`{"jsonrpc":`)
 			c.ResponseWriter.(http.Flusher).Flush()
@@ -278,7 +278,7 @@ func TestGarbage(t *testing.T) {
 		for at, method := range callsSearch {
 			otherWays := name == "an error" || name == "no end"
 			if otherWays && method == methodLogs {
-				continue // TestCappedRanges and TestFind cover these
+				continue // TestCappedRanges and TestFind cover these cases
 			}
 			t.Run(fmt.Sprintf("%s at %d %s", name, at, method), func(t *testing.T) {
 				var ctx context.Context
@@ -296,7 +296,7 @@ func TestGarbage(t *testing.T) {
 			})
 		}
 	}
-	// If a kept connection was closed meanwhile, that costs nothing.
+	// If the server has closed a kept connection meanwhile, that costs nothing.
 	p.proxy.reset(nil)
 	p.expect(t, q, paid(tx), callsSearch)
 	p.proxy.server.CloseClientConnections()

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// lie is a rule, and the reason why the client refuses the result.
+// lie is a rule that makes a node lie, and the reason why the client refuses the result.
 type lie struct {
 	rule rule
 	why  string
@@ -85,8 +85,8 @@ func TestLyingLogs(t *testing.T) {
 			p.expectNothing(t, q, c.why)
 		})
 	}
-	// Fields that many nodes omit, and fields that some add, do no harm. The lies have done
-	// none either.
+	// Fields that many nodes omit, and fields that some add, do no harm. After the lies above,
+	// the same client still finds the payment.
 	for name, r := range map[string]rule{
 		"honest":       nil,
 		"no removed":   rewrite(logs, `,"removed":false`, ``),
@@ -100,7 +100,7 @@ func TestLyingLogs(t *testing.T) {
 	}
 }
 
-// TestLyingTransfers checks that a reply which no honest node gives is an error, and no
+// TestLyingTransfers checks that a reply which no honest node gives is an error, and adds no
 // transfer. TestLyingLogs checks logs and headers that are wrong by themselves.
 func TestLyingTransfers(t *testing.T) {
 	t.Parallel()
@@ -249,8 +249,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// wellDecoded decodes a result as each thing that it can be, and checks the form of every
-// decoded value.
+// wellDecoded decodes a result in every way in which the client decodes results, and checks
+// the form of every decoded value.
 func wellDecoded(t *testing.T, raw json.RawMessage) {
 	t.Helper()
 	if h, err := decodeHeader(raw, "latest"); err == nil && (h.Number > maxQuantity || h.Seconds > maxQuantity || !wordForm.MatchString(h.Hash)) {

@@ -44,8 +44,8 @@ func TestProbe(t *testing.T) {
 	p.expectNothing(t, p.claimed(), methodState)
 }
 
-// TestChainID checks that the chain id is asked until it was right once, even if many ask at
-// the same time.
+// TestChainID checks that nodes are asked for their chain id until it was right once, even if
+// many callers ask at the same time.
 func TestChainID(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -72,7 +72,7 @@ func TestChainID(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	p.proxy.reset(lie(`"0x1"`)) // nobody asks for it any more
+	p.proxy.reset(lie(`"0x1"`)) // the client does not ask for the chain id again
 	p.expect(t, q, open(reasonOpen), callsOpen)
 }
 
@@ -151,7 +151,7 @@ func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	limit := patience
-	if name == "hangs" { // only briefly, unless the machine needs longer
+	if name == "hangs" { // wait only briefly, unless the machine needs longer
 		limit = time.Second
 	}
 	f := findsWithin(ctx, n, q, limit)
@@ -179,7 +179,8 @@ func findsWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Dura
 	return f
 }
 
-// answersAll makes every call except Find, on a chain with one payment.
+// answersAll makes every call except Find, on a chain with one payment, and checks the
+// answers.
 func (p *play) answersAll(ctx context.Context, t *testing.T, n *Nodes, tx string) {
 	t.Helper()
 	list, err1 := n.Received(ctx, tx, p.payee)
@@ -190,9 +191,9 @@ func (p *play) answersAll(ctx context.Context, t *testing.T, n *Nodes, tx string
 	}
 }
 
-// TestNodesThatAreRead checks a list of nodes that is read from elsewhere. Its nodes come
-// first, and the list is replaced when another one is read. Until it can be read, the other
-// nodes are asked. Its reader is told when no node could answer.
+// TestNodesThatAreRead checks a list of nodes that is read with Config.Read. Its nodes replace
+// the configured ones, and another list replaces it. Until a list can be read, the configured
+// nodes are asked. Read is told when no node could answer.
 func TestNodesThatAreRead(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -207,7 +208,7 @@ func TestNodesThatAreRead(t *testing.T) {
 		name         string
 		list         []string
 		fails        error
-		answers, was bool // failed the last time
+		answers, was bool // whether a node answers; whether Read is told that none did the last time
 	}{
 		{name: "not read yet", fails: fails, answers: true},
 		{name: "one is down", list: []string{down.url(), p.proxy.url()}, answers: true},

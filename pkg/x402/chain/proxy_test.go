@@ -138,8 +138,8 @@ type call struct {
 
 	body    string
 	gone    <-chan struct{}          // closed when the client has given up
-	batched bool                     // it is one of several in a message
-	nth     int                      // among the calls since the last reset, from 0
+	batched bool                     // it is one of several calls in a message
+	nth     int                      // its number among the calls since the last reset, from 0
 	node    func(body string) string // asks the real node
 }
 
@@ -152,7 +152,7 @@ func (c *call) say(text string) bool {
 // mentions reports whether a call contains a quoted text, such as a block or a transaction.
 func (c *call) mentions(what string) bool { return strings.Contains(c.body, `"`+what+`"`) }
 
-// rule may answer a call in the node's place; false lets it pass.
+// rule may answer a call instead of the node; if it returns false, the call goes to the node.
 type rule func(c *call) bool
 
 // on applies a rule to the calls of one method.
@@ -210,7 +210,7 @@ func bare(status int, body string) rule {
 	}
 }
 
-// slowDown returns the answer to a client that asks too often.
+// slowDown returns the answer to a client that calls too often.
 func slowDown() rule { return bare(http.StatusTooManyRequests, "slow down") }
 
 // changed changes the text of the node's answers.
@@ -223,7 +223,7 @@ func rewrite(method string, pairs ...string) rule {
 	return on(method, changed(strings.NewReplacer(pairs...).Replace))
 }
 
-// list changes the logs that a search finds, as the text between the brackets.
+// list changes the logs that a search finds; change gets the text between the brackets.
 func list(change func(logs string) string) rule {
 	return on(methodLogs, changed(func(answer string) string {
 		before, rest, _ := strings.Cut(answer, `"result":[`)
@@ -232,7 +232,7 @@ func list(change func(logs string) string) rule {
 	}))
 }
 
-// member replaces a block's number or time.
+// member replaces a member of a block, such as its number or time.
 func member(name, value string) rule {
 	return changed(func(answer string) string {
 		before, rest, _ := strings.Cut(answer, `"`+name+`":"`)
@@ -241,8 +241,8 @@ func member(name, value string) rule {
 	})
 }
 
-// instead gives the answer about something else, such as another block, to the calls that
-// mention what.
+// instead replaces the text what by other in the calls that mention it, and so gives the
+// answer about something else, such as another block.
 func instead(what, other string) rule {
 	return about(what, func(c *call) bool { return c.say(c.node(strings.Replace(c.body, `"`+what+`"`, `"`+other+`"`, 1))) })
 }

@@ -22,7 +22,7 @@ const (
 	// MiB.
 	maxBody   = 8 << 20
 	maxHeader = 32 << 10
-	// maxExcerpt bounds the text of a node that an error quotes.
+	// maxExcerpt limits how much of a node's text an error quotes.
 	maxExcerpt = 160
 
 	connectTimeout = 3 * time.Second // for a dial, and again for the handshake after it
@@ -50,7 +50,7 @@ type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("node answered HTTP %d", int(e)) }
 
-// tooMuch reports whether a failed call may succeed if less is asked for. Providers differ in
+// tooMuch reports whether a failed call may succeed if it asks for less. Providers differ in
 // how they say that a range is too wide or a batch too large. So every refusal counts unless
 // it is about our identity or the rate of our calls.
 func tooMuch(err error) bool {
@@ -163,7 +163,7 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 		}
 		result, err := resultOf(status, reply)
 		id := string(reply["id"])
-		// If the node could not read the request, the id of its error is null.
+		// If the node could not read the request, the id of its error reply is null.
 		withoutID := err != nil && id == "null" && len(queries) == 1
 		at := slices.IndexFunc(queries, func(q query) bool {
 			return withoutID || strconv.Itoa(q.ID) == id

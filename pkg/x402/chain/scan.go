@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// maxTransfers is the number of transfers after which a run ends. The message in which it is
-// reached is read completely.
+// maxTransfers is the number of transfers after which a run ends. The message that reaches
+// this number is read completely.
 const maxTransfers = 2000
 
 // Errors of Received for a transaction that has moved nothing, or nothing yet. Any other error
@@ -23,9 +23,10 @@ var (
 	ErrFailedTransaction  = errors.New("the transaction failed: it has moved nothing")
 )
 
-// Received returns the transfers of one transaction to an account, by the latest block of the
-// first node that knows the transaction, in the order of its logs. It does not look for the
-// authorization of a transfer. It ends with ctx, and after ten seconds at the latest.
+// Received returns the transfers of one transaction to an account, in the order of its logs.
+// It asks the first node that knows the transaction, at that node's latest block. It does not
+// look for the authorization of a transfer. It ends with ctx, and after ten seconds at the
+// latest.
 func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Address) (transfers []reconcile.Transfer, err error) {
 	if !x402.IsHash(transaction) {
 		return nil, errors.New("chain: a transaction is 0x and 64 hexadecimal digits")
@@ -64,7 +65,7 @@ func (n *Nodes) BlockAt(ctx context.Context, t time.Time) (number uint64, err er
 }
 
 // firm returns the safe block of a node. It fails unless the time of the node's latest block
-// is near our clock.
+// is close to our clock.
 func (s *session) firm() (header, error) {
 	head, err := s.current(headAge)
 	if err != nil {
@@ -77,9 +78,9 @@ func (s *session) firm() (header, error) {
 	return safe, err
 }
 
-// firstAt returns the number of the first block that is not before t. It looks back from the
+// firstAt returns the number of the first block that is not before t. It goes back from the
 // safe block, twice as far each time, until it finds a block from before t. Then it searches
-// between the two by halves.
+// between the two by halving the range.
 func (s *session) firstAt(t time.Time) (uint64, error) {
 	high, err := s.firm()
 	if err != nil {
@@ -116,9 +117,9 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 // blocksBetween returns how many blocks Base makes between two times.
 func blocksBetween(from, to time.Time) uint64 { return uint64(max(0, to.Sub(from)) / blockTime) }
 
-// Transfers implements reconcile.Scanner. It reads up to the safe block, or some 2,000
-// transfers, from the first node that is not behind the block from. It ends with ctx, and
-// after thirty seconds at the latest.
+// Transfers implements reconcile.Scanner. It reads from the block with the number from up to
+// the safe block, or until it has some 2,000 transfers. It asks the first node that is not
+// behind the first of these blocks. It ends with ctx, and after thirty seconds at the latest.
 func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	batch := reconcile.Batch{Next: from}
 	read := false
@@ -134,8 +135,8 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 		if err != nil && nothing {
 			return fmt.Errorf("read transfers from block %d: %w", from, err)
 		}
-		// An error after something was read is ignored: the next run meets it. See
-		// reconcile.Scanner.
+		// An error after something was read is ignored, because the next run gets the error as
+		// well. See reconcile.Scanner.
 		if !read || c.batch.Safe > batch.Safe {
 			batch = c.batch
 			read = true
@@ -151,7 +152,7 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 	return batch, err
 }
 
-// scan is the state of one Transfers at one node.
+// scan is the state of one call of Transfers at one node.
 type scan struct {
 	*session
 	payee string // as a topic

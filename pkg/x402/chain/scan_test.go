@@ -32,8 +32,8 @@ func (p *play) deposit(value int64) {
 	p.pay(x402.Question{Payer: p.other, Payee: p.payee, Value: big.NewInt(value)})
 }
 
-// TestTransfersInRuns checks that each reader continues from the cursor of the one before it,
-// and that together they read every transfer, for any budget, cap and size of batches.
+// TestTransfersInRuns checks that each run continues from the cursor of the run before it, and
+// that the runs together read every transfer, for any limit on calls, ranges and batches.
 func TestTransfersInRuns(t *testing.T) {
 	t.Parallel()
 	p, first := newPayments(t, 24)
@@ -43,8 +43,8 @@ func TestTransfersInRuns(t *testing.T) {
 	}
 	for _, c := range []struct {
 		calls, batch int
-		most         uint64 // it takes more than one run
-		several      bool   // runs are needed
+		most         uint64 // the largest number of blocks in a range
+		several      bool   // more than one run is needed
 	}{
 		{48, 0, 10_000, false}, {4, 0, 10_000, true}, {48, 10, 10_000, false}, {12, 10, 10_000, false}, {9, 3, 10_000, true},
 		{8, 1, 10_000, true}, {16, 0, 99, false}, {22, 0, 10, true}, {30, 1, 10, true}, {48, 3, 1, true},
@@ -77,8 +77,8 @@ func TestTransfersInRuns(t *testing.T) {
 	p.refuses(t, first, fmt.Sprintf("blocks %d to %d: %s: %s", first, first, methodLogs, "read the reply: http: request body too large"))
 }
 
-// TestTransfersEndOfRun checks that a run ends after a number of transfers, at the end of a
-// block.
+// TestTransfersEndOfRun checks that a run ends after a certain number of transfers, but only
+// at the end of a block.
 func TestTransfersEndOfRun(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -98,7 +98,7 @@ func TestTransfersEndOfRun(t *testing.T) {
 }
 
 // TestTransfersBeforeError checks that the transfers which were read before an error are kept,
-// and that the next run meets the error.
+// and that the next run gets the error.
 func TestTransfersBeforeError(t *testing.T) {
 	t.Parallel()
 	p, first := newPayments(t, 4)
@@ -146,7 +146,7 @@ func TestTransfersLagging(t *testing.T) {
 			t.Errorf("from %d: %+v, %v", from, got, err)
 		}
 	}
-	// The node passes off a shorter range for the whole range.
+	// The node searches a shorter range, and returns the result as that of the whole range.
 	p.proxy.reset(either(on(methodLogs, result("[]")), about(hexQuantity(safe), result("null"))))
 	p.refuses(t, first, "node has no block")
 	p.proxy.reset(about("latest", on(methodHeader, member("number", "0x5"))))
@@ -155,7 +155,7 @@ func TestTransfersLagging(t *testing.T) {
 	if all, _ := p.readAll(t, first); len(all) != 1 {
 		t.Errorf("%d transfers", len(all))
 	}
-	// Of several nodes, a node that is not behind is asked.
+	// If there are several nodes, a node that is not behind is asked.
 	behind := startProxy(t, p.proxy.target, instead("safe", "0x5"))
 	got, err := p.cold(t, behind.url(), p.proxy.url()).Transfers(t.Context(), p.payee, safe)
 	if err != nil || got.Next != safe+1 || len(behind.methods()) == 0 {

@@ -33,12 +33,12 @@ func unfit(public, detail string, args ...any) error {
 	return fault.Newf(fault.PaymentUnavailable, fmt.Errorf(detail, args...), "%s", public)
 }
 
-// session is a series of calls to one node within one budget.
+// session is a series of calls to one node, with a limit on their number.
 type session struct {
 	*Nodes
 	node  *node
 	ctx   context.Context
-	calls int    // calls that are left; a batch counts as one
+	calls int    // how many more calls are allowed; a batch counts as one
 	width uint64 // blocks that one search for logs may cover
 	size  int    // requests that one message may hold
 	head  *header
@@ -104,8 +104,8 @@ func (s *session) send(queries []query) ([]json.RawMessage, error) {
 }
 
 // some makes as many of the calls, from the first one on, as the node accepts in one message.
-// A refusal may also be about the range of a single call. To find out, some makes the first
-// call alone.
+// A refused message may also mean that the range of a single call is too wide. To find out,
+// some makes the first call alone.
 func (s *session) some(queries []query) ([]json.RawMessage, error) {
 	for {
 		n := min(len(queries), s.size)
@@ -151,8 +151,7 @@ func (s *session) block(block string) (header, error) {
 	return decodeHeader(raw, block)
 }
 
-// latest returns the block that was the node's newest when it was first asked for in this
-// session.
+// latest returns the block that was the node's newest when this session first asked for it.
 func (s *session) latest() (header, error) {
 	if s.head == nil {
 		h, err := s.block("latest")
@@ -164,8 +163,8 @@ func (s *session) latest() (header, error) {
 	return *s.head, nil
 }
 
-// current returns the latest block of a node. It fails if the time of that block is further
-// than within from our clock. A node that is behind would report a used authorization as
+// current returns the latest block of a node. It fails unless the time of that block is within
+// the duration within of our clock. A node that is behind would report a used authorization as
 // unused, and with a node that is ahead an authorization would expire too early.
 func (s *session) current(within time.Duration) (header, error) {
 	head, err := s.latest()

@@ -37,7 +37,7 @@ const (
 	methodChain   = "eth_chainId"
 )
 
-// The calls for each kind of answer, in addition to one eth_chainId for each node.
+// The calls that lead to each kind of finding, in addition to one eth_chainId for each node.
 var (
 	callsHint    = []string{methodReceipt, methodHeader}
 	callsSearch  = []string{methodState, methodHeader, methodHeader, methodLogs, methodReceipt, methodHeader}
@@ -172,7 +172,7 @@ func check(t testing.TB, f x402.Finding) {
 	}
 }
 
-// expect asks, and compares the answer and, if any are given, the calls.
+// expect asks, and compares the finding and, if any are given, the calls.
 func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls ...[]string) {
 	t.Helper()
 	w.proxy.reset(w.proxy.rule)
@@ -187,8 +187,8 @@ func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls .
 	}
 }
 
-// expectHinted asks with the transaction. That takes its receipt, its block and, for a
-// refusal, the latest block.
+// expectHinted asks with the hash of the transaction. The client then asks for its receipt,
+// its block and, if the finding is NeverPaid, the latest block.
 func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402.Finding) {
 	t.Helper()
 	q.Transaction = tx
@@ -199,7 +199,7 @@ func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402
 	}
 }
 
-// expectNothing asks, and checks that there is no verdict, and the reason.
+// expectNothing asks, and checks that the finding is CannotTell for the given cause.
 func (w *world) expectNothing(t *testing.T, q x402.Question, why string) {
 	t.Helper()
 	got := w.find(t, q)

@@ -53,9 +53,9 @@ func decodeText(raw json.RawMessage, into *string) bool {
 	return raw == nil || json.Unmarshal(raw, into) == nil
 }
 
-// platformWord returns the errorType of an error that is not in the form of x402:
-// {"errorType":"…"}. Platforms in front of a facilitator answer so before the facilitator sees
-// the request. It is empty if there is none.
+// platformWord returns the errorType of a reply in the form {"errorType":"…"}, or an empty
+// string. That form is not from x402: a platform in front of a facilitator answers so before
+// the facilitator sees the request.
 func (re reply) platformWord() string {
 	members, _ := untrusted.Split(re.body, maxDepth)
 	word := ""
@@ -189,9 +189,9 @@ func unanswered(re reply) x402.Settlement {
 	return s
 }
 
-// contradiction describes how an answer contradicts the request or itself. It is empty if it
-// does not. An answer about another payer or another network is not about this request,
-// whatever it says.
+// contradiction describes how an answer contradicts the request or itself, or returns an empty
+// string. An answer about another payer or another network is not about this request, whatever
+// else it says.
 func (a answer) contradiction(network, from string) string {
 	switch {
 	case a.network != "" && a.network != network:
@@ -238,8 +238,8 @@ func classifyAnswer(a answer, network, from string, re reply) (s x402.Settlement
 	}
 	s.AboutPayer = aboutPayer(a.errorReason)
 	if a.transaction != "" {
-		// The answer names a transaction, so it was given after a broadcast: the outcome stays
-		// unknown.
+		// The answer names a transaction, so the facilitator gave it after a broadcast. The
+		// outcome stays unknown.
 		return s, false
 	}
 	switch r.meaning {
@@ -264,9 +264,9 @@ func unknown(reason string, cause error) x402.Settlement {
 }
 
 // classifyVerification returns the outcome of one request to /verify. A "no" counts only if
-// the table of reasons has its reason as one about the payer. Facilitators send it with 200
-// and with 400, so its status may be any but those about the operator. A "yes" counts only as
-// the boolean true with a 2xx status, because nothing that could be checked comes with it.
+// its reason is in the table of reasons as one about the payer. Facilitators send it with 200
+// and with 400, so any status is accepted except those about the operator. A "yes" counts only
+// as the boolean true with a 2xx status, because nothing that could be checked comes with it.
 // Anything else decides nothing: a facilitator that could not check also says "no".
 func classifyVerification(re reply, from string) x402.Verification {
 	members, err := untrusted.Split(re.body, maxDepth)
@@ -349,8 +349,8 @@ func unusableAnswer(re reply, cause error) *fault.Error {
 	return fault.New(code, errors.Join(s.Cause, cause))
 }
 
-// maxDigits is the longest run of hexadecimal digits or base64 that is logged: that of an
-// address.
+// maxDigits is the longest run of hexadecimal digits or base64 that is logged: the length of
+// an address.
 const maxDigits = 40
 
 // foreign returns a facilitator's text in a form that may be logged and stored: clipped to

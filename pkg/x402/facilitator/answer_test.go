@@ -30,8 +30,9 @@ func answered(status int, body string) reply {
 
 func credentialed(r reply) reply { r.authorized = true; return r }
 
-// settlesAs returns the outcome and reason of a reply. It also says whether a second
-// facilitator is asked after it, and whether it counts against this one.
+// settlesAs returns the outcome and reason of a reply as text. It adds "about the payer" if no
+// second facilitator is asked after that reply, and "no verdict" if the reply brought no
+// decision.
 func settlesAs(t *testing.T, re reply) string {
 	t.Helper()
 	outcome, s := settles(re)
@@ -89,8 +90,8 @@ func TestClassifyByBody(t *testing.T) {
 	}
 }
 
-// TestClassifyByStatus checks that the status decides if the body has no verdict, for each of
-// the calls.
+// TestClassifyByStatus checks, for each of the calls, that the status decides if the body says
+// nothing about the payment.
 func TestClassifyByStatus(t *testing.T) {
 	t.Parallel()
 	const denied, wrong = string(fault.FacilitatorUnauthorized), string(fault.FacilitatorMisconfigured)
@@ -111,7 +112,7 @@ func TestClassifyByStatus(t *testing.T) {
 	}
 }
 
-// checkStatus compares the meaning of a reply without a verdict with the expected one, for
+// checkStatus checks the meaning of a reply whose body says nothing about the payment, for
 // each call.
 func checkStatus(t *testing.T, re reply, status int, settle, verify string) {
 	t.Helper()
@@ -157,7 +158,7 @@ func TestClassify(t *testing.T) {
 		t.Run(name, func(t *testing.T) { equal(t, "outcome", row.want, settlesAs(t, row.in)) })
 	}
 	for body, want := range map[string]string{
-		`{"isValid":true}`: "valid", `{"isValid":false,"invalidReason":"insufficient_funds"}`: "invalid", // if it names no payer
+		`{"isValid":true}`: "valid", `{"isValid":false,"invalidReason":"insufficient_funds"}`: "invalid", // even if no payer is named
 	} {
 		if got, v := verifies(answered(200, body)); got != want {
 			t.Errorf("verify: %s: %s, %+v, want %s", body, got, v, want)

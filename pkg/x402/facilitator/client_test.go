@@ -192,10 +192,10 @@ func TestResend(t *testing.T) {
 	})
 }
 
-// resend holds the facilitator's answers to a settlement and to its repetition.
+// resend holds the facilitator's answers to a settlement and to its second request.
 type resend struct {
 	first, second string
-	budget        time.Duration // 0: the caller sets no deadline; negative: it gives up
+	budget        time.Duration // 0: the caller sets no deadline; negative: the caller gives up
 	at            string        // when each request was sent
 	want          string        // class and transaction
 }
@@ -236,8 +236,9 @@ func (c resend) check(t *testing.T) {
 	}
 }
 
-// TestProofOfNotSent checks the one rule about transports: only a transport which reports that
-// it looked for a connection and wrote nothing proves that nothing was sent.
+// TestProofOfNotSent checks the one rule about transports: nothing was sent only if the
+// transport reports that it looked for a connection, and does not report that it wrote
+// anything.
 func TestProofOfNotSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

@@ -27,8 +27,8 @@ const (
 	// tokenLife is how long a token is valid, as CDP documents it.
 	tokenLife = 120 * time.Second
 	// tokenBackdate is subtracted from iat and nbf, so that tokens are already valid if our
-	// clock is a little ahead. It is small because the token also ends earlier by it, and our
-	// clock may be behind after a thaw.
+	// clock is a little ahead. It is small because it also makes the tokens end earlier, and
+	// our clock may be behind after a thaw.
 	tokenBackdate = 5 * time.Second
 )
 
@@ -40,9 +40,9 @@ type Credentials struct {
 	rejected  func() // called after a 401 from the facilitator; may be nil
 }
 
-// Authorization returns the value of the Authorization header of one request. If it is empty,
-// there is no such header. An error means that the credentials cannot be read, and that the
-// request must not be sent.
+// Authorization returns the value of the Authorization header of one request. If the value is
+// empty, the request gets no such header. An error means that the credentials cannot be read,
+// and that the request must not be sent.
 func (c Credentials) Authorization(r *http.Request, now time.Time) (string, error) {
 	if c.authorize == nil {
 		return "", nil
@@ -113,9 +113,9 @@ func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
 
 // ParseCredentials parses a secret document: {"key_id":…,"key_secret":…} for CDP credentials,
 // or {"token":…} for a bearer token. others names further members that the document may have
-// for other programs. If it has only those, the Credentials are zero. If it has no credentials
-// but a member that is not among others, such as a misspelt one, that is an error. The errors
-// never contain any of the document.
+// for other programs. If the document has only such members, the Credentials are zero. It is
+// an error if the document has no credentials but another member, such as a misspelt one. No
+// error contains any of the document.
 func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
 		return Credentials{}, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)

@@ -28,9 +28,9 @@ const (
 // others can hold anything.
 func extensionFields() []string { return []string{"status", "rejectedReason", "reason", "code"} }
 
-// extensionResponses reduces the header to a map from "extension.field" to a value, which is
-// clipped and printable. It ignores what it cannot decode, because the header must never
-// change the outcome of a payment.
+// extensionResponses turns the header into a map from "extension.field" to a value, which is
+// clipped and printable. It ignores everything that it cannot decode, because the header must
+// never change the outcome of a payment.
 func extensionResponses(h http.Header) map[string]string {
 	values := h.Values(headerExtensionResponses)
 	if len(values) != 1 || len(values[0]) > maxExtensionHeader {

@@ -6,8 +6,8 @@
 // not sent or unknown. An outcome is "not sent" only if that is proved. It is "refused" or
 // "turned away" only for the exact reasons and statuses that facilitators are known to give
 // before a broadcast. Every other outcome is unknown, and leaves the payment in doubt until
-// the chain decides. The list of reasons is closed, because a reason that is wrongly taken for
-// a refusal turns away a payer who has paid.
+// the chain decides. The list of reasons is closed: if a reason were wrongly taken for a
+// refusal, a payer who has paid would be turned away.
 //
 // Package x402 decides what a class means for a payment, and asks the chain.
 package facilitator
@@ -48,9 +48,9 @@ const (
 	// connectTimeout bounds the dial, and separately the handshake after it.
 	connectTimeout = 5 * time.Second
 
-	// maxBody bounds the body of an answer: a settlement is below 1 KiB, and the longest
-	// /supported seen is a few KiB. maxHeader bounds the header of an answer, including
-	// EXTENSION-RESPONSES.
+	// maxBody limits the body of an answer: a settlement is below 1 KiB, and the longest
+	// answer of /supported seen so far is a few KiB. maxHeader limits the header of an answer,
+	// including EXTENSION-RESPONSES.
 	maxBody   = 64 << 10
 	maxHeader = 32 << 10
 	// maxURL is so low that the percent-encoded request line fits into net/http's write
@@ -251,7 +251,7 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	req, err := c.newRequest(ctx, path, body)
 	if err == nil {
 		// If the context has ended here, it is proved that nothing was sent. If the transport
-		// noticed it first, that might no longer be provable.
+		// were the first to notice the end, it might no longer be provable.
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -330,14 +330,14 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 // newTransport returns the transport of one call. It uses HTTP/1.1, with which net/http sends
 // a request at most once without further conditions. It uses no proxy from the environment,
 // and one connection, which ends with the call. net/http detaches dials and handshakes from
-// the request that needs them. Here they end with the call, because a longer one would still
+// the request that needs them. Here they end with the call, because otherwise they would still
 // be there when a frozen Lambda environment thaws.
 //
 // Keeping connections open could save a settle two round trips, a few milliseconds of a call
-// that waits for a block of two seconds. But it could leave doubt. Servers also close idle
-// connections, and a frozen environment learns of that late. A settle that is written into a
-// closing connection ends as "unknown", which blocks the payer until the chain has answered.
-// TLS sessions are resumed.
+// that waits for a block of two seconds. But it could leave a payment in doubt. Servers also
+// close idle connections, and a frozen environment learns of that late. A settle that is
+// written into a closing connection ends as "unknown", which blocks the payer until the chain
+// has answered. TLS sessions are resumed.
 func (c *Client) newTransport(ctx context.Context) *http.Transport {
 	only1 := new(http.Protocols)
 	only1.SetHTTP1(true)

@@ -29,13 +29,14 @@ const (
 )
 
 // reason is a row of the table of reasons. Its words are the strings with which facilitators
-// give a reason of that meaning.
+// give a reason that has this meaning.
 type reason struct {
 	meaning meaning
 	// signature says that the refusal is about a wrong signature.
 	signature bool
-	// answer is the fault that the seller answers after turnedAway. facilitator_unauthorized
-	// becomes facilitator_misconfigured if no credentials are configured.
+	// answer is the fault that the seller returns if the request was turned away.
+	// facilitator_unauthorized becomes facilitator_misconfigured if no credentials are
+	// configured.
 	answer fault.Code
 	words  []string // matched exactly; with meaning doubt, a final * matches any ending
 }
@@ -47,10 +48,10 @@ type reason struct {
 // The first rows are the closed list of refusals about the payer. The next rows are for the
 // operator to deal with: credentials, quota, configuration, and what this service itself puts
 // into the request. The payment was checked against the same terms before it was sent. So if a
-// facilitator finds them different, it was sent, or reads, something other than what the payer
-// signed. The last row has known reasons that prove nothing. They mean doubt, as an unknown
-// reason does. But unlike an unknown reason, they mean doubt even with a status that turns a
-// request away.
+// facilitator says that the terms differ, then this service sent, or the facilitator reads,
+// something other than what the payer signed. The last row has known reasons that prove
+// nothing. They mean doubt, as an unknown reason does. But unlike an unknown reason, they mean
+// doubt even with a status that turns a request away.
 func reasons() []reason {
 	return []reason{
 		{meaning: refusal, words: []string{
@@ -125,7 +126,7 @@ func reasons() []reason {
 	}
 }
 
-// lookup returns the row of a word, and reports whether the table has it.
+// lookup returns the row with a word, and reports whether the table has such a row.
 func lookup(word string) (reason, bool) {
 	for _, r := range reasons() {
 		for _, listed := range r.words {
@@ -137,7 +138,7 @@ func lookup(word string) (reason, bool) {
 	return reason{}, false
 }
 
-// stands reports whether an entry of the table matches a word.
+// stands reports whether an entry of a row matches a word.
 func stands(entry, word string) bool {
 	prefix, many := strings.CutSuffix(entry, "*")
 	if many {
@@ -154,8 +155,8 @@ func aboutPayer(word string) bool {
 
 // interpret returns the meaning of a word in an answer with this status.
 //
-// The table says what the word means. In three cases the status corrects that, and in all of
-// them it is a status that turns a request away:
+// The table has the meaning of the word. In three cases the status changes that meaning. All
+// three concern a status that turns a request away:
 //
 //   - 401, 403 and 429 are about the operator's credentials and quota, so a refusal about
 //     the payer that comes with one of them is not a reason to tell the payer that the
@@ -184,8 +185,8 @@ func (re reply) interpret(word string) reason {
 }
 
 // turnsAway returns the fault for a status with which a request is turned away before it is
-// processed. The code is empty for any other status. operators says that the status is about
-// the operator's credentials or quota. 404 and 405 mean a wrong URL.
+// processed. The code is empty for any other status. operators reports whether the status is
+// about the operator's credentials or quota. 404 and 405 mean a wrong URL.
 func (re reply) turnsAway() (code fault.Code, operators bool) {
 	switch re.status {
 	case http.StatusUnauthorized, http.StatusForbidden:

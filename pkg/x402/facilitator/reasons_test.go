@@ -36,12 +36,11 @@ const unlisted = "|error|ok|brand_new_reason|insufficient_funds_for_gas|INSUFFIC
 	"invalid_exact_evm_signature\n|signature|nonce_already_used|INVALID_EXACT_EVM_NONCE_ALREADY_USED|expired|SETTLEMENT_PENDING|" +
 	"settlement_pending_review|rate_limited_after_send|unauthorized_transfer|execution reverted"
 
-// outcomes holds the outcomes of /settle and /verify after a reason: at a status without
-// meaning, at 401 and 403, at 404 and 405, and at 429. The request carries credentials.
+// outcomes holds the outcomes of /settle and /verify for a reason, at four kinds of status: a
+// status without a meaning, 401 or 403, 404 or 405, and 429. The request carries credentials.
 type outcomes struct{ settle, verify [4]string }
 
-// ofPayer is the end of the outcome of a /verify without a verdict, if the reason is about the
-// payer.
+// ofPayer ends the text for a /verify that decides nothing, if its reason is about the payer.
 const ofPayer = ", about the payer"
 
 func column(status int) int {
@@ -63,7 +62,7 @@ func expected() map[string]outcomes {
 	)
 	all := func(word string) [4]string { return [4]string{word, word, word, word} }
 	payers := func(word, at401, at429 string) [4]string { return [4]string{word, at401, word, at429} }
-	none := [4]string{busy, denied, wrong, busy} // the meaning of a status by itself
+	none := [4]string{busy, denied, wrong, busy} // the outcome if only the status decides
 	return map[string]outcomes{
 		"refused":                    {payers("refused", away+denied, away+busy), payers("invalid", denied+ofPayer, busy+ofPayer)},
 		"signature refused":          {payers("refused", away+denied, away+busy), payers("invalid signature", denied+ofPayer, busy+ofPayer)},
@@ -106,9 +105,9 @@ func verifies(re reply) (outcome string, v x402.Verification) {
 	return "invalid", v
 }
 
-// TestEveryReasonAtEveryStatus checks each reason in each of its forms: as a verdict of the
+// TestEveryReasonAtEveryStatus checks each reason in each of its forms: as a refusal by the
 // facilitator, with a transaction, by /verify, and as an error of a platform in front of the
-// facilitator. The last counts only if it is the operator's concern.
+// facilitator. The last form counts only if the reason is for the operator to deal with.
 func TestEveryReasonAtEveryStatus(t *testing.T) {
 	t.Parallel()
 	all, words := expected(), documented(t)
@@ -131,8 +130,8 @@ func TestEveryReasonAtEveryStatus(t *testing.T) {
 	}
 }
 
-// checkReason answers with a reason at a status, and compares its meaning with a row of the
-// table, and as an error of the platform with the platform's row.
+// checkReason answers with a reason at a status. It compares the outcome with e, and the
+// outcome of the same reason as a platform's error with platform.
 func checkReason(t *testing.T, name, code string, status int, e, platform outcomes) {
 	t.Helper()
 	in := fmt.Sprintf("%s: %d %q", name, status, code)
@@ -163,7 +162,7 @@ func checkReason(t *testing.T, name, code string, status int, e, platform outcom
 }
 
 // TestTableOfReasons checks that each reason is once in the table and in the document. Only
-// the reasons in doubt stand for more than themselves.
+// the reasons that mean doubt may match other words by a prefix.
 func TestTableOfReasons(t *testing.T) {
 	t.Parallel()
 	all, words := expected(), documented(t)
@@ -194,7 +193,7 @@ func TestTableOfReasons(t *testing.T) {
 
 var wellFormed = regexp.MustCompile(`^0x[0-9a-fA-F]{64}$`)
 
-// said checks that a facilitator's text may be logged and kept.
+// said checks that a text from a facilitator may be logged and kept.
 func said(t *testing.T, what, text string) {
 	t.Helper()
 	if len(text) > maxReason || untrusted.Clip(text, maxReason) != text {

@@ -39,9 +39,9 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 	}
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for _, row := range []struct {
-		name, text, endless string // endless is written until the other side has closed
+		name, text, endless string // endless is written again and again until the other side has closed
 		class               x402.Class
-		reason              string // after "timeout" nothing is written, and the time of the call ends
+		reason              string // with "timeout", the server writes no more, and the time of the call ends
 	}{
 		{name: "close after reading", class: x402.Unknown, reason: "connection_lost"},
 		{name: "short of its length", text: ok + "Content-Length: 4000\r\n\r\n" + settled, class: x402.Unknown, reason: "connection_lost"},
@@ -83,8 +83,8 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 	}
 }
 
-// TestFailuresBeforeWriting checks that each of these failures counts as not sent, and that
-// the peer has seen no byte of HTTP.
+// TestFailuresBeforeWriting checks that each failure before a byte of HTTP reaches the peer
+// counts as not sent.
 func TestFailuresBeforeWriting(t *testing.T) {
 	t.Parallel()
 	untrusted := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -142,8 +142,8 @@ func TestOwnTransportKeepsNoConnection(t *testing.T) {
 	}
 }
 
-// TestHandshakeThatHangsEndsWithTheCall checks that the handshake ends with the call, like
-// everything else of ours. net/http would let it continue until its own time-out.
+// TestHandshakeThatHangsEndsWithTheCall checks that a TLS handshake ends with the call.
+// net/http would let it continue until its own time-out.
 func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
@@ -223,7 +223,7 @@ func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *
 	return f
 }
 
-// settle makes a call that must end by itself.
+// settle makes a call that must end without a deadline from its caller.
 func settle(t *testing.T, f *Client) x402.Settlement {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -252,7 +252,7 @@ func raw(text string, then func(c net.Conn)) http.HandlerFunc {
 			panic(err)
 		}
 		defer c.Close()
-		// A peer must not hang the suite if its test has failed.
+		// If the test has failed, a peer must not make the suite hang.
 		_ = c.SetDeadline(time.Now().Add(patience))
 		_, _ = io.WriteString(c, text)
 		then(c)

@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// ask sends the payment to m, after it has recorded the name of m, and takes at most budget.
-// first is the time for the first reply. If it is less than budget and the first reply leaves
+// ask records the name of m, sends the payment to m, and takes at most budget. first is the
+// time limit of the first reply. If first is less than budget and the first reply leaves
 // doubt, the same request is sent once more. Only success clears that doubt.
 func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Duration) x402.Settlement {
 	end := s.pair.Now().Add(budget)
@@ -29,8 +29,8 @@ func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Dura
 	return reply
 }
 
-// mayAsk reports whether the payment may be sent to m: m is not paused, its name was recorded,
-// and there is at least a second left until end. If not, why holds the reason.
+// mayAsk reports whether the payment may be sent to m: the breaker of m admits it, the name of
+// m was recorded, and there is at least a second left until end. If not, why holds the reason.
 func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why x402.Settlement, ok bool) {
 	if !m.breaker.admits(s.pair.Now(), true) {
 		why.Code = fault.FacilitatorUnavailable
@@ -78,8 +78,8 @@ func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) 
 
 func (s *settlement) isSecond(m *Member) bool { return m == &s.pair.Second }
 
-// mayResend reports whether a reply leaves doubt that a repeated request could clear, and
-// whether there is time for that until end.
+// mayResend reports whether a reply leaves a doubt that a second request could clear, and
+// whether there is enough time for that request until end.
 func (s *settlement) mayResend(reply x402.Settlement, end time.Time) bool {
 	worthIt := reply.Class == x402.Unknown && reply.Transaction == "" && !reply.AboutPayer
 	return worthIt && s.timeUntil(end) >= leastResend && s.order.Executable()

@@ -16,17 +16,17 @@ const (
 )
 
 // breaker keeps payments away from a facilitator that is down, so that not every payment has
-// to wait for it. Each process has its own breakers.
+// to wait for that facilitator. Each process has its own breakers.
 type breaker struct {
 	mu       sync.Mutex
-	failures int       // in a row
-	until    time.Time // when the next payment may be sent
+	failures int       // how many replies in a row were the operator's fault
+	until    time.Time // when the next payment may be sent if there are too many failures
 }
 
 // admits reports whether a payment may be sent to the facilitator now. enters says that the
 // caller sends it at once. While the facilitator counts as down, only one payment per pause is
-// admitted. Others are kept away until that payment has a reply without such a fault or the
-// pause ends.
+// admitted. Other payments are kept away until the reply to that payment shows that the
+// facilitator works, or until the pause ends.
 func (b *breaker) admits(now time.Time, enters bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,8 +40,8 @@ func (b *breaker) admits(now time.Time, enters bool) bool {
 	return admits
 }
 
-// leave counts the reply to a payment that was sent. A time-out does not count if the signer
-// was not recovered, because the contract of the payer's wallet may have caused it.
+// leave counts the reply to a payment that was sent. If the signer was not recovered, a
+// time-out does not count, because the contract of the payer's wallet may have caused it.
 func (b *breaker) leave(now time.Time, s x402.Settlement, recovered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,13 +1,14 @@
-// Package fallback settles with two facilitators: the second is used when the first fails.
+// Package fallback settles with two facilitators: the second is used when the first, the
+// primary, fails.
 //
 // Sending one authorization to two facilitators never moves money twice, because the token
 // executes it once. But their two answers could be read wrongly. So the second is asked at
 // once only if the primary was provably not reached, or turned the request away for a reason
 // that concerns its operator. If the primary leaves doubt, the same request is first sent to
-// it once more, and then the chain is asked. If the chain does not decide, the second is
-// asked. Only its success counts then, and it is checked on the chain if there is a node.
-// After a refusal about the payer, even one on record from an earlier attempt, only the
-// facilitator that refused is asked again.
+// the primary once more, and then the chain is asked. If the chain does not decide, the second
+// is asked. From the second, only success counts then, and the chain is asked to confirm it if
+// there is a node. After a refusal about the payer, even one on record from an earlier
+// attempt, only the facilitator that refused is asked again.
 package fallback
 
 import (
@@ -26,12 +27,12 @@ const (
 	firstBudget   = 4 * time.Second // the longest wait for the primary's first answer
 	leastResend   = time.Second     // the least time in which a request is sent again
 	chainBudget   = 2 * time.Second // for asking the chain before the second is asked in doubt
-	secondBudget  = 5 * time.Second // for the second, including checkBudget
+	secondBudget  = 5 * time.Second // for the second facilitator, including checkBudget
 	checkBudget   = time.Second     // for checking the second's reply on the chain
 	// checkPause is the pause before the chain is asked again if it does not yet have a
 	// payment that the second says it settled. A node can be a block behind.
 	checkPause    = 300 * time.Millisecond
-	primaryVerify = 3 * time.Second / 2 // for Verify at the primary: half of the Gate's time for both
+	primaryVerify = 3 * time.Second / 2 // for Verify at the primary: half of the time that the Gate gives both
 )
 
 // Pair is an x402.Settler with two facilitators. It remembers which of them are down, so all
@@ -89,7 +90,7 @@ func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
 	switch {
 	case o.RefusedBy == p.Second.Name:
 		s.askAlone(ctx, &p.Second)
-	case o.RefusedBy != "", o.Refused: // a refusal without a name was the primary's, before there was a second
+	case o.RefusedBy != "", o.Refused: // a refusal without a name is the primary's, from before there was a second
 		s.askAlone(ctx, &p.Primary)
 	default:
 		s.askInTurn(ctx)
@@ -104,8 +105,8 @@ type settlement struct {
 	result x402.Result
 }
 
-// askAlone asks only m. If the payment is in doubt, a success of the second counts only once
-// the chain has the payment.
+// askAlone asks only m. If the payment is in doubt and m is the second, success counts only
+// once the chain has the payment.
 func (s *settlement) askAlone(ctx context.Context, m *Member) {
 	o := s.order
 	r := &s.result
@@ -119,8 +120,8 @@ func (s *settlement) askAlone(ctx context.Context, m *Member) {
 	o.AskChain(ctx, r, x402.EvidenceBudget)
 }
 
-// askInTurn asks the primary. If the primary's reply does not decide, it asks the chain, and
-// then, if nothing is decided and the reason is not about the payer, the second.
+// askInTurn asks the primary. If its reply does not decide, the chain is asked. If the chain
+// does not decide either and the reason is not about the payer, the second is asked.
 func (s *settlement) askInTurn(ctx context.Context) {
 	o := s.order
 	r := &s.result
@@ -169,9 +170,9 @@ func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
 	}
 }
 
-// standIn replaces the reply of the primary, which did nothing with the payment, by the reply
-// of the second. If both turned it away for a reason that is not about the payer, the
-// primary's reply remains the result.
+// standIn replaces the primary's reply by the reply of the second, because the primary did
+// nothing with the payment. If both turned the payment away for a reason that is not about the
+// payer, the primary's reply remains the result.
 func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
 	r := &s.result
 	s.pin(&s.pair.Second, reply)
@@ -184,8 +185,8 @@ func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
 	s.order.AskChain(ctx, r, x402.EvidenceBudget)
 }
 
-// check asks the chain after the second was asked in doubt. If the second says that money
-// moved, check asks again until the chain decides or the time is up.
+// check asks the chain after the second was asked about a payment in doubt. If the second says
+// that money moved, check asks again until the chain decides or the time is up.
 func (s *settlement) check(ctx context.Context, moved bool) {
 	o := s.order
 	r := &s.result

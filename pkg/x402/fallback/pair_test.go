@@ -9,10 +9,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// The tests of the Gate check how a Pair treats a payment, because their package has the
-// harness.
+// The tests of package x402 check how a Pair settles a payment, because that package has the
+// test harness of the Gate.
 
-// verifier adds its name to a list when it is asked, and gives no verdict while it is down.
+// verifier adds its name to a list when it is asked, and decides nothing while it is down.
 type verifier struct {
 	x402.Facilitator
 	name  string
@@ -28,14 +28,14 @@ func (v verifier) Verify(context.Context, x402.Payload, x402.Requirements) x402.
 	return x402.Verification{Valid: true}
 }
 
-// TestVerifyBesideAnOpenBreaker checks that a facilitator with an open breaker gets no
-// verification while the other one works. A verification opens and closes no breaker, because
-// a payer can ask for any number of them.
+// TestVerifyBesideAnOpenBreaker checks that a facilitator with an open breaker is not asked to
+// verify while the other one works. A verification opens and closes no breaker, because a
+// payer can ask for any number of them.
 func TestVerifyBesideAnOpenBreaker(t *testing.T) {
 	lost := x402.Settlement{Class: x402.Unknown, NoDecision: true}
 	for _, c := range []struct {
 		name         string
-		first, other bool // its breaker is open
+		first, other bool // the breaker of the primary, and of the second, is open
 		down         bool // the primary is down
 		asked        string
 		valid        bool

@@ -43,8 +43,8 @@ const (
 	// Answer means that the error is the answer that was paid for, such as a fact about the
 	// target of a lookup. It uses up the payment and is stored like a result.
 	Answer
-	// Owed means that the payment stands and the answer is still owed. The same signature runs
-	// the lookup again without a charge.
+	// Owed means that the payment remains valid and the answer is still owed. The same
+	// signature runs the lookup again without a charge.
 	Owed
 )
 
@@ -67,7 +67,7 @@ type Info struct {
 	Message string // default public message
 	Class   Class
 	// Retry means that the request may be repeated, with the same signature or with a new one,
-	// for at most one charge in all. For the class Owed this holds until a request is
+	// and is charged at most once in all. For the class Owed this holds until a request is
 	// answered.
 	Retry bool
 	// After is the default Retry-After; 0 means that none is sent.

@@ -19,7 +19,7 @@ type Error struct {
 	Code Code
 	// Message is public. Empty means the default of the code.
 	Message   string
-	after     time.Duration // replaces the Retry-After of the code if positive; below 0 none is sent
+	after     time.Duration // if positive, replaces the Retry-After of the code; if negative, none is sent
 	pause     time.Duration // see Paused
 	info      Info
 	cause     error
@@ -47,7 +47,7 @@ func (i Info) Newf(cause error, format string, args ...any) *Error {
 	return i.New(cause).Saying(fmt.Sprintf(format, args...))
 }
 
-// WithCode returns the error with another code. Its message and its marks stay the same.
+// WithCode returns a copy of the error with another code and the same message and marks.
 func (e *Error) WithCode(i Info) *Error {
 	c := *e
 	c.Code = i.Code
@@ -55,33 +55,33 @@ func (e *Error) WithCode(i Info) *Error {
 	return &c
 }
 
-// Saying returns the error with another public message.
+// Saying returns a copy of the error with another public message.
 func (e *Error) Saying(public string) *Error {
 	c := *e
 	c.Message = public
 	return &c
 }
 
-// Because returns the error with another cause.
+// Because returns a copy of the error with another cause.
 func (e *Error) Because(cause error) *Error {
 	c := *e
 	c.cause = cause
 	return &c
 }
 
-// After returns the error with a request to wait for d.
+// After returns a copy of the error that asks the client to wait for d.
 func (e *Error) After(d time.Duration) *Error {
 	c := *e
 	c.after = d
 	return &c
 }
 
-// Final returns the error without a request to wait.
+// Final returns a copy of the error that does not ask the client to wait.
 func (e *Error) Final() *Error { return e.After(-1) }
 
-// Paused returns the error of work that can be done only after d, as the work itself has said.
-// The next run waits for that time, regardless of earlier failures. The client is also asked
-// to wait for d.
+// Paused returns a copy of the error for work that can be done only after d, as the work
+// itself has said. The next run waits for that time, regardless of earlier failures, and the
+// client is asked to wait for it.
 func (e *Error) Paused(d time.Duration) *Error {
 	c := *e
 	c.after = d
@@ -92,9 +92,10 @@ func (e *Error) Paused(d time.Duration) *Error {
 // Pause returns the duration that was given to Paused; 0 means none.
 func (e *Error) Pause() time.Duration { return e.pause }
 
-// Prevented returns the error with the mark that nothing was tried. The lookup ended before it
-// asked anybody outside this deployment, because an earlier attempt of ours failed and the
-// pause after it has not ended. Only the code that decided not to ask may set the mark.
+// Prevented returns a copy of the error with the mark that nothing was tried. The lookup ended
+// before it asked anybody outside this deployment, because an earlier attempt of ours failed
+// and the pause after it has not ended. Only the code that decided not to ask may set the
+// mark.
 func (e *Error) Prevented() *Error {
 	c := *e
 	c.prevented = true
@@ -106,11 +107,12 @@ func (e *Error) Prevented() *Error {
 // was given a new code for another reason.
 func (e *Error) IsPrevented() bool { return e.prevented }
 
-// Silence returns the error with the mark that the target was silent, which the owner of the
-// target can cause. Either the target accepted a connection, and its answer was not complete
-// when the lookup's time was over. Or no resolver could resolve the target's name, although
-// they answered for another name. Resolvers and registries themselves are not the target. Such
-// a failure is owed at first. After it was met often enough, it is the answer.
+// Silence returns a copy of the error with the mark that the target was silent, which the
+// owner of the target can cause. Either the target accepted a connection, and its answer was
+// not complete when the lookup's time was over. Or no resolver could resolve the target's
+// name, although they answered for another name. Resolvers and registries themselves are not
+// the target. After such a failure, the answer is owed at first. After enough such failures,
+// the silence is the answer.
 func (e *Error) Silence() *Error {
 	c := *e
 	c.silence = true
@@ -121,7 +123,7 @@ func (e *Error) Silence() *Error {
 func (e *Error) IsSilence() bool { return e.silence }
 
 // Error returns a text for logs: code, message and cause. The cause may quote a peer. It
-// follows the message after a colon, in place of the full stop.
+// follows the message after a colon, which replaces the full stop.
 func (e *Error) Error() string {
 	s := string(e.Code)
 	if e.Message != "" {
@@ -136,7 +138,7 @@ func (e *Error) Error() string {
 // Unwrap returns the private cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Info returns the Info of the code. For an unknown code it is that of internal_error.
+// Info returns the Info of the code. For an unknown code it is the Info of internal_error.
 func (e *Error) Info() Info { return e.info }
 
 // Public returns the message that a client may read.

@@ -37,8 +37,8 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// TestMarks checks that the marks of a prevented lookup and of a silent target stay on every
-// copy of an error, and appear on no other error.
+// TestMarks checks that every copy of an error keeps the marks of a prevented lookup and of a
+// silent target, and that no other error has them.
 func TestMarks(t *testing.T) {
 	own := fault.New(fault.InternalError, errors.New("waiting"))
 	for name, mark := range map[string]struct {

@@ -2,10 +2,10 @@ package limit
 
 import "time"
 
-// StoreTimeout bounds a report.
+// StoreTimeout is the longest time that one report to the store may take.
 const StoreTimeout = storeTimeout
 
-// Patient gives a Rate a time-out for its store that is long enough for a busy machine.
+// Patient gives a Rate a time-out for the store that is long enough for a busy machine.
 func (r *Rate) Patient() *Rate {
 	r.timeout = time.Minute
 	return r

@@ -11,16 +11,16 @@ import (
 // effect.
 type Store interface {
 	// Count adds n, which may be negative, to the units of a client in the window that begins
-	// at window, and returns the client's new total in that window. If the total would exceed
-	// most, it adds nothing, and ok is false. With most Unbounded, one call never adds n
-	// twice.
+	// at the time window, and returns the client's new total in that window. If the total
+	// would exceed most, it adds nothing, and ok is false. If most is Unbounded, one call
+	// never adds n twice.
 	Count(ctx context.Context, client string, window time.Time, n Units, most int) (total Units, ok bool, err error)
 
-	// Acquire adds a lease to an operation if that has fewer than limit leases, including
-	// expired ones. Otherwise it adds nothing, and ok is false. held has all leases of the
-	// operation in any order: right after the new lease was added, or, if it was refused, at
-	// that time or a moment later. If the lease is held already, ok is true, so an Acquire may
-	// be sent twice.
+	// Acquire adds a lease to an operation if that operation has fewer than limit leases,
+	// including expired ones. Otherwise it adds nothing, and ok is false. held has all leases
+	// of the operation in any order: right after the new lease was added, or, if it was
+	// refused, at that time or a moment later. If the lease is held already, ok is true, so an
+	// Acquire may be sent twice.
 	Acquire(ctx context.Context, operation string, l Lease, limit int) (held []Lease, ok bool, err error)
 
 	// Remove removes leases. It keeps a stored lease whose Until differs, and ignores leases
@@ -42,9 +42,9 @@ type counts struct {
 	totals map[string]Units
 }
 
-// keptWindows is how many windows a Memory keeps: the present one, the one before it for late
-// reports, the later ones into which a debt is carried, and two for a clock that was wrong for
-// a moment.
+// keptWindows is how many windows a Memory keeps: the present one, the previous one for late
+// reports, the later ones into which a debt is carried, and two more for a clock that was
+// wrong for a moment.
 const keptWindows = 4 + debts
 
 // Acquire implements Store.
@@ -81,7 +81,7 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 }
 
 // Count implements Store. It keeps the windows that were used most recently, whatever their
-// times. So the limit still holds if the clock is wrong by hours and is set right within the
+// times. So the limit still holds if the clock is wrong by hours and is corrected within the
 // minute.
 func (m *Memory) Count(ctx context.Context, client string, window time.Time, n Units, most int) (Units, bool, error) {
 	m.mu.Lock()

@@ -9,13 +9,13 @@ import (
 )
 
 // TestRateAgreesWithModel sends any requests at any time to one environment. A request passes
-// while its window has room for it, with everything that was counted there. A request without
-// a payment counts as one unit. A request with a payment counts its weight until it is
-// decided, and its final units afterwards. A refused client learns when the same request would
-// pass; that is soon only if undecided requests may give back as much as it weighs. If a later
-// window shows that a payer was at fault, the request counts there in full, and gives nothing
-// back there. A clock that is set back across the change of a minute forgets nothing, and a
-// clock that was far off excludes nobody.
+// if its window has room for it in addition to everything that was counted there. A request
+// without a payment counts as one unit. A request with a payment counts with its weight until
+// it is decided, and with its final units afterwards. A refused client learns when the same
+// request would pass; that is soon only if undecided requests may give back as many units as
+// it weighs. If a payer turns out to be at fault in a later window, the request counts in full
+// in that window, and the earlier window gets nothing back. A clock that is set back across
+// the change of a minute forgets nothing, and a clock that was far off excludes nobody.
 func TestRateAgreesWithModel(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -33,7 +33,7 @@ func TestRateAgreesWithModel(t *testing.T) {
 	}
 }
 
-// rateModel is what a Rate should know about one client.
+// rateModel has what a Rate should know about one client.
 type rateModel struct {
 	seed      uint64
 	random    *rand.Rand
@@ -47,8 +47,9 @@ type rateModel struct {
 }
 
 // check compares the decision for a request with the model, and counts the request if it
-// passes. It passes if asks units are free. If it is refused, it may pass soon if the undecided
-// requests can give back enough for weighs units.
+// passes. The request passes if as many units are free as the argument asks says. If it is
+// refused, it may pass soon if the undecided requests can give back enough units for its
+// weight, the argument weighs.
 func (m *rateModel) check(t *testing.T, v limit.Decision, asks, weighs int, counts limit.Units) {
 	t.Helper()
 	end := max(m.window.Add(limit.Window).Sub(m.clock.now()), time.Second)
@@ -67,7 +68,7 @@ func (m *rateModel) check(t *testing.T, v limit.Decision, asks, weighs int, coun
 	}
 }
 
-// passTime moves the clock a little, and sometimes far, or back.
+// passTime moves the clock a little forward, and sometimes far forward or back.
 func (m *rateModel) passTime(step int) {
 	m.clock.advance(time.Millisecond)
 	switch m.random.IntN(min(12*step, 12) + 1) {
@@ -79,7 +80,7 @@ func (m *rateModel) passTime(step int) {
 		}
 	case 2:
 		m.clock.advance(-time.Duration(100+m.random.IntN(1000)) * time.Hour)
-		m.working = nil // they belong to windows far away, of which a Memory keeps few
+		m.working = nil // they belong to windows that are far away, and a Memory keeps few of those
 	}
 	now := m.clock.Truncate(limit.Window)
 	if !now.Equal(m.window) && !now.Equal(m.window.Add(-limit.Window)) {

@@ -3,9 +3,9 @@
 //
 // Rate counts the requests of a client in units. It counts requests without a payment
 // approximately, because that is cheap, and those with a payment exactly. Slots limits how
-// many calls of an operation run at once, and how many of them one client can have: a quarter.
-// It is exact and does not queue. While the store is down, only requests without a payment
-// pass.
+// many calls of an operation run at once, and allows one client a quarter of them. It counts
+// exactly, and a call that finds no slot does not wait in a queue. While the store is down,
+// only requests without a payment pass.
 //
 // The store is a Memory, for one process, or the Table of package dynamo. Both pass one
 // suite (limittest).
@@ -19,18 +19,19 @@ import (
 )
 
 // Window is how long a client's requests are counted together. A window begins with each
-// minute of the clock, so a client can send twice its limit around the turn of a minute.
+// minute of the clock, so a client can send twice its limit within a short time around the
+// turn of a minute.
 const Window = time.Minute
 
 const (
-	// maxClients bounds the memory, of which a client takes some 150 bytes.
+	// maxClients bounds the memory: a client takes some 150 bytes.
 	maxClients = 10_000
-	// storeTimeout bounds one report to the Store. pause is how long a Store that failed is
-	// not called again.
+	// storeTimeout is the longest time that one report to the Store may take. A Store that
+	// failed is not called again for the time pause.
 	storeTimeout = 250 * time.Millisecond
 	pause        = time.Second
-	// shares is the divisor for how much of the limit an environment may let pass before it
-	// reports: a tenth.
+	// shares is the divisor for the part of the limit that an environment may let pass before
+	// it reports: a tenth.
 	shares = 10
 	// recheck is how long a client is refused without asking the store, if its undecided
 	// requests may give back the units above the limit.
@@ -41,10 +42,10 @@ const (
 	debts = 4
 )
 
-// Units says how much a client has used of its limit in a window.
+// Units says how many units of its limit a client has used in a window.
 type Units struct {
 	All  int // how many units count now
-	Open int // how many of them belong to undecided requests and may be given back
+	Open int // how many of All belong to undecided requests and may be given back
 }
 
 // Unbounded is a value for the parameter most of Store.Count. The units are then added
@@ -63,13 +64,13 @@ const Unbounded = math.MaxInt
 //
 // A client over the limit is refused, without asking the store again, until the window ends.
 // If it is over the limit only by units that may be given back, the store is asked again after
-// a second. Refused requests are not counted, except the request whose report shows that its
-// client is over.
+// a second. Refused requests are not counted, except the request whose report shows that the
+// client is over its limit.
 //
 // If requests at fault put a client above the limit of their window, the excess is carried
-// into the next windows. So over time a client cannot have more of them than the limit allows,
-// however many it begins at once. An environment learns of the carried units with its next
-// report.
+// into the next windows. So over time a client cannot send more requests at fault than the
+// limit allows, however many it begins at once. An environment learns of the carried units
+// with its next report.
 //
 // When the store fails, requests without a payment pass, up to the limit in each environment.
 // A report whose outcome is unknown is not repeated, because a client must never be refused
@@ -89,7 +90,7 @@ type Rate struct {
 	resume  time.Time // when a store that failed may be called again; zero if it did not fail
 }
 
-// NewRate returns a Rate of perMinute units for each client, which must be positive.
+// NewRate returns a Rate that allows each client perMinute units, which must be positive.
 func NewRate(perMinute int, s Store, now func() time.Time) *Rate {
 	r := &Rate{
 		limit:   perMinute,
@@ -120,11 +121,11 @@ func weight(of300, perMinute int) int {
 
 // tally holds what this environment knows about a client in the current window.
 type tally struct {
-	window time.Time     // when it began
+	window time.Time     // when the current window began
 	count  int           // units without a payment that this environment let pass or reported
-	sent   int           // the units of count that were reported, or may have been
+	sent   int           // how many of these units were reported, or may have been
 	total  Units         // the store's last answer
-	heard  time.Time     // when total was heard
+	heard  time.Time     // when that answer came
 	firm   int           // the highest number of units in an answer that cannot be given back
 	report chan struct{} // closed when the report under way is over; nil if there is none
 }
@@ -139,8 +140,8 @@ func (t *tally) used() int { return max(t.total.All+t.unsent(), t.final()) }
 // are decided.
 func (t *tally) final() int { return max(t.count, t.firm+t.unsent()) }
 
-// exceeds reports whether, by what this environment knows, so many more units would put the
-// client over the limit.
+// exceeds reports whether that many more units would put the client over the limit, as far as
+// this environment knows.
 func (t *tally) exceeds(more, limit int, now time.Time) bool {
 	if t.final()+more > limit {
 		return true
@@ -156,7 +157,7 @@ func (t *tally) hear(total Units, now time.Time) {
 	t.firm = max(t.firm, total.All-total.Open)
 }
 
-// of calls answer with the tally of a client while it holds the lock.
+// of locks the Rate, calls answer with the tally of a client, and returns the result.
 func (r *Rate) of(client string, answer func(t *tally, now time.Time) Decision) Decision {
 	now := r.now()
 	r.mu.Lock()
@@ -165,9 +166,9 @@ func (r *Rate) of(client string, answer func(t *tally, now time.Time) Decision) 
 }
 
 // allow counts a request that carries no payment or no valid one, and decides whether it may
-// go on. It takes at most the time of one store call, and also waits for the calls before it
-// if several requests of one client arrive at once. The error says why the store could not be
-// asked; the decision then depends on what this environment has counted.
+// continue. It takes at most the time of one store call. If several requests of one client
+// arrive at once, it also waits for the calls of the earlier ones. The error says why the
+// store could not be asked; the decision then depends on what this environment has counted.
 func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 	for {
 		now := r.now()
@@ -278,7 +279,7 @@ func (r *Rate) forgetOne() {
 // windowOf returns the beginning of the window that contains t.
 func windowOf(t time.Time) time.Time { return t.Truncate(Window).UTC() }
 
-// decision returns the Decision for a request that weighs so many units.
+// decision returns the Decision for a request that weighs the given number of units.
 func (r *Rate) decision(t *tally, now time.Time, ok bool, units int) Decision {
 	// The window may have ended while the store was asked for its total.
 	ends := t.window.Add(Window)

@@ -41,7 +41,7 @@ func allowed(ctx context.Context, r *limit.Rate, client string) (v decision) {
 	return v
 }
 
-// passed sends n requests and returns how many may go on.
+// passed sends n requests and returns how many may continue.
 func passed(t *testing.T, r *limit.Rate, client string, n int) (ok int) {
 	t.Helper()
 	for range n {
@@ -57,7 +57,7 @@ func passed(t *testing.T, r *limit.Rate, client string, n int) (ok int) {
 }
 
 // TestRate checks one environment: the limit is exact, a tenth of it needs no report, and each
-// report carries the tenth before it and the request that it decides.
+// report carries the tenth that was not reported yet, and the request that it decides.
 func TestRate(t *testing.T) {
 	for _, c := range []struct{ perMinute, requests, ok, calls int }{
 		{300, 30, 30, 0}, {300, 31, 31, 1}, {300, 61, 61, 1}, {300, 62, 62, 2}, {300, 300, 300, 9}, {300, 5000, 300, 9},
@@ -73,8 +73,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestRateWindowEndsWhileAsking checks that a total which arrives after its window says
-// nothing about the next window.
+// TestRateWindowEndsWhileAsking checks that a total which arrives after the end of its window
+// does not count in the next window.
 func TestRateWindowEndsWhileAsking(t *testing.T) {
 	clock := at(59 * time.Second)
 	r := newRate(1, &store{Before: func(context.Context, limittest.Call) error {
@@ -113,11 +113,11 @@ func TestRateRefused(t *testing.T) {
 		t.Error("another client is refused")
 	}
 	clock.advance(wait - 1)
-	says(allow(t, r, client), "r=0;t=1") // never 0
+	says(allow(t, r, client), "r=0;t=1") // the time is never 0
 }
 
-// TestRateCeiling checks several environments: on any schedule, a client gets at least its
-// limit and at most a tenth more for each environment.
+// TestRateCeiling checks several environments: however requests are spread over them, a client
+// gets at least its limit, and at most a tenth more for each environment.
 func TestRateCeiling(t *testing.T) {
 	const perMinute = 100
 	for seed := range uint64(300) {
@@ -130,7 +130,7 @@ func TestRateCeiling(t *testing.T) {
 		ok, streak := 0, 0
 		i := 0
 		for range 20 * perMinute {
-			if streak == 0 { // stays with one environment for a while
+			if streak == 0 { // choose an environment for the next few requests
 				i, streak = random.IntN(len(environments)), 1+random.IntN(30)
 			}
 			streak--
@@ -147,8 +147,8 @@ func TestRateCeiling(t *testing.T) {
 	}
 }
 
-// TestRateMemoryIsBounded checks that an environment keeps at most 10,000 clients, and those
-// that are over their limit, for any number of clients.
+// TestRateMemoryIsBounded checks that an environment keeps the counts of at most 10,000
+// clients, and keeps those that are over their limit, for any number of clients.
 func TestRateMemoryIsBounded(t *testing.T) {
 	var s store
 	r := newRate(20, &s, at(0))
@@ -174,10 +174,10 @@ func TestRateStoreDown(t *testing.T) {
 		after time.Duration
 		store func(context.Context, limittest.Call) error
 		n, ok int
-		first error // of the first request
+		first error // the error of the first request
 	}{
 		{store: down, n: 10, ok: 10}, {store: down, n: 41, ok: 41, first: errDown}, {after: time.Second - 1, store: down, n: 1, ok: 1},
-		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // by the count of the environment
+		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // the environment's count decides
 		{after: 59*time.Second - 1, n: 1},
 		{after: 1, store: down, n: 10, ok: 10}, {store: down, n: 21, ok: 21, first: errDown},
 		{after: time.Second, n: 1, ok: 1}, {n: 11, ok: 11}, // the next report is due after a tenth
@@ -204,7 +204,8 @@ func bubbled(t *testing.T, perMinute int, s *store, test func(*testing.T, *limit
 }
 
 // TestRateStoreSlow checks that a store which does not answer costs one time-out, and is then
-// left alone. After a second one request tries it, and the others do not wait for that.
+// not called for a second. After that, one request calls it, and the others do not wait for
+// that call.
 func TestRateStoreSlow(t *testing.T) {
 	s := &store{Before: silent}
 	bubbled(t, 9, s, func(t *testing.T, r *limit.Rate) {
@@ -251,11 +252,11 @@ func TestRateClientHangsUp(t *testing.T) {
 }
 
 // TestRateWaitsForReport checks that requests of the same client wait while a report is under
-// way, and that its result decides them.
+// way, and that the result of that report decides them.
 func TestRateWaitsForReport(t *testing.T) {
 	s := &store{Before: slow}
 	bubbled(t, 100, s, func(t *testing.T, r *limit.Rate) {
-		if _, _, err := s.Memory.Count(t.Context(), client, time.Now().Truncate(limit.Window), limit.Units{All: 90}, limit.Unbounded); err != nil { // elsewhere
+		if _, _, err := s.Memory.Count(t.Context(), client, time.Now().Truncate(limit.Window), limit.Units{All: 90}, limit.Unbounded); err != nil { // in another environment
 			t.Fatal(err)
 		}
 		var ok, refused atomic.Int64

@@ -13,27 +13,27 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Request is one request that a Rate counts. It implements x402.Meter. The Gate counts the
-// request with Open if its payment is valid as far as the request shows. All other requests
-// are counted by Admit and Served.
+// Request is one request that a Rate counts. It implements x402.Meter. If the payment is valid
+// as far as the request shows, the Gate counts the request with Open. Admit and Served count
+// all other requests.
 type Request struct {
 	Rate *Rate
-	// Client is the key of its sender, a ClientKey or a DocumentsKey. Site is the SiteKey
-	// under which its payment is counted.
+	// Client is the key of the request's sender, a ClientKey or a DocumentsKey. Site is the
+	// SiteKey under which its payment is counted.
 	Client, Site string
-	Paid         bool // it carries a payment, valid or not
-	// Warn is called if the store failed and that does not change the answer.
+	Paid         bool // the request carries a payment, valid or not
+	// Warn is called if the store failed and the failure does not change the answer.
 	Warn func(what string, err error)
 
 	Decision // the latest decision about the client
 	opened   bool
-	window   time.Time // the window in which it was opened
+	window   time.Time // the window in which the request was opened
 }
 
-// Admit returns rate_limited if the client is over its limit, and nil if the request may go
-// on. It counts a request without a payment. A request with a payment is not counted yet,
-// because its payment may turn out to be invalid. It is refused only if this environment knows
-// that the client has not even one unit left.
+// Admit returns rate_limited if the client is over its limit, and nil if the request may
+// continue. It counts a request without a payment. It does not count a request with a payment
+// yet, because that payment may turn out to be invalid. It refuses such a request only if this
+// environment knows that the client has not even one unit left.
 func (q *Request) Admit(ctx context.Context) *fault.Error {
 	if q.Paid {
 		q.Decision = q.Rate.of(q.Client, func(t *tally, now time.Time) Decision {
@@ -58,8 +58,8 @@ func (q *Request) allow(ctx context.Context) {
 const unit = 16 << 10
 
 // Served counts the units of an admitted request beyond its first. If the request had no
-// payment, or the ledger has replayed the answer, each further started 16 KiB of the answer is
-// one unit, because such a request costs its sender nothing. The first answer to a payment is
+// payment, or the ledger has replayed the answer, the request costs its sender nothing, so it
+// counts as one unit per 16 KiB of the answer, rounded up. The first answer to a payment is
 // one unit, however long it is. Served also counts a request with an invalid payment, which
 // the Gate did not count.
 func (q *Request) Served(ctx context.Context, size int, replayed bool) {
@@ -97,7 +97,7 @@ func (q *Request) weighs(ctx context.Context, more int) {
 }
 
 // Open counts a payment that is valid as far as the request itself shows. It asks the store.
-// The caller must call it before any other service. The error is a *fault.Error.
+// The caller must call Open before it calls any other service. The error is a *fault.Error.
 func (q *Request) Open(ctx context.Context) error {
 	r := q.Rate
 	now := r.now()
@@ -130,9 +130,9 @@ func (q *Request) Open(ctx context.Context) error {
 
 // Close reports the outcome of a request that was opened. It is called once. atFault says that
 // the outcome cost the seller something and paid nothing, and that the payer may have caused
-// it. The request then weighs 20 units of a limit of 300, and otherwise 1. Close takes at most
-// the time of one report, plus one for each window into which units are carried. If the store
-// fails, the weight of the request does not change.
+// that. At a limit of 300 units, the request then weighs 20 units, and otherwise 1. Close
+// takes at most the time of one report, plus one for each window into which units are carried.
+// If the store fails, the weight of the request does not change.
 func (q *Request) Close(ctx context.Context, atFault bool) {
 	r := q.Rate
 	window, units := q.correction(windowOf(r.now()), atFault)
@@ -156,14 +156,14 @@ func (q *Request) Close(ctx context.Context, atFault bool) {
 	})
 }
 
-// correction returns the units that the outcome of a request adds to a window's count, and
+// correction returns the units by which the outcome of a request changes a window's count, and
 // that window.
 func (q *Request) correction(present time.Time, atFault bool) (time.Time, Units) {
 	r := q.Rate
 	decided := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
 	ended := present.After(q.window)
 	switch {
-	case ended && atFault: // the old window is over, so it counts in full in the present one
+	case ended && atFault: // the old window is over, so the request counts in full in the present one
 		return present, Units{All: r.atFault}
 	case ended: // the old window is over, so nothing is given back
 		return present, Units{}
@@ -174,10 +174,10 @@ func (q *Request) correction(present time.Time, atFault bool) (time.Time, Units)
 }
 
 // carry adds units to the next windows after a request at fault has put the client above the
-// limit in its window. units is what the fault has added there, total is what the client has
-// used there by now, and carry adds the part of units that is above the limit. Without it, a
-// client could begin many requests at once that are found at fault only when it is too late to
-// refuse them.
+// limit in its window. units is how many units the fault has added there, and total is what
+// the client has used there by now. carry adds those of the units that are above the limit.
+// Without it, a client could begin many requests at once that are found to be at fault only
+// when it is too late to refuse them.
 func (r *Rate) carry(ctx context.Context, client string, window time.Time, total Units, units int) (err error) {
 	for range r.debts {
 		units = min(units, total.All-total.Open-r.limit)
@@ -193,14 +193,14 @@ func (r *Rate) carry(ctx context.Context, client string, window time.Time, total
 	return nil
 }
 
-// Decision says whether a request may go on, and how much of its limit the client has left.
+// Decision says whether a request may continue, and how much of its limit the client has left.
 type Decision struct {
 	OK bool
 	// RetryAfter is how long a refused client has to wait: two seconds if its undecided
 	// requests may give back enough units, and otherwise until its window ends.
 	RetryAfter time.Duration
 	// Limit is the number of units in a window; 0 means that there is no limit. Remaining is
-	// how many more units this environment would let pass, by what it knows.
+	// how many more units this environment would let pass, as far as it knows.
 	Limit, Remaining int
 	// Reset is the time until the window ends.
 	Reset time.Duration
@@ -213,8 +213,8 @@ const (
 )
 
 // Headers returns the values of HeaderPolicy and HeaderLimit. They are empty if there is no
-// limit. They say what this environment knows, and promise nothing: the draft allows a server
-// to refuse earlier, and this server may refuse later.
+// limit. They tell what this environment knows, and promise nothing: the draft allows a server
+// to refuse earlier than they say, and this server may refuse later.
 func (d Decision) Headers() (policy, state string) {
 	if d.Limit == 0 {
 		return "", ""
@@ -224,7 +224,7 @@ func (d Decision) Headers() (policy, state string) {
 	return policy, state
 }
 
-// fault returns rate_limited if the request was refused, and nil if it may go on.
+// fault returns rate_limited if the request was refused, and nil if it may continue.
 func (d Decision) fault() *fault.Error {
 	if d.OK {
 		return nil
@@ -245,8 +245,8 @@ const maxRemote = 128
 
 // ClientKey returns the key of the client behind an address: the IPv4 address, or the /64
 // network of an IPv6 address, which is the smallest network that is assigned. The address may
-// have a port, brackets or a zone; IPv4 mapped into IPv6 is IPv4. For anything else the key is
-// Unknown. A key is at most 24 bytes of ASCII.
+// have a port, brackets or a zone; an IPv4 address mapped into IPv6 counts as IPv4. For
+// anything else the key is Unknown. A key is at most 24 bytes of ASCII.
 func ClientKey(remoteAddr string) string { return keyOf(remoteAddr, 64) }
 
 // DocumentsKey returns the key under which a client's requests for free documents are counted.
@@ -255,11 +255,11 @@ func ClientKey(remoteAddr string) string { return keyOf(remoteAddr, 64) }
 func DocumentsKey(remoteAddr string) string { return "documents|" + ClientKey(remoteAddr) }
 
 // SiteKey returns a key like ClientKey, but with the /48 network of an IPv6 address. Providers
-// assign a /56 or a /48 on request, in which one customer has 256 or 65,536 networks of a
-// client's size. Expensive requests are counted under this key.
+// assign a /56 or a /48 on request. One customer then has 256 or 65,536 networks that would
+// each count as a client. Expensive requests are counted under this key.
 func SiteKey(remoteAddr string) string { return keyOf(remoteAddr, 48) }
 
-// NameKey returns the key of a client that is identified by a name, such as that of an
+// NameKey returns the key of a client that is identified by a name, such as the name of an
 // account, and not by an address. The key has 23 bytes for a name of any length, and never
 // equals an address.
 func NameKey(name string) string {

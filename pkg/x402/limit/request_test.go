@@ -40,7 +40,7 @@ func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
 // store is a Memory that records its calls, and fails when a test says so.
 type store = limittest.Watched
 
-// added returns the units that the calls since the last time added.
+// added returns the units that were added by each call since the last call of added.
 func added(s *store) (units []int) {
 	for _, c := range s.Calls() {
 		units = append(units, c.Units)
@@ -48,8 +48,8 @@ func added(s *store) (units []int) {
 	return units
 }
 
-// down, silent and slow are behaviours of a store: it fails, it answers when its caller gives
-// up, or it takes a tenth of a second, by the clock of a bubble.
+// down, silent and slow are behaviours of a store: down fails, silent answers when its caller
+// gives up, and slow takes a tenth of a second, by the clock of a bubble.
 func down(context.Context, limittest.Call) error { return errDown }
 
 func silent(ctx context.Context, _ limittest.Call) error {
@@ -76,8 +76,8 @@ func TestMemoryForgets(t *testing.T) {
 		after time.Duration
 		want  int
 	}{
-		{0, 1}, {w, 1}, {0, 2}, {-9 * time.Hour, 1}, {9 * time.Hour, 1}, {w, 2}, {2 * w, 1}, {3 * w, 1}, {4 * w, 1}, {5 * w, 1}, // eight
-		{0, 3}, {w, 3}, {6 * w, 1}, {0, 4}, {9 * time.Hour, 2}, {-9 * time.Hour, 1}, // the ninth pushed it out
+		{0, 1}, {w, 1}, {0, 2}, {-9 * time.Hour, 1}, {9 * time.Hour, 1}, {w, 2}, {2 * w, 1}, {3 * w, 1}, {4 * w, 1}, {5 * w, 1}, // eight windows
+		{0, 3}, {w, 3}, {6 * w, 1}, {0, 4}, {9 * time.Hour, 2}, {-9 * time.Hour, 1}, // dropped when the ninth window was counted
 	} {
 		if got, _, err := m.Count(t.Context(), "c", noon.Add(c.after), limit.Units{All: 1}, limit.Unbounded); err != nil || got.All != c.want {
 			t.Errorf("Count %d = %+v, %v; want %d", i, got, err, c.want)
@@ -86,8 +86,8 @@ func TestMemoryForgets(t *testing.T) {
 }
 
 // TestKeys checks the keys of addresses. An IPv4 address is a client and a site by itself. An
-// IPv6 client is its /64. Expensive requests are counted by the /48, in which every address is
-// the same client.
+// IPv6 client is its /64 network. Expensive requests are counted for the /48 network, in which
+// all addresses count as one client.
 func TestKeys(t *testing.T) {
 	for in, want := range map[string]struct{ client, site string }{
 		"203.0.113.7":               {"203.0.113.7", "203.0.113.7"},
@@ -186,8 +186,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestWeighIsExact checks, over all environments, that as many undecided payments pass at once
-// as the limit has room for, that the whole limit passes once they are decided, and that few
+// TestWeighIsExact checks three things over all environments: as many undecided payments pass
+// at once as the limit has room for; the whole limit passes once they are decided; and few
 // pass if their payer is at fault.
 func TestWeighIsExact(t *testing.T) {
 	var s store
@@ -215,13 +215,13 @@ func TestWeighIsExact(t *testing.T) {
 }
 
 // TestDebts checks that the weight of faults above the limit counts in the next windows, in
-// every environment. Over time a client has 15 faults a window, regardless of how many it
-// begins at once. Units that are given back are no debt.
+// every environment. Over time a client can cause 15 faults a window, regardless of how many
+// requests it begins at once. Units that are given back are no debt.
 func TestDebts(t *testing.T) {
 	for what, c := range map[string]struct {
 		begin  []int // how many payments begin together; each group is decided before the next begins
 		faults int   // how many of each group are at fault; the others are paid
-		then   []int // how many faults, one after another, pass in each of the next windows
+		then   []int // how many requests at fault, one after another, pass in each of the next windows
 	}{
 		"as many as there is room for": {begin: []int{15}, faults: 15, then: []int{15}},
 		"twelve places":                {begin: []int{12, 12}, faults: 12, then: []int{6, 15}},
@@ -251,9 +251,8 @@ func TestDebts(t *testing.T) {
 	}
 }
 
-// TestWeighAsksAgain checks that a client which has used its limit for good is refused without
-// a call, and that the store is asked about once a second for a client that may get units
-// back.
+// TestWeighAsksAgain checks that a client which has used up its limit is refused without a
+// call of the store. If the client may get units back, the store is asked about once a second.
 func TestWeighAsksAgain(t *testing.T) {
 	var s store
 	clock := at(0)
@@ -267,7 +266,7 @@ func TestWeighAsksAgain(t *testing.T) {
 	}
 	same(t, "passed without a payment", passed(t, r, client, 100), 0)
 	same(t, "known to be over, and yet the calls", len(s.Calls()), 0)
-	// Another environment learns it once a second.
+	// Another environment asks the store about the client once a second.
 	for range 3 {
 		weigh(t, other, client, 50)
 		same(t, "calls", len(s.Calls()), 1)
@@ -278,7 +277,7 @@ func TestWeighAsksAgain(t *testing.T) {
 	decide(t, false, on...)
 	same(t, "payments after all were decided", len(weigh(t, other, client, 1)), 1)
 	same(t, "requests after all were decided", passed(t, other, client, 1), 1)
-	// The limit is used for good: no more calls.
+	// The limit is used up, and nothing can be given back: no more calls.
 	for range 20 {
 		decide(t, true, weigh(t, other, client, 1)...)
 	}
@@ -289,14 +288,14 @@ func TestWeighAsksAgain(t *testing.T) {
 			t.Errorf("Open = %v, %+v", err, q.Decision)
 		}
 	}
-	if calls := s.Calls(); len(calls) > 1 { // the other environment saw the last of them
+	if calls := s.Calls(); len(calls) > 1 { // one call is allowed, for what the other environment has counted
 		t.Errorf("over for good, and yet the calls %v", calls)
 	}
 }
 
-// TestWeighStoreDown checks that each payment asks a store that is down. The ledger is then
-// down as well, and no other request is delayed. A correction takes no longer than a report,
-// and continues when the client hangs up.
+// TestWeighStoreDown checks that each payment asks the store while it is down. The ledger is
+// then down as well, and no other request is delayed. The report of an outcome takes no longer
+// than any other report, and continues when the client hangs up.
 func TestWeighStoreDown(t *testing.T) {
 	s := &store{Before: down}
 	bubbled(t, 300, s, func(t *testing.T, r *limit.Rate) {
@@ -320,9 +319,9 @@ func TestWeighStoreDown(t *testing.T) {
 	})
 }
 
-// TestReplaysWeigh checks that a replay weighs a unit for each started 16 KiB, and the first
-// answer to a payment one unit. The store gets this at once, and the next environment knows
-// it.
+// TestReplaysWeigh checks that a replayed answer weighs one unit per 16 KiB, rounded up, and
+// the first answer to a payment one unit. The store is told of these units at once, so another
+// environment learns of them.
 func TestReplaysWeigh(t *testing.T) {
 	t.Parallel()
 	clock, s := at(0), &limit.Memory{}

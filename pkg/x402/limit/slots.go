@@ -20,8 +20,8 @@ type Lease struct {
 	Until time.Time
 }
 
-// MaxCap is the highest cap of an operation. All its leases are in one item of the store, and
-// DynamoDB allows 1,000 write units a second for one item.
+// MaxCap is the highest cap of an operation. All leases of an operation are in one item of the
+// store, and DynamoDB allows 1,000 write units a second for one item.
 const MaxCap = 100
 
 const (
@@ -33,8 +33,8 @@ const (
 	tagLength    = 6
 	randomLength = 5
 
-	// clientShare is the divisor for the slots that one client may hold: a quarter of all, and
-	// at least one slot.
+	// clientShare is the divisor for the slots that one client may hold: a quarter of all
+	// slots, and at least one.
 	clientShare = 4
 
 	// If an acquisition is refused because clients hold more than their share, it is tried
@@ -80,10 +80,11 @@ type slot struct {
 }
 
 // Acquire implements x402.Slots: it takes a slot for a client, which is a SiteKey. The slot is
-// free again at until or less than a second later, even if this process dies; the work must
-// have ended by then. The error is a *fault.Error. It is overloaded if every slot is taken or,
-// with another message, if the client already holds its share. It is ledger_unavailable if the
-// store fails; the store may then keep an unused lease until it expires.
+// free again at the time until or less than a second later, even if this process dies; the
+// work must have ended by then. The error is a *fault.Error. It is overloaded if every slot is
+// taken or, with another message, if the client already holds its share. It is
+// ledger_unavailable if the store fails; the store may then keep an unused lease until that
+// lease expires.
 //
 // Acquire costs one write while there is room. If the store refuses the lease, Acquire removes
 // expired leases and tries again. It can check a client's share only after the lease was
@@ -103,7 +104,7 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 		switch {
 		case u.ofClient > s.clientCap || hasShare:
 			cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
-			if added { // if the lease cannot be removed, it expires
+			if added { // if the lease cannot be removed, it will expire
 				cause = errors.Join(cause, mine.Release(ctx))
 			}
 			return nil, s.shareHeld(cause)
@@ -121,9 +122,9 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 	}
 }
 
-// mayRetry reports whether a refused acquisition may find room if it is tried again: at once
-// if leases have expired, and otherwise after a pause, when clients have released the slots
-// above their share.
+// mayRetry reports whether a refused acquisition may find room if it is tried again. It may at
+// once if leases have expired. It may after a pause if clients hold slots above their share,
+// which they are about to release.
 func (s *Slots) mayRetry(ctx context.Context, u usage, pause time.Duration) bool {
 	withinShares := u.alive - u.overShare
 	if withinShares >= s.most || pause > lastWait {
@@ -162,7 +163,7 @@ type usage struct {
 	expired   []Lease
 	alive     int // leases that have not expired
 	ofClient  int // live leases of the client in question
-	overShare int // live leases above the share of their client
+	overShare int // live leases above their client's share
 }
 
 func (s *Slots) usage(held []Lease, tag string) (u usage) {

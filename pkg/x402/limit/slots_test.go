@@ -42,8 +42,8 @@ func (b *harness) over(most int, s limit.Store) *harness {
 	return &other
 }
 
-// next returns a client that has no slot yet, which makes tests of the cap independent of a
-// client's share.
+// next returns a client that has no slot yet. With such clients, tests of the cap do not
+// depend on a client's share.
 func next() string { return fmt.Sprint("client ", rand.Uint64()) }
 
 // try takes a slot, or checks that it is refused for the wanted reason.
@@ -81,7 +81,7 @@ func (b *harness) give(slots ...slot) {
 	}
 }
 
-// took compares the calls of the store since the last time.
+// took compares the calls of the store since the last call of took.
 func (b *harness) took(what, want string) {
 	b.Helper()
 	var verbs []string
@@ -91,18 +91,18 @@ func (b *harness) took(what, want string) {
 	same(b, what, strings.Join(verbs, " "), want)
 }
 
-// TestSlots checks any sequence of requests and releases. A slot is free while fewer slots
-// than the cap are taken, if its client holds no slot or less than a quarter of the cap. A
-// slot that is not given back is free at the end of the second in which it runs out, and not
-// earlier; whole seconds are used because a store pays for each digit. If its owner comes back
-// later, it takes no slot from another client.
+// TestSlots checks any sequence of requests and releases. A client gets a slot if fewer slots
+// than the cap are taken, and if it holds no slot or less than a quarter of the cap. A slot
+// that is not released is free at the end of the second in which it expires, and not earlier;
+// leases end at whole seconds because a store pays for each digit. If the owner of such a slot
+// releases it later, no other client loses a slot.
 func TestSlots(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		high := 1 + random.IntN(16)
 		b := newHarness(t, high)
 		environments := map[int]*harness{high: b, (high + 1) / 2: b.over((high+1)/2, b.store)}
-		var held []taken // including slots that have run out
+		var held []taken // including slots that have expired
 		for range 100 {
 			most := []int{high, (high + 1) / 2}[random.IntN(2)] // two caps, as during a deployment that changes it
 			now, client := b.clock.now(), fmt.Sprint("client ", random.IntN(8))
@@ -130,7 +130,7 @@ type taken struct {
 	until  time.Time
 }
 
-// busy counts the slots that have not run out, and how many of them a client holds.
+// busy counts the slots that have not expired, and how many of them a client holds.
 func busy(held []taken, client string, now time.Time) (all, mine int) {
 	for _, h := range held {
 		if !h.until.After(now) {
@@ -181,8 +181,8 @@ func TestSlotsCost(t *testing.T) {
 	b.took("a refusal by a lower cap with one dead, which would free no slot", "acquire")
 }
 
-// TestSlotsStoreFails checks every failure of the store. A lease that was written without a
-// reply runs out by itself. A release is tried again. A lease above its client's share that
+// TestSlotsStoreFails checks every failure of the store. A lease whose write got no reply
+// expires by itself. A failed release may be repeated. A lease above its client's share that
 // cannot be removed does not count as a slot.
 func TestSlotsStoreFails(t *testing.T) {
 	b := newHarness(t, 4)
@@ -195,7 +195,7 @@ func TestSlotsStoreFails(t *testing.T) {
 		t.Errorf("Release = %v", err)
 	}
 	b.store.Before = nil
-	b.give(slot) // tries again
+	b.give(slot) // the second release
 	b.try("a", "")
 	b.take()
 	b.store.After = down
@@ -210,9 +210,9 @@ func TestSlotsStoreFails(t *testing.T) {
 	if _, f := b.try("a", fault.Overloaded); !errors.Is(f, errDown) {
 		t.Errorf("%v", f)
 	}
-	b.refused(fault.Overloaded) // counting the lease of the lost reply, and the lease that could not be removed
+	b.refused(fault.Overloaded) // the lease of the lost reply counts, and so does the lease that could not be removed
 	b.clock.advance(30 * time.Second)
-	b.refused(fault.LedgerUnavailable) // the dead leases cannot be removed
+	b.refused(fault.LedgerUnavailable) // the expired leases cannot be removed
 	b.store.Before = nil
 	b.take()
 }
@@ -268,8 +268,8 @@ func sharesSlots(t *testing.T, seed uint64) {
 	}
 }
 
-// TestSlotsOverShareStays checks that a request waits for the release of leases above a share
-// no longer than its time limit.
+// TestSlotsOverShareStays checks that a request waits for the release of leases above a share,
+// but no longer than its time limit.
 func TestSlotsOverShareStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var memory limit.Memory

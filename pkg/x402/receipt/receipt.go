@@ -29,7 +29,7 @@ type Statement struct {
 	Network  string `json:"network" doc:"CAIP-2 network of the payment"`
 	Payer    string `json:"payer" doc:"Whose payment it was"`
 	// Request is the request as the seller understood it. It is empty if the receipt does not
-	// say.
+	// name the request.
 	Request              string `json:"request,omitempty" doc:"What was asked: GET, path and all parameters as the service reads them, in the order of their names, such as GET /v1/tools/dns?domain=example.com&type=A"`
 	ResourceURL          string `json:"resourceUrl" doc:"URL that was paid for, without its query"`
 	ResponseHash         string `json:"responseHash" doc:"SHA-256 of the body as it was sent, 0x and hexadecimal"`
@@ -54,7 +54,7 @@ func HashOf(body []byte) string {
 	return "0x" + hex.EncodeToString(sum[:])
 }
 
-// Covers reports whether a receipt is for this body.
+// Covers reports whether the receipt is for this body.
 func (s Statement) Covers(body []byte) bool {
 	known := s.ResponseHashAlg == hashAlg && s.ResponseHashEncoding == encoding
 	return known && s.ResponseHash == HashOf(body)
@@ -179,8 +179,8 @@ func canonical(v any) ([]byte, error) {
 // some KB each.
 const MaxSize = 16 << 10
 
-// ErrInvalid says that a receipt is malformed or not signed by the key, or that its key is not
-// published.
+// ErrInvalid says that a receipt is malformed or is not signed by its key, or that the key is
+// not published.
 var ErrInvalid = errors.New("receipt: invalid")
 
 // Verify parses a receipt and checks its signature. find returns the key with a given id
@@ -217,8 +217,8 @@ func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (s Sta
 	return s, h.Kid, nil
 }
 
-// Authorizes reports whether a key may speak for the resource of a receipt. It may if the
-// resource's own host publishes it.
+// Authorizes reports whether a key may speak for the resource of a receipt. It may if the host
+// of the resource publishes it.
 func Authorizes(kid string, s Statement) bool {
 	u, err := url.Parse(s.ResourceURL)
 	return err == nil && u.Host != "" && strings.HasPrefix(kid, DID(u.Host)+"#")

@@ -14,12 +14,12 @@ import (
 const (
 	body = `{"domain":"example.com","type":"A","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,"records":[{"address":"192.0.2.1"}]}`
 	kid  = "did:web:api.example.com#3iR-H6Xx_3rpt7eNMUVNazSZkUclb_cekBJZZL4mlUs"
-	// Package @x402/extensions 2.27 makes and verifies this with key(1).
+	// Package @x402/extensions 2.27 makes this receipt with key(1), and verifies it.
 	vector = "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6YXBpLmV4YW1wbGUuY29tIzNpUi1INlh4XzNycHQ3ZU5NVVZOYXpTWmtVY2xiX2Nla0JKWlpMNG1sVXMifQ." +
 		"eyJpc3N1ZWRBdCI6MTc5NTIxOTUwMCwibmV0d29yayI6ImVpcDE1NTo4NDUzIiwicGF5ZXIiOiIweDcwOTk3OTcwQzUxODEyZGMzQTAxMEM3ZDAxYjUwZTBkMTdkYzc5QzgiLCJyZXNvdXJjZVVybCI6Imh0dHBzOi8vYXBpLmV4YW1wbGUuY29tL3YxL3Rvb2xzL2RucyIsInRyYW5zYWN0aW9uIjoiMHg4OWM5MWM3ODllNTcwNTliMTcyODVlN2JhMTcxNmExZjVmZjRjNWRhY2UwZWE1YTUxMzVmMjYxNThkMDQyMWI5IiwidmVyc2lvbiI6MX0." +
 		"qlwZwceexESUZgXjmJ2TzR_WfWBValJJyc-jK5mUv57BONi_gWgUjiaprJkK-VDxaxVsrTaQSxSCkKFvPfryDw"
-	// The same package makes these signatures: of the same statement with the request and the
-	// digest of body, and of an offer.
+	// The same package makes these signatures. The first is of the same statement with the
+	// request and the digest of the body, and the second is of an offer.
 	whole   = "u57Zv2dFZQx7RpXdBsTDhdXMsgUa_82gKYySUnPGDdr4oSD4uT1_vWIZUFlVCHjYbZuzGGAj-Ty2YqjyeJ9MAw"
 	offered = "FOyf2TLEjg-BTYyuraXFLBDY5hxWKsn2kYIjIomHKZ9woqwCVGJw-oh9Ez9H4F2mTj9VWFshgh00oIupJnWfDA"
 )
@@ -58,7 +58,7 @@ func find(keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
 	return func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
 }
 
-// TestVectors checks that the signed bytes are the same as those of the extension's package.
+// TestVectors checks that the signed bytes are those that the extension's package signs.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	jws := must(signer(key(1)).Sign(delivery()))
@@ -97,7 +97,7 @@ func TestVectors(t *testing.T) {
 }
 
 // TestRevocation checks that the other published keys, and their order, change no key id and
-// invalidate no signature. Removing a key invalidates everything that it signed.
+// invalidate no signature. If a key is removed, everything that it signed becomes invalid.
 func TestRevocation(t *testing.T) {
 	t.Parallel()
 	a, b, c := public(key(1)), public(key(2)), public(key(3))
@@ -148,8 +148,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestForm checks that text which the key has signed is a receipt only in the form of version
-// 1.
+// TestForm checks that a text which the key has signed is a receipt only if it has the form of
+// version 1.
 func TestForm(t *testing.T) {
 	t.Parallel()
 	const header, said = `{"alg":"EdDSA","kid":"k"}`, `{"version":1,"payer":"p"}`
@@ -181,7 +181,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestFindKey checks that a DID document counts only Ed25519 keys that may make assertions.
+// TestFindKey checks that only Ed25519 keys that may make assertions count in a DID document.
 func TestFindKey(t *testing.T) {
 	t.Parallel()
 	doc := string(must(receipt.Document("api.example.com", []ed25519.PublicKey{public(key(1))})))
@@ -192,8 +192,8 @@ func TestFindKey(t *testing.T) {
 	}
 }
 
-// TestUnsignable checks that text which canonical JSON would have to escape is not signed, and
-// that a statement without an address is not signed either.
+// TestUnsignable checks that a text is not signed if canonical JSON would have to escape it,
+// and that a statement without an address is not signed either.
 func TestUnsignable(t *testing.T) {
 	t.Parallel()
 	s := signer(key(1))

@@ -17,8 +17,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// TestReconcileIndexFails checks that a failing index is the run's error, but half of the work
-// is still done. The same holds for the first record at which the store fails.
+// TestReconcileIndexFails checks that Run returns the error of an index that fails, and still
+// does the half of its work that does not need it. The same holds for the first record at
+// which the store fails.
 func TestReconcileIndexFails(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.uncertain(1)
@@ -57,7 +58,7 @@ func TestReconcileIndexFails(t *testing.T) {
 }
 
 // TestReconcileCorruptRecord checks that a corrupt record is counted, named in the log and
-// never written to, and that it stops nothing. It is not a failure of the ledger.
+// never written to, and does not stop the run. It is not a failure of the ledger.
 func TestReconcileCorruptRecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.find = verdict(x402.Finding{Fate: x402.NeverPaid})
@@ -111,7 +112,7 @@ func TestReceiveTimeUp(t *testing.T) {
 		for ; unasked < n && runs < 10; runs++ {
 			unasked += d.runOutOfTime(fmt.Sprint("run ", runs), unasked)
 		}
-		if unasked != n || runs != 5 { // 10 s of each run, in whole seconds
+		if unasked != n || runs != 5 { // each run has 10 s to read, and a transfer takes one second
 			t.Errorf("%d transfers in %d runs", unasked, runs)
 		}
 		slow = false
@@ -203,7 +204,7 @@ func TestReceiveNodeDown(t *testing.T) {
 type nodeFault struct {
 	call  string
 	fails func(context.Context) error
-	first int // how many times transfers were asked for before that
+	first int // how many times transfers were read before the call fails
 }
 
 // during returns the function that a scanner calls before each call.

@@ -19,7 +19,7 @@ type seller struct {
 	former x402.Address
 }
 
-// formerly returns a seller whose payee has just changed, with no run of reconcile so far.
+// formerly returns a seller whose payee has just changed. Nobody has run reconcile yet.
 func formerly(d *harness) *seller {
 	s := &seller{d: d, p: &fakeScanner{d: d}, former: address("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")}
 	d.chain = s.p
@@ -32,7 +32,7 @@ func (s *seller) sold(amount string) {
 	s.d.must(ledger.NewPayees(s.d.ledger).Note(s.d.t.Context(), terms().Network, strings.ToLower(terms().Asset), s.former.String(), amount))
 }
 
-// refuses claims the nth payment, to the former payee; the facilitator refuses it.
+// refuses claims the nth payment, which is to the former payee; the facilitator refuses it.
 func (s *seller) refuses(n int) {
 	s.d.t.Helper()
 	s.sold("5000")
@@ -54,7 +54,7 @@ func (s *seller) onRecord() []ledger.Payee {
 
 func (s *seller) receives(t *reconcile.Transfer) { t.To = s.former }
 
-// finds checks that the money of a falsely refused payment is found some time later.
+// finds checks that the money of a wrongly refused payment is found after the time later.
 func (s *seller) finds(later time.Duration) {
 	s.d.t.Helper()
 	s.refuses(1)
@@ -66,7 +66,8 @@ func (s *seller) finds(later time.Duration) {
 	}
 }
 
-// isForgotten checks that the former payee is neither on record nor read.
+// isForgotten checks that the former payee is not on record, and that its transfers are not
+// read any more.
 func (s *seller) isForgotten() {
 	s.d.t.Helper()
 	if all := s.onRecord(); len(all) > 0 {
@@ -79,9 +80,9 @@ func (s *seller) isForgotten() {
 	}
 }
 
-// TestFormerPayee checks that the money of a falsely refused payment is found after the payee
-// has changed, without any configuration and without an earlier run. The former payee is read
-// until every transfer that can have gone to it has been read. Then it is forgotten.
+// TestFormerPayee checks that the money of a wrongly refused payment is found after the payee
+// has changed, without any configuration and without an earlier run. Transfers to the former
+// payee are read until nothing more can arrive there. Then the payee is forgotten.
 func TestFormerPayee(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		s := formerly(d)
@@ -100,7 +101,7 @@ func TestFormerPayee(t *testing.T) {
 }
 
 // TestFormerPayeeDaysLater checks that a first run which comes days later finds the money as
-// well. It reads everything at once.
+// well, and that this one run reads everything.
 func TestFormerPayeeDaysLater(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		s := formerly(d)
@@ -126,8 +127,8 @@ func TestFormerPrice(t *testing.T) {
 	})
 }
 
-// TestFormerPayeesUnread checks that former payees that cannot be read fail the run, but the
-// run does everything else.
+// TestFormerPayeesUnread checks that the run returns an error if the former payees cannot be
+// read, and does everything else.
 func TestFormerPayeesUnread(t *testing.T) {
 	key := ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset))
 	unread := func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {

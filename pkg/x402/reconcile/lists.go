@@ -9,7 +9,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// pageOfPlaces is how many places of a list are read, and kept in memory, at once.
+// pageOfPlaces is how many places of a list are read at a time, and kept in memory.
 const pageOfPlaces = 1000
 
 // Outstanding walks through the index to its end. It calls see for every record that no
@@ -49,8 +49,9 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 }
 
 // Unproven counts the payments that a facilitator refused without a node to confirm the
-// refusal. It calls see with the newest of them, the last one last. Money can nevertheless
-// have moved for them. The error comes from the index or the ledger, or says that ctx ended.
+// refusal. Such a payment can nevertheless have moved money. It calls see with as many of the
+// newest payments as the argument newest says, the last one last. The error comes from the
+// index or the ledger, or says that ctx ended.
 func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
 	var keys []string
 	var after ledger.Place
@@ -94,15 +95,15 @@ func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Pa
 
 // visits has the functions that a walk through the index calls.
 type visits struct {
-	open    func(ledger.Payment) error // for each record of the first list
-	between func()                     // after the first list
-	owed    func(ledger.Payment) error // once for each record of both lists that is owed and that no attempt holds
+	open    func(ledger.Payment) error // called for each record of the first list
+	between func()                     // called after the first list
+	owed    func(ledger.Payment) error // called once for each record of either list that is owed and that no attempt holds
 }
 
 // walk goes through the two lists of the index, each from the least recently written record
-// on. It leaves out records of the first list that are written after the walk began. The order
-// of the lists matters: a lookup that ends meanwhile moves its record from the first list to
-// the second.
+// on. It leaves out records of the first list that are written after the walk began. It reads
+// the lists in this order because a lookup that ends meanwhile moves its record from the first
+// list to the second.
 func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited) {
 	begun := c.Now()
 	seen := map[string]bool{}

@@ -16,14 +16,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// TestReconcileOutstanding checks the lists of debts, of refunds among them, and of doubts. A
-// payment that somebody holds, or that is decided, is in none of them.
+// TestReconcileOutstanding checks which payments are listed as in doubt, as owed, and as due
+// for a refund. A payment that somebody holds, or that is decided, is in none of these lists.
 func TestReconcileOutstanding(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		d.owed(1, mostLookups) // no lookup is left
+		d.owed(1, mostLookups) // no more lookups are allowed
 		d.owed(2, 2)
 		d.owed(3, 0)          // settled late, and nobody asked for the answer
-		redeem(d, d.claim(4)) // has its answer
+		redeem(d, d.claim(4)) // is answered
 		d.uncertain(5)
 		looking := d.claim(6)
 		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
@@ -57,7 +57,7 @@ func TestReconcilerEach(t *testing.T) {
 	})
 }
 
-// bought claims the nth payment for a purchase that the mth payment has opened.
+// bought claims the nth payment, for a purchase that was opened by the mth payment.
 func (d *harness) bought(n, m int) {
 	d.t.Helper()
 	with := func(p *ledger.Submission) { p.Purchase = "purchase|" + payment(n).Key }
@@ -70,8 +70,8 @@ func (d *harness) bought(n, m int) {
 }
 
 // TestReconcileUnsent checks payments whose process died. A payment that was not sent is
-// closed when its window is long over. Before that it is in no list, and takes no place among
-// the doubts. A payment that may have been sent stays until there is evidence.
+// closed when its window has been over for some time. Before that it is in no list, and does
+// not count as a doubt. A payment that may have been sent stays until there is evidence.
 func TestReconcileUnsent(t *testing.T) {
 	t.Parallel()
 	for _, blind := range []bool{false, true} {
@@ -81,7 +81,7 @@ func TestReconcileUnsent(t *testing.T) {
 				d.bought(1, 1)  // died as the owner of its purchase
 				d.bought(2, 12) // died while it waited for another payment
 				d.bought(3, -1) // died before the purchase was opened
-				d.claim(4)      // a ping
+				d.claim(4)      // a payment without a purchase
 				d.uncertain(5)  // in doubt
 				time.Sleep(time.Minute)
 				before, undue := d.stored(2), reconcile.Summary{Listed: 6, Open: 2, StillOpen: 2, Undue: 4}
@@ -113,8 +113,8 @@ func TestReconcileUnsent(t *testing.T) {
 	}
 }
 
-// TestReconcileUnopened checks that a finding without a decision does not put a payment in
-// doubt if its purchase is missing.
+// TestReconcileUnopened checks a payment whose purchase is missing: a finding that decides
+// nothing does not put it in doubt.
 func TestReconcileUnopened(t *testing.T) {
 	t.Parallel()
 	for _, f := range []x402.Finding{{Fate: x402.StillOpen}, {Cause: errors.New("down")}} {
@@ -134,15 +134,15 @@ func TestReconcileUnopened(t *testing.T) {
 	}
 }
 
-// TestReconcileSilence checks that a silent target's debt is closed: reconcile stores the
-// silence as the answer, even if nobody asks again, and the payment is in no list.
+// TestReconcileSilence checks a payment whose lookups found a silent target: reconcile stores
+// the silence as the answer, even if nobody asks again, and the payment is then in no list.
 func TestReconcileSilence(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		h := d.claim(1)
 		d.must(h.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
 		d.must(h.Release(t.Context(), ledger.Failure{Code: "ssl_timeout", Message: "m", Silence: true}))
 		d.owed(2, 1)
-		d.wants(reconcile.Summary{Owed: 2}) // the answer can still be asked for
+		d.wants(reconcile.Summary{Owed: 2}) // the payer can still ask for the answer
 		time.Sleep(25 * time.Hour)
 		d.outstanding("due 2")
 		d.wants(reconcile.Summary{Owed: 1, OwedLong: 1, RefundsDue: 1, Silent: 1})
@@ -154,8 +154,8 @@ func TestReconcileSilence(t *testing.T) {
 	})
 }
 
-// TestReconcileReadsToTheEnd checks that the lists are read to their end, with any content,
-// unless the time ends first. The summary then says so.
+// TestReconcileReadsToTheEnd checks that the lists are read to their end, whatever is in them.
+// If the time ends first, the summary says that the run is unfinished.
 func TestReconcileReadsToTheEnd(t *testing.T) {
 	last, stop := 0, func() {}
 	withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
@@ -195,8 +195,8 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 	})
 }
 
-// TestReconcileIsFair checks 1,500 records in doubt and runs of 1,000: the second run sees the
-// rest.
+// TestReconcileIsFair checks runs that ask about 1,000 of 1,500 records in doubt: the second
+// run asks about the rest.
 func TestReconcileIsFair(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		const n = 1500
@@ -231,8 +231,8 @@ func TestReconcileIsFair(t *testing.T) {
 	})
 }
 
-// TestReconcileTimeUp checks that the records for which there is no time left stay unchanged,
-// and that the debts are counted nevertheless.
+// TestReconcileTimeUp checks that records do not change if there is no time left for them, and
+// that the debts are counted nevertheless.
 func TestReconcileTimeUp(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		const n = 30
@@ -252,7 +252,7 @@ func TestReconcileTimeUp(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		got, err := d.run(ctx)
-		want := reconcile.Summary{Listed: n, Open: 11, StillOpen: 10, Left: 20, Owed: 1} // the eleventh had begun
+		want := reconcile.Summary{Listed: n, Open: 11, StillOpen: 10, Left: 20, Owed: 1} // the eleventh question was interrupted
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("summary (-want +got), %v:\n%s", err, diff)
 		}
@@ -267,8 +267,9 @@ func TestReconcileTimeUp(t *testing.T) {
 	})
 }
 
-// TestReceiveBeforeTheRestIsCounted checks that when the time for evidence is up, incoming
-// transfers are read before the rest of the list, however long that takes.
+// TestReceiveBeforeTheRestIsCounted checks that, when the time for evidence is up, incoming
+// transfers are read first. Only then is the rest of the list counted, however long that
+// takes.
 func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 	slow := false
 	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
@@ -293,8 +294,8 @@ func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 	})
 }
 
-// TestReconcileFinishesAVerdict checks that a known verdict is written even if the run ends at
-// that moment, and that no further question is asked.
+// TestReconcileFinishesAVerdict checks that a finding is written even if the run ends at that
+// moment, and that no further question is asked.
 func TestReconcileFinishesAVerdict(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
@@ -322,8 +323,8 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 }
 
 // TestUnproven checks that a payment which a facilitator refused without a node is counted,
-// even if another payment has taken its purchase over, but no longer once a node has disproved
-// it or its money is found.
+// even if another payment has taken its purchase over. It is no longer counted once a node has
+// disproved it or its money is found.
 func TestUnproven(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.blind = true
@@ -332,7 +333,7 @@ func TestUnproven(t *testing.T) {
 			d.must(d.claim(n, changes...).End(t.Context(), event, "no", ""))
 			time.Sleep(time.Second)
 		}
-		end(1, ledger.EventRefused) // with a node
+		end(1, ledger.EventRefused) // refused while there was a node
 		end(2, ledger.EventNotSent, noNode)
 		end(3, ledger.EventDisproved, noNode)
 		for n := 4; n < 30; n++ {
@@ -354,6 +355,6 @@ func TestUnproven(t *testing.T) {
 			t.Errorf("%d, %v, the newest (-want +got):\n%s", n, err, diff)
 		}
 		d.blind = false
-		d.wants(reconcile.Summary{Owed: 1}) // the chain is read instead
+		d.wants(reconcile.Summary{Owed: 1}) // with a node, reading the chain shows which of them were paid
 	})
 }

@@ -18,15 +18,16 @@ import (
 // Scanner reads a payee's incoming transfers from the chain. Its cost depends on the
 // number of transfers, and not on the number of requests that were never paid.
 type Scanner interface {
-	// Transfers reads the transfers to payee from block from onwards, and does a bounded
+	// Transfers reads the transfers to payee from the block from onwards, and does a limited
 	// amount of work. If it returns an error, nothing was read, and Next is from. A failure
-	// after something was read ends the batch without an error, and the next call meets it
-	// again. A caller that stores Next after every batch therefore misses no transfer and sees
+	// after something was read ends the batch without an error, and the next call returns the
+	// error. A caller that stores Next after every batch therefore misses no transfer and sees
 	// none twice, wherever it is interrupted.
 	Transfers(ctx context.Context, payee x402.Address, from uint64) (Batch, error)
-	// BlockAt returns the first block whose time is not before t. A cursor for transfers since
-	// t starts there. If no safe block is that recent, for example because t is in the future,
-	// it returns the block after the newest safe block, which will not be undone.
+	// BlockAt returns the number of the first block whose time is not before t. A cursor for
+	// transfers since t starts there. If no safe block is that recent, for example because t
+	// is in the future, BlockAt returns the number after the newest safe block. A safe block
+	// will not be undone.
 	BlockAt(ctx context.Context, t time.Time) (uint64, error)
 }
 
@@ -37,7 +38,7 @@ type Batch struct {
 	// Next is the first block that was not read. It follows the last block that was read.
 	Next uint64
 	// Safe is the newest block that could have been read, and SafeTime is its time. A node
-	// that lags may return a block below Next-1; then there was nothing to read.
+	// that is behind may return a block below Next-1; then there was nothing to read.
 	Safe     uint64
 	SafeTime time.Time
 }
@@ -55,8 +56,8 @@ type Transfer struct {
 	Time        time.Time
 	From, To    x402.Address
 	Value       *big.Int // atomic units; may be 0
-	// Authorized means that From's authorization with Nonce made the transfer. Any other
-	// transfer is a deposit without an authorization.
+	// Authorized means that the transfer was made with an authorization by From that has
+	// Nonce. Any other transfer is a deposit without an authorization.
 	Authorized bool
 	Nonce      [32]byte
 }
@@ -76,10 +77,10 @@ const (
 	maxUnmatched = 10
 )
 
-// receive reads the payee's incoming transfers from the ledger's cursor on, and compares each
-// with its record. It finds money for a payment that a facilitator refused, or that has no
-// record. It also reads the payees of other undecided payments, which were ours before a
-// change of configuration, as long as there are such payments.
+// receive reads the incoming transfers of each payee from the ledger's cursor on, and compares
+// each transfer with its record. It finds money for a payment that a facilitator refused, or
+// that has no record. Payees of undecided payments are read as well, as long as there are such
+// payments, because they were ours before a change of configuration.
 func (r *run) receive(ctx context.Context) (err error) {
 	for _, payee := range r.payees {
 		if r.Scanner != nil && !timeUp(ctx) {
@@ -103,7 +104,8 @@ func (c *Reconciler) soldKey() string {
 }
 
 // noteSold adds the payees that the ledger knows to the payees whose transfers are read.
-// Payees that were last paid longest ago come first, because reading them is finished first.
+// Payees that were last paid longest ago come first, because they are the first to be
+// forgotten.
 func (r *run) noteSold(ctx context.Context) error {
 	if r.Scanner == nil {
 		return nil
@@ -145,7 +147,7 @@ func (r *run) cheapest(payee x402.Address) *big.Int {
 	return lowest
 }
 
-// forget removes a payee from the ledger when everything that can have been sent to it was
+// forget removes a payee from the ledger when every transfer that can have gone to it was
 // read: the chain was read to a block after the last authorization expired.
 func (r *run) forget(ctx context.Context, payee x402.Address, read Batch) error {
 	p := r.soldTo(payee)
@@ -194,12 +196,13 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 	return nil
 }
 
-// unreadable is an error of the node: the next run reads on.
+// unreadable is an error of the node: the next run continues.
 type unreadable struct{ error }
 
-// batch reads one batch, compares it with the ledger and moves the cursor behind it. If the
-// time is up before that, it moves the cursor behind the blocks that are finished. Otherwise,
-// if a batch takes longer than a run, every run would begin it and none would finish it.
+// batch reads one batch, compares it with the ledger and moves the cursor to the block after
+// it. If the time is up before that, it moves the cursor to the first block that is not
+// finished. Otherwise, if a batch took longer than a run, every run would begin it and none
+// would finish it.
 func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) (done bool, err error) {
 	b, err := r.Scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {
@@ -237,8 +240,8 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 }
 
 // cursor returns the cursor at which reading continues. A new cursor starts so far back that
-// every authorization that can still execute was signed later. For a former payee, this holds
-// for every authorization that could execute when the payee was last paid.
+// no authorization that was signed before it can still execute. For a former payee, it starts
+// before every authorization that could execute when that payee was last paid.
 func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, error) {
 	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String())
 	at, err := r.Ledger.Cursor(ctx, key)
@@ -250,7 +253,7 @@ func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, e
 	if p := r.soldTo(payee); p != nil && p.Until.Before(last) {
 		last = p.Until
 	}
-	next, err := r.Scanner.BlockAt(ctx, now.Add(firstStretch)) // the block after the newest safe one
+	next, err := r.Scanner.BlockAt(ctx, now.Add(firstStretch)) // in the future, so this is the block after the newest safe one
 	if err != nil {
 		return nil, unreadable{err}
 	}
@@ -262,8 +265,8 @@ func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, e
 }
 
 // match compares one transfer with the ledger, and counts it. early means that the transfer
-// happened before the cursor was made; it then counts only for a payment on record. A record
-// that cannot be read does not hide later transfers.
+// happened before the cursor was made; it then counts only for a payment on record. If a
+// record cannot be read, later transfers are read nevertheless.
 func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	nonce := "0x" + hex.EncodeToString(t.Nonce[:])
 	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), nonce)

@@ -21,10 +21,10 @@ import (
 type fakeScanner struct {
 	d         *harness
 	transfers []reconcile.Transfer
-	width     uint64           // the number of blocks in a batch; 0 is any number
+	width     uint64           // the number of blocks in a batch; 0 means any number
 	asked     []uint64         // the blocks from which reading began
-	safe      uint64           // the safe block when a cursor is made; 0 is now
-	constant  *reconcile.Batch // replaces what it reads
+	safe      uint64           // the safe block when a cursor is made; 0 means the present block
+	constant  *reconcile.Batch // replaces the batches that it reads, if not nil
 	// before may fail a call, or do something while it runs.
 	before func(ctx context.Context, call string) error
 }
@@ -182,10 +182,10 @@ func TestReceive(t *testing.T) {
 type receiveRow struct {
 	before func(d *harness)
 	want   reconcile.Summary
-	state  ledger.State // "": the record is unchanged
+	state  ledger.State // empty if the record does not change
 }
 
-// checkRecord checks the record in the ledger afterwards.
+// checkRecord checks the record in the ledger after its transfer was found.
 func (c receiveRow) checkRecord(t *testing.T, before, r ledger.Payment, transaction string) {
 	t.Helper()
 	if c.state == "" {
@@ -202,8 +202,8 @@ func (c receiveRow) checkRecord(t *testing.T, before, r ledger.Payment, transact
 	}
 }
 
-// TestReceiveWithoutARecord checks money that belongs to no record: a refund of the amount
-// sent is due. Money that is not a payment is only counted.
+// TestReceiveWithoutARecord checks money that belongs to no record: the amount that was sent
+// is due for a refund. Money that is not a payment is only counted.
 func TestReceiveWithoutARecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
@@ -215,7 +215,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		other := p.send(2, worth(6000)) // another authorization with the same nonce
 		inFlight := p.send(3, worth(4999))
 		p.send(4, worth(0))
-		p.send(5, worth(cheapest-1)) // anybody may send any number of these
+		p.send(5, worth(cheapest-1)) // anybody may send any number of such transfers
 		p.send(2, worth(cheapest-1))
 		p.send(0, unauthorized)
 		p.send(0, unauthorized, worth(0))
@@ -223,7 +223,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		want := map[string]string{
 			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
 		}
-		owed := map[string]string{} // the amounts; all of them are refunds
+		owed := map[string]string{} // the amounts, all of which are due for a refund
 		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Payment) {
 			var q x402.Requirements
 			d.must(json.Unmarshal(r.Terms, &q))
@@ -244,7 +244,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		if n := d.memory.Len(); n != 6 {
 			t.Errorf("%d records, want three debts, two payments and the cursor", n)
 		}
-		// Nobody gets an answer for it, because there is no request that was paid for.
+		// Nobody gets an answer for this money, because there is no request that was paid for.
 		c, err := d.ledger.Claim(t.Context(), payment(1), time.Now().Add(attemptTime))
 		if err != nil || c.Result != ledger.OtherAuthorization {
 			t.Errorf("a claim on it: %+v, %v", c, err)
@@ -252,15 +252,15 @@ func TestReceiveWithoutARecord(t *testing.T) {
 	})
 }
 
-// TestReceiveForgotten checks that a transfer which is older than the ledger's records, and
-// has none, is counted and logged: its answer may have been given, and its record deleted.
+// TestReceiveForgotten checks a transfer that is older than the ledger's records and has no
+// record. It is counted and logged: it may have been answered, and its record deleted.
 func TestReceiveForgotten(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
 		d.uncertain(1)
 		const days = 24 * time.Hour
 		time.Sleep(40 * days)
-		p.send(1, earlier(40*days)) // it was in doubt, and therefore its record is still there
+		p.send(1, earlier(40*days)) // the payment is in doubt, so its record was not deleted
 		p.send(2, earlier(34*days+time.Second))
 		p.send(3, earlier(34*days))
 		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 3, Found: 1, Unasked: 1, Unmatched: 1, Owed: 2, RefundsDue: 1})
@@ -274,12 +274,12 @@ func TestReceiveForgotten(t *testing.T) {
 }
 
 // TestReceiveBeforeTheFirstCursor checks that the first cursor begins before every payment
-// that can still move. Transfers that belong to a record count from there on, and all others
-// only if they come after the cursor was made.
+// that can still move money. Transfers that belong to a record count from there on. All other
+// transfers count only if they come after the cursor was made.
 func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := &fakeScanner{d: d, width: 24 * 3600}
-		d.refused(1, false) // the facilitator refused, and settled
+		d.refused(1, false) // the facilitator refused the payment, and settled it nevertheless
 		d.refused(3, false)
 		time.Sleep(2 * time.Second)
 		p.send(1)
@@ -306,8 +306,8 @@ func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 	})
 }
 
-// TestReceiveFormerPayee checks that the cursor of a former payee moves until no payment to it
-// is undecided.
+// TestReceiveFormerPayee checks that the cursor of a former payee moves as long as a payment
+// to that payee is undecided.
 func TestReceiveFormerPayee(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		former := address("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")

@@ -35,9 +35,9 @@ type Reconciler struct {
 	// a change of configuration the ledger can have payments under other terms. Those in doubt
 	// stay in doubt, because their absence from another chain proves nothing.
 	Terms x402.Terms
-	// Former is the payee before the last change, whose transfers Scanner also reads. It may
-	// be empty. Former payees that the ledger knows (ledger.Sold) are read in any case, until
-	// everything that can have been sent to them was read.
+	// Former is the payee before the last change, or empty. Scanner reads the transfers to
+	// that payee as well. Former payees that the ledger knows (ledger.Sold) are read in any
+	// case, until everything that can have been sent to them was read.
 	Former string
 	// Cheapest is the lowest price, in atomic units. A smaller transfer that belongs to no
 	// payment on record is a deposit. Nil means no price.
@@ -52,7 +52,7 @@ type Reconciler struct {
 // Limits of one run.
 const (
 	maxAsked = 1000 // payments for which evidence is asked
-	// evidenceBudget is the longest time for one question. With it, a node that hangs does not
+	// evidenceBudget is the longest time for one question, so that a node that hangs does not
 	// use up a whole run for the first question.
 	evidenceBudget = 4 * time.Second
 	// reclaimLease is the lease for the writes of one finding, and writeBudget is the longest
@@ -64,8 +64,8 @@ const (
 	maxDoubts = 10
 )
 
-// LongOwed is how long an answer may be owed before it is counted separately. An operator thus
-// hears of debts that payers' repeats do not end.
+// LongOwed is how long an answer may be owed before it is counted separately. So an operator
+// hears of debts whose payers do not come back for the answer.
 const LongOwed = time.Hour
 
 // Summary is the result of one run. Every listed record is counted in exactly one of the eight
@@ -73,13 +73,13 @@ const LongOwed = time.Hour
 type Summary struct {
 	Listed      int // records in the index's list of payments in doubt or in progress
 	SettledLate int // listed records that were found to be paid
-	RefusedLate int // found that they never will be paid
-	StillOpen   int // can still execute
-	CannotTell  int // no evidence either way
-	Undue       int // abandoned, most likely unsent, but too early to tell; not in doubt
-	Skipped     int // decided, paid, gone, or held by another attempt
-	Failed      int // the ledger failed on it, or it is corrupt
-	Left        int // not reached before the time was up, or beyond the limit of 1,000 questions
+	RefusedLate int // listed records that were found never to be paid
+	StillOpen   int // listed records that can still execute
+	CannotTell  int // listed records without evidence either way
+	Undue       int // listed records that are abandoned and most likely unsent, but it is too early to tell; not in doubt
+	Skipped     int // listed records that are decided, paid, gone, or held by another attempt
+	Failed      int // listed records that are corrupt, or on which the ledger failed
+	Left        int // listed records not reached in time, or beyond the limit of 1,000 questions
 
 	Open int // listed records that were in doubt and held by nobody when looked at
 
@@ -91,11 +91,11 @@ type Summary struct {
 	Unread    bool // the chain could not be read
 
 	Owed       int  // payments that are paid, not answered, and not being looked up
-	OwedLong   int  // of those, owed for more than an hour
-	RefundsDue int  // of those, payments that must be sent back
+	OwedLong   int  // how many of Owed have been owed for more than an hour
+	RefundsDue int  // how many of Owed must be sent back
 	Silent     int  // payments whose answer is now the target's silence
-	Unproven   int  // payments that a facilitator refused, without a node to confirm it
-	Uncounted  int  // records that could not be read, or not before the time was up
+	Unproven   int  // payments that a facilitator refused, without a node to confirm the refusal
+	Uncounted  int  // records that could not be read, or were not reached before the time was up
 	Unfinished bool // the index was not read to its end: the numbers are too low
 
 	Swept int // expired records that were deleted, if the Index is a ledger.Sweeper
@@ -110,7 +110,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	r.note(c.Former)
 	quarters := 3
 	if c.Scanner != nil {
-		quarters = 2 // the rest is shared with reading the chain
+		quarters = 2 // the other quarters are for reading the chain and for counting
 	}
 	settling, cancel := c.share(ctx, quarters)
 	defer cancel()
@@ -173,7 +173,7 @@ type run struct {
 	receiveErr error
 }
 
-// share returns ctx with a number of quarters of the time that is left. The last quarter is
+// share returns ctx with a number of quarters of the remaining time. The last quarter is
 // reserved for counting what is owed, because an alarm needs that number.
 func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
@@ -195,8 +195,8 @@ func (r *run) countOpen(ctx, settling context.Context, record ledger.Payment) er
 	return nil
 }
 
-// decide decides about one record of the first list, and asks for evidence unless settling has
-// ended. It returns the number that counts the record.
+// decide decides about one record of the first list, and asks for evidence unless the context
+// settling has ended. It returns a pointer to the number in which the record counts.
 func (r *run) decide(ctx, settling context.Context, record ledger.Payment) (*int, error) {
 	if !record.InDoubt() {
 		return &r.Skipped, nil
@@ -257,7 +257,7 @@ func (r *run) decideByEvidence(ctx context.Context, record ledger.Payment, doubt
 	case !doubtful && !found.Decides():
 		return &r.Undue, nil
 	case found.Fate == x402.CannotTell && timeUp(ctx):
-		return &r.Left, nil // there was no time to ask
+		return &r.Left, nil // there was not enough time to ask
 	case found.Fate == x402.CannotTell && r.CannotTell < maxDoubts:
 		r.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", found.Cause)
 	}
@@ -275,7 +275,7 @@ func (r *run) find(ctx context.Context, record ledger.Payment, q x402.Question) 
 	return r.Evidence.Find(ctx, q)
 }
 
-// record writes a finding. It also writes a finding that decides nothing, because the write
+// record writes a finding. It writes even a finding that decides nothing, because the write
 // moves the record to the end of the index. In this way every record gets its turn.
 func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question, found x402.Finding) (*int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeBudget)
@@ -316,8 +316,8 @@ func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question
 	return number, err
 }
 
-// countDebt counts a record that is owed and unclaimed, or answers it with the target's
-// silence.
+// countDebt counts a record whose answer is owed and that no attempt holds. If the target's
+// silence is the answer, it stores that answer instead.
 func (r *run) countDebt(ctx context.Context, record ledger.Payment) error {
 	now := r.Now()
 	standing := ledger.Stand(&record, ledger.View{Now: now})
@@ -334,8 +334,8 @@ func (r *run) countDebt(ctx context.Context, record ledger.Payment) error {
 	return nil
 }
 
-// answerSilence stores the target's silence as the answer of a record. Without Error it leaves
-// that to requests.
+// answerSilence stores the target's silence as the answer of a record. If Error is nil, it
+// does nothing, and a request stores the answer.
 func (r *run) answerSilence(ctx context.Context, record ledger.Payment) error {
 	if r.Error == nil {
 		return nil

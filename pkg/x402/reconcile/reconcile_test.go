@@ -31,8 +31,8 @@ type harness struct {
 	store  *ledgertest.Faulty
 	ledger *ledger.Ledger
 	index  ledger.Index
-	blind  bool              // no evidence
-	chain  reconcile.Scanner // nil: transfers are not read
+	blind  bool              // there is no evidence
+	chain  reconcile.Scanner // if nil, transfers are not read
 	find   func(ctx context.Context, q x402.Question) x402.Finding
 	asked  []x402.Question
 	log    strings.Builder
@@ -43,7 +43,8 @@ func (d *harness) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return d.find(ctx, q)
 }
 
-// withReconciler runs a test with faults of the store; nil means none.
+// withReconciler runs a test whose store fails as faults says; nil means that it does not
+// fail.
 func withReconciler(t *testing.T, faults ledgertest.Decide, test func(t *testing.T, d *harness)) {
 	t.Helper()
 	t.Parallel()
@@ -91,7 +92,7 @@ func (d *harness) run(ctx context.Context) (reconcile.Summary, error) {
 	return s, err
 }
 
-// wants runs once without an error and compares the summary.
+// wants runs reconcile once, and checks the summary and that there is no error.
 func (d *harness) wants(want reconcile.Summary) {
 	d.t.Helper()
 	got, err := d.run(d.t.Context())
@@ -125,7 +126,7 @@ func (d *harness) outstanding(want ...string) {
 
 const (
 	cheapest    = 1000 // the lowest price
-	mostLookups = 5    // the lookups that a payment buys
+	mostLookups = 5    // how many lookups the seller allows for a payment
 	payer       = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
 	tx          = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9" // the transaction of a settlement
 	attemptTime = 30 * time.Second
@@ -156,7 +157,7 @@ func payment(n int) ledger.Submission {
 	}
 }
 
-// claim claims the nth payment, with these changes.
+// claim claims the nth payment, after the given changes.
 func (d *harness) claim(n int, changes ...func(*ledger.Submission)) *ledger.Hold {
 	d.t.Helper()
 	p := payment(n)
@@ -178,8 +179,8 @@ func (d *harness) must(err error) {
 	}
 }
 
-// uncertain makes a payment whose settlement was lost. abandoned makes a payment whose attempt
-// died.
+// uncertain makes a payment whose settlement got no reply. abandoned makes a payment whose
+// attempt died.
 func (d *harness) uncertain(n int, changes ...func(*ledger.Submission)) {
 	d.t.Helper()
 	d.must(d.claim(n, changes...).End(d.t.Context(), ledger.EventUncertain, "connection lost", tx))
@@ -214,8 +215,8 @@ func (d *harness) stored(n int) ledger.Payment {
 	return *r
 }
 
-// TestReconcileVerdicts checks each verdict, for a lost settlement and for an attempt that
-// died.
+// TestReconcileVerdicts checks each finding, for a settlement without a reply and for an
+// attempt that died.
 func TestReconcileVerdicts(t *testing.T) {
 	t.Parallel()
 	reason := "authorization expired unused"
@@ -276,7 +277,7 @@ func TestReconcileVerdicts(t *testing.T) {
 	}
 }
 
-// verdictRow is a verdict of the chain, and the expected end of a payment in doubt.
+// verdictRow is a finding from the chain, and the expected result for a payment in doubt.
 type verdictRow struct {
 	finding  x402.Finding
 	want     reconcile.Summary
@@ -284,10 +285,11 @@ type verdictRow struct {
 	doubt    bool
 	receipt  *ledger.Receipt
 	reason   string
-	asBefore bool // the reason stays the reason of the attempt
+	asBefore bool // the reason on record is still the reason of the attempt
 }
 
-// checkRecord checks the record of a payment whose attempt gave a reason.
+// checkRecord checks the record of a payment after the finding. attempt is the reason that the
+// attempt had recorded.
 func (c verdictRow) checkRecord(t *testing.T, r ledger.Payment, attempt string) {
 	t.Helper()
 	if r.State != c.state || r.Doubt != c.doubt || !r.LeaseUntil.IsZero() {
@@ -305,7 +307,8 @@ func (c verdictRow) checkRecord(t *testing.T, r ledger.Payment, attempt string) 
 	}
 }
 
-// checkQuestion checks the single question to the chain, about the first payment.
+// checkQuestion checks that the chain was asked one question, and that it is about the first
+// payment.
 func (d *harness) checkQuestion(q x402.Question) {
 	d.t.Helper()
 	q.Payer = must(x402.ParseAddress(payer))

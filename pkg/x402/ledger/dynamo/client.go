@@ -35,9 +35,9 @@ const (
 	maxIdle = 64
 )
 
-// Open returns the table with a name or an ARN, after it has checked it (see Check). c gives
-// the region, credentials and endpoint; config.LoadDefaultConfig of the AWS SDK finds them.
-// Open creates nothing. The only option is Keep.
+// Open checks the table with a name or an ARN (see Check) and returns it. c gives the region,
+// credentials and endpoint; config.LoadDefaultConfig of the AWS SDK finds them. Open creates
+// nothing. The only option is Keep.
 //
 // Open needs the permissions dynamodb:DescribeTable and DescribeTimeToLive; the Table needs
 // GetItem, PutItem and UpdateItem, and for the operator's lists Query of the index and Scan.
@@ -78,8 +78,8 @@ func Keep(bytes int) Option {
 }
 
 // NewClient returns a client with the time-outs that a Table needs, unless c has an HTTP
-// client already. It uses no proxy from the environment. It sends a request at most twice. If
-// the reply to the first was lost, a Table recognizes its own write.
+// client already. The client uses no proxy from the environment, and sends a request at most
+// twice. If the reply to the first was lost, a Table recognizes its own write.
 func NewClient(c aws.Config) *dynamodb.Client {
 	if c.HTTPClient == nil {
 		c.HTTPClient = HTTPClient(DefaultAttemptTimeout, maxReply, idleTimeout)
@@ -164,7 +164,7 @@ func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string)
 
 // Create creates the table with its index if there is no table of that name, turns on its TTL
 // if that is off, and returns once the table is active. Open accepts that table. In production
-// the deployment creates the table, with its backups and its protection, and never a program.
+// a program never creates the table: the deployment does, with its backups and its protection.
 func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName:   &table,
@@ -228,11 +228,11 @@ func keys(partition string, sort ...string) []types.KeySchemaElement {
 	return schema
 }
 
-// HTTPClient returns an HTTP client for a client of the AWS SDK. It bounds the time of each
-// attempt, including the time to connect, and the reply to maxReply bytes. It keeps idle
-// connections for the time idle, or none if idle is 0. That time is by the wall clock, and so
-// includes the time for which Lambda freezes the process. The client uses no proxy from the
-// environment and follows no redirect.
+// HTTPClient returns an HTTP client for a client of the AWS SDK. It limits the time of each
+// attempt, including the time to connect, and the size of a reply to maxReply bytes. It keeps
+// idle connections for the time idle, or none if idle is 0. That time is by the wall clock,
+// and so includes the time for which Lambda freezes the process. The client uses no proxy from
+// the environment and follows no redirect.
 func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http.Client {
 	dialer := &net.Dialer{
 		Timeout:   attempt,
@@ -263,10 +263,10 @@ func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http
 	}
 }
 
-// attempts bounds each attempt. It reads the whole reply, so that an incomplete reply counts
-// as a failed attempt, which the SDK repeats. After a failed attempt it closes all idle
-// connections. They may all have died during a freeze, and the last attempt must not wait for
-// a dead one.
+// attempts limits the time of each attempt. It reads the whole reply, so that an incomplete
+// reply counts as a failed attempt, which the SDK repeats. After a failed attempt it closes
+// all idle connections: they may all have died during a freeze, and the last attempt must not
+// wait for a dead one.
 type attempts struct {
 	next     *http.Transport
 	timeout  time.Duration

@@ -160,11 +160,11 @@ func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// TestConnections checks how connections are kept. A peer that takes the request and stays
-// silent costs the time of one attempt, and the second attempt still fits into the call. A
-// failed attempt closes the idle connections: if they idled through a freeze, they have died
-// together, and the second attempt dials. A connection is used again, but not after it has
-// idled for five seconds.
+// TestConnections checks how connections are kept. A peer that takes the request and does not
+// answer costs the time of one attempt, and the second attempt still fits into the call. A
+// failed attempt closes the idle connections: if they were idle during a freeze, all of them
+// have died, so the second attempt dials. A connection is used again, but not after it has
+// been idle for five seconds.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestConnections(t *testing.T) {
 				t.Errorf("%+v: %v after %v on %d connections", c, err, time.Since(start), p.dials.Load())
 			}
 		}
-		<-time.After(6 * time.Second) // the last connection ends
+		<-time.After(6 * time.Second) // the last idle connection is closed
 	})
 }
 
@@ -262,8 +262,8 @@ func refusesSettings(t *testing.T, config aws.Config) {
 	}
 }
 
-// describes answers as DynamoDB does with a table and its TTL. Its third answer is a record
-// without an end.
+// describes answers as DynamoDB does with a table and its TTL. A read of an item gets a reply
+// that is too long.
 func describes(t *testing.T, table, ttl string) http.Handler {
 	endless := "{" + strings.Repeat(" ", 4<<20) + "}"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -35,8 +35,8 @@
 // Every write of a record is a PutItem of the whole item under one of two conditions: the key
 // is absent, or the stored version is the version that was read. Every read is consistent.
 // There are no transactions, no updates and no deletes. If all replies to a write were lost,
-// the item is read once. If another writer has replaced it meanwhile, the write is reported as
-// lost.
+// the item is read once. If another writer has replaced the item meanwhile, the write is
+// reported as lost.
 //
 // # Answers
 //

@@ -44,7 +44,7 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 		r := ledgertest.Full("large")
 		r.Terms, r.Answer.Body = json.RawMessage(`"`+strings.Repeat("terms", 4<<10)+`"`), make([]byte, dynamo.LargestKept)
 		_, _ = rand.Read(r.Answer.Body) // it never fails
-		ledgertest.MustPut(t, w, r)     // it was written when the table could keep more
+		ledgertest.MustPut(t, w, r)     // written when the table could keep a larger answer
 		ledgertest.Holds(t, w, r)
 		next := ledgertest.Next(r)
 		ledgertest.MustPut(t, w, next)
@@ -63,8 +63,8 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 }
 
 // TestOnDynamoDBLocal runs the suites on DynamoDB Local, which shares its code with the
-// service: it returns the old item with a failed condition as DynamoDB does, has the limits of
-// its expressions, and charges for the index.
+// service: it returns the old item with a failed condition, limits expressions, and charges
+// for the index, all as DynamoDB does.
 func TestOnDynamoDBLocal(t *testing.T) {
 	t.Parallel()
 	s := cloud.StartDynamoLocal(t)
@@ -127,10 +127,11 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// TestReadAfterWrite checks how a Ledger reports a write, given the error of the write and the
-// read that follows. TTL may delete the row between the two. A write whose condition failed,
-// and whose read failed, may be our write. A write that failed in another way and is not there
-// may still arrive later: its error stands, regardless of the record that is there.
+// TestReadAfterWrite checks the result of Put, given the error of its write and the result of
+// the read that follows. TTL may delete the row between the two. If the condition of the write
+// and the read both fail, the stored record may be our write. If the write failed in another
+// way and is not found, it may still arrive later: Put returns its error, even if another
+// record is there.
 func TestReadAfterWrite(t *testing.T) {
 	t.Parallel()
 	lost, noRoute := errors.New("no reply"), errors.New("no route")
@@ -162,10 +163,10 @@ func TestReadAfterWrite(t *testing.T) {
 
 // lostReplies loses replies after the server has processed the requests. The SDK sends a write
 // again, and the failed condition of the second attempt shows that the first succeeded. If
-// both replies are lost, a read finds the write; if the reply of the read is lost as well, the
-// caller gets an error that leaves the result open. An addition is not sent twice. The
-// exception is the units of a payment, which are rather counted twice than not at all: its
-// payer is not refused because a reply was lost.
+// both replies are lost, a read finds the write; if the reply to the read is lost as well, the
+// caller gets an error that leaves the result open. An addition to a count is not sent twice.
+// The exception is the units of a payment: counting them twice is better than not at all,
+// which would turn a payer away because a reply was lost.
 func lostReplies(t *testing.T, s cloud.Dynamo) {
 	ctx := t.Context()
 	first, other := ledgertest.Full("k"), ledgertest.First("other")
@@ -223,9 +224,9 @@ func lostReplies(t *testing.T, s cloud.Dynamo) {
 	}
 }
 
-// TestTimeout checks that a call ends after its time limit or the configured one. This
-// includes the read after a failed condition, and any number of partitions of the index that
-// hang.
+// TestTimeout checks that a call ends after its default time limit or the configured one. This
+// includes the read after a failed condition, and a list in which any number of partitions of
+// the index hang.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -264,7 +265,7 @@ func TestTimeout(t *testing.T) {
 var errDown = errors.New("down")
 
 // TestListsFail checks that a list fails if one of its partitions or pages fails, because half
-// a list would look complete. The other requests then end.
+// a list would look complete. The queries of the other partitions then end.
 func TestListsFail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -109,7 +109,7 @@ func (t *Table) Remove(ctx context.Context, operation string, leases ...limit.Le
 }
 
 // condition returns the condition c on an attribute. absent says whether an item without that
-// attribute also meets it.
+// attribute meets it as well.
 func condition(c, attribute string, absent bool) *string {
 	if absent {
 		c = "attribute_not_exists(" + attribute + ") OR " + c
@@ -129,7 +129,7 @@ func setOf(leases ...limit.Lease) types.AttributeValue {
 	return set
 }
 
-// leasesOf decodes the leases of an item. An element that is not a lease is an error; if it
+// leasesOf decodes the leases of an item. An element that is not a lease is an error: if it
 // were ignored, there could be more leases than the cap.
 func leasesOf(it item) (leases []limit.Lease, err error) {
 	var stored struct {
@@ -152,9 +152,9 @@ func leasesOf(it item) (leases []limit.Lease, err error) {
 	return leases, nil
 }
 
-// update sends an update. If ok, it returns the item as it is after the update. If the
-// condition does not hold, ok is false, and update returns the item as it was at that time. If
-// the server does not return the item with a failed condition, it is read a moment later.
+// update sends an update, and returns the item as it is afterwards, with ok true. If the
+// condition does not hold, ok is false, and the item is as it was at that time. If the server
+// does not return the item with a failed condition, update reads it a moment later.
 func (t *Table) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()

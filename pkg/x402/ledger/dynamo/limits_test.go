@@ -30,7 +30,7 @@ func acquires(t *testing.T, s *world, operation, id string) {
 }
 
 // checkCosts checks that each call costs one write and no read, and that a paid request writes
-// the index with its claim and with its answer.
+// the index twice: with its claim and with its answer.
 func checkCosts(t *testing.T, w *world) {
 	t.Helper()
 	ctx := t.Context()
@@ -54,7 +54,7 @@ func checkCosts(t *testing.T, w *world) {
 	for _, c := range []struct {
 		what                 string
 		do                   func() error
-		puts, updates, index int // the number of each, of at most one unit
+		puts, updates, index int // how many writes of each kind, each of at most one unit
 	}{
 		{what: "the first slot of all", do: func() error { return takes("a", true) }, updates: 1},
 		{what: "its release", do: func() error { return w.Remove(ctx, "dns", lease("a")) }, updates: 1},
@@ -88,7 +88,7 @@ func differ[T any](want, got T) error {
 }
 
 // TestLimitsErrors checks that every failure, and every stored value that is not a number or a
-// map of leases, gives an error with its cause, and not a decision.
+// set of leases, gives an error with its cause, and not a decision.
 func TestLimitsErrors(t *testing.T) {
 	t.Parallel()
 	reads := func(it item, err error) fake {

@@ -24,8 +24,8 @@ const (
 	listTimeout = 15 * time.Second
 )
 
-// List implements ledger.Index. It asks every partition of a list for limit places, because
-// one of them may hold all the first ones, and merges the results.
+// List implements ledger.Index. It asks every partition of a list for limit places, because a
+// single partition may hold all the first ones, and merges the results.
 func (t *Table) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -52,9 +52,9 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// places queries one partition, page by page, for the places that come after the place after.
-// It stops when it has limit of them and all others with the same time as the last one,
-// because places with the same time are in no order in the index.
+// places queries one partition, page by page, for the places that follow the place after. It
+// stops when it has enough: limit places, and all others with the same time as the last of
+// these, because places with the same time are in no order in the index.
 func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	pageSize := min(limit, t.pageSize-1) + 1
 	in := &dynamodb.QueryInput{
@@ -92,7 +92,7 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 }
 
 // isEnough reports whether there are as many places as wanted, and all others with the same
-// time as the last of those.
+// time as the last one wanted.
 func isEnough(places []ledger.Place, wanted int) bool {
 	if len(places) <= wanted {
 		return false
@@ -110,10 +110,10 @@ func placeOf(it item) (ledger.Place, error) {
 	return ledger.Place{At: time.UnixMilli(record.LeaseUntil), Key: record.Key}, nil
 }
 
-// Page implements ledger.Rows. It scans the table, and ends with its context. DynamoDB charges
-// some 0.3 read units for a payment with an answer of 1 KB and its purchase, or twice that if
-// the read is consistent. With a million payments a month, the books of a day cost 5 cents. An
-// index by day would cost 63 cents to $1.25 for a million payments.
+// Page implements ledger.Rows. It scans the table, and stops when its context ends. DynamoDB
+// charges some 0.3 read units for a payment with an answer of 1 KB and its purchase, or twice
+// that if the read is consistent. With a million payments a month, the books of a day cost 5
+// cents. An index by day would cost 63 cents to $1.25 for a million payments.
 func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
 	if err := ctx.Err(); err != nil || limit <= 0 {
 		return p, err

@@ -56,9 +56,10 @@ type Table struct {
 	compressors sync.Pool // pooled because each is large
 }
 
-// The size of the largest body of an answer that a table keeps, in bytes as it is stored:
-// DefaultKept unless Keep sets another, and at most LargestKept, which leaves room in an item
-// for the rest of the record. Each write of the record costs a write unit for each KB.
+// The bounds of the largest body of an answer that a table keeps, in bytes as stored. The
+// limit is DefaultKept unless Keep sets another one. It is at most LargestKept, which leaves
+// room in an item for the rest of the record. Each write of the record costs a write unit for
+// each KB.
 const (
 	DefaultKept = ledger.LeastKept
 	LargestKept = 300 << 10
@@ -135,8 +136,8 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 	return nil, fmt.Errorf("dynamo: put item: %w", err)
 }
 
-// held returns the record under a key, or nil if there is none. it is the item if the server
-// has already returned it, and empty otherwise.
+// held returns the record under a key, or nil if there is none. The argument it is the item if
+// the server has already returned it, and empty otherwise.
 func (t *Table) held(ctx context.Context, key string, it item) (ledger.Record, error) {
 	it, err := t.item(ctx, keyed(key), it)
 	if err != nil || len(it) == 0 {
@@ -180,8 +181,9 @@ func decodeItem(it item, into any) error {
 	return nil
 }
 
-// storedRecord holds the attributes of a record's item that are read. Record has the whole
-// record but the body of the answer. Conditions and operators use the other attributes.
+// storedRecord holds the attributes that are read from a record's item. The attribute record
+// holds the whole record without the body of its answer. Conditions and operators use the
+// other attributes.
 type storedRecord struct {
 	Key     string `dynamodbav:"pk"`
 	Version int64  `dynamodbav:"version"` // compared by the condition of a Put
@@ -192,7 +194,7 @@ type storedRecord struct {
 }
 
 // recordItem is the whole item. Every write sets the attributes for the TTL and the index
-// again, and nobody loses an answer if they are wrong.
+// again, so nobody loses an answer if they were wrong.
 type recordItem struct {
 	storedRecord
 	ExpiresAt  int64  `dynamodbav:"expires_at,omitempty"`
@@ -238,8 +240,8 @@ func (t *Table) encode(r ledger.Record) (item, error) {
 // partition returns the partition key of the index for a shard of a list.
 func partition(list string, shard int) string { return list + "#" + strconv.Itoa(shard) }
 
-// shardOf returns the shard of a key. It must never change, because it has placed the records
-// that are in the table.
+// shardOf returns the shard of a key. The function must never change, because the records in
+// the table are in the shards that it gave them.
 func shardOf(key string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key)) // never fails

@@ -54,7 +54,7 @@ func errOf3[T, U any](_ T, _ U, err error) error { return err }
 type world struct {
 	*dynamo.Table
 	t      *testing.T
-	direct *dynamodb.Client // another client, which nobody counts
+	direct *dynamodb.Client // another client, whose calls are not counted
 	client aws.HTTPClient
 	name   string
 
@@ -65,10 +65,10 @@ type world struct {
 	lost func(op string, n int) bool
 }
 
-// charges holds the calls of each kind, and the capacity that the server says it charged: for
-// the table, for its most expensive call, and for the index. When a record's index keys
-// change, DynamoDB charges the index for removing the old entry and for adding the new one.
-// Dynalite charges nothing.
+// charges holds the number of calls of each kind, and the capacity that the server says it
+// charged: for the table, for its most expensive call, and for the index. When a record's
+// index keys change, DynamoDB charges the index for removing the old entry and for adding the
+// new one. Dynalite charges nothing.
 type charges struct {
 	calls              map[string]int
 	units, most, index float64
@@ -117,8 +117,8 @@ func (w *world) took() charges {
 	return seen
 }
 
-// loses loses the replies that which selects, from now on. The calls are counted from here.
-// nil loses none.
+// loses loses the replies that the function which selects, from now on. Calls are counted from
+// here. If which is nil, no reply is lost.
 func (w *world) loses(which func(op string, n int) bool) {
 	w.took()
 	w.lost = which

@@ -131,8 +131,9 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepInParts checks that one Sweep is bounded, and that the next one continues, even in
-// another process, until every expired record is gone. Then it begins again.
+// TestSweepInParts checks that one Sweep does a limited amount of work, and that the next one
+// continues, even in another process, until every expired record is gone. After that, Sweep
+// begins again with the first row.
 func TestSweepInParts(t *testing.T) {
 	t.Parallel()
 	path, now := newPath(t), time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -153,10 +154,10 @@ func TestSweepInParts(t *testing.T) {
 	}
 }
 
-// TestOpenOther checks that a file which is not a sound ledger of this version is refused,
-// with advice, and is left unchanged. Some changed pages are not noticed at opening, because
-// SQLite does not notice all of them and a large file is not checked as a whole. Then no
-// record is read wrongly.
+// TestOpenOther checks that a file which is not a sound ledger of this version is refused with
+// advice, and is not changed. Some damaged pages are not noticed at opening, because SQLite
+// does not notice all of them and a large file is not checked as a whole. Even so, no record
+// is read wrongly.
 func TestOpenOther(t *testing.T) {
 	t.Parallel()
 	records, sound := soundLedger(t)
@@ -273,8 +274,8 @@ func checkRefused(t *testing.T, name, path string, contents []byte, err error) {
 	}
 }
 
-// readsUnchecked opens a file like a large one, which is not checked as a whole, and reads its
-// records. It returns false if the file is refused nevertheless.
+// readsUnchecked opens a file without checking it as a whole, as a large file is opened, and
+// reads its records. It returns false if the file is refused nevertheless.
 func readsUnchecked(t *testing.T, name, path string, records map[string]ledger.Payment) bool {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -302,9 +303,9 @@ func another(t *testing.T, script string) []byte {
 	return b
 }
 
-// TestSharedCommit checks that writes which wait for a transaction share the next one, each
-// after the one before it. If the transaction fails, all of them fail, including one that had
-// nothing to write.
+// TestSharedCommit checks that writes which wait for the same transaction share the next one,
+// in their order. If the transaction fails, all of them fail, including one that had nothing
+// to write.
 func TestSharedCommit(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t))

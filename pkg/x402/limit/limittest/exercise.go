@@ -46,8 +46,8 @@ func lease(id string) limit.Lease {
 
 // agrees compares a store with a model in random steps over a few operations, clients and ids.
 // Some of the names look like syntax, and must be treated as plain data. A cap may be lower
-// than the number of leases held. A window may be earlier than the last one, even by hours, as
-// after a wrong clock.
+// than the number of leases held. A window may be earlier than the previous one, even by
+// hours, as after a wrong clock.
 func agrees(t *testing.T, s limit.Store) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
@@ -73,7 +73,7 @@ func agrees(t *testing.T, s limit.Store) {
 			got, took, err := s.Acquire(t.Context(), op, l, most)
 			check(err, ok, took, "Acquire(%s, %s, %d) beside %v", op, l.ID, most, held[op])
 			check(nil, sorted(held[op]), sorted(got), "Acquire(%s, %s, %d) holds", op, l.ID, most)
-		case 2: // leases that are gone do not keep the others from being removed
+		case 2: // leases that are gone do not stop other leases from being removed
 			gone := []limit.Lease{l, lease("gone")}
 			switch {
 			case random.IntN(3) == 0:
@@ -115,8 +115,8 @@ func acquire(t *testing.T, s limit.Store, operation string, l limit.Lease, most 
 	}
 }
 
-// race checks that concurrent callers never get more leases than the cap, even of an operation
-// that was never used before.
+// race checks that concurrent callers never get more leases than the cap, even for an
+// operation that was never used before.
 func race(t *testing.T, s limit.Store) {
 	for operation, warm := range map[string]int{"warm 0": 4, "warm 1": 4, "new 0": 0, "new 1": 0} {
 		for i := range warm {
@@ -132,7 +132,8 @@ func race(t *testing.T, s limit.Store) {
 	}
 }
 
-// raceRemove checks that callers who remove the same dead leases at once remove no new lease.
+// raceRemove checks that callers who remove the same expired leases at once remove no new
+// lease.
 func raceRemove(t *testing.T, s limit.Store) {
 	const n = 12
 	var dead []limit.Lease
@@ -180,8 +181,8 @@ func cancelled(t *testing.T, s limit.Store) {
 	acquire(t, s, "op", lease("b"), 1)
 }
 
-// races runs f n times at once, and fails the test unless it returns true for exactly so many
-// winners.
+// races runs f n times at once, and fails the test unless exactly the number winners of these
+// calls return true.
 func races(t *testing.T, n, winners int, f func(i int) (bool, error)) {
 	t.Helper()
 	var all errgroup.Group
