@@ -132,8 +132,9 @@ func (q *Request) parseMessage(h http.Header, body []byte) *Response {
 	return nil
 }
 
-// member returns the member of an object that is an object itself. If there is no member with
-// the name, o is empty and ok is true. If the member is not an object, ok is false.
+// member returns a member of an object if that member is an object as well. If there is no
+// member with the name, o is empty and ok is true. If the member is not an object, ok is
+// false.
 func member(of untrusted.Object, name string) (o untrusted.Object, ok bool) {
 	v, there := of[name]
 	if !there {

@@ -33,8 +33,8 @@ func server() *mcp.Server {
 	}
 }
 
-// ask is what the server answers to a message that is not a call, or to a call that
-// cannot be read; a call that can is answered with its tool.
+// ask returns the server's answer to a message. If the message is a call that can be read, the
+// answer names the call's tool.
 func ask(h http.Header, body string) *mcp.Response {
 	q, bad := mcp.Parse(h, []byte(body))
 	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
@@ -51,8 +51,8 @@ func ask(h http.Header, body string) *mcp.Response {
 	})
 }
 
-// What each message is answered with: HTTP status, and what the body has in it;
-// an answer of -32xxx is an error with that code.
+// TestMessages checks the answer to each message: the HTTP status, and a text in the body. A
+// body with a code of -32xxx is a JSON-RPC error.
 func TestMessages(t *testing.T) {
 	call := func(params string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `}}`
@@ -131,7 +131,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// What a call carries beside its arguments.
+// TestCallCarries checks the payment and the purchase key that come with a call.
 func TestCallCarries(t *testing.T) {
 	for meta, c := range map[string]struct {
 		paid bool
@@ -155,8 +155,9 @@ func TestCallCarries(t *testing.T) {
 	}
 }
 
-// FuzzRequest holds an answer to what every answer must be: a status that fits its error,
-// one JSON object, with the id of what a result is for, and either a result or an error.
+// FuzzRequest checks that the answer to any request is one JSON object with either a result or
+// an error. A result has the status 200 and an id, and an error has a valid code and a
+// message.
 func FuzzRequest(f *testing.F) {
 	for _, body := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`,
@@ -193,7 +194,8 @@ func FuzzRequest(f *testing.F) {
 		if e := answer.Error; e != nil && (e.Code > -32020 || e.Code < -32700 || e.Message == "") {
 			t.Fatalf("no code to answer with: %s", got.Body)
 		}
-		// A request of the modern era is answered only if its headers repeat it.
+		// A request of revision 2026-07-28 gets a result only if the header Mcp-Method repeats
+		// its method.
 		var sent map[string]any
 		if bytes.Contains(got.Body, []byte(`"resultType"`)) && (json.Unmarshal([]byte(body), &sent) != nil || sent["method"] != strings.Trim(method, " \t")) {
 			t.Errorf("Mcp-Method %q is not that of %s: %s", method, body, got.Body)

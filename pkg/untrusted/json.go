@@ -10,10 +10,10 @@ import (
 )
 
 // Marshal encodes an answer as JSON. It escapes hidden characters, because an answer contains
-// records, registry data and certificates of others, which must not be able to show a person
-// or a model something other than they say. The result is stored, digested for receipts, and
-// sent over HTTP and MCP. Marshal panics for a value that JSON cannot represent, which is a
-// bug.
+// records, registry data and certificates that others wrote. These must not be able to show a
+// person or a model something other than they say. The result is stored, digested for
+// receipts, and sent over HTTP and MCP. Marshal panics for a value that JSON cannot represent,
+// which is a bug.
 func Marshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

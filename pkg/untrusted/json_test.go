@@ -14,7 +14,7 @@ func TestEscapeJSON(t *testing.T) {
 		"\"\u202ea\u2066\"": `"\u202ea\u2066"`, "\"a\u200bb\ufeff\"": `"a\u200bb\ufeff"`, "\"\u0085\u009b\x7f\"": `"\u0085\u009b\u007f"`,
 		"\"\u2028\u2029\"": `"\u2028\u2029"`, "\"\U000e0000\U000e0041\U000e007f\"": `"\udb40\udc00\udb40\udc41\udb40\udc7f"`,
 		"\"a\ufe0f\U000e0100\u3164\"": `"a\ufe0f\udb40\udd00\u3164"`, "\"\U000110bd\"": `"\ud804\udcbd"`, "\"\xff\ufffd\"": `"\ufffd` + "\ufffd\"",
-		"\x1b[2J": `\u001b[2J`, // of what is not JSON, nothing steers a terminal either
+		"\x1b[2J": `\u001b[2J`, // a text that is not JSON is escaped as well
 	} {
 		t.Run(text, func(t *testing.T) {
 			if got := string(untrusted.EscapeJSON([]byte(text))); got != want {
@@ -24,7 +24,8 @@ func TestEscapeJSON(t *testing.T) {
 	}
 }
 
-// A JSON text means the same, and shows nothing that steers.
+// FuzzEscapeJSON checks that an escaped JSON text has the same meaning and no hidden
+// characters.
 func FuzzEscapeJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"server":"` + "\u009b2J\u202e\x7f\U000e0041" + `"}`, "[1,\n 2]", `"\ud800"`, "\"\xff\"", `"\u202e"`, "\"\\\\\u202e\\\"\U000e0000\"",

@@ -15,8 +15,8 @@ import (
 // bool or nil.
 type Object = map[string]any
 
-// Members is a JSON object whose values are the original JSON text. Parse's rules have been
-// checked for that text as well.
+// Members is a JSON object whose values are the original JSON text. That text also follows the
+// rules of Parse.
 type Members map[string]json.RawMessage
 
 // Parse reads a document that is one JSON object. The document must be valid UTF-8 and nested
@@ -41,7 +41,7 @@ func Split(doc []byte, depth int) (Members, error) {
 // parse reads a document that is one object and nothing else; parseMember reads the value of a
 // member. The syntax is that of jsontext, which becomes encoding/json/jsontext in Go 1.27. It
 // refuses duplicate names, text that is not UTF-8, and lone surrogates. Its limit on the depth
-// is fixed at 10,000. The depth is therefore counted here, before anything is allocated.
+// is fixed at 10,000. So parse counts the depth first, before anything is allocated.
 func parse[V any](doc []byte, depth int, parseMember func(*jsontext.Decoder) (V, error)) (map[string]V, error) {
 	if !utf8.Valid(doc) {
 		return nil, errors.New("not valid UTF-8")
@@ -90,7 +90,7 @@ func parseObject[V any](d *jsontext.Decoder, parseMember func(*jsontext.Decoder)
 		if err != nil {
 			return nil, err
 		}
-		name := token.String() // the next read overwrites what token holds
+		name := token.String() // copy it now: the next read overwrites the token
 		if object[name], err = parseMember(d); err != nil {
 			return nil, err
 		}

@@ -35,7 +35,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Both ways of reading refuse the same documents for the same reasons.
+// TestRefused checks that Parse and Split refuse the same documents for the same reasons.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for doc, want := range map[string]string{
@@ -98,7 +98,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What is taken is what encoding/json reads, and both ways take the same.
+// FuzzParse checks that Parse and Split accept the same documents, and that Parse reads an
+// accepted document as encoding/json does.
 func FuzzParse(f *testing.F) {
 	for _, doc := range []string{`{"a":[1,{"b":null}]}`, `{"a":1,"\u0061":2}`, `{"a":"\ud83d\ude00"}`, `[]`, `{}{}`} {
 		f.Add([]byte(doc))

@@ -30,19 +30,19 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limit sets the deadline for reading the body. It does nothing if the connection has no
-// deadline. With an adapter for functions this is so, and the body has already arrived.
+// limit sets the deadline for reading the body. It does nothing if the connection cannot have
+// a deadline. That is so behind an adapter for functions, where the body has already arrived.
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
 // withTimedBody returns a copy of a request with a timedBody, and a function to call after the
 // answer is written. The function reads the rest of the body, up to most bytes: a client that
-// is still sending would otherwise lose the connection, and the answer with it. It does
-// nothing over HTTP/2, where the stream ends anyway, or if the client sent Expect, because
-// such a client waits before it sends the body.
+// is still sending would otherwise lose the connection and, with it, the answer. The function
+// does nothing over HTTP/2, where the stream ends anyway. Nor does it if the client sent
+// Expect, because such a client waits before it sends the body.
 //
-// The request is a copy so that net/http still sees the body of its own request. net/http then
-// closes the connection if the body was not read to its end. Otherwise it would take the
-// unread rest for the next request.
+// The request is a copy, so that net/http still sees the body of the original request.
+// net/http then closes the connection if that body was not read to its end. Otherwise it would
+// take the rest of the body for the next request.
 func withTimedBody(w http.ResponseWriter, r *http.Request, most int64) (timed *http.Request, end func()) {
 	connection := http.NewResponseController(w)
 	body := &timedBody{ReadCloser: r.Body, connection: connection}

@@ -24,7 +24,7 @@ type toolCall struct {
 	call    *mcp.Call
 	message *mcp.Request // the message that contains the call
 	id      string
-	bad     error // the error of wrong arguments; nil if they are right
+	bad     error // the error of wrong arguments; nil if the arguments are right
 	taken   atomic.Bool
 	answer  chan Response // its buffer has room for one
 }
@@ -32,8 +32,8 @@ type toolCall struct {
 type callKey struct{}
 
 // takeCall returns the call that a request stands for, or nil if the request is not a call.
-// Only the first endpoint gets the call: a handler may send another request with the context
-// of its own, and that request is not a call.
+// Only the first endpoint gets the call: if a handler sends another request with the context
+// of the first one, that other request is not a call.
 func takeCall(ctx context.Context) *toolCall {
 	c, _ := ctx.Value(callKey{}).(*toolCall)
 	if c == nil || !c.taken.CompareAndSwap(false, true) {
@@ -136,7 +136,7 @@ func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *m
 
 // unrouted is the context of a request that has not passed through a router yet. It hides the
 // route that chi has stored for the message. With that route, chi would act as a router below
-// another one, and take the call for a POST to a path below that of the message.
+// another router, and take the call for a POST to a path below the path of the message.
 type unrouted struct{ context.Context }
 
 // Value implements context.Context.
@@ -292,7 +292,7 @@ func (b *Toolbox) meta(x *exchange, res Response) map[string]any {
 	if owed := res.Header.Get(x402.HeaderOwed); owed != "" {
 		meta[prefix+"owed"] = strings.Split(owed, ", ")
 	}
-	if res.charged != nil { // the body is an offer, which has no member for this
+	if res.charged != nil { // the body is an offer, which has no member for what was charged
 		meta[prefix+"charged"] = *res.charged
 	}
 	if res.Fault != nil && !res.isOffer && retryAfter(res.Fault) > 0 {

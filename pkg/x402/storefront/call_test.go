@@ -26,8 +26,9 @@ var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 // documented returns the address at which an error is documented.
 func documented(c fault.Code) string { return "https://api.example.com/docs#error-" + string(c) }
 
-// aCall returns a tool call, paid or not, by a client of the old or the modern protocol. The
-// function returns what the client gets for a response to the GET for which the call stands.
+// aCall returns a tool call, with or without a payment, by a client of the old or the modern
+// protocol. The function turns a response to the GET that the call stands for into what the
+// client gets.
 func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	docs := func(_ *http.Request, c fault.Code) string { return documented(c) }
 	front := Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Docs: docs}
@@ -44,10 +45,10 @@ func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	return x, func(res Response) Response { return box.result(x, q, res) }
 }
 
-// TestOnlyAChallengeAsksForAPayment checks, for every code and however it came about, that
-// only a challenge looks like one. Clients sign again when they see x402Version and accepts,
-// and that would be a second payment if the first is in doubt, in progress, limited or owed. A
-// stored error says the same on both transports.
+// TestOnlyAChallengeAsksForAPayment checks, for every code and every cause, that only a
+// challenge looks like one. Clients sign again when they see x402Version and accepts, which
+// would be a second payment if the first is in doubt, in progress, limited or owed. A stored
+// error is the same over HTTP and MCP.
 func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	never := []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"}
 	for _, info := range slices.Concat(fault.All(), lookup.Codes()) {
@@ -85,7 +86,7 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 }
 
 // TestRefusalSaysWhetherCharged checks that a refusal says in _meta whether money has moved,
-// if that is known, because its body is the offer.
+// if that is known. Its body cannot say so, because it is the offer.
 func TestRefusalSaysWhetherCharged(t *testing.T) {
 	for _, c := range []struct {
 		charged *bool
@@ -99,14 +100,15 @@ func TestRefusalSaysWhetherCharged(t *testing.T) {
 	}
 }
 
-// busy returns a debt with the handler's own text.
+// busy returns the fault of an answer that is owed, with the text that the handler wrote.
 func busy() *fault.Error {
 	owed := fault.Info{Code: "answer_owed", Status: 503, Class: fault.Owed, Retry: true, After: time.Second}
 	return owed.New(&HandlerAnswer{map[string][]string{"Retry-After": {"7"}}, []byte("busy")})
 }
 
-// TestHeadersOfAPurchase checks that a stored answer says how old it is, a bundle which of its
-// pieces are owed, and an error how long to wait: over HTTP in headers, and over MCP in _meta.
+// TestHeadersOfAPurchase checks what is told with an answer: a stored answer says how old it
+// is, a bundle says which of its parts are owed, and an error says how long to wait. Over HTTP
+// they say so in headers, and over MCP in _meta.
 func TestHeadersOfAPurchase(t *testing.T) {
 	late := lookup.Fault(lookup.DNSTimeout, nil)
 	const id = `"hostfacts/request-id":"id"`
@@ -116,7 +118,7 @@ func TestHeadersOfAPurchase(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		out                       x402.Outcome
-		replayed, age, owed, wait string // headers
+		replayed, age, owed, wait string // the values of these headers
 		meta                      string
 	}{
 		"new, with a time":  {out: x402.Outcome{Status: 200, Answered: noon}, meta: id},
@@ -165,8 +167,8 @@ func TestHeadersOfAPurchase(t *testing.T) {
 	}
 }
 
-// TestOwnWords checks that the text of a handler replaces an error over HTTP while the answer
-// can still be had.
+// TestOwnWords checks that, over HTTP, the text of a handler replaces the body of an error as
+// long as the payer can still get the answer.
 func TestOwnWords(t *testing.T) {
 	x, _ := aCall(true, false)
 	said := func(left bool) bool {
@@ -178,8 +180,8 @@ func TestOwnWords(t *testing.T) {
 	}
 }
 
-// TestKeysOfACall checks that the purchase key of a call comes from the member, or from the
-// header if both are sent.
+// TestKeysOfACall checks that the purchase key of a call comes from the member of _meta, or
+// from the header if both are sent.
 func TestKeysOfACall(t *testing.T) {
 	x, _ := aCall(true, false)
 	x.call.Keys = []string{"member"}
@@ -191,7 +193,7 @@ func TestKeysOfACall(t *testing.T) {
 	}
 }
 
-// lateKey is a key that at first cannot be read.
+// lateKey is a signing key that cannot be read at first.
 type lateKey struct {
 	x402.Receipts
 	jws string
@@ -200,8 +202,8 @@ type lateKey struct {
 func (k *lateKey) SignOffer(receipt.Offer) (string, error) { return k.jws, nil }
 
 // TestQuotes checks that a quote is made once for each place, and once more when it can be
-// signed, which a call does not see. The number of kept quotes is bounded, the latest place is
-// kept, and none is dropped needlessly.
+// signed. The form for a tool call is never signed. The number of kept quotes is limited, the
+// latest place is kept, and no place is dropped needlessly.
 func TestQuotes(t *testing.T) {
 	key := &lateKey{}
 	terms := x402.USDC()
@@ -221,7 +223,7 @@ func TestQuotes(t *testing.T) {
 			t.Errorf("%d: %d quotes, %v", i, len(made), err)
 		}
 	}
-	for i := range 6 * mostPlaces { // each is asked for twice, and can be signed the second time
+	for i := range 6 * mostPlaces { // each quote is asked for twice, and can be signed the second time
 		at := fmt.Sprint("https://c.example/", i/2)
 		key.jws = []string{"", "signed"}[i%2]
 		if _, err := e.quote(at); err != nil || e.quotes.kept[at] == nil || len(e.quotes.kept) != min(i/2+3, mostPlaces) {
@@ -230,8 +232,9 @@ func TestQuotes(t *testing.T) {
 	}
 }
 
-// TestServe checks that an answer has its length if it has a body, weighs as much as is sent
-// of it, and tells its client the state of its limit unless it is public.
+// TestServe checks that an answer states its length if it has a body, that it counts with as
+// many units as the size of what is sent requires, and that it tells the client the state of
+// its limit unless the answer is public.
 func TestServe(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string

@@ -7,9 +7,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// TestDeadline checks that a request is answered before its function is ended, and that its
-// lookup leaves time for the settlement. Tests of the template keep the functions at 29 s, and
-// the gateway waits for 30.
+// TestDeadline checks that a request is answered before the time of its function is over, and
+// that its lookup leaves time for the settlement. Tests of the template check that the
+// functions have 29 s; the gateway waits for 30 s.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	if deadline >= 29*time.Second {

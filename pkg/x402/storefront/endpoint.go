@@ -23,14 +23,14 @@ type Product struct {
 	Name string
 	// Route returns the name of a request for logs; nil means Name.
 	Route func(*http.Request) string
-	// Method is the method that the endpoint takes. Empty means GET, and then HEAD is allowed
-	// too.
+	// Method is the method that the endpoint takes. If it is empty, the endpoint takes GET and
+	// HEAD.
 	Method string
 	// MaxBody is the largest body that a request may have, in bytes; 0 means that no body is
 	// read.
 	MaxBody int64
 	// At returns the place where a request is sold, such as its origin. Offer returns the
-	// offer for a place. The result of Offer is kept and used again.
+	// offer for a place; its result is kept and used again.
 	At    func(*http.Request) string
 	Offer func(at string) (*x402.Offer, error)
 	// ChallengeBody returns the body of a 402; nil means that the offer itself is the body.
@@ -53,8 +53,8 @@ type Product struct {
 	Window time.Duration
 }
 
-// AnyPath is the length of an endpoint's URL, without its query, for which every offer must
-// have room, in bytes.
+// AnyPath is a length in bytes. Every offer must have room for a URL of this length, without
+// its query.
 const AnyPath = 512
 
 // Endpoint sells one product over HTTP and as a tool.
@@ -134,7 +134,7 @@ type exchange struct {
 	arrived time.Time
 	meter   *limit.Request
 	call    *mcp.Call // nil over HTTP
-	bad     error     // the error of wrong arguments of the call; nil if they are right
+	bad     error     // the error of wrong arguments of the call; nil if the arguments are right
 }
 
 func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
@@ -320,7 +320,8 @@ func newChallenge(f *fault.Error) Response {
 	}
 }
 
-// render returns the response to a payment, for every outcome except a 402 of this package.
+// render returns the response to a payment for every outcome, except for a 402 of this
+// package.
 func (x *exchange) render(out x402.Outcome) Response {
 	res := Response{Header: http.Header{"Content-Type": {TypeJSON}}}
 	fromHandler := out.Header
@@ -337,7 +338,7 @@ func (x *exchange) render(out x402.Outcome) Response {
 	}
 	for name, values := range fromHandler {
 		if name == fault.HeaderRetryAfter && h[name] != nil {
-			continue // keep the Retry-After of Failed, which says when the next run is allowed
+			continue // keep the Retry-After that Failed has set, which says when the next run is allowed
 		}
 		h[name] = values
 	}
@@ -360,8 +361,8 @@ func (x *exchange) render(out x402.Outcome) Response {
 	return res
 }
 
-// age returns the age of an answer in whole seconds (RFC 9111 §5.1). It is never below 0,
-// although the clocks of two machines may differ.
+// age returns the age of an answer in whole seconds (RFC 9111 §5.1). It is never negative,
+// even if the clocks of two machines differ.
 func (x *exchange) age(answered time.Time) string {
 	seconds := x.shop.Front.Now().Sub(answered) / time.Second
 	return strconv.Itoa(max(int(seconds), 0))

@@ -24,9 +24,9 @@ import (
 // GetAndHead returns GET and HEAD, the methods of a resource that can only be read.
 func GetAndHead(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
-// Front has the settings that apply to every response: the request's name, the answers to a
-// wrong method and to a panic, common headers, and the report of each response. The zero value
-// is usable with Handler; elsewhere, Fill must set the defaults first.
+// Front has the settings that apply to every response: the name of the request, the answers to
+// a wrong method and to a panic, common headers, and the report of each response. The zero
+// value can be used with Handler; elsewhere, Fill must set the defaults first.
 type Front struct {
 	// Docs returns the URL where an error code is explained; nil means that there is none.
 	Docs func(*http.Request, fault.Code) string
@@ -46,7 +46,7 @@ type Front struct {
 	Now     func() time.Time // nil is time.Now
 }
 
-// Fill sets the defaults of fields that are nil. Docs then returns no URL.
+// Fill sets the defaults of fields that are nil. If Docs was nil, it then returns no URL.
 func (f *Front) Fill() {
 	f.Log = cmp.Or(f.Log, slog.Default())
 	if f.Now == nil {
@@ -73,16 +73,16 @@ func (f *Front) Fill() {
 }
 
 // Handler returns a handler of free requests. name is its name in logs. A client's free
-// requests and its priced requests are counted separately; a nil rate means no limit. methods
-// returns the methods that a request's path takes; if it returns nil, answer gets every
-// method.
+// requests are counted separately from its priced requests; a nil rate means no limit. methods
+// returns the methods that a request's path takes; if it returns nil, answer gets requests
+// with every method.
 func (f Front) Handler(
 	name string, rate *limit.Rate, methods func(*http.Request) []string, answer func(*http.Request) Response,
 ) http.Handler {
 	f.Fill()
 	limited := func(overLimit *fault.Error) Response {
 		res := Failed(overLimit)
-		res.Header.Set("Vary", "Accept-Encoding") // as in the response that this one replaces
+		res.Header.Set("Vary", "Accept-Encoding") // as in the response that this response replaces
 		return res
 	}
 	counted := func(r *http.Request, id string) Response {
@@ -106,7 +106,7 @@ func (f *Front) serve(
 	id := f.RequestID(r)
 	res := f.recovered(r, id, func() Response { return f.dispatch(r, id, methods(r), answer) })
 	if res.Status == 0 {
-		var charged *bool // nil, for unknown, if there is a payment, because it was not read
+		var charged *bool // nil, which means unknown, if there is a payment, because the payment was not read
 		if len(r.Header.Values(x402.HeaderSignature)) == 0 {
 			charged = new(false)
 		}
@@ -149,7 +149,7 @@ func (f *Front) write(w http.ResponseWriter, r *http.Request, id string, res Res
 		h.Set("Content-Length", strconv.Itoa(len(res.Body)))
 	}
 	if res.finish != nil && r.ProtoMajor == 1 {
-		h.Set("Connection", "close") // a further request on it would wait for the work to end
+		h.Set("Connection", "close") // another request on this connection would wait until the work has ended
 	}
 	if len(res.offers) > 0 {
 		h.Set(x402.HeaderRequired, firstFitting(res.offers, maxHead-headSize(h)))
@@ -235,7 +235,7 @@ func (f *Front) clientKey(r *http.Request, keyOf func(address string) string) st
 	return key
 }
 
-// metered answers a request by serve, or by limited if the client is over its limit. The
+// metered answers a request with serve, or with limited if the client is over its limit. The
 // headers of the response say how many units the client has left.
 func (f *Front) metered(
 	r *http.Request, meter *limit.Request, limited func(*fault.Error) Response, serve func() Response,

@@ -3,8 +3,8 @@ package storefront
 import "sync"
 
 // mostPlaces limits the memory of Places. When it is reached, a new place replaces another
-// one: a stranger can send requests for any host, and must not be able to keep the real host
-// out.
+// one. A stranger can send requests for any host, and must not be able to keep out the real
+// host that way.
 const mostPlaces = 64
 
 // Places stores one value for each place. The zero value is empty.

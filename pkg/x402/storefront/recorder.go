@@ -69,9 +69,8 @@ func isKept(name string) bool {
 	}
 }
 
-// HandlerAnswer is a response that a handler or a check wrote and that is not an answer which
-// completes a purchase, such as an error. It is the cause of a fault, and replaces that
-// fault's body.
+// HandlerAnswer is a response by a handler or a check that does not complete a purchase, such
+// as an error. It is the cause of a fault, and replaces that fault's body.
 type HandlerAnswer struct {
 	Header map[string][]string
 	Body   []byte
@@ -99,7 +98,7 @@ type Recorder struct {
 	Body    bytes.Buffer
 	TooLong bool         // more than MaxAnswer was written
 	Late    bool         // something was written after the context had ended
-	Fault   *fault.Error // the argument of Fail; nil if Fail was not called
+	Fault   *fault.Error // the fault that was given to Fail; nil if Fail was not called
 	// Prevented and Silent are set by Mark. They mean the same as in x402.Reply.
 	Prevented, Silent bool
 
@@ -107,7 +106,7 @@ type Recorder struct {
 	header http.Header
 }
 
-// NewRecorder returns the writer for a handler whose time ends when ctx does.
+// NewRecorder returns the writer for a handler whose time ends when ctx ends.
 func NewRecorder(ctx context.Context) *Recorder { return &Recorder{ctx: ctx, header: http.Header{}} }
 
 // Respond calls a handler and returns its response to a request.
@@ -121,7 +120,7 @@ func Respond(h http.Handler, r *http.Request) Response {
 	}
 }
 
-// Answer returns the response that was written, as the replacement of a fault's body.
+// Answer returns the recorded response, which then replaces a fault's body.
 func (w *Recorder) Answer() *HandlerAnswer {
 	return &HandlerAnswer{Header: Kept(w.header, w.Body.Bytes()), Body: w.Body.Bytes()}
 }
@@ -129,8 +128,8 @@ func (w *Recorder) Answer() *HandlerAnswer {
 // Header implements http.ResponseWriter.
 func (w *Recorder) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter. Only the first final status counts. It panics
-// for an invalid status, as net/http does.
+// WriteHeader implements http.ResponseWriter. Only the first final status counts. If a status
+// is invalid, WriteHeader panics, as net/http does.
 func (w *Recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %d", status))
@@ -141,7 +140,7 @@ func (w *Recorder) WriteHeader(status int) {
 	}
 }
 
-// noteTime sets Late if the handler writes after its time.
+// noteTime sets Late if the time of the handler is over.
 func (w *Recorder) noteTime() {
 	if w.ctx.Err() != nil {
 		w.Late = true
@@ -163,8 +162,8 @@ func (w *Recorder) Write(b []byte) (int, error) {
 // has written is dropped. w is a Recorder.
 func Fail(w http.ResponseWriter, f *fault.Error) { w.(*Recorder).Fault = f }
 
-// Mark marks an answer of which some parts are owed. prevented means that none of these parts
-// was tried, and silent that one of them is owed because its target did not respond. w is a
+// Mark marks an answer with owed parts. prevented means that none of these parts was tried,
+// and silent that at least one of them is owed because its target did not respond. w is a
 // Recorder.
 func Mark(w http.ResponseWriter, prevented, silent bool) {
 	recorder := w.(*Recorder)
@@ -172,8 +171,8 @@ func Mark(w http.ResponseWriter, prevented, silent bool) {
 	recorder.Silent = silent
 }
 
-// OutOfTime reports whether the handler's time ended before it gave an answer: it has written
-// nothing since then, and anything that it wrote before may be half of an answer.
+// OutOfTime reports whether the handler's time ended before it gave an answer. In that case it
+// has written nothing since then, and anything that it wrote before may be half of an answer.
 func (w *Recorder) OutOfTime() bool { return w.ctx.Err() != nil && !w.Late }
 
 // Flush implements http.Flusher. It does nothing, because an answer is sent only when it is

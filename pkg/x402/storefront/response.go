@@ -30,10 +30,10 @@ type Response struct {
 	// about the limit of one client.
 	Public bool
 	// Product and Tool are set if the response is the result of a tool's call. Status is then
-	// the status that the request would have over HTTP, and 200 is sent.
+	// the status that the request would get over HTTP; the status that is sent is 200.
 	Product, Tool string
 
-	isOffer bool  // whether this is a 402, which asks for a payment
+	isOffer bool  // whether this response is a 402, which asks for a payment
 	charged *bool // whether a payment that was refused has moved money; nil means unknown
 	// finish is called after the response has been sent, and waits for work that continues. It
 	// is nil if there is no such work.

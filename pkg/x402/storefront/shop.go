@@ -58,22 +58,22 @@ type Special interface {
 // Overrides replace the usual settings of a handler. A field with its zero value changes
 // nothing.
 type Overrides struct {
-	// Endpoint is the name in the ledger of the place where the handler is sold.
+	// Endpoint replaces the name of the endpoint in the ledger.
 	Endpoint string
 	// Whole means that the normalized name of a request is the whole name of its purchase.
 	Whole bool
-	// Punctual means that the handler ends when its context does. The package then waits for
-	// it, and the answer that it gives at that time counts.
+	// Punctual means that the handler ends when its context ends. The package then waits for
+	// the handler, and the answer that the handler gives at that time counts.
 	Punctual bool
-	// Product overrides these fields of the endpoint's product: Name, Cap, ChallengeBody,
-	// Page, and Offer together with At.
+	// The fields Name, Cap, ChallengeBody and Page of Product replace those of the endpoint's
+	// product. Offer and At replace theirs together.
 	Product Product
-	// Job overrides these fields of the jobs: Budget together with Timeout, and
-	// NoImplicitRetry.
+	// The field NoImplicitRetry of Job replaces that of the jobs. Budget and Timeout replace
+	// theirs together.
 	Job x402.Job
 }
 
-// Reconciler returns a copy of c that renders errors as responses to requests do. Their
+// Reconciler returns a copy of c that renders errors as they are rendered for requests. Their
 // request_id is "reconcile". They have no docs_url, because the origin may be known from
 // requests only.
 func Reconciler(c reconcile.Reconciler) *reconcile.Reconciler {

@@ -15,8 +15,8 @@ type Tool struct {
 	Name     string
 	Endpoint *Endpoint
 	// Request returns the URL and the body of the HTTP request that a call with these
-	// arguments stands for. The error is a *fault.Error; the URL is not nil even if there is
-	// an error.
+	// arguments stands for. The error is a *fault.Error. The URL is never nil, even if there
+	// is an error.
 	Request func(args map[string]any) (*url.URL, []byte, error)
 }
 
@@ -109,12 +109,12 @@ func (b *Toolbox) description(origin string) *mcp.Description {
 		if had == nil {
 			had = new(b.server.Describe(origin))
 		}
-		return had, nil // never an error, so the error of Of can be ignored
+		return had, nil // there is never an error, so the error that Of returns can be ignored
 	})
 	return d
 }
 
-// rpc returns a message as a response.
+// rpc turns a message into a response.
 func rpc(m *mcp.Response) Response {
 	h := http.Header{"Cache-Control": {"no-store"}, "Vary": {"Accept-Encoding"}}
 	if len(m.Body) > 0 {

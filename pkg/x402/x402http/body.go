@@ -86,8 +86,8 @@ func bodyName(h http.Header, body []byte) string {
 		hex.EncodeToString(sum[:]))
 }
 
-// formSum returns the SHA-256 of a multipart form (RFC 7578): of the sorted headers and the
-// bytes of each part.
+// formSum returns the SHA-256 of a multipart form (RFC 7578). It covers the sorted headers and
+// the bytes of each part.
 func formSum(body []byte, boundary string) (sum [sha256.Size]byte, err error) {
 	if boundary == "" {
 		return sum, errors.New("the form has no boundary")

@@ -41,7 +41,7 @@ func (b *box) check(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// soldOut checks that an answer is the check's refusal, which is not charged.
+// soldOut checks that an answer is the refusal by the check, and that nothing is charged.
 func (b *box) soldOut(what string, r x402test.Reply) {
 	b.Helper()
 	if receipt, _ := r.Receipt(); r.Status != http.StatusGone || string(r.Body) != "sold out" || receipt.Success {
@@ -49,8 +49,9 @@ func (b *box) soldOut(what string, r x402test.Reply) {
 	}
 }
 
-// TestLastTicket checks that the buyer of the last ticket gets it again after it is sold out,
-// with the same signature and with a new one. Another payer is refused, and not charged.
+// TestLastTicket checks that the buyer of the last ticket gets that ticket again when all are
+// sold out, with the same signature and with a new one. Another payer is refused, and not
+// charged.
 func TestLastTicket(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -69,7 +70,7 @@ func TestLastTicket(t *testing.T) {
 	})
 }
 
-// TestTicketOwed checks that a paid ticket which is still owed is given out even when the
+// TestTicketOwed checks that a ticket which is paid and still owed is handed out even when the
 // check refuses other buyers.
 func TestTicketOwed(t *testing.T) {
 	t.Parallel()
@@ -92,9 +93,9 @@ func TestTicketOwed(t *testing.T) {
 	}
 }
 
-// TestWalletFilledTooLate checks that a payment which a facilitator refused for an empty
-// wallet is not sent again when the check refuses. It would be charged for nothing once the
-// wallet is filled.
+// TestWalletFilledTooLate checks a payment that a facilitator refused because the wallet was
+// empty. It is not sent again when the check refuses: once the wallet is filled, the payer
+// would be charged for nothing.
 func TestWalletFilledTooLate(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -120,7 +121,7 @@ func TestWalletFilledTooLate(t *testing.T) {
 }
 
 // TestBrokenCheck checks that a check which panics is a fault of the program: no money moves,
-// and the same payment buys once the check is repaired.
+// and the same payment buys once the check works again.
 func TestBrokenCheck(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

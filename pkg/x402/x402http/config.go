@@ -25,14 +25,13 @@ import (
 type Config struct {
 	// PayTo is the account that is paid: 0x and 40 hexadecimal digits, in one letter case or
 	// with the checksum of EIP-55. All programs that are paid on this account must share
-	// Ledger. Otherwise one program may give an answer for a payment that was made to another,
-	// and Reconcile lists the payments that the other programs received as refunds that are
-	// due.
+	// Ledger. Otherwise one program may give an answer for a payment that was made to another
+	// program, and Reconcile lists the payments to the other programs as due for a refund.
 	PayTo string
 	// Facilitator is the https URL of the service that settles payments; http is allowed for
 	// this machine only. If it is empty, a public service is used on x402.BaseSepolia.
 	Facilitator string
-	// Credentials are sent to Facilitator; with the zero value, none are sent.
+	// Credentials are sent to Facilitator. If they are the zero value, none are sent.
 	Credentials facilitator.Credentials
 	// Ledger records every payment: file.Open or dynamo.Open, or ledgertest.Memory in tests.
 	// If a record is lost, the payer may lose the answer or be charged twice. Answers are
@@ -63,9 +62,9 @@ type Config struct {
 	OriginOf func(*http.Request) string
 	// Name and Description appear in offers, and tell clients what is sold.
 	Name, Description string
-	// Budget is how long a handler may run. Then its context ends, and its client is told that
-	// the answer is owed. 0 means 10 s. The maximum is 12 s, because a request has 27 s in
-	// all, including the settlement of its payment.
+	// Budget is how long a handler may run. After that time its context ends, and its client
+	// is told that the answer is owed. 0 means 10 s. The maximum is 12 s, because a request
+	// has 27 s in all, including the settlement of its payment.
 	Budget time.Duration
 	// Window applies to purchases without an Idempotency-Key. If the same payer pays again for
 	// the same request within this time after an answer, that counts as the same purchase. 0
@@ -80,9 +79,9 @@ type Config struct {
 	// header that clients can write themselves: each of them could then get any number of
 	// limits.
 	Client func(*http.Request) string
-	// PerMinute is how many units one client may use in a minute. A request costs one unit,
-	// and a payment that fails by its payer's fault costs up to twenty. 0 means 300, and a
-	// negative value means no limit.
+	// PerMinute is how many units one client may use in a minute. A request costs one unit. A
+	// payment that fails because of its payer costs up to twenty. 0 means 300, and a negative
+	// value means no limit.
 	PerMinute int
 	// Concurrent is how many handlers may run at once, counting all runs of all handlers. 0
 	// means 50, the maximum is 100, and a negative value means no limit. A handler that still

@@ -23,12 +23,13 @@
 //
 // A handler must end when its context does, which is after Config.Budget. Its client is then
 // answered 504, and the answer is owed. The package waits for the handler to return, because
-// routers reuse what they gave it. While the handler runs, its request is held, no other run
-// begins for the next half minute, and it counts against Config.Concurrent. If it writes after its
-// time, its answer is stored, and the payer's next request gets it. If it writes nothing more, it
-// has given up, and runs again. Over HTTP/1.1 the 504 is sent at once and the connection is closed;
-// over HTTP/2 and on Lambda it may be sent only when the handler has returned. On Lambda, the
-// function's timeout ends the handler, and the answer stays owed.
+// routers reuse the request that they gave it. As long as the handler runs, it counts against
+// Config.Concurrent, its request is held, and no other run begins for the next half minute. If
+// the handler writes after its time, its answer is stored, and the payer's next request gets
+// that answer. If it writes nothing more, it has given up, and runs again. Over HTTP/1.1 the
+// 504 is sent at once and the connection is closed; over HTTP/2 and on Lambda it may be sent
+// only when the handler has returned. On Lambda, the function's timeout ends the handler, and
+// the answer is still owed.
 //
 // # What is a purchase
 //

@@ -31,7 +31,7 @@ func (c *Config) terms() (x402.Terms, error) {
 }
 
 // evidence sets Evidence to the public node of the network, unless Evidence or NoNode is set.
-// The node is not asked until a payment needs it.
+// The node is not asked before a payment needs it.
 func (c *Config) evidence(t x402.Terms) error {
 	switch {
 	case c.NoNode && c.Evidence != nil:

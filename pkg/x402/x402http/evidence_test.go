@@ -18,21 +18,21 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// seen gives a seller the evidence of the facilitator's books.
+// seen makes the facilitator's books the evidence of a seller.
 func seen(m *market) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.Evidence, c.NoNode = m.books.Evidence(), false }
 }
 
-// TestNetworkAndNode checks that a seller has to name only a known network to accept its
-// token, and that it must say so if it has no node.
+// TestNetworkAndNode checks that naming a known network is enough for a seller to accept that
+// network's token, and that a seller without a node must say so.
 func TestNetworkAndNode(t *testing.T) {
 	t.Parallel()
 	const token = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 	books := books().Evidence()
 	for _, c := range []struct {
 		change x402http.Config
-		want   x402.Requirements // without the fields that all have in common
-		says   string            // the error; "" is none
+		want   x402.Requirements // without the fields that are the same for all
+		says   string            // the error; "" means none
 	}{
 		{change: x402http.Config{}, want: x402.Requirements{Network: x402.Base, Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Extra: x402.Extra{Name: "USD Coin", Version: "2"}}},
 		{change: x402http.Config{Network: x402.BaseSepolia}, want: x402.Requirements{Network: x402.BaseSepolia, Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e", Extra: x402.Extra{Name: "USDC", Version: "2"}}},
@@ -141,10 +141,10 @@ func TestPublicNode(t *testing.T) { //nolint:paralleltest // it replaces the res
 	}
 }
 
-// TestLyingRefusal checks a facilitator that moves the money and refuses, and a client that
-// comes back with its key 16 minutes later. With a node the client is charged once. Without a
-// node it is charged twice, and the first charge is on the list of refusals that could not be
-// disproved.
+// TestLyingRefusal checks a facilitator that moves the money but says that it refuses, and a
+// client that buys again with the same key 16 minutes later. With a node the client is charged
+// once. Without a node the client is charged twice, and the first charge is counted among the
+// refusals that could not be disproved.
 func TestLyingRefusal(t *testing.T) {
 	t.Parallel()
 	for _, node := range []bool{true, false} {
@@ -205,9 +205,10 @@ func TestReconcilePlayMoney(t *testing.T) {
 	})
 }
 
-// TestCancelled checks a payer who cancels a refused payment, which the facilitator then calls
-// used. With a node that opens no answer. Without a node it opens one answer, as the comment
-// of NoNode says, and the log differs from the facilitator's books.
+// TestCancelled checks a payer who cancels a refused payment. The facilitator then says that
+// the payment was used. With a node the payer gets no answer. Without a node the payer gets
+// one, as the comment of NoNode says, and the log says that a used authorization counted as
+// paid.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	for _, node := range []bool{true, false} {
@@ -243,7 +244,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// callsUsed is a facilitator that calls every authorization used.
+// callsUsed is a facilitator that says of every authorization that it was used.
 type callsUsed struct{ x402.Facilitator }
 
 // Settle implements x402.Facilitator.

@@ -95,7 +95,7 @@ func Example() {
 	// 200 fair in Oslo
 }
 
-// The handler learns who has paid. It also gets a name of the purchase, which it can use for
+// The handler learns who has paid. It also gets a name for the purchase, which it can use in
 // its calls to other services.
 func ExampleSeller_Sell() {
 	seller := newSeller()
@@ -153,7 +153,7 @@ func ExampleOwed() {
 		_, _ = io.WriteString(w, "still running")
 		done = true
 	})
-	var later atomic.Int64 // seconds; nobody has to wait for them
+	var later atomic.Int64 // how many seconds the clock is ahead, so that nobody has to wait
 	seller := newSellerAt(func() time.Time { return time.Now().Add(time.Duration(later.Load()) * time.Second) })
 	shop := httptest.NewServer(seller.Sell("0.10", job, x402http.Owed(http.StatusAccepted), x402http.Named("job")))
 	defer shop.Close()
@@ -262,7 +262,7 @@ func ExampleSeller_Reconcile() {
 	// owed: 1 in doubt: 0 <nil>
 }
 
-// A test of your own handler pays it with play money.
+// A test of a handler can pay with play money.
 func Example_testOfYourHandler() {
 	// In a test this is the program's handler, made with a seller like this one.
 	handler := newSeller().Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -29,7 +29,7 @@ func books() *x402test.Facilitator {
 
 const payTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
-// stall is a shop with one handler on loopback, which takes play money.
+// stall is a shop on loopback with one handler. It takes play money.
 type stall struct {
 	*testing.T
 	url    string
@@ -91,7 +91,7 @@ func must[T any](v T, err error) T {
 }
 
 // TestSell checks the payer's answer for every kind of answer of a handler, and how often the
-// handler has run after the same payment has come twice.
+// handler has run after the same payment was sent twice.
 func TestSell(t *testing.T) {
 	t.Parallel()
 	answers := func(status int, kind, body string) http.HandlerFunc {
@@ -140,7 +140,7 @@ func TestSell(t *testing.T) {
 	}
 }
 
-// sale is a handler that sells, and its expected end.
+// sale is a handler that sells, and the expected result of selling it.
 type sale struct {
 	h           http.HandlerFunc
 	options     []x402http.Option

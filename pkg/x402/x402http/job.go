@@ -84,7 +84,7 @@ func (x *sale) purchase(s soldRequest) (string, error) {
 	return name, nil
 }
 
-// normalName returns the name that the function of Normalized gives a request.
+// normalName returns the name that the function given to Normalized returns for a request.
 func (x *sale) normalName(s soldRequest) (string, error) {
 	name := ""
 	err := x.refusal(s.r.Context(), s, func(w http.ResponseWriter, r *http.Request) {
@@ -116,9 +116,9 @@ type soldRequest struct {
 	body []byte
 }
 
-// forHandler returns a copy of the request for a handler. It lacks the payment. It also lacks
-// the headers of conditions and ranges, because the whole answer is sold. Its body is the body
-// that is part of the purchase, or empty.
+// forHandler returns a copy of the request for a handler, without the payment. The copy also
+// lacks the headers of conditions and ranges, because the whole answer is sold. Its body is
+// the body that is part of the purchase, or empty.
 func (s soldRequest) forHandler(ctx context.Context) *http.Request {
 	r := s.r.Clone(ctx)
 	for _, name := range []string{
@@ -169,8 +169,8 @@ func answerOwed(status int) fault.Info {
 }
 
 // answer calls the handler and returns its answer. If the handler has not returned when ctx
-// ends, Unfinished.Rest waits for it, because routers reuse the request and the writer that
-// they gave it as soon as the request is over.
+// ends, Unfinished.Rest waits for the handler, because routers reuse the request and the
+// writer that they gave it as soon as the request is over.
 func (x *sale) answer(ctx context.Context, s soldRequest) (x402.Reply, error) {
 	w := storefront.NewRecorder(ctx)
 	if x.special.Punctual {
@@ -202,9 +202,9 @@ func (x *sale) callHandler(w *storefront.Recorder, r *http.Request) (err error) 
 // errOutOfTime is the cause of the fault when a handler's time ended before it gave an answer.
 var errOutOfTime = errors.New("the time of the handler is over")
 
-// reply returns the answer that a handler has written, or a fault if it wrote none. A handler
-// that writes nothing after its time is over has given up, and anything that it wrote before
-// may be half of an answer.
+// reply returns the answer that a handler has written, or a fault if it wrote none. If a
+// handler writes nothing after its time is over, it has given up, and anything that it wrote
+// before may be half of an answer.
 func (x *sale) reply(w *storefront.Recorder, panicked error) (x402.Reply, error) {
 	switch {
 	case panicked != nil:
@@ -257,8 +257,9 @@ func parseOwed(h http.Header) []string {
 const longestPause = time.Hour
 
 // failure returns the fault for an answer that the handler owes. If the handler set
-// Retry-After, in seconds, it runs again after that time. Its status is sent unchanged if
-// clients understand it as a failure. A 402 is replaced, because clients would pay again.
+// Retry-After, in seconds, the handler runs again after that time. The handler's status is
+// sent unchanged if clients take it for a failure. A 402 is replaced, because clients would
+// pay again.
 func failure(w *storefront.Recorder) *fault.Error {
 	status := w.Status
 	if status < http.StatusBadRequest || status == http.StatusPaymentRequired {

@@ -22,19 +22,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// market has a ledger, play money and a payer, and sellers of any hosts, in a synctest bubble:
-// nothing is sent over a network, and time passes only while every goroutine waits.
+// market has a ledger, play money, a payer, and sellers under any host names. It runs in a
+// synctest bubble: nothing is sent over a network, and time passes only while every goroutine
+// waits.
 type market struct {
 	*testing.T
 	store  ledgertest.Memory
 	books  *x402test.Facilitator
 	client *x402test.Client
 	shop   http.Handler // answers every host
-	key    string       // Idempotency-Key of the requests; "" is none
+	key    string       // Idempotency-Key of the requests; "" means none
 	log    bytes.Buffer
 
 	mu     sync.Mutex
-	behave x402test.Behaviour // of the facilitator
+	behave x402test.Behaviour // how the facilitator behaves
 }
 
 // trade runs a test in a market.
@@ -79,7 +80,7 @@ func (m *market) Write(line []byte) (int, error) {
 	return m.log.Write(line)
 }
 
-// logged counts what the log says.
+// logged returns how often a text is in the log.
 func (m *market) logged(text string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,12 +102,12 @@ func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	return must(x402http.New(c))
 }
 
-// paidTo changes the account to which a seller is paid.
+// paidTo sets the account to which a seller is paid.
 func paidTo(address string) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.PayTo = address }
 }
 
-// as gives a seller a single origin, for any Host of a request.
+// as gives a seller a single origin, whatever the Host of a request is.
 func as(origin string) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.Origin, c.OtherOrigins = origin, nil }
 }
@@ -130,7 +131,7 @@ func (m *market) buy(url string) (x402test.Reply, string) {
 	return m.get(url, signature), signature
 }
 
-// moved checks the amounts of all transfers, in any order.
+// moved checks that transfers of exactly these amounts were made, in any order.
 func (m *market) moved(amounts ...string) {
 	m.Helper()
 	var all []string
@@ -162,8 +163,8 @@ func (m *market) refused(what string, r x402test.Reply, reason string, charged b
 	}
 }
 
-// apply writes an event to the record of the first transfer, as an operator whose clock is
-// ahead.
+// apply writes an event to the record of the first transfer, as an operator would whose clock
+// is ahead.
 func (m *market) apply(event ledger.Event, ahead time.Duration) {
 	m.Helper()
 	l := ledger.New(&m.store, func() time.Time { return time.Now().Add(ahead) }, rand.Text)
@@ -177,8 +178,8 @@ func (m *market) apply(event ledger.Event, ahead time.Duration) {
 type stock struct {
 	answer string
 	empty  bool
-	status int             // while it is empty; 0 is 503
-	pause  string          // Retry-After while it is empty
+	status int             // the status while it is empty; 0 means 503
+	pause  string          // the Retry-After while it is empty
 	runs   []time.Duration // the times of its runs since begun
 	begun  time.Time
 }

@@ -25,17 +25,17 @@ type Tool struct {
 	Params            []Param
 }
 
-// MCP returns a handler that sells endpoints as tools of the Model Context Protocol. It serves
-// POST at one path. name and version describe the server to clients.
+// MCP returns a handler that sells endpoints as tools of the Model Context Protocol. The
+// handler takes POST requests at one path. name and version describe the server to clients.
 //
 // A call passes through router, the handler of the whole program, on its way to the endpoint.
-// The endpoint therefore finds in the request everything that middleware and routers put
-// there, and a request over HTTP and a call are the same purchase. The call has the headers of
-// the message that it came in, except the headers that describe the message itself. Over MCP,
+// So the endpoint finds in the request everything that middleware and routers put there, and a
+// call is the same purchase as the request over HTTP. The call has the headers of the message
+// that it came in, except the headers that describe the message itself. Over MCP,
 // Config.Window is doubled.
 //
-// Pictures, sounds and other binary answers are returned in the content types that the
-// protocol has for them. MCP panics if a tool is invalid.
+// Images, audio and other binary data are returned as the MCP content types for them. MCP
+// panics if a tool is invalid.
 func (s *Seller) MCP(name, version string, router http.Handler, tools ...Tool) http.Handler {
 	if router == nil {
 		panic("x402http: MCP needs the router of the program, such as its http.ServeMux: calls pass through it")

@@ -46,7 +46,7 @@ func TestNormalized(t *testing.T) {
 }
 
 // TestPartsOwed checks that an incomplete answer is given and kept. The same payment runs the
-// handler again for the pieces that are owed, and the better answer replaces the first one.
+// handler again for the parts that are owed, and the better answer replaces the first one.
 func TestPartsOwed(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -111,9 +111,9 @@ func (n *countingNode) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return n.Evidence.Find(ctx, q)
 }
 
-// TestKeptAnswers checks that the log says at start how long an answer the ledger can keep. A
-// longer answer is given, and its handler runs again when the payment is repeated; a shorter
-// one is replayed.
+// TestKeptAnswers checks that, at start, the log says how long an answer the ledger can keep.
+// A longer answer is given, and its handler runs again when the payment is repeated; a shorter
+// answer is replayed.
 func TestKeptAnswers(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

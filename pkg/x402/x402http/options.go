@@ -39,18 +39,19 @@ func Check(check http.HandlerFunc) Option {
 	return func(s *sale) { s.check = check }
 }
 
-// Refuse refuses a request with a status from 400 to 499. Only a Check or the function of
-// Normalized may call it. The body has the Content-Type in w's header, or else a detected one.
+// Refuse refuses a request with a status from 400 to 499. Only a Check or the function that is
+// given to Normalized may call it. The Content-Type of the body comes from w's header, or else
+// is detected.
 func Refuse(w http.ResponseWriter, status int, body string) {
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, body)
 }
 
 // Owed adds statuses after which the answer is still owed, such as 404 from a store whose data
-// is a moment old. After such a status the payment is not used up, and the handler runs again.
-// For a slow job, let the handler answer 202 with a Retry-After until the job is done, and
-// sell it with Owed(202). A status below 400 is sent as 503, because clients would take it for
-// the answer.
+// is slightly out of date. After such a status the payment is not used up, and the handler
+// runs again. For a slow job, let the handler answer 202 with a Retry-After until the job is
+// done, and sell it with Owed(202). A status below 400 is sent as 503, because clients would
+// take it for the answer.
 func Owed(statuses ...int) Option {
 	for _, status := range statuses {
 		if status < 200 || status > 599 {
@@ -79,10 +80,10 @@ func Describe(description, mimeType string) Option {
 	}
 }
 
-// Post makes the endpoint take POST in place of GET. The body is part of the purchase, with
-// its media type and content encoding: the same body sent twice is charged once. For a
-// multipart form only the parts count, not the boundary between them, which clients draw at
-// random.
+// Post makes the endpoint take POST instead of GET. The body is part of the purchase, with its
+// media type and content encoding: if the same body is sent twice, it is charged once. In a
+// multipart form only the parts count, and not the boundary between them, which clients choose
+// at random.
 //
 // The body is read after its payment was found to be valid, and is kept in memory. It must
 // arrive within 10 s, and may have maxBody bytes. A longer body is refused before the payment
@@ -97,8 +98,8 @@ func Post(maxBody int64) Option {
 // Normalized gives requests for the same thing a common name, which makes them one purchase.
 // For example, name returns "oslo 2026-11-28" for ?day=today&city=Oslo. The purchase is then
 // identified by this name instead of path, query and body; the method and the origin still
-// count. If a request can never be answered, name calls Refuse. It is called for each paid
-// request, before Check.
+// count. If a request can never be answered, the function name calls Refuse. It is called for
+// each paid request, before Check.
 func Normalized(name func(w http.ResponseWriter, r *http.Request) string) Option {
 	if name == nil {
 		panic("x402http: the function of Normalized is nil")

@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestOrigins checks that a Host which is an origin of the program names that origin, in any
-// letter case and with the default port of its scheme. Any other Host appears in no offer and
-// no purchase.
+// TestOrigins checks that a Host which belongs to an origin of the program selects that
+// origin, in any letter case and with the default port of its scheme. Any other Host appears
+// in no offer and no purchase.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]string{
@@ -43,8 +43,8 @@ func TestOrigins(t *testing.T) {
 }
 
 // TestPurchasesOfTwoOrigins checks that each origin has separate purchases, with a key and
-// without: two shops of one program can both have an order 1, and a purchase at one shop
-// replaces none at the other.
+// without: two shops of one program can both have an order 1, and a purchase at one shop does
+// not count at the other.
 func TestPurchasesOfTwoOrigins(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
@@ -86,8 +86,8 @@ func TestUnnamedAtOneURL(t *testing.T) {
 	})
 }
 
-// TestNameOfAPurchase checks that every run for one payment has the same name of the purchase,
-// and that every payment has a different name.
+// TestNameOfAPurchase checks that all runs for one payment get the same name of the purchase,
+// and that the runs for another payment get another name.
 func TestNameOfAPurchase(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -22,8 +22,8 @@ const (
 // answered, at most once in a quarter of an hour, and not while this process runs Reconcile.
 // Runs of other processes leave traces in the ledger: a run writes each record in doubt that
 // it asks the chain about. Records that were written within the last quarter of an hour are
-// therefore not counted. Without a node a run writes nothing, and other processes cannot see
-// it.
+// therefore not counted. Without a node a run writes nothing, so other processes cannot see
+// that it took place.
 type overdue struct {
 	seller *Seller
 	index  ledger.Index // nil if the ledger has none; then nothing is checked

@@ -14,14 +14,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// blind is a node that never has the newest blocks.
+// blind is a node that can tell nothing about any payment.
 type blind struct{}
 
 // Find implements x402.Evidence.
 func (blind) Find(context.Context, x402.Question) x402.Finding { return x402.Finding{} }
 
-// TestOverdue checks that a doubt which nobody settles is logged, once in a quarter of an
-// hour, unless this process or another one runs Reconcile.
+// TestOverdue checks that a payment in doubt which nobody settles is logged, once in a quarter
+// of an hour, unless this process or another one runs Reconcile.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	const shop = "https://shop.example/"
@@ -110,9 +110,9 @@ func (b behind) List(ctx context.Context, list string, _ time.Time, after ledger
 	return b.Store.(ledger.Index).List(ctx, list, time.Time{}, after, limit)
 }
 
-// crashes stores the record of a payment whose process has ended. With a purchase that was
-// never opened, the process ended before it sent the payment; otherwise while it sent it or,
-// if settled is true, after it had settled.
+// crashes stores the record of a payment whose process has died. If the purchase was never
+// opened, the process died before it sent the payment. If settled is true, it died after it
+// had settled the payment. Otherwise it died while it sent the payment.
 func (m *market) crashes(purchase string, settled bool) {
 	m.Helper()
 	now := time.Now()
@@ -129,7 +129,7 @@ func (m *market) crashes(purchase string, settled bool) {
 	}
 }
 
-// blinded removes the node.
+// blinded removes the node from a seller's settings.
 func blinded(c *x402http.Config) { c.Evidence, c.NoNode = nil, true }
 
 // doubts leaves the payments of several payers in doubt.

@@ -13,7 +13,7 @@ import (
 
 const oslo = "http://shop.example/weather?city=oslo"
 
-// sells opens a shop of one handler.
+// sells opens a shop with one handler.
 func (m *market) sells(h http.Handler, options ...x402http.Option) {
 	m.Helper()
 	mux := http.NewServeMux()
@@ -21,9 +21,9 @@ func (m *market) sells(h http.Handler, options ...x402http.Option) {
 	m.shop = mux
 }
 
-// TestBrokenHandler checks that a client which signs again every ten seconds while a handler
-// is broken for an hour is charged once, with a key and without one. The handler runs after
-// growing pauses, more than five times, and its first success is the answer.
+// TestBrokenHandler checks a client that signs again every ten seconds while a handler is
+// broken for an hour. The client is charged once, with a key and without one. The handler runs
+// after growing pauses, more than five times, and its first success is the answer.
 func TestBrokenHandler(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
@@ -47,7 +47,7 @@ func TestBrokenHandler(t *testing.T) {
 				m.answered("the payment that was charged", m.get(oslo, first), "fair", true)
 				m.moved("10000")
 				const second, minute = time.Second, time.Minute
-				want := []time.Duration{0, 10 * second, 20 * second, 80 * second} // as soon as possible, then 10 s and a minute later
+				want := []time.Duration{0, 10 * second, 20 * second, 80 * second} // at each of the client's requests at first, and then after a minute
 				for pause := 10 * minute; pause <= 40*minute; pause *= 2 {
 					want = append(want, want[len(want)-1]+pause)
 				}
@@ -59,9 +59,9 @@ func TestBrokenHandler(t *testing.T) {
 	}
 }
 
-// TestHandlersOwnPause checks that a handler which says when it can be asked again is asked at
-// that time: a slow job has its answer when it is done, regardless of how often the client
-// asked.
+// TestHandlersOwnPause checks a handler that says when it can be asked again: it runs again at
+// that time. A slow job therefore gives its answer when it is done, regardless of how often
+// the client has asked.
 func TestHandlersOwnPause(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -97,10 +97,10 @@ func TestHandlersOwnPause(t *testing.T) {
 	}
 }
 
-// TestMostRuns checks that a handler does not run more often than the seller allows. The
-// payer, and a new signature for the same purchase, get the last error, which is charged once
-// and not retryable. Once a refund is begun, the purchase can be made again, and the first
-// payment's answer tells of the refund.
+// TestMostRuns checks that a handler does not run more often than the seller allows. The payer
+// gets the last error, with the same signature and with a new one; it says that the purchase
+// was charged, and that it is not retryable. Once a refund is begun, the purchase can be made
+// again, and a repeat of the first payment is told of the refund.
 func TestMostRuns(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
@@ -140,7 +140,8 @@ func TestMostRuns(t *testing.T) {
 	}
 }
 
-// spent checks that a payment gets the last error of its purchase, and that no run is left.
+// spent checks that a payment gets the last error of its purchase, and that no more runs are
+// allowed.
 func (m *market) spent(signature string) string {
 	m.Helper()
 	r := m.get(oslo, signature)
@@ -152,7 +153,7 @@ func (m *market) spent(signature string) string {
 	return signature
 }
 
-// TestRefundBegun checks that the beginning of a refund ends the right to an answer until the
+// TestRefundBegun checks that the payer gets no answer once a refund is begun, until the
 // refund is withdrawn, even if the operator's clock is wrong.
 func TestRefundBegun(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func (t Tool) checkParams() error {
 	return nil
 }
 
-// checkParam returns an error if a parameter is wrong, without regard to the others.
+// checkParam returns an error if a parameter is wrong by itself, whatever the others are.
 func (t Tool) checkParam(p Param) error {
 	kinds := []string{"string", "integer", "number", "boolean", "array", "object"}
 	switch {
@@ -156,7 +156,7 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 // plain returns the path of the tool with its wildcards.
 func (t Tool) plain() *url.URL { return &url.URL{Path: t.Path} }
 
-// fill returns the path with arguments in place of the wildcards, and deletes these arguments
+// fill returns the path with its wildcards replaced by arguments, and deletes these arguments
 // from given.
 func (t Tool) fill(texts map[string]string, given map[string]any) (*url.URL, error) {
 	segments := strings.Split(t.Path, "/")
@@ -170,7 +170,7 @@ func (t Tool) fill(texts map[string]string, given map[string]any) (*url.URL, err
 			filled = strings.Split(texts[name], "/")
 		}
 		for n, text := range filled {
-			if text == "" || text == "." || text == ".." { // routers would remove such segments
+			if text == "" || text == "." || text == ".." { // routers would remove such a segment
 				return nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s cannot stand in a path: no part of it may be empty or a dot.", name)
 			}
 			filled[n] = url.PathEscape(text)
@@ -208,8 +208,8 @@ func (p Param) article() string {
 func (p Param) nested() bool { return p.Type == "array" || p.Type == "object" }
 
 // text returns an argument as it is written in a path or a query; ok is false if the argument
-// is not of the parameter's type. For an array or an object the text is empty. A string is
-// also accepted for a number or a boolean. A number without a fraction is an integer in any
+// does not have the parameter's type. For an array or an object the text is empty. A number or
+// a boolean may also be given as a string. A number without a fraction is an integer in any
 // notation, as in JSON Schema: 443.0, 4.43e2.
 func (p Param) text(v any) (text string, ok bool) {
 	kind := p.kind()

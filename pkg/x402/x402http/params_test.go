@@ -44,7 +44,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// anySeller returns a seller that nobody pays.
+// anySeller returns a seller for tests in which nobody pays.
 func anySeller(t *testing.T) *Seller {
 	t.Helper()
 	seller, err := New(Config{
@@ -57,7 +57,7 @@ func anySeller(t *testing.T) *Seller {
 }
 
 // TestCheapest checks that a seller knows its lowest price. Money that arrives without a
-// request belongs to its sender only from that amount on.
+// request is due for a refund only if it is at least that amount.
 func TestCheapest(t *testing.T) {
 	seller := anySeller(t)
 	for _, price := range []string{"1", "0.5", "0.7"} {

@@ -64,8 +64,9 @@ func form(fields ...string) (contentType, body string) {
 	return w.FormDataContentType(), text.String()
 }
 
-// TestPost checks which POST requests count as the same purchase. The ledger answers these,
-// with the same signature and with a new one. All others are separate purchases.
+// TestPost checks which POST requests count as the same purchase. The ledger answers the
+// requests that do, with the same signature and with a new one. All other requests are
+// separate purchases.
 func TestPost(t *testing.T) {
 	t.Parallel()
 	type sent struct{ contentType, body string }
@@ -173,9 +174,9 @@ func TestPriceOfAPost(t *testing.T) {
 	})
 }
 
-// TestPostTooLong checks that a body that is too long is refused before money moves, by the
-// length that the request states if there is one, and that a body which does not arrive is
-// refused as well.
+// TestPostTooLong checks that a body that is too long is refused before money moves. If the
+// request states the length of the body, it is refused for that. A body that does not arrive
+// is refused as well.
 func TestPostTooLong(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -280,8 +281,8 @@ func TestBodies(t *testing.T) {
 	})
 }
 
-// TestLongBodyOverAConnection checks that a client which sends a megabyte without asking first
-// gets the price over its connection, and can pay on the same connection.
+// TestLongBodyOverAConnection checks a client that sends a megabyte without asking first: it
+// gets the price, and can pay on the same connection.
 func TestLongBodyOverAConnection(t *testing.T) {
 	t.Parallel()
 	bank := httptest.NewServer(books())
@@ -336,8 +337,8 @@ func TestPostThatWaits(t *testing.T) {
 }
 
 // TestRestOfALongBody checks that the rest of an unread body is not taken for the next
-// request: the connection ends. Otherwise a stranger could put requests into the connection of
-// a proxy.
+// request, because the connection is closed. Otherwise a stranger could put requests into the
+// connection of a proxy.
 func TestRestOfALongBody(t *testing.T) {
 	t.Parallel()
 	seller := must(x402http.New(x402http.Config{
@@ -367,7 +368,7 @@ func TestRestOfALongBody(t *testing.T) {
 			t.Errorf("%s: %s", name, r.Status)
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = io.WriteString(connection, c.before+next) // the connection may be closed
+		_, _ = io.WriteString(connection, c.before+next) // fails if the connection is closed already
 		rest, _ := io.ReadAll(answer)
 		if len(rest) > 0 || hidden.Load() > 0 {
 			t.Errorf("%s: a part of the body was taken for a request: %q", name, rest)

@@ -35,9 +35,9 @@ func (x *sale) route(r *http.Request) string {
 // logName returns the name of the handler for logs.
 func (x *sale) logName(r *http.Request) string { return cmp.Or(x.route(r), "unnamed") }
 
-// ready returns an error if the handler cannot be told from the other handlers that are sold.
-// It also refuses a request without a payment that announces a body which is too long, before
-// the request gets a price.
+// ready returns an error if the handler cannot be told apart from the other handlers that are
+// sold. It also refuses a request without a payment that announces too long a body, before the
+// request gets a price.
 func (x *sale) ready(r *http.Request) error {
 	if x.maxBody > 0 && r.ContentLength > x.maxBody && r.Header.Get(x402.HeaderSignature) == "" {
 		return x.tooLarge()
@@ -63,7 +63,7 @@ type routes struct {
 	sales map[string]*sale
 }
 
-// mostRoutes limits the memory of routes. Handlers beyond it are not compared.
+// mostRoutes limits the memory of routes. Once it is reached, no more handlers are compared.
 const mostRoutes = 4096
 
 // take records that an endpoint belongs to a handler. It returns an error if the endpoint

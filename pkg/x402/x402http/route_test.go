@@ -56,7 +56,7 @@ func twoHosts() map[string]func(m *market, cheap, dear http.Handler) http.Handle
 	}
 }
 
-// byHost answers for cheap.example and dear.example.
+// byHost passes requests for cheap.example and for dear.example to different handlers.
 type byHost struct{ cheap, dear http.Handler }
 
 // ServeHTTP implements http.Handler.
@@ -68,9 +68,9 @@ func (b byHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.cheap.ServeHTTP(w, r)
 }
 
-// TestCheapForDear checks that a payment for something cheap, answered or owed, never opens
-// something expensive. The expensive thing is sold at its price, and the debt is answered
-// where it was made.
+// TestCheapForDear checks that a payment for something cheap, answered or owed, never buys
+// something expensive. The expensive thing is sold at its price, and an owed answer is given
+// where its payment was made.
 func TestCheapForDear(t *testing.T) {
 	t.Parallel()
 	for name, open := range twoHosts() {
@@ -214,8 +214,8 @@ func TestOtherPattern(t *testing.T) {
 	}
 }
 
-// TestWithoutAName checks that for a handler without a pattern and a name the log says once
-// why it needs a name.
+// TestWithoutAName checks that, for a handler without a pattern and a name, the log says once
+// why the handler needs a name.
 func TestWithoutAName(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

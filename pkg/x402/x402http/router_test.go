@@ -10,11 +10,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// goesOn is a router that keeps the route of a request in its context, as chi does. If it
-// finds a route there, it continues with it.
+// goesOn is a router that keeps the route of a request in its context, as chi does. If the
+// context has a route already, the router uses that route.
 type goesOn struct{ http.Handler }
 
-// kept is the route in the context. It has the same methods as chi's.
+// kept is the route in the context. It has the methods of chi's route context.
 type kept struct{ method string }
 
 type keptKey struct{}
@@ -34,7 +34,8 @@ func (g goesOn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestCallHasNoRoute checks the request that stands for a tool call: a router does not find
-// the route of the MCP message in it, but finds every other value of its context.
+// the route of the MCP message in the request's context, but finds every other value of that
+// context.
 func TestCallHasNoRoute(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

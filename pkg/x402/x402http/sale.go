@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// AnswerOwed is the code of an answer that a handler owes. While the payment may be repeated,
-// the body of the response is the one that the handler wrote.
+// AnswerOwed is the code of an answer that a handler owes. As long as the payment may be
+// repeated, the body of the response is the body that the handler wrote.
 const AnswerOwed fault.Code = "answer_owed"
 
 // Refused is the code of a request that a Check has refused.

@@ -77,9 +77,9 @@ func weatherTool(e *x402http.Endpoint) x402http.Tool {
 	}
 }
 
-// TestTwoTransports checks that a tool call goes through the router like a request, so the
-// handler gets everything that the router adds. Both make one purchase, in either order, with
-// the same signature or a new one.
+// TestTwoTransports checks that a tool call passes through the router like an HTTP request, so
+// the handler gets everything that the router adds. A call and the request make one purchase,
+// in either order, with the same signature or a new one.
 func TestTwoTransports(t *testing.T) {
 	t.Parallel()
 	for name, open := range routed() {
@@ -135,7 +135,8 @@ func (m *market) buysTwice(overMCP bool) {
 	m.moved("10000")
 }
 
-// toolShop opens a shop of one tool, /weather, behind a middleware.
+// toolShop opens a shop with one tool, /weather. Its requests pass through the middleware
+// behind.
 func (m *market) toolShop(h http.Handler, behind func(http.Handler) http.Handler, options ...x402http.Option) {
 	m.Helper()
 	s, mux := m.seller(), http.NewServeMux()
@@ -157,8 +158,8 @@ func (m *market) toolShop(h http.Handler, behind func(http.Handler) http.Handler
 
 func straight(h http.Handler) http.Handler { return h }
 
-// TestWindowOfTools checks that an answer over MCP stands for exactly 90 s. The official
-// clients give up after a minute, and their host then calls again.
+// TestWindowOfTools checks that an answer over MCP is valid for another payment for exactly 90
+// s. The official clients give up after a minute, and their host then calls again.
 func TestWindowOfTools(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -285,8 +286,8 @@ func TestBrokenRouters(t *testing.T) {
 	})
 }
 
-// TestSlowTool checks that a handler which runs beyond its time is waited for over MCP, as
-// over HTTP.
+// TestSlowTool checks that, over MCP as over HTTP, the reply waits for a handler that runs
+// beyond its time.
 func TestSlowTool(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -361,8 +362,8 @@ func TestPostTool(t *testing.T) {
 	})
 }
 
-// TestArgumentsOfAPath checks that an argument which a router would clean out of a path is
-// refused before the client gets a price.
+// TestArgumentsOfAPath checks that an argument is refused, before the client gets a price, if
+// a router would remove it from the path.
 func TestArgumentsOfAPath(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

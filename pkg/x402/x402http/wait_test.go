@@ -20,9 +20,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestSlowHandler checks a handler that runs beyond its time. Its client is told that the
-// answer is owed, a repeat in the meantime is told that it is under way, and a later repeat
-// gets the late answer. The handler runs once, and the client is charged once.
+// TestSlowHandler checks a handler that runs beyond its time. The client is told that the
+// answer is owed. A repeat in the meantime is told that the request is in progress, and a
+// later repeat gets the late answer. The handler runs once, and the client is charged once.
 func TestSlowHandler(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -62,8 +62,8 @@ func TestSlowHandler(t *testing.T) {
 // late is a handler that has written something when its time is over, and then writes the
 // rest. When it runs again it answers at once.
 type late struct {
-	early, late string // "" is nothing
-	status      int    // the status that it sets late
+	early, late string // what it writes before and after its time is over; "" means nothing
+	status      int    // the status that it sets after its time is over
 	ran         bool
 }
 
@@ -87,13 +87,13 @@ func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestWhenTheTimeIsOver checks that the actions of a handler after its time is over decide
-// whether it has answered.
+// TestWhenTheTimeIsOver checks that what a handler does after its time is over decides whether
+// it has answered.
 func TestWhenTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		handler late
-		answer  string // "" if it has not answered
+		answer  string // "" if the handler has not answered
 	}{
 		"gives up":                {late{}, ""},
 		"gives up in the middle":  {late{early: `{"half":`}, ""},
@@ -126,7 +126,8 @@ func TestWhenTheTimeIsOver(t *testing.T) {
 }
 
 // TestHandlerOutlivesItsLease checks that a handler which outlives its lease does not
-// overwrite the answer of another run. Its answer is stored if nobody has asked meanwhile.
+// overwrite the answer of another run. If no request came meanwhile, the late answer is
+// stored.
 func TestHandlerOutlivesItsLease(t *testing.T) {
 	t.Parallel()
 	for name, repeated := range map[string]bool{"another run has answered": true, "nobody has asked": false} {
@@ -161,8 +162,8 @@ func TestHandlerOutlivesItsLease(t *testing.T) {
 	}
 }
 
-// TestSlowHandlersCount checks that handlers which still run count: at the cap new requests
-// are refused before money moves, and not charged.
+// TestSlowHandlersCount checks that handlers count against Concurrent as long as they run: at
+// the cap, new requests are refused before money moves, and not charged.
 func TestSlowHandlersCount(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -199,7 +200,7 @@ func TestSlowHandlersCount(t *testing.T) {
 type slowShop struct {
 	*httptest.Server
 	client *x402test.Client
-	begun  chan struct{} // receives a value when the handler runs
+	begun  chan struct{} // receives a value when the handler begins
 	end    chan struct{} // closing it ends the handler
 }
 
@@ -226,8 +227,8 @@ func openSlow(t *testing.T, http2 bool) *slowShop {
 	return s
 }
 
-// TestAnswerBeforeTheEnd checks that over HTTP/1.1 the reply that the answer is owed is sent
-// while the handler still runs, and that the connection is not used again.
+// TestAnswerBeforeTheEnd checks that, over HTTP/1.1, the client is told that the answer is
+// owed while the handler still runs, and that the connection is not used again.
 func TestAnswerBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	s := openSlow(t, false)
@@ -282,8 +283,8 @@ func TestAnswerOverHTTP2(t *testing.T) {
 	s.replays(t, signature)
 }
 
-// TestConnectionEnds checks that no later request waits on the connection of an owed answer:
-// the connection ends with the reply.
+// TestConnectionEnds checks that the connection is closed after the reply for an owed answer,
+// so that no later request waits on it.
 func TestConnectionEnds(t *testing.T) {
 	t.Parallel()
 	bank := httptest.NewServer(books())
@@ -307,5 +308,5 @@ func TestConnectionEnds(t *testing.T) {
 	if r.StatusCode != http.StatusGatewayTimeout || !r.Close || int64(len(body)) != r.ContentLength {
 		t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
 	}
-	t.Cleanup(shop.Close) // once the handler has ended
+	t.Cleanup(shop.Close) // called once the handler has ended
 }
