@@ -297,8 +297,8 @@ func keepAnswer(r *Payment, c Change) {
 
 // setValidity sets when the answer was given and how long it is valid. If parts of it are
 // owed, it is valid for its purchase for a day from the first answer, so the payer can get
-// those parts without another charge. If the answer is not stored, its lookups are counted
-// from this answer on.
+// those parts without another charge. An answer that is not stored can be looked up again for
+// a day from the first time that it was given, and its lookups are counted from then on.
 func setValidity(r *Payment, c Change) {
 	first := r.AnsweredAt.IsZero()
 	r.AnsweredAt = c.now

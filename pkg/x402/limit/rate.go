@@ -26,8 +26,8 @@ const Window = time.Minute
 const (
 	// maxClients bounds the memory: a client takes some 150 bytes.
 	maxClients = 10_000
-	// storeTimeout is the longest time that one report to the Store may take. A Store that
-	// failed is not called again for the time pause.
+	// storeTimeout is the longest time that one report to the Store may take. After a failure,
+	// the Store is not called for the duration pause.
 	storeTimeout = 250 * time.Millisecond
 	pause        = time.Second
 	// shares is the divisor for the part of the limit that an environment may let pass before

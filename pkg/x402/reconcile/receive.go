@@ -56,8 +56,8 @@ type Transfer struct {
 	Time        time.Time
 	From, To    x402.Address
 	Value       *big.Int // atomic units; may be 0
-	// Authorized means that the transfer was made with an authorization by From that has
-	// Nonce. Any other transfer is a deposit without an authorization.
+	// Authorized means that From's authorization with Nonce made the transfer. Any other
+	// transfer is a deposit without an authorization.
 	Authorized bool
 	Nonce      [32]byte
 }

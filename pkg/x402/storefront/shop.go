@@ -58,18 +58,18 @@ type Special interface {
 // Overrides replace the usual settings of a handler. A field with its zero value changes
 // nothing.
 type Overrides struct {
-	// Endpoint replaces the name of the endpoint in the ledger.
+	// Endpoint is the name of the endpoint in the ledger.
 	Endpoint string
 	// Whole means that the normalized name of a request is the whole name of its purchase.
 	Whole bool
 	// Punctual means that the handler ends when its context ends. The package then waits for
 	// the handler, and the answer that the handler gives at that time counts.
 	Punctual bool
-	// The fields Name, Cap, ChallengeBody and Page of Product replace those of the endpoint's
-	// product. Offer and At replace theirs together.
+	// Product overrides these fields of the endpoint's product: Name, Cap, ChallengeBody and
+	// Page. If it has Offer, it overrides Offer and At.
 	Product Product
-	// The field NoImplicitRetry of Job replaces that of the jobs. Budget and Timeout replace
-	// theirs together.
+	// Job overrides these fields of the handler's jobs: NoImplicitRetry and, if it has Budget,
+	// Budget and Timeout.
 	Job x402.Job
 }
 
