@@ -44,7 +44,7 @@ func (r Result) content() content {
 	}}
 }
 
-// isText reports whether a body with this media type is text. Vector images are text too,
+// isText reports whether a body with this media type is text. Vector images count as text,
 // because they are XML.
 func isText(mediaType string) bool {
 	switch mediaType {

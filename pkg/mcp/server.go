@@ -24,8 +24,8 @@ import (
 // ServerName is the name of the hostfacts server in the protocol.
 const ServerName = "hostfacts"
 
-// Server answers all requests except calls of tools. It does not change after it is made. Its
-// JSON describes it to clients.
+// Server answers all requests except calls of tools. It is immutable. Its JSON describes it to
+// clients.
 type Server struct {
 	Name    string        `json:"name"`
 	Title   string        `json:"title,omitempty"`
@@ -92,9 +92,9 @@ func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 	return q.result(r)
 }
 
-// legacyVersion returns the revision that initialize names, if the server supports it and it
-// has a handshake. Otherwise it returns the newest revision with a handshake, which the client
-// may accept or refuse.
+// legacyVersion returns the revision that initialize names, if the server supports that
+// revision and the revision has a handshake. Otherwise it returns the newest revision with a
+// handshake, which the client may accept or refuse.
 func (q *Request) legacyVersion() string {
 	legacy := Versions()[1:]
 	version, _ := q.Params["protocolVersion"].(string)

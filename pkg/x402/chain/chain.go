@@ -15,10 +15,10 @@
 //	unused at latest and at safe, safe past validBefore            NeverPaid
 //	everything else                                                CannotTell
 //
-// A used authorization does not prove a payment: it may have been cancelled, or a third party
-// may have copied and submitted it. So two logs decide: the log of the authorization, and the
-// log of its Transfer. That is the token's log with the next log index, because USDC emits the
-// two in succession.
+// A used authorization does not prove a payment: the authorization may have been cancelled, or
+// a third party may have copied and submitted it. So two logs decide: the log of the
+// authorization, and the log of its Transfer. That is the token's log with the next log index,
+// because USDC emits the two in succession.
 //
 // A receipt counts at the latest head. NeverPaid because of the time needs a block that the
 // node calls safe (or finalized, if it does not know safe), so that no reorganisation makes

@@ -110,7 +110,7 @@ func (b *books) finish(t testing.TB) uint64 {
 	return safe
 }
 
-// same compares the transfers that were read with those that were sent.
+// same compares the transfers that were read with the transfers that were sent.
 func (b *books) same(t testing.TB, got []reconcile.Transfer) {
 	t.Helper()
 	equal(t, "transfers that were sent, and read", lines(b.sent), lines(got))

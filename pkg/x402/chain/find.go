@@ -21,15 +21,15 @@ const (
 	sentSlack = 10 * time.Minute
 
 	// blockTime is the time between two blocks of Base, which is used for a first guess.
-	// margin is a number of blocks added to that guess, so that it is not repeated because a
-	// few seconds are missing.
+	// margin is a number of blocks that is added to the guess. Otherwise the guess would have
+	// to be repeated if a few seconds were missing.
 	blockTime = 2 * time.Second
 	margin    = 32
 	// longest is how long an accepted authorization can be valid, in blocks.
 	longest = uint64(24 * time.Hour / blockTime)
 )
 
-// Reasons of NeverPaid and StillOpen. A payer may read those of NeverPaid.
+// Reasons of NeverPaid and StillOpen. A payer may read the reasons of NeverPaid.
 const (
 	reasonExpired   = "authorization expired unused"
 	reasonCancelled = "authorization was cancelled"
@@ -86,7 +86,7 @@ func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 
 // find checks the transaction of the question first. That is the shortest way, and its receipt
 // counts even if the node that answers the next call is behind. The hash comes from outside
-// and is only a hint: if it is wrong, that proves nothing, and the search goes on.
+// and is only a hint: if it is wrong, that proves nothing, and find searches for the log.
 func (i *inquiry) find() (x402.Finding, error) {
 	if x402.IsHash(i.q.Transaction) {
 		if f, _, err := i.byReceipt(strings.ToLower(i.q.Transaction)); err == nil {

@@ -129,8 +129,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestHint checks that a transaction hash from outside helps if it is right, and does no harm
-// if it is wrong.
+// TestHint checks that a right transaction hash from outside helps, and that a wrong one does
+// no harm.
 func TestHint(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)

@@ -15,7 +15,8 @@ import (
 // secret stands for a provider's key, which must not appear in any cause.
 const secret = "s3cr3tk3y"
 
-// proxy stands in front of a real node. It counts calls, and lies as its rule says.
+// proxy is a server in front of a real node. It counts calls, and its rule may change the
+// answers.
 type proxy struct {
 	server *httptest.Server
 	target http.Handler

@@ -162,7 +162,7 @@ type scan struct {
 
 // scanRanges searches one range of blocks after the other. It returns nil if it has reached
 // the safe block or found enough transfers. Otherwise it returns an error that says why it
-// ended, even if it only ran out of permitted calls.
+// ended. Having no more permitted calls is such an error as well.
 func (s *scan) scanRanges() error {
 	safe, err := s.firm()
 	if err != nil {
@@ -194,7 +194,7 @@ func (s *scan) full() bool { return len(s.batch.Transfers) >= maxTransfers }
 
 // incoming searches a range of blocks for transfers to the payee, and groups them by block. It
 // asks for the last block of the range in the same message, because a node that does not have
-// that block yet would leave out its transfers without an error.
+// that block yet would leave out transfers without an error.
 func (s *scan) incoming(low, high uint64, safe header) ([][]entry, error) {
 	queries := []query{
 		s.logQuery(low, high, topicTransfer, nil, s.payee),
@@ -241,8 +241,8 @@ func (s *scan) decodeIncoming(raw json.RawMessage, low, high uint64) (blocks [][
 // a complete block.
 //
 // For each block it asks for the header and searches for the uses of authorizations. The
-// receipts of the transactions would also show those, but a transaction may log so much that
-// its receipt is too long to read.
+// receipts of the transactions would also show the authorizations, but a transaction may log
+// so much that its receipt is too long to read.
 func (s *scan) addBlocks(blocks [][]entry) error {
 	const queriesOfBlock = 2
 	var queries []query

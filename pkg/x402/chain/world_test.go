@@ -187,8 +187,8 @@ func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls .
 	}
 }
 
-// expectHinted asks with the hash of the transaction. The client then asks for its receipt,
-// its block and, if the finding is NeverPaid, the latest block.
+// expectHinted asks with the hash of the transaction. The client then asks for that
+// transaction's receipt and block and, if the finding is NeverPaid, for the latest block.
 func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402.Finding) {
 	t.Helper()
 	q.Transaction = tx

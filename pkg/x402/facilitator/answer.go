@@ -264,10 +264,10 @@ func unknown(reason string, cause error) x402.Settlement {
 }
 
 // classifyVerification returns the outcome of one request to /verify. A "no" counts only if
-// its reason is in the table of reasons as one about the payer. Facilitators send it with 200
-// and with 400, so any status is accepted except those about the operator. A "yes" counts only
-// as the boolean true with a 2xx status, because nothing that could be checked comes with it.
-// Anything else decides nothing: a facilitator that could not check also says "no".
+// the table of reasons says that its reason is about the payer. Facilitators send it with 200
+// and with 400, so any status is accepted except a status about the operator. A "yes" counts
+// only as the boolean true with a 2xx status, because nothing that could be checked comes with
+// it. Anything else decides nothing: a facilitator that could not check also says "no".
 func classifyVerification(re reply, from string) x402.Verification {
 	members, err := untrusted.Split(re.body, maxDepth)
 	if members["isValid"] == nil {

@@ -117,8 +117,8 @@ func (c *Client) Name() string {
 	return strings.ToLower(c.base.Host) + c.base.Path
 }
 
-// parseBase parses the base URL. The errors do not quote it, because a URL with
-// a password in it is one of the mistakes that they report.
+// parseBase parses the base URL. The errors do not quote the URL, because one of the mistakes
+// that they report is a URL with a password.
 func parseBase(raw string) (*url.URL, error) {
 	if raw == "" {
 		return nil, nil
@@ -157,11 +157,11 @@ func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
 
 // Settle moves the money, or says how far the attempt got. See x402.Facilitator.
 //
-// The resend of a pending settlement has the same bytes, so that the facilitator looks up its
-// transaction and does not broadcast a second one. The first request left doubt, and only
-// success clears doubt. A refusal of the second request, even "nonce already used", and a
-// second request that was never sent say nothing about the transaction that is already on its
-// way.
+// The resend of a pending settlement has the same bytes, so the facilitator looks up the
+// transaction of the first request and does not broadcast another one. The first request left
+// doubt, and only success clears doubt. A refusal of the second request, even "nonce already
+// used", and a second request that was never sent say nothing about the transaction that is
+// already on its way.
 func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
 	body, err := encode(p, r)
 	if err != nil {

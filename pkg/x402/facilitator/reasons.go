@@ -42,8 +42,9 @@ type reason struct {
 }
 
 // reasons returns the table of the reasons that facilitators give, for both /settle and
-// /verify. reasons.md says where each of them is from. A reason that is not in the table means
-// doubt, because facilitators also give other reasons at the time of the broadcast.
+// /verify. The file reasons.md names the source of each reason. A reason that is not in the
+// table means doubt, because facilitators also give other reasons at the time of the
+// broadcast.
 //
 // The first rows are the closed list of refusals about the payer. The next rows are for the
 // operator to deal with: credentials, quota, configuration, and what this service itself puts

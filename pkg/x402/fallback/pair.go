@@ -35,8 +35,8 @@ const (
 	primaryVerify = 3 * time.Second / 2 // for Verify at the primary: half of the time that the Gate gives both
 )
 
-// Pair is an x402.Settler with two facilitators. It remembers which of them are down, so all
-// Gates of a process must share it. All fields are required.
+// Pair is an x402.Settler with two facilitators. It remembers which facilitators are down, so
+// all Gates of a process must share one Pair. All fields are required.
 type Pair struct {
 	Primary Member
 	Second  Member
@@ -141,9 +141,9 @@ func (s *settlement) askInTurn(ctx context.Context) {
 }
 
 // askSecond asks the second. If there is no doubt, its reply replaces the reply of the
-// primary, which did nothing with the payment. If there is doubt, its success counts if the
-// chain confirms it or cannot be asked. Any other reply changes nothing about the doubt, and
-// is not recorded as a refusal.
+// primary, which did nothing with the payment. If there is doubt, a success of the second
+// counts if the chain confirms the payment or cannot be asked. Any other reply changes nothing
+// about the doubt, and is not recorded as a refusal.
 func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
 	o := s.order
 	r := &s.result

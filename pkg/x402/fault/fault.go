@@ -38,8 +38,8 @@ func Newf(c Code, cause error, format string, args ...any) *Error {
 	return New(c, cause).Saying(fmt.Sprintf(format, args...))
 }
 
-// New returns an error with this code and its default message. The code need not be one of
-// this package.
+// New returns an error with this code and its default message. The code may be defined in
+// another package.
 func (i Info) New(cause error) *Error { return &Error{Code: i.Code, info: i, cause: cause} }
 
 // Newf is like New, with another public message.
@@ -103,7 +103,7 @@ func (e *Error) Prevented() *Error {
 }
 
 // IsPrevented reports whether the error was returned by Prevented or is a copy of such an
-// error. It is false for an error that only has such an error as its cause, because that error
+// error. It is false for an error that only has such an error as its cause: the outer error
 // was given a new code for another reason.
 func (e *Error) IsPrevented() bool { return e.prevented }
 

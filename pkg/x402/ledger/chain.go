@@ -43,9 +43,10 @@ func RepaymentKey(network, asset, payer, transaction, amount string, n int) stri
 	return "refund|" + Key(network, asset, payer, transaction) + "|" + amount + "|" + strconv.Itoa(n)
 }
 
-// Reserve assigns a transfer to the refund of one debt, so that no other debt is closed with
-// it, even by another operator at the same time. It reports whether the transfer is assigned
-// to that debt. A reservation does not expire: a transaction stays on the chain.
+// Reserve assigns a transfer to the refund of one debt. No other debt can then be closed with
+// that transfer, even by another operator at the same time. Reserve reports whether the
+// transfer is assigned to that debt. A reservation does not expire: a transaction stays on the
+// chain.
 func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
 	_, old, err := create(ctx, l, Repayment{Row: Row{Key: transfer}, Debt: debt})
 	if old != nil {

@@ -18,8 +18,8 @@
 // Three rules matter most. Once a request may have reached the facilitator, the payment is in
 // doubt until evidence decides. A timeout is not a refusal, and a used nonce may mean that our
 // payment went through. Refusing a payer who has paid is the worst error that this service
-// could make. Evidence does not need the lease: if the holder was frozen, lost its lease and
-// then learns of a receipt, it still writes settled. It does not answer the payer; the payer's
+// could make. Evidence does not need the lease: a holder that was frozen, lost its lease and
+// then learns of a receipt still writes settled. It does not answer the payer; the payer's
 // next retry gets the answer. The lease covers settlement and lookup, so a retry never runs at
 // the same time as the attempt before it.
 //
@@ -31,13 +31,13 @@
 // refusal, or before an attempt that did not send it, becomes uncertain and not refused.
 //
 // A payer may sign several payments for one Purchase, for example because an answer got lost.
-// The payer is charged for only one of them. The record of the purchase names that one, its
-// owner. An attempt calls OpenPurchase before it sends a payment, and sends it only if it is
-// the owner. If another payment is the owner, Ownership says how to go on. Until it is certain
-// what became of the owner, no other payment is sent. If the owner is paid, Supersede ends the
-// new payment, and Resume continues with the owner, whose answer the payer gets. If the owner
-// is dead, or its answer is no longer valid, ReplaceOwner gives the purchase to the new
-// payment. If a payment that lost its purchase moves money nevertheless, the amount is
+// The payer is charged for only one of these payments. The record of the purchase names that
+// payment, its owner. An attempt calls OpenPurchase before it sends a payment, and sends only
+// the owner. If another payment is the owner, Ownership says how to continue. Until it is
+// certain what became of the owner, no other payment is sent. If the owner is paid, Supersede
+// ends the new payment, and Resume continues with the owner, whose answer the payer gets. If
+// the owner is dead, or its answer is no longer valid, ReplaceOwner gives the purchase to the
+// new payment. If a payment that lost its purchase moves money nevertheless, the amount is
 // refunded (DueElsewhere).
 //
 // The record of a payment that is in doubt, or that is paid and not answered, does not expire.

@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// A signed authorization is claimed, paid and answered. When it comes again, its record has
+// A signed authorization is claimed, paid and answered. When it is sent again, its record has
 // the answer. Package x402http does all of this for a handler; a seller only needs to open a
 // store.
 func Example() {

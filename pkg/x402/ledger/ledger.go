@@ -152,8 +152,8 @@ type Claim struct {
 	// attempt took the lease, Result is InFlight and Record is what this claim tried to write.
 	Record Payment
 	Hold   *Hold // set if Result is Held
-	// SettlesOnly reports that the payment may be sent to settle the doubt about it, but that
-	// its answer must not be given to this sender: see Proof.
+	// SettlesOnly reports that the payment may be sent to settle a doubt, but that its answer
+	// must not be given to this sender: see Proof.
 	SettlesOnly bool
 	// Wait is how long the client should wait before it repeats the request. It is set with
 	// InFlight and Waiting, and with Over if a facilitator has refused the payment a moment

@@ -37,9 +37,9 @@ func spacing(lookups int) time.Duration {
 	return min(pause, longestPause)
 }
 
-// tooSoon returns how long it is until a facilitator may be asked again about a payment that
-// it has refused. There is a pause because asking costs the seller something and the sender
-// nothing.
+// tooSoon returns the time until a facilitator may be asked again about a payment that the
+// facilitator has refused. There is a pause because asking costs the seller something and the
+// sender nothing.
 func tooSoon(r Payment, now time.Time) time.Duration {
 	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
 }
@@ -52,14 +52,14 @@ func NextLookup(r Payment) time.Duration {
 	return spacing(r.Lookups)
 }
 
-// lookupIn returns how long it is until the next lookup of a payment may begin.
+// lookupIn returns the time until the next lookup for a payment may begin.
 func lookupIn(r Payment, now time.Time) time.Duration {
 	return max(0, r.LookupAt.Add(NextLookup(r)).Sub(now))
 }
 
 // SilenceDecides reports whether silence becomes the answer if the current lookup also ends
-// with a silent target. It does after MostSilent such lookups, or if the answer has been owed
-// for a day and all its lookups ended that way.
+// with a silent target. Silence becomes the answer after MostSilent such lookups, or if the
+// answer has been owed for a day and all its lookups ended that way.
 func SilenceDecides(r Payment, now time.Time) bool {
 	r.Silent++
 	return r.State == Settled && silentEnough(r, now)

@@ -11,9 +11,9 @@ import (
 )
 
 // Sold lists the accounts to which one token is or was paid by the buyers of all sellers on
-// this ledger. An account stays in it as long as transfers to it have to be checked. So a
-// seller can change the payee without any other setting: transfers to the previous payee are
-// still found.
+// this ledger. An account stays in the list as long as transfers to that account have to be
+// checked. So a seller can change the payee without any other setting: transfers to the
+// previous payee are still found.
 type Sold struct {
 	Row
 
@@ -89,7 +89,8 @@ func (l *Ledger) changeSold(ctx context.Context, key string, change func([]Payee
 	return next.Payees, err
 }
 
-// NotedFor is how far ahead a payee is recorded as paid, so that few payments cost a write.
+// NotedFor is how far ahead a payee is recorded as paid. The payments within that time cost no
+// write.
 const NotedFor = time.Hour
 
 // Payees records to whom payments are made. It is safe for concurrent use.

@@ -64,8 +64,8 @@ func TestPayees(t *testing.T) {
 	}
 }
 
-// TestForget checks that a payee is deleted only if it is unchanged since it was read. A payee
-// that was paid since then stays.
+// TestForget checks that a payee is deleted only if its entry has not changed since the payee
+// was read. A payee that was paid since then stays.
 func TestForget(t *testing.T) {
 	d := newTestLedger(t)
 	p := ledger.NewPayees(d.Ledger)

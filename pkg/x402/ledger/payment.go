@@ -104,7 +104,7 @@ type Payment struct {
 	ClosedBy string `json:"closed_by,omitempty"`
 
 	// DueBack says why this payment is not answered by a lookup and its amount must be
-	// refunded. It is empty if a lookup can answer it.
+	// refunded. It is empty if a lookup can answer the payment.
 	DueBack DueBack `json:"due_back,omitempty"`
 
 	Lookups   int       `json:"lookups,omitempty"`    // number of lookups begun since settlement
@@ -252,8 +252,8 @@ const maxAnswer = 8 << 20
 // that a paid request allocates.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// leastCompressed is the shortest body that is compressed, in bytes. For a shorter one gzip is
-// not worth its header and its time.
+// leastCompressed is the shortest body that is compressed, in bytes. For a shorter body, gzip
+// is not worth its header and its time.
 const leastCompressed = 256
 
 // MostKept returns the size of the largest answer that is kept, in bytes of its compressed
@@ -261,9 +261,9 @@ const leastCompressed = 256
 // MostUnkept lookups in all.
 func (l *Ledger) MostKept() int { return min(l.store.MostKept(), LargestKept) }
 
-// NewAnswer prepares an answer for storing, and compresses it unless it is short. The answer
-// has no body if the compressed body is larger than MostKept, or if the body is longer than
-// Plain can read.
+// NewAnswer prepares an answer for storing, and compresses the body unless it is short. The
+// answer has no body if the compressed body is larger than MostKept, or if the body is longer
+// than Plain can read.
 func (l *Ledger) NewAnswer(status int, body []byte) (Answer, error) {
 	if len(body) < leastCompressed {
 		return Answer{Status: status, Stored: true, Body: body}, nil

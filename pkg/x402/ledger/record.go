@@ -31,7 +31,7 @@ type Record interface {
 	// shows it to operators.
 	Status() string
 	// Listed returns the name of the Index list that the record belongs in, or an empty string
-	// if it belongs in none, and the time by which that list sorts it.
+	// if there is none, and the time by which the list is sorted.
 	Listed() (list string, at time.Time)
 }
 
@@ -54,10 +54,10 @@ func (r Row) Head() Row { return r }
 func (r Row) Listed() (list string, at time.Time) { return "", r.UpdatedAt }
 
 // Purchase is something that a payer wants to buy once. It names its owner, the payment that
-// is used for it. An attempt sends a payment only after it has opened the purchase and found
-// that its payment is the owner. So a payer may sign several payments for one purchase, but
-// only one of them can be sent until that one is known to be dead. The owner's record says
-// whether it is decided.
+// is used for this purchase. An attempt sends a payment only after it has opened the purchase
+// and found that its payment is the owner. So a payer may sign several payments for one
+// purchase, but only one of these can be sent until that payment is known to be dead. The
+// owner's record says whether it is decided.
 type Purchase struct {
 	Row
 

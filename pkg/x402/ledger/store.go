@@ -40,8 +40,8 @@ var ErrConflict = errors.New("ledger: the stored version has changed")
 var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 
 // Index lists undecided payments, owed payments and unproven refusals, for the reconciler and
-// for operators. It may be behind the store by some seconds, so callers fetch a record before
-// they act on it.
+// for operators. An Index may be behind the store by some seconds, so callers fetch a record
+// before they act on it.
 type Index interface {
 	// List returns, in order, at most limit places of a list (see Record.Listed) that follow
 	// the place after. If it returns fewer, the list ends there. Unless before is zero, it

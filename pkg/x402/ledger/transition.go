@@ -129,9 +129,9 @@ func (t Rules) step(r Payment, event Event, c Change) (Payment, error) {
 // last written. It covers a month's bookkeeping.
 const keep = 35 * 24 * time.Hour
 
-// purchaseKept is how long a purchase is kept after it was given to a payment. It must not
-// expire before its owner is decided, even if the chain cannot be asked for weeks. Because it
-// is kept twice as long as a decided payment, a missing purchase is evidence about every
+// purchaseKept is how long a purchase is kept after it was given to a payment. A purchase must
+// not expire before its owner is decided, even if the chain cannot be asked for weeks. Because
+// it is kept twice as long as a decided payment, a missing purchase is evidence about every
 // payment of the last 35 days (see Sending).
 const purchaseKept = 2 * keep
 
@@ -295,8 +295,8 @@ func keepAnswer(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
 }
 
-// setValidity sets when the answer was given and how long it is valid. If parts of it are
-// owed, it is valid for its purchase for a day from the first answer, so the payer can get
+// setValidity sets when the answer was given and how long it is valid. If parts of the answer
+// are owed, it is valid for its purchase for a day from the first answer, so the payer can get
 // those parts without another charge. An answer that is not stored can be looked up again for
 // a day from the first time that it was given, and its lookups are counted from then on.
 func setValidity(r *Payment, c Change) {

@@ -8,8 +8,8 @@ import (
 )
 
 // Reclaim takes the lease of a record whose outcome is not known. The reconciler uses it,
-// because it does not have the payer's request. It returns nil if the record is decided or a
-// live attempt holds it.
+// because it does not have the payer's request. It returns nil if the record is decided or is
+// held by a live attempt.
 func (l *Ledger) Reclaim(ctx context.Context, r Payment, lease time.Time) (*Hold, error) {
 	if !l.Sleeping(r) {
 		return nil, nil
@@ -33,11 +33,11 @@ const (
 )
 
 // Sending returns what the ledger knows about whether a payment was sent. A payment is sent
-// only if its purchase names it. An attempt that was frozen may open the purchase and send at
-// any time, but after the payment's window a facilitator or the chain refuses it. So Sending
-// compares the clock with the window first, allowing for ClockSlack, and then reads the
-// purchase. A missing purchase proves nothing if it may have expired after it named the
-// payment. A payment without a purchase may have been sent by any holder.
+// only if its purchase names that payment as the owner. An attempt that was frozen may open
+// the purchase and send at any time, but after the payment's window a facilitator or the chain
+// refuses it. So Sending compares the clock with the window first, allowing for ClockSlack,
+// and then reads the purchase. A missing purchase proves nothing if it may have named the
+// payment and expired since. A payment without a purchase may have been sent by any holder.
 func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	if r.State != Settling || r.Sent || r.Doubt || r.Purchase == "" {
 		return MayBeSent, nil
@@ -82,7 +82,7 @@ type Witness struct {
 // another payment has paid for the purchase. Testify may be called again for the same
 // transfer.
 func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Payment, written bool, err error) {
-	const tries = 3 // each conflict is another writer's decision, and there are few of those
+	const tries = 3 // each conflict is another writer's decision, and such decisions are few
 	for range tries {
 		switch r, err = l.Fetch(ctx, w.Key); {
 		case err != nil:

@@ -93,8 +93,8 @@ func TestTestify(t *testing.T) {
 	d.testifies(t, w, refundDue)
 	d.pass(2 * lease)
 	d.claim(t, ledger.GoesBack)
-	// If a transfer has the nonce of a record but does not belong to it, it gets a separate
-	// record.
+	// A transfer that has the nonce of a record, but does not belong to that record, gets a
+	// separate one.
 	d = newTestLedger(t)
 	d.hold(t)
 	w = witness(d.payment().Key)

@@ -59,8 +59,8 @@ const Unbounded = math.MaxInt
 // limit pass since its last report, and learns the total with the same call. So a client gets
 // at most the limit, plus a tenth for each environment, plus the weight of its last answers.
 // With one environment the limit is exact. A request with a payment is counted exactly and at
-// once, because it costs writes and calls to other services before it is known whether it
-// pays.
+// once, because it costs writes and calls to other services before it is known whether the
+// payment is good.
 //
 // A client over the limit is refused, without asking the store again, until the window ends.
 // If it is over the limit only by units that may be given back, the store is asked again after
@@ -200,8 +200,8 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 	}
 }
 
-// report reports all units that were not reported yet, including the current request. It is
-// called with the lock held, and releases it.
+// report reports all units that were not reported yet, including the current request. The
+// caller holds the lock, and report releases it.
 func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) (Decision, error) {
 	t.count++
 	unsent := t.unsent()
@@ -228,7 +228,7 @@ func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Tim
 	return r.decision(t, now, total.All <= r.limit, 1), nil
 }
 
-// count has the store count units, even if the client has hung up.
+// count calls the store to count units, even if the client has hung up.
 func (r *Rate) count(ctx context.Context, client string, window time.Time, n Units) (Units, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 	defer cancel()

@@ -116,8 +116,9 @@ func TestRateRefused(t *testing.T) {
 	says(allow(t, r, client), "r=0;t=1") // the time is never 0
 }
 
-// TestRateCeiling checks several environments: however requests are spread over them, a client
-// gets at least its limit, and at most a tenth more for each environment.
+// TestRateCeiling checks several environments: however the requests are spread over the
+// environments, a client gets at least its limit, and at most a tenth more for each
+// environment.
 func TestRateCeiling(t *testing.T) {
 	const perMinute = 100
 	for seed := range uint64(300) {

@@ -324,7 +324,7 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 
 // TestUnproven checks that a payment which a facilitator refused without a node is counted,
 // even if another payment has taken its purchase over. It is no longer counted once a node has
-// disproved it or its money is found.
+// disproved the payment or its money is found.
 func TestUnproven(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.blind = true

@@ -28,8 +28,8 @@ type Reconciler struct {
 	// Evidence reads the chain. Without it the Reconciler only counts, and ends only payments
 	// that were not sent according to the ledger.
 	Evidence x402.Evidence
-	// Scanner reads the transfers to the payee. Without it, money is not found if it arrived
-	// for a payment that is not in doubt.
+	// Scanner reads the transfers to the payee. Without a Scanner, money that arrived for a
+	// payment that is not in doubt is not found.
 	Scanner Scanner
 	// Terms are the terms that Evidence and Scanner look at. Their addresses are valid. After
 	// a change of configuration the ledger can have payments under other terms. Those in doubt
@@ -240,7 +240,7 @@ func (r *run) endUnsent(ctx context.Context, record ledger.Payment) (*int, error
 func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
 
 // decideByEvidence asks for evidence about a record. It asks the chain without a lease, so no
-// request waits for it. A finding is written only if the record has not changed meanwhile.
+// request has to wait. A finding is written only if the record has not changed meanwhile.
 // doubtful means that the payment may have been sent. If it is false, only a finding that
 // decides is written, because the write would put the payment in doubt.
 func (r *run) decideByEvidence(ctx context.Context, record ledger.Payment, doubtful bool) (*int, error) {

@@ -31,9 +31,9 @@ type toolCall struct {
 
 type callKey struct{}
 
-// takeCall returns the call that a request stands for, or nil if the request is not a call.
-// Only the first endpoint gets the call: if a handler sends another request with the context
-// of the first one, that other request is not a call.
+// takeCall returns the call that a request was made for, or nil if the request was not made
+// for a call. Only the first endpoint gets the call: if a handler sends another request with
+// the context of the first one, that other request is not a call.
 func takeCall(ctx context.Context) *toolCall {
 	c, _ := ctx.Value(callKey{}).(*toolCall)
 	if c == nil || !c.taken.CompareAndSwap(false, true) {

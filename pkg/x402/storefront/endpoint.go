@@ -125,8 +125,8 @@ func (e *Endpoint) answer(r *http.Request, id string) Response {
 	return res
 }
 
-// exchange is one request for what an endpoint sells. The request may stand for the call of a
-// tool.
+// exchange is one request for what an endpoint sells. The request may have been made for the
+// call of a tool.
 type exchange struct {
 	*Endpoint
 	r       *http.Request

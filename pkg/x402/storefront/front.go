@@ -163,7 +163,7 @@ func (f *Front) write(w http.ResponseWriter, r *http.Request, id string, res Res
 	}
 }
 
-// stackTrace is the text of a stack. It has a type of its own because untrusted.Attr shortens
+// stackTrace is the text of a stack. It is a separate type because untrusted.Attr shortens
 // values of type string.
 type stackTrace string
 

@@ -11,7 +11,7 @@ import (
 // (proxy_buffer_size).
 const maxHead = 4000
 
-// The sizes of those parts of a head that are not in its http.Header: the status line, the empty
+// The sizes of the parts of a head that are not in its http.Header: the status line, the empty
 // line at its end, and the headers Date and Connection, which net/http adds.
 const (
 	statusLine = len("HTTP/1.1 402 Payment Required\r\n\r\n")

@@ -10,8 +10,8 @@ import (
 )
 
 // localSlots adds a limit for this process to slots that several processes share. A shared
-// slot becomes free when its time is over. If the handler still runs then, it keeps its local
-// slot until it returns.
+// slot becomes free when its time is over. If the handler still runs then, the local slot is
+// kept until the handler returns.
 type localSlots struct {
 	shared  x402.Slots
 	running chan struct{} // see Shop.Running

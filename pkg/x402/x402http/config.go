@@ -76,8 +76,7 @@ type Config struct {
 	// from. Behind a proxy or a load balancer this is the address of the proxy, and all
 	// clients share one limit. In that case, return the address that the proxy reports, such
 	// as the last element of X-Forwarded-For that your own proxy has added. Do not use a
-	// header that clients can write themselves: each of them could then get any number of
-	// limits.
+	// header that clients can write themselves: a client could then get any number of limits.
 	Client func(*http.Request) string
 	// PerMinute is how many units one client may use in a minute. A request costs one unit. A
 	// payment that fails because of its payer costs up to twenty. 0 means 300, and a negative
@@ -98,7 +97,7 @@ type Config struct {
 	Evidence x402.Evidence
 	// NoNode means that the chain is not read, and only the facilitator tells what became of a
 	// payment. This has a cost. A payment whose settlement is not confirmed can stay in doubt
-	// until its client repeats it. It counts as paid if the facilitator says that its
+	// until its client repeats it. A payment counts as paid if the facilitator says that its
 	// authorization was used. A payer whose payment was refused, and who then cancels the
 	// authorization, therefore gets one answer that nobody paid for. A refusal is never
 	// disproved: if the money moved in spite of it, the payer is charged again for another

@@ -11,15 +11,16 @@
 //
 // # What a handler must tolerate
 //
-// A payment is charged once, but its handler may run more than once. After an error, a timeout,
-// or a crash of the process, it runs again when the payer repeats the request, until it has
-// given an answer and the answer is stored. The pause before each run grows from a second to an
-// hour. MostRuns limits the runs. An answer that is too large to store is served, and the
-// handler runs for it again, up to five times in all.
+// A payment is charged once, but its handler may run more than once. After an error, a
+// timeout, or a crash of the process, the handler runs again when the payer repeats the
+// request, until it has given an answer and the answer is stored. The pause before each run
+// grows from a second to an hour. MostRuns limits the runs. An answer that is too large to
+// store is served, and the handler runs for it again, up to five times in all.
 //
-// SaleOf of package x402 tells the handler the payer, the transaction, whether this is a repeat,
-// and a name of the purchase. The name is the same in every run, so it can be the idempotency
-// key for what the handler calls. The request's headers do not include the signature.
+// SaleOf of package x402 tells the handler the payer, the transaction, whether this is a
+// repeat, and a name of the purchase. The name is the same in every run, so it can be the
+// idempotency key for the services that the handler calls. The request's headers do not
+// include the signature.
 //
 // A handler must end when its context does, which is after Config.Budget. Its client is then
 // answered 504, and the answer is owed. The package waits for the handler to return, because
@@ -51,12 +52,12 @@
 // # Routers
 //
 // A handler can be sold behind any router. Handlers are told apart by the pattern that the
-// router leaves in Request.Pattern. http.ServeMux and chi leave the whole pattern, except below
-// http.StripPrefix, where it lacks the prefix. Two handlers with the same pattern at one origin
-// are answered 500 until Named names them. A process notices this only when it is asked for
-// both, so a program that chooses between handlers by a header, or by a Host that is not one of
-// the origins, must name them. gin.WrapH and echo.WrapHandler leave no pattern and no path
-// parameters; the price is then part of the purchase. To set both, wrap the endpoint in a
+// router leaves in Request.Pattern. http.ServeMux and chi leave the whole pattern, except
+// below http.StripPrefix, where it lacks the prefix. Two handlers with the same pattern at one
+// origin are answered 500 until Named names them. A process notices this only when both are
+// requested, so a program that chooses between handlers by a header, or by a Host that is not
+// one of the origins, must name them. gin.WrapH and echo.WrapHandler leave no pattern and no
+// path parameters; the price is then part of the purchase. To set both, wrap the endpoint in a
 // handler of gin or echo such as
 //
 //	engine.GET("/weather/:city", func(c *gin.Context) { // in echo c.Path, c.ParamNames and c.ParamValues
@@ -68,17 +69,17 @@
 //	})
 //
 // The package waits for a handler that runs beyond its time, so that the router does not reuse
-// what it gave the handler.
+// the request and the writer that it gave the handler.
 //
 // # What is an answer
 //
-// A status from 200 to 499 is the answer: it completes the purchase, is stored with its headers,
-// and is sent again to the same payer for a day. After 402, 408, 425, 429, any other status, a
-// panic or a timeout, the answer is owed: the payment stands, and the payer's repeat runs the
-// handler again. Owed adds statuses to this list. While the answer is owed, the client gets the
-// handler's status and body, but 503 if the status is below 400 or is 402. A refund is due when
-// an answer has been owed for a day. Bad input costs nothing if Check refuses it before the
-// payment.
+// A status from 200 to 499 is the answer: it completes the purchase, is stored with its
+// headers, and is sent again to the same payer for a day. After 402, 408, 425, 429, any other
+// status, a panic or a timeout, the answer is owed: the payment remains valid, and the payer's
+// repeat runs the handler again. Owed adds statuses to this list. While the answer is owed,
+// the client gets the handler's status and body, but 503 if the status is below 400 or is 402.
+// A refund is due when an answer has been owed for a day. Bad input costs nothing if Check
+// refuses it before the payment.
 //
 // An answer is sent when it is complete: a stream is sent at its end. It has at most 32 MB and 4
 // KB of headers. If it has the header Answer-Owed, the parts that this header names, separated

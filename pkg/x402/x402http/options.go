@@ -31,7 +31,7 @@ func Named(name string) Option {
 // Check sets a handler that is called before each payment is sent. The check calls Refuse if
 // the request cannot be answered, and otherwise writes nothing. A refused request is not
 // charged. A request that is already paid is answered without the check: the buyer of the last
-// ticket gets it again after it is sold out.
+// ticket gets that ticket again even when no more are sold.
 func Check(check http.HandlerFunc) Option {
 	if check == nil {
 		panic("x402http: the handler of Check is nil")

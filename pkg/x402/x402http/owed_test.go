@@ -98,9 +98,9 @@ func TestHandlersOwnPause(t *testing.T) {
 }
 
 // TestMostRuns checks that a handler does not run more often than the seller allows. The payer
-// gets the last error, with the same signature and with a new one; it says that the purchase
-// was charged, and that it is not retryable. Once a refund is begun, the purchase can be made
-// again, and a repeat of the first payment is told of the refund.
+// gets the last error, with the same signature and with a new one; the error says that the
+// purchase was charged, and that it is not retryable. Once a refund is begun, the purchase can
+// be made again, and a repeat of the first payment is told of the refund.
 func TestMostRuns(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {

@@ -60,7 +60,7 @@ func TestSlowHandler(t *testing.T) {
 }
 
 // late is a handler that has written something when its time is over, and then writes the
-// rest. When it runs again it answers at once.
+// rest. When the handler runs again, it answers at once.
 type late struct {
 	early, late string // what it writes before and after its time is over; "" means nothing
 	status      int    // the status that it sets after its time is over

@@ -17,8 +17,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// ErrHalved means that a file is probably incomplete: its marker says that it needs the -wal
-// file beside it, and that is missing. Open does not change the file.
+// ErrHalved means that a file is probably incomplete: its marker says that the -wal file
+// beside it is needed, and that file is missing. Open does not change the file.
 var ErrHalved = errors.New("the ledger file is only a part of a ledger, because the -wal file that belongs beside it is missing")
 
 // halvedAdvice is the text that Open adds to ErrHalved. It contains the word that accepts the

@@ -86,14 +86,14 @@ type Option func(*settings)
 type settings struct{ accepted string }
 
 // Accept makes Open accept a file that it has refused with ErrHalved; word is the word that
-// the error has named. It is valid only for that file in its present state: every other
+// the error has named. The word is valid only for that file in its present state: every other
 // refused file has another word.
 func Accept(word string) Option { return func(s *settings) { s.accepted = word } }
 
 // Open opens the ledger at path. If it is missing, Open creates it with its folder, readable
 // by this user only. ErrUnreadable means that the file is something else, or that its pages
-// are damaged. ErrHalved means that its -wal file is missing, and ErrBeside that the -wal file
-// of another ledger is beside it.
+// are damaged. ErrHalved means that its -wal file is missing, and ErrBeside that it is beside
+// the -wal file of another ledger.
 func Open(path string, options ...Option) (*Store, error) {
 	var set settings
 	for _, option := range options {

@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// agree compares every list and the pages of a store with those of the model, a Memory with
-// the same records. The other stores share no code with Memory.
+// agree compares every list and the pages of a store with the lists and pages of the model, a
+// Memory with the same records. The other stores share no code with Memory.
 func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	t.Helper()
 	for _, list := range ledger.Lists() {
@@ -34,7 +34,7 @@ func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	agreeOf(t, model, s, "", limit)
 }
 
-// agreeOf compares the records in the pages of a prefix with those of the model.
+// agreeOf compares the records in the pages of a prefix with the records in the model's pages.
 func agreeOf(t *testing.T, model, s Planter, prefix string, limit int) {
 	t.Helper()
 	want, _ := rows(t, model, prefix, limit)
