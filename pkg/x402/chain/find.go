@@ -50,7 +50,7 @@ var (
 type inquiry struct {
 	*session
 	q                   x402.Question
-	payer, payee, nonce string        // in the form of topics
+	payer, payee, nonce string        // as topics of a log
 	slack               time.Duration // how much older than the first claim a block may be
 	oldest              time.Time     // the oldest time of a block with the payment
 }
@@ -231,9 +231,9 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	return f, l, err
 }
 
-// never returns NeverPaid, after which nobody tries the payment again. It fails unless the
-// time of the node's latest block is within the duration within of our clock. A finding that
-// compares the chain's time with ours is only as exact as the two clocks agree.
+// never returns NeverPaid, after which nobody tries the payment again. It fails if the time of
+// the node's latest block differs from our clock by more than the argument within. A finding
+// that compares the chain's time with ours is only as exact as the two clocks agree.
 func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
 	_, err := i.current(min(within, headAge))
 	return x402.Finding{Fate: x402.NeverPaid, Reason: reason}, err

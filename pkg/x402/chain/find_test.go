@@ -44,7 +44,7 @@ func TestFind(t *testing.T) {
 		want    x402.Finding
 		why     string        // the cause of CannotTell
 		calls   []string      // nil means any calls
-		hinted  *x402.Finding // the finding if the question names the transaction; nil means the same
+		hinted  *x402.Finding // the finding if the question names the transaction; nil means the same as want
 	}{
 		{name: "unused", mined: 1, want: open(reasonOpen), calls: callsOpen},
 		{name: "a block before its end", mined: end - 1, want: open(reasonOpen), calls: callsOpen},

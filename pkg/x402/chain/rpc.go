@@ -25,7 +25,7 @@ const (
 	// maxExcerpt limits how much of a node's text an error quotes.
 	maxExcerpt = 160
 
-	connectTimeout = 3 * time.Second // for a dial, and again for the handshake after it
+	connectTimeout = 3 * time.Second // the limit of a dial, and also of the handshake that follows
 	// idleTimeout is short because a connection is kept only for the calls of one answer.
 	// After a freeze, a Lambda environment must not use an old one.
 	idleTimeout = 5 * time.Second

@@ -155,7 +155,7 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 // scan is the state of one call of Transfers at one node.
 type scan struct {
 	*session
-	payee string // as a topic
+	payee string // the payee as a topic of a log
 	batch reconcile.Batch
 	spent map[string]bool // authorizations that were used in this run
 }
@@ -284,7 +284,7 @@ func (s *scan) add(logs []entry, rawHeader, rawUses json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	uses := make(map[uint64]entry, len(found)) // by log index
+	uses := make(map[uint64]entry, len(found)) // the uses, by their log indexes
 	for _, u := range found {
 		switch {
 		case !u.is(topicUsed, s.token):

@@ -163,9 +163,10 @@ func (s *session) latest() (header, error) {
 	return *s.head, nil
 }
 
-// current returns the latest block of a node. It fails unless the time of that block is within
-// the duration within of our clock. A node that is behind would report a used authorization as
-// unused, and with a node that is ahead an authorization would expire too early.
+// current returns the latest block of a node. It fails if the time of that block differs from
+// our clock by more than the argument within. A node that is behind would report a used
+// authorization as unused, and with a node that is ahead an authorization would expire too
+// early.
 func (s *session) current(within time.Duration) (header, error) {
 	head, err := s.latest()
 	if err != nil {

@@ -44,7 +44,7 @@ type entry struct {
 	Address string   `json:"address" bytes:"20"`
 	Topics  []string `json:"topics" bytes:"32"`
 	Data    string   `json:"data"`
-	Index   uint64   `json:"logIndex"` // in the block
+	Index   uint64   `json:"logIndex"` // the index of the log in its block
 	Number  uint64   `json:"blockNumber"`
 	Block   string   `json:"blockHash" bytes:"32"`
 	Tx      string   `json:"transactionHash" bytes:"32"`

@@ -241,8 +241,8 @@ func (w *world) next(t testing.TB, from uint64) (reconcile.Batch, error) {
 	return got, err
 }
 
-// readAll reads from a block until there are no more transfers, each time as a process that
-// knows only the cursor, and returns the number of runs.
+// readAll makes runs of Transfers, beginning at a block, until there are no more transfers.
+// Each run gets only the cursor of the run before it. readAll also returns the number of runs.
 func (w *world) readAll(t testing.TB, from uint64) (all []reconcile.Transfer, runs int) {
 	t.Helper()
 	for {

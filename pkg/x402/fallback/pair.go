@@ -23,16 +23,16 @@ import (
 // Time budgets of a settlement. Together they use the time that a bundle leaves for a
 // settlement. Bundles have the longest lookups of all operations.
 const (
-	primaryBudget = 6 * time.Second // for the primary, including its one resend
+	primaryBudget = 6 * time.Second // the time for the primary, including its one resend
 	firstBudget   = 4 * time.Second // the longest wait for the primary's first answer
 	leastResend   = time.Second     // the least time in which a request is sent again
-	chainBudget   = 2 * time.Second // for asking the chain before the second is asked in doubt
-	secondBudget  = 5 * time.Second // for the second facilitator, including checkBudget
-	checkBudget   = time.Second     // for checking the second's reply on the chain
+	chainBudget   = 2 * time.Second // the time for asking the chain about a doubt, before the second is asked
+	secondBudget  = 5 * time.Second // the time for the second, including checkBudget
+	checkBudget   = time.Second     // the time for checking the second's reply on the chain
 	// checkPause is the pause before the chain is asked again if it does not yet have a
 	// payment that the second says it settled. A node can be a block behind.
 	checkPause    = 300 * time.Millisecond
-	primaryVerify = 3 * time.Second / 2 // for Verify at the primary: half of the time that the Gate gives both
+	primaryVerify = 3 * time.Second / 2 // the time for Verify at the primary: half of the time that the Gate gives both
 )
 
 // Pair is an x402.Settler with two facilitators. It remembers which facilitators are down, so

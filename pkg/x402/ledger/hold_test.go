@@ -239,7 +239,7 @@ func TestLookups(t *testing.T) {
 		},
 		"of owed parts": {
 			{0, 0, 0, gives(owes, true)}, {0, answered, 0, nil},
-			{10 * time.Second, held, 1, nil}, {0, answered, 1, keeps}, // at the same time as the lookup
+			{10 * time.Second, held, 1, nil}, {0, answered, 1, keeps}, // a repeat while the lookup runs
 			{10*time.Second - 1, answered, 1, nil}, {1, held, 2, gives(whole, false)}, {time.Hour, answered, 2, nil},
 		},
 		"of parts that stay owed": {
@@ -260,7 +260,7 @@ func TestLookups(t *testing.T) {
 // lookUpStep is the next event for a paid payment.
 type lookUpStep struct {
 	after   time.Duration
-	claim   ledger.ClaimResult // 0 if there is no claim
+	claim   ledger.ClaimResult // the wanted result; 0 if there is no claim
 	lookups int
 	then    func(*ledger.Hold) error // called with the hold of the last attempt that held the lease
 }
@@ -287,7 +287,7 @@ func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledg
 	return h
 }
 
-// TestReturn checks that a settlement whose lookup did not begin leaves no lease and no
+// TestReturn checks that a settlement whose lookup did not begin keeps no lease and counts no
 // lookup, and that a lease is given back only once.
 func TestReturn(t *testing.T) {
 	d := newTestLedger(t)

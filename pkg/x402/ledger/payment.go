@@ -29,8 +29,8 @@ const (
 	Refused  State = "refused"
 	Redeemed State = "redeemed" // the answer is stored, or an operator says that it was given (EventAttest)
 	Refunded State = "refunded" // money moved, no answer was given, and the operator has sent it back
-	// Superseded: another payment, named by Owner, is used for the purchase that this one was
-	// made for. This one is never sent, or never again.
+	// Superseded: another payment, named by Owner, is used for the purchase that this payment
+	// was made for. This payment is not sent, or not sent again.
 	Superseded State = "superseded"
 )
 

@@ -118,7 +118,7 @@ func TestTakeOver(t *testing.T) {
 func TestTakeOverOfPaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer *ledger.Answer
-		then   error // the error of the attempt
+		then   error // the error that the attempt gets afterwards
 	}{
 		"looks up": {nil, ledger.ErrLost}, "too large to keep": {&ledger.Answer{Status: 200}, ledger.ErrLost},
 		"answered": {&ledger.Answer{Status: 200, Stored: true}, ledger.ErrIllegal},
@@ -164,7 +164,7 @@ func TestSending(t *testing.T) {
 		begin func(d *testLedger) *ledger.Hold
 		after time.Duration
 		want  ledger.Sending
-		reads int // the reads of the purchase
+		reads int // how often the purchase is read
 	}{
 		"waits for another, too early":     {waits, window, ledger.TooEarly, 0},
 		"waits for another":                {waits, window + 1, ledger.NeverSent, 1},

@@ -276,10 +276,10 @@ const (
 
 // Meaning says what a standing means to each party.
 type Meaning struct {
-	Claim ClaimResult // for the payer who repeats the payment: the result of the claim
-	Owner Ownership   // for another payment for the same purchase
-	Case  Case        // for the operator
-	Moved Moved       // for the payer: the member charged of every answer
+	Claim ClaimResult // what a payer who repeats the payment gets: the result of the claim
+	Owner Ownership   // what it means for another payment for the same purchase
+	Case  Case        // what the operator sees
+	Moved Moved       // what every answer tells the payer: its member charged
 }
 
 // Meaning returns the row of the table for a standing. If the claim is Held, the attempt sends

@@ -107,7 +107,7 @@ type Rows interface {
 
 // Page holds some of the rows of a store.
 type Page struct {
-	Records []Record // without the bodies of answers
+	Records []Record // the records, without the bodies of their answers
 	Corrupt []string // keys of rows that cannot be read
 	// Next is the argument after for the next page; empty if there is no further page.
 	Next string

@@ -268,7 +268,8 @@ func attest(r *Payment, c Change) {
 	r.ClosedBy = c.Operator
 }
 
-// sendBack records who began the refund. If it was begun before, the first operator stays.
+// sendBack records who began the refund. If it was begun before, the first operator stays on
+// record.
 func sendBack(r *Payment, c Change) {
 	if r.SendingBack == nil {
 		r.SendingBack = &SendingBack{At: c.now, By: c.Operator}

@@ -68,7 +68,7 @@ const ClockSlack = 10 * time.Minute
 type Witness struct {
 	Key     string
 	Receipt Receipt
-	At      time.Time       // by the chain's clock; zero if a facilitator has just reported it
+	At      time.Time       // the time of the transfer by the chain's clock; zero if a facilitator has just reported it
 	Terms   json.RawMessage // asset, payee and amount of the transfer
 	// Of reports whether the transfer is the one that a record is about; nil means that it is.
 	Of func(Payment) bool

@@ -186,9 +186,9 @@ func TestTestifyMeetsOthers(t *testing.T) {
 	}
 }
 
-// TestRefund checks that a refund closes a debt, once, at any time at which no lookup runs,
-// and closes nothing else. An operator's statement that the debt was answered does the same,
-// and then no refund is possible.
+// TestRefund checks that a refund closes a debt, and only once. A refund is possible whenever
+// no lookup runs, and closes nothing else. An operator's statement that the debt was answered
+// does the same, and then no refund is possible.
 func TestRefund(t *testing.T) {
 	for event, want := range map[ledger.Event]ledger.State{
 		ledger.EventRefund: ledger.Refunded, ledger.EventAttest: ledger.Redeemed, ledger.EventSendBack: ledger.Settled,

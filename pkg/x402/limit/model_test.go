@@ -41,7 +41,7 @@ type rateModel struct {
 	perMinute int
 	rate      *limit.Rate
 	window    time.Time
-	used      limit.Units // in the window
+	used      limit.Units // the units that were used in the window
 	working   []*limit.Request
 	began     map[*limit.Request]time.Time // the windows of the undecided requests
 }

@@ -112,8 +112,8 @@ func Weights(perMinute int) (undecided, atFault int) {
 	return weight(5, perMinute), weight(20, perMinute)
 }
 
-// weight scales units of a limit of 300 to another limit. The result is at least one, and
-// never more than the limit.
+// weight converts a weight at a limit of 300 units to another limit. The result is at least
+// one, and never more than the limit.
 func weight(of300, perMinute int) int {
 	rounded := (of300*perMinute + 299) / 300
 	return max(rounded, 1)

@@ -257,7 +257,7 @@ func TestRateClientHangsUp(t *testing.T) {
 func TestRateWaitsForReport(t *testing.T) {
 	s := &store{Before: slow}
 	bubbled(t, 100, s, func(t *testing.T, r *limit.Rate) {
-		if _, _, err := s.Memory.Count(t.Context(), client, time.Now().Truncate(limit.Window), limit.Units{All: 90}, limit.Unbounded); err != nil { // in another environment
+		if _, _, err := s.Memory.Count(t.Context(), client, time.Now().Truncate(limit.Window), limit.Units{All: 90}, limit.Unbounded); err != nil { // as another environment would
 			t.Fatal(err)
 		}
 		var ok, refused atomic.Int64

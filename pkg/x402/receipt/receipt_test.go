@@ -58,7 +58,7 @@ func find(keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
 	return func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
 }
 
-// TestVectors checks that the signed bytes are those that the extension's package signs.
+// TestVectors checks that the signed bytes are the bytes that the extension's package signs.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	jws := must(signer(key(1)).Sign(delivery()))
@@ -247,8 +247,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// TestAuthorizesWholeHosts checks that a host speaks only for itself, and not for another host
-// whose name is the beginning of its name.
+// TestAuthorizesWholeHosts checks that the key of a host counts only for that host. For
+// example, the key of example.community does not count for example.com.
 func TestAuthorizesWholeHosts(t *testing.T) {
 	t.Parallel()
 	if got := receipt.DID("127.0.0.1:8402"); got != "did:web:127.0.0.1%3A8402" { // the port is a part of the name

@@ -23,7 +23,7 @@ func TestReconcileOutstanding(t *testing.T) {
 		d.owed(1, mostLookups) // no more lookups are allowed
 		d.owed(2, 2)
 		d.owed(3, 0)          // settled late, and nobody asked for the answer
-		redeem(d, d.claim(4)) // is answered
+		redeem(d, d.claim(4)) // a payment that is answered
 		d.uncertain(5)
 		looking := d.claim(6)
 		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
@@ -82,7 +82,7 @@ func TestReconcileUnsent(t *testing.T) {
 				d.bought(2, 12) // died while it waited for another payment
 				d.bought(3, -1) // died before the purchase was opened
 				d.claim(4)      // a payment without a purchase
-				d.uncertain(5)  // in doubt
+				d.uncertain(5)  // a payment in doubt
 				time.Sleep(time.Minute)
 				before, undue := d.stored(2), reconcile.Summary{Listed: 6, Open: 2, StillOpen: 2, Undue: 4}
 				late := reconcile.Summary{Listed: 6, Open: 4, RefusedLate: 2, StillOpen: 4}

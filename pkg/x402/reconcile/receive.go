@@ -253,7 +253,7 @@ func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, e
 	if p := r.soldTo(payee); p != nil && p.Until.Before(last) {
 		last = p.Until
 	}
-	next, err := r.Scanner.BlockAt(ctx, now.Add(firstStretch)) // in the future, so this is the block after the newest safe one
+	next, err := r.Scanner.BlockAt(ctx, now.Add(firstStretch)) // a time in the future, so next is the block after the newest safe one
 	if err != nil {
 		return nil, unreadable{err}
 	}

@@ -26,7 +26,7 @@ type toolCall struct {
 	id      string
 	bad     error // the error of wrong arguments; nil if the arguments are right
 	taken   atomic.Bool
-	answer  chan Response // its buffer has room for one
+	answer  chan Response // the buffer has room for one response
 }
 
 type callKey struct{}

@@ -42,8 +42,8 @@ type Front struct {
 	// Observe is called with every response after it is written; nil writes Response.Line to
 	// Log.
 	Observe func(r *http.Request, name, id string, res Response, took time.Duration)
-	Log     *slog.Logger     // nil is slog.Default
-	Now     func() time.Time // nil is time.Now
+	Log     *slog.Logger     // nil means slog.Default
+	Now     func() time.Time // nil means time.Now
 }
 
 // Fill sets the defaults of fields that are nil. If Docs was nil, it then returns no URL.

@@ -10,7 +10,7 @@ const mostPlaces = 64
 // Places stores one value for each place. The zero value is empty.
 type Places[T any] struct {
 	mu   sync.Mutex
-	kept map[string]*T // by place
+	kept map[string]*T // the values, by place
 }
 
 // Of returns the value for a place. It calls update with the stored value, or with nil if

@@ -43,7 +43,7 @@ func (s *Shop) Tools(server ToolServer, tools map[string]*Tool) *Toolbox {
 type Toolbox struct {
 	shop      *Shop
 	server    ToolServer
-	tools     map[string]*Tool // by name
+	tools     map[string]*Tool // the tools, by name
 	described Places[mcp.Description]
 }
 

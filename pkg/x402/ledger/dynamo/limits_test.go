@@ -147,7 +147,7 @@ func checkSlotUnits(t *testing.T, w *world) {
 	t.Helper()
 	const most, operation = 50, "resolve-redirect"
 	slots := limit.NewSlots(operation, most, w, func() time.Time { return noon })
-	until := time.Unix(1793534411, 123456789) // with the largest number of digits that an end can have
+	until := time.Unix(1793534411, 123456789) // a time with as many digits as the end of a lease can have
 	for i := range most {
 		must(t, errOf(slots.Acquire(t.Context(), fmt.Sprint("client ", i), until)))
 	}

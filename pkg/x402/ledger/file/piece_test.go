@@ -132,7 +132,7 @@ func TestOnePiece(t *testing.T) {
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
-	empty := copied(t, running.at.path) // before anything is written
+	empty := copied(t, running.at.path) // a copy from before anything was written
 	word := refused(t, empty)
 	keys := put(t, running, 300) // SQLite moves some of them into the file
 	alone := copied(t, running.at.path)

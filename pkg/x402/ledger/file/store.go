@@ -92,8 +92,8 @@ func Accept(word string) Option { return func(s *settings) { s.accepted = word }
 
 // Open opens the ledger at path. If it is missing, Open creates it with its folder, readable
 // by this user only. ErrUnreadable means that the file is something else, or that its pages
-// are damaged. ErrHalved means that its -wal file is missing, and ErrBeside that it is beside
-// the -wal file of another ledger.
+// are damaged. ErrHalved means that its -wal file is missing. ErrBeside means that the -wal
+// file beside it belongs to another ledger.
 func Open(path string, options ...Option) (*Store, error) {
 	var set settings
 	for _, option := range options {

@@ -220,7 +220,7 @@ func otherFiles(t *testing.T, sound []byte) map[string][]byte {
 		"later":    another(t, schema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", application, version+1)),
 		"no pages": bytes.Repeat([]byte{0}, page),
 		// SQLite's own check passes these.
-		"format":    append(append(bytes.Clone(sound[:47]), 0xff), sound[48:]...), // of the schema, in the file's header
+		"format":    append(append(bytes.Clone(sound[:47]), 0xff), sound[48:]...), // the format of the schema, in the file's header
 		"column":    bytes.Replace(sound, []byte("version INTEGER"), []byte("versioo INTEGER"), 1),
 		"condition": bytes.Replace(sound, []byte("list > 0"), []byte("list > 1"), 1),
 	}

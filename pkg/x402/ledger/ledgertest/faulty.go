@@ -62,7 +62,7 @@ type Faulty struct {
 	mu     sync.Mutex
 	calls  map[Op]int
 	known  map[slot]bool     // versions that a caller has read or written
-	writes map[string]string // by write id
+	writes map[string]string // the writes, by write id
 }
 
 type slot struct {

@@ -54,9 +54,9 @@ func TestFaultyComplains(t *testing.T) {
 	other.WriteID, other.Answer.Body = r.WriteID, []byte("other")
 	again.Version++
 	for name, c := range map[string]struct {
-		want   string // "" for no complaint
+		want   string // the expected complaint; "" means none
 		decide Decide
-		writes []ledger.Payment // to a store that holds r; a record without a version is only read
+		writes []ledger.Payment // the writes to a store that holds r; a record without a version is only read
 	}{
 		"legal use":                          {"", nil, []ledger.Payment{r, r, second, second, Next(second)}},
 		"what was read":                      {"", nil, []ledger.Payment{{Row: ledger.Row{Key: "k"}}, second}},
