@@ -58,8 +58,8 @@ func (h *Hold) RefusedBy(facilitator string) { h.refusedBy = facilitator }
 // End records how an attempt to settle ended without proof of payment: EventRefused,
 // EventBadSignature, EventTurnedAway, EventDisproved, EventNotSent or EventUncertain. A record
 // that is in doubt stays in doubt unless the event is EventDisproved, because a refusal proves
-// nothing about an earlier attempt. transaction is the hash of a payment that is
-// EventUncertain, or empty.
+// nothing about an earlier attempt. With EventUncertain, transaction is the hash of the
+// payment's transaction if it is known; otherwise it is empty.
 func (h *Hold) End(ctx context.Context, event Event, reason, transaction string) error {
 	return h.write(ctx, event, Change{Reason: reason, Transaction: transaction})
 }
@@ -98,9 +98,9 @@ func (h *Hold) KeepAnswer(ctx context.Context, unused bool) error {
 	return h.write(ctx, EventRelease, Change{unused: unused, lookupAt: h.ledger.now()})
 }
 
-// Return gives the lease back when no lookup was run. None is counted, and the pause before
-// the next one is as it was before this claim. Return writes nothing if the lease was given
-// back already.
+// Return gives the lease back when no lookup was run. No lookup is counted, and the pause
+// before the next lookup is as it was before this claim. Return writes nothing if the lease
+// was given back already.
 func (h *Hold) Return(ctx context.Context) error {
 	if err := h.confirm(ctx); err != nil || h.Released() {
 		return err

@@ -108,8 +108,8 @@ func TestTestify(t *testing.T) {
 }
 
 // TestTestifyReplaced checks money for a payment that has lost its purchase to another
-// payment. It is a refund if the other payment is known to be paid. Otherwise an answer is
-// owed, unless the payer was definitely told that no money moves.
+// payment. The money is due for a refund if the other payment is known to be paid. Otherwise
+// an answer is owed, unless the payer was definitely told that no money moves.
 func TestTestifyReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  ledger.Event // how the attempt to settle the payment ends

@@ -47,9 +47,9 @@ type rateModel struct {
 }
 
 // check compares the decision for a request with the model, and counts the request if it
-// passes. The request passes if as many units are free as the argument asks says. If it is
-// refused, it may pass soon if the undecided requests can give back enough units for its
-// weight, the argument weighs.
+// passes. asks is how many units must be free for the request to pass, and weighs is its
+// weight. A refused request may pass soon if the undecided requests can give back enough units
+// for that weight.
 func (m *rateModel) check(t *testing.T, v limit.Decision, asks, weighs int, counts limit.Units) {
 	t.Helper()
 	end := max(m.window.Add(limit.Window).Sub(m.clock.now()), time.Second)

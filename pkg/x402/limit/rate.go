@@ -258,8 +258,8 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 	return t
 }
 
-// forgetOne looks at a few clients and drops the one with the fewest units, because that loses
-// least.
+// forgetOne looks at a few clients and drops the client with the fewest units, because that
+// loses the least.
 func (r *Rate) forgetOne() {
 	const sample = 8
 	least := ""

@@ -231,7 +231,7 @@ func TestSlotsOverShareTurnsNobodyAway(t *testing.T) {
 func sharesSlots(t *testing.T, seed uint64) {
 	t.Helper()
 	wait := func(context.Context, limittest.Call) error {
-		time.Sleep(3 * time.Millisecond) // the bubble's clock
+		time.Sleep(3 * time.Millisecond) // by the clock of the bubble
 		return nil
 	}
 	random := rand.New(rand.NewPCG(seed, 1))

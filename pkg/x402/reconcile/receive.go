@@ -37,8 +37,8 @@ type Batch struct {
 	Transfers []Transfer
 	// Next is the first block that was not read. It follows the last block that was read.
 	Next uint64
-	// Safe is the newest block that could have been read, and SafeTime is its time. A node
-	// that is behind may return a block below Next-1; then there was nothing to read.
+	// Safe is the newest block that could have been read, and SafeTime is its time. If a node
+	// is behind, Safe may be below Next-1; then there was nothing to read.
 	Safe     uint64
 	SafeTime time.Time
 }

@@ -106,8 +106,8 @@ func (o *overdue) look(ctx context.Context, now time.Time) {
 		"payments", count, "more", len(page) == mostOverdue)
 }
 
-// doubtful reports whether a payment is in doubt, and whether Reconcile has left its record
-// unwritten lately. If a record cannot be loaded, doubtful returns false and leaves the error
+// doubtful reports whether a payment is in doubt, and whether its record was not written by
+// Reconcile lately. If a record cannot be loaded, doubtful returns false and leaves the error
 // to Reconcile.
 func (o *overdue) doubtful(ctx context.Context, key string, now time.Time) bool {
 	books := o.seller.shop.Ledger

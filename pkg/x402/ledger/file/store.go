@@ -16,8 +16,8 @@
 // nobody has it open, or use a copy that Backup has written. Open refuses a file without its
 // -wal (ErrHalved), unless it gets the option Accept with the word that the error names.
 //
-// Expired records stay in a file until Sweep deletes them. Package reconcile calls it, and
-// each call deals with some of the file.
+// Expired records stay in a file until Sweep deletes them. Package reconcile calls Sweep, and
+// each call looks at some of the records.
 //
 // The engine is modernc.org/sqlite, which is maintained, and is SQLite itself translated to
 // Go, so it needs no cgo.
@@ -166,7 +166,8 @@ func (s *Store) open(ctx context.Context, accepted string) (err error) {
 }
 
 // Close waits for the transaction under way and closes the file. The last process that closes
-// it leaves a single file without a -wal. Calls after Close fail. It must be called only once.
+// it leaves a single file without a -wal. Calls after Close fail. Close must be called only
+// once.
 func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
