@@ -62,8 +62,8 @@ const (
 	// maxCalls bounds the messages to a node for one answer. It is enough to search a day of
 	// Base if the node allows 2,000 blocks a call.
 	maxCalls = 48
-	// headAge is how far a node's latest block may be from our clock. Otherwise the node is
-	// not believed when it says that something never happened.
+	// headAge is how far the time of a node's latest block may be from our clock. If it is
+	// further away, the node is not believed when it says that something never happened.
 	headAge = 5 * time.Minute
 
 	maxURL = 2048

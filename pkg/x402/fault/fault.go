@@ -110,9 +110,9 @@ func (e *Error) IsPrevented() bool { return e.prevented }
 // Silence returns a copy of the error with the mark that the target was silent, which the
 // owner of the target can cause. Either the target accepted a connection, and its answer was
 // not complete when the lookup's time was over. Or no resolver could resolve the target's
-// name, although they answered for another name. Resolvers and registries themselves are not
-// the target. After such a failure, the answer is owed at first. After enough such failures,
-// the silence is the answer.
+// name, although the resolvers answered for another name. Resolvers and registries themselves
+// are not the target. After such a failure, the answer is owed at first. After enough such
+// failures, the silence is the answer.
 func (e *Error) Silence() *Error {
 	c := *e
 	c.silence = true

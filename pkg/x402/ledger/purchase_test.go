@@ -218,8 +218,8 @@ func TestSending(t *testing.T) {
 // TestProof checks which sender counts as the payer of a record: the sender with the token of
 // the first claim. If the first claim had no token, anybody who has the key or the same
 // signature may repeat the payment until money has moved. The repeat gives access to the
-// answer until the payment may have been sent. If the payment is a purchase by itself, it
-// gives access until money has moved.
+// answer until the payment may have been sent. For a payment without a purchase, it gives
+// access until money has moved.
 func TestProof(t *testing.T) {
 	for _, state := range ledger.States() {
 		for _, sent := range []bool{false, true} {
@@ -232,7 +232,7 @@ func TestProof(t *testing.T) {
 			case public:
 				signed = ledger.SettlesOnly
 			}
-			own := r // a purchase by itself
+			own := r // the same payment without a purchase
 			own.Purchase = ""
 			alone := ledger.FromPayer
 			if r.Paid() {

@@ -70,7 +70,8 @@ type Witness struct {
 	Receipt Receipt
 	At      time.Time       // the time of the transfer by the chain's clock; zero if a facilitator has just reported it
 	Terms   json.RawMessage // asset, payee and amount of the transfer
-	// Of reports whether the transfer is the one that a record is about; nil means that it is.
+	// Of reports whether the transfer is the one that a record is about; nil means that it
+	// always is.
 	Of func(Payment) bool
 }
 

@@ -154,7 +154,7 @@ func TestTestifyMeetsOthers(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before func(d *testLedger)
-		op     ledgertest.Op // the call of the witness before which another write comes
+		op     ledgertest.Op // the call of Testify before which somebody else writes
 		times  int
 		want   string
 	}{

@@ -122,9 +122,9 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 	}
 }
 
-// mayRetry reports whether a refused acquisition may find room if it is tried again. It may at
-// once if leases have expired. It may after a pause if clients hold slots above their share,
-// which they are about to release.
+// mayRetry reports whether a refused acquisition may find room if it is tried again. If leases
+// have expired, it may find room at once. If clients hold slots above their share, it may find
+// room after a pause, because they are about to release those slots.
 func (s *Slots) mayRetry(ctx context.Context, u usage, pause time.Duration) bool {
 	withinShares := u.alive - u.overShare
 	if withinShares >= s.most || pause > lastWait {

@@ -32,8 +32,9 @@ type Reconciler struct {
 	// payment that is not in doubt is not found.
 	Scanner Scanner
 	// Terms are the terms that Evidence and Scanner look at. Their addresses are valid. After
-	// a change of configuration the ledger can have payments under other terms. Those in doubt
-	// stay in doubt, because their absence from another chain proves nothing.
+	// a change of configuration the ledger can have payments under other terms. Of these
+	// payments, those in doubt stay in doubt, because their absence from another chain proves
+	// nothing.
 	Terms x402.Terms
 	// Former is the payee before the last change, or empty. Scanner reads the transfers to
 	// that payee as well. Former payees that the ledger knows (ledger.Sold) are read in any

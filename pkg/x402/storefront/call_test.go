@@ -27,8 +27,8 @@ var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 func documented(c fault.Code) string { return "https://api.example.com/docs#error-" + string(c) }
 
 // aCall returns a tool call, with or without a payment, by a client of the old or the modern
-// protocol. The function turns a response to the GET that the call stands for into what the
-// client gets.
+// protocol. The returned function turns a response to the GET that the call stands for into
+// the response that the client gets.
 func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	docs := func(_ *http.Request, c fault.Code) string { return documented(c) }
 	front := Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Docs: docs}

@@ -342,8 +342,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestPostTool checks that the tool of a POST handler sends its arguments as JSON. It makes
-// one purchase with a request that has the same body.
+// TestPostTool checks that the tool of a POST handler sends its arguments as JSON. The call
+// and a request with the same body make one purchase.
 func TestPostTool(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

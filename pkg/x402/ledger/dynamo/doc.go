@@ -19,12 +19,12 @@
 //	<network>|<asset>|<payer>|<nonce>         a payment; <network> is a CAIP-2 name
 //	purchase|<network>|<asset>|<payer>|<id>   a purchase
 //	cursor|<network>|<asset>|<payee>          how far the chain was read, as a record
-//	refund|<network>|<asset>|<payer>|…        a transfer that paid one back, as a record
+//	refund|<network>|<asset>|<payer>|…        a refund transfer and its debt, as a record
 //	payees|<network>|<asset>                  who was paid, as a record
 //	rate|<client>|<window>                    the units of a client; window in unix seconds
-//	rate|documents|<client>|<window>          the same, of the free documents
+//	rate|documents|<client>|<window>          the same, for the free documents
 //	slots|<operation>                         the leases of an operation
-//	ready                                     never there: /ready asks for it
+//	ready                                     never exists: /ready asks for it
 //
 // Records and rate items are deleted by TTL; slots items stay. A slots item has the attribute
 // "slots" (SS): the id and the end of each lease. A rate item has "requests" (N), the units

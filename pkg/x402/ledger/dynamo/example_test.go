@@ -20,9 +20,9 @@ import (
 //	table, err := dynamo.Open(ctx, aws, os.Getenv("LEDGER_TABLE"))
 //	config.Ledger, config.Limits = table, table
 //
-// Its last line is lambdaurl.Start(mux). A schedule makes another entry of the function call
-// Seller.Reconcile every five minutes, because a function that is frozen between two requests
-// cannot run ReconcileEvery.
+// Its last line is lambdaurl.Start(mux). Every five minutes, a schedule starts another entry
+// point of the function, which calls Seller.Reconcile. A function that is frozen between two
+// requests cannot run ReconcileEvery.
 func Example_lambda() {
 	config := x402http.Config{
 		PayTo:  "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",

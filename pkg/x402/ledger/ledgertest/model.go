@@ -93,8 +93,8 @@ func oddKeys() []string {
 }
 
 // walk makes random calls to a store, including writes that are repeated much later, and
-// compares its replies, records and lists with those of the model. No two records have the
-// same time.
+// compares its replies, records and lists with the replies, records and lists of the model. No
+// two records have the same time.
 func walk(seed uint64) func(*testing.T, Planter) {
 	return func(t *testing.T, s Planter) {
 		w := &walker{
