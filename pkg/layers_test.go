@@ -1,4 +1,4 @@
-// Package pkg_test executes the architecture: who may import whom.
+// Package pkg_test checks the architecture: which packages may import which.
 package pkg_test
 
 import (
@@ -14,17 +14,17 @@ import (
 
 const module = "github.com/hostfacts/hostfacts/"
 
-// layer is what one package may import of ours, and why no more.
+// layer says which of our packages a package may import, and why it may import no others.
 type layer struct {
-	pkg string // a path below the module; path.Match pattern
+	pkg string // a path below the module, or a pattern for path.Match
 	may []string
 	why string
 }
 
-// layers is the table; the first row that matches a package counts. Arrows
-// point one way: lookups know nothing of money, the payment layer knows
-// nothing of lookups or of the catalog, service joins them, and boot is the
-// only place that knows that it runs on Lambda.
+// layers returns the table of layers. The first row that matches a package counts. Imports
+// point in one direction: lookups know nothing of money, and the payment layer knows nothing
+// of lookups or of the catalog. Package service joins the two, and package boot is the only
+// one that knows about Lambda.
 func layers() []layer {
 	return []layer{
 		{"pkg/untrusted", nil, "what others wrote is read and shown the same way everywhere: everything may use it"},
@@ -102,7 +102,7 @@ func layers() []layer {
 	}
 }
 
-// foreign are modules that only some packages may import, with the reason.
+// foreign returns the modules that only some packages may import, with the reason.
 func foreign() []layer {
 	return []layer{
 		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/x402/ledger/dynamo", "infra/testbed/cloud", "pkg/boot", "infra/deploy", "infra/local/operate", "infra/local/secret"}, "only the stores, their wiring, who restores their table, who keeps their secret and who deploys know AWS"},
@@ -129,7 +129,8 @@ type listed struct {
 	Imports, Deps    []string
 }
 
-// list returns the packages of this module, and of those of the CDK app, of make deploy and of pay-mcp.
+// list returns the packages of this module, and of the modules of the CDK app, make deploy and
+// pay-mcp.
 func list(t *testing.T) []listed {
 	t.Helper()
 	var all []listed
@@ -164,7 +165,7 @@ func TestLayers(t *testing.T) {
 		name, ours := strings.CutPrefix(p.ImportPath, module)
 		i := slices.IndexFunc(all, func(l layer) bool { return matches([]string{l.pkg}, name) })
 		switch {
-		case !ours || name == "pkg": // pkg itself holds this test only
+		case !ours || name == "pkg": // pkg itself holds only this test
 			continue
 		case i < 0:
 			t.Errorf("%s is in no layer: add it to the table with a reason", name)
@@ -180,8 +181,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// holdImports holds what a package imports to its layer, and to who may import what is
-// foreign.
+// holdImports checks that a package imports only packages that its layer allows, and no
+// foreign module that only other packages may import.
 func holdImports(t *testing.T, name string, imports []string, l layer) {
 	t.Helper()
 	for _, imported := range imports {
@@ -196,9 +197,9 @@ func holdImports(t *testing.T, name string, imports []string, l layer) {
 	}
 }
 
-// What is deployed links no test package and no file store, and a function links the
-// clients of its own operation: the RDAP library is heavy, and only those that ask a
-// registry link it.
+// TestDeployedCode checks that the deployed functions link no test package and no file store.
+// It also checks that only the functions that query a registry link the RDAP library, because
+// it is large.
 func TestDeployedCode(t *testing.T) {
 	const library = "github.com/openrdap/rdap"
 	banned := []string{"x402test", "mcptest", "ledgertest", "limittest", "testbed", "ledger/file", "modernc.org/sqlite", "net/http/httptest", "testing"}
@@ -222,8 +223,8 @@ func TestDeployedCode(t *testing.T) {
 	}
 }
 
-// A program that sells something else links nothing of this product, and the example of
-// one fits on a page.
+// TestTheSellerStandsAlone checks that a program that sells something else links nothing of
+// this product.
 func TestTheSellerStandsAlone(t *testing.T) {
 	sold := []string{"pkg/x402/x402http", "pkg/x402/ledger/file", "pkg/x402/ledger/dynamo", "pkg/x402/chain"}
 	for _, p := range list(t) {
@@ -243,7 +244,7 @@ func TestTheSellerStandsAlone(t *testing.T) {
 	}
 }
 
-// Only boot and the commands read the environment.
+// TestEnvironmentIsReadOnce checks that of these packages only boot reads the environment.
 func TestEnvironmentIsReadOnce(t *testing.T) {
 	out, err := exec.Command("grep", "-rnE", `os\.(Getenv|LookupEnv|Environ)\b`, "--include=*.go", "--exclude=*_test.go", ".").Output()
 	if err != nil && len(out) > 0 {
@@ -257,14 +258,14 @@ func TestEnvironmentIsReadOnce(t *testing.T) {
 	}
 }
 
-// Only the local runner says that money is play money, and has a wallet for those who have none.
-// It is a command, which nothing that is deployed can import.
+// TestPlayMoneyIsLocal checks that only the local runner declares play money and provides a
+// wallet for it. The local runner is a command, so nothing that is deployed can import it.
 func TestPlayMoneyIsLocal(t *testing.T) {
 	out, err := exec.Command("grep", "-rnE", `\.Play(Money|Wallet) = `, "--include=*.go", "--exclude=*_test.go", "--exclude-dir=node_modules", "..").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const runner, page = "../infra/local/main.go", "../pkg/discovery/page.go" // which shows what the runner said
+	const runner, page = "../infra/local/main.go", "../pkg/discovery/page.go" // the page passes on what the local runner set
 	said := map[string]int{}
 	for line := range strings.Lines(string(out)) {
 		file, _, _ := strings.Cut(line, ":")

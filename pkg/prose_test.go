@@ -11,7 +11,7 @@ import (
 // proseFile is a path of this module in backticks, or in a Markdown link.
 var proseFile = regexp.MustCompile("[`(]((?:pkg|infra|functions|events|\\.ci|\\.github)/[A-Za-z0-9_./-]+)[`)]")
 
-// TestProse: what the Markdown files name is there.
+// TestProse checks that the paths that the Markdown files name exist.
 func TestProse(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"README.md", "infra/RUNBOOK.md", ".github/CONTRIBUTING.md"} {

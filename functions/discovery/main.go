@@ -1,4 +1,4 @@
-// Every static document, and the answer to unknown paths, as a Lambda function.
+// Every static document, and the response to unknown paths, as a Lambda function.
 package main
 
 import "github.com/hostfacts/hostfacts/pkg/boot"

@@ -1,5 +1,4 @@
-// Every operation as a tool of the Model Context Protocol, /mcp, as a Lambda
-// function.
+// Every operation as a tool of the Model Context Protocol, at /mcp, as a Lambda function.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// The scheduled reconciler as a Lambda function: it settles by evidence what
-// requests left in doubt.
+// The scheduled reconciler as a Lambda function. It decides, by evidence, about the payments
+// that requests left in doubt.
 package main
 
 import "github.com/hostfacts/hostfacts/pkg/boot"

@@ -1,9 +1,9 @@
 // Package catalog is the only definition of the service's operations: the name, path, price,
-// parameters, answer and errors of each (spec §1, §2, §4, §7).
+// parameters, answer and errors of each operation (spec §1, §2, §4, §7).
 //
-// Everything else that states such a fact is rendered from this package (the discovery
-// documents, the payment offers) or compared with it by a test (the SAM template, the events,
-// the Go result types).
+// The discovery documents and the payment offers are rendered from this package. Tests compare
+// everything else that states such a fact with it: the SAM template, the events, and the Go
+// result types.
 package catalog
 
 import (
@@ -65,7 +65,7 @@ const (
 
 // Operation is one priced operation, with its path.
 type Operation struct {
-	Slug  string // name of its function, event and docs anchor
+	Slug  string // the name of its function and its event, and its anchor in the documentation
 	Path  string
 	Title string // the spec's product name of the operation
 	// Tool is the operation's name as a tool of the Model Context Protocol.
@@ -92,7 +92,7 @@ type Operation struct {
 	Fields []Field
 	// Verdicts are the rules for the line that describes the findings of an answer in words.
 	Verdicts []lookup.Verdict
-	// Response is the example answer, JSON.
+	// Response is the example answer, as JSON.
 	Response string
 	// Deadline bounds the lookup.
 	Deadline time.Duration
@@ -101,10 +101,10 @@ type Operation struct {
 // Param is a query parameter.
 type Param struct {
 	Name        string
-	Type        string // JSON type
+	Type        string // the JSON type
 	Description string
 	Required    bool
-	Default     string // empty: none
+	Default     string // "" means that there is no default
 	Enum        []string
 	// Example is the value in the query of the example answer. The query omits it if it is the
 	// default.
@@ -118,7 +118,7 @@ type Playbook struct {
 	Slug        string
 	Name        string
 	Description string
-	Bundle      string   // slug
+	Bundle      string   // a slug
 	Sequence    []string // slugs
 }
 
@@ -296,7 +296,7 @@ var codes = sync.OnceValue(func() []fault.Info {
 	return list
 })
 
-// CodeOf returns what is known about a code; ok is false if the service never answers with it.
+// CodeOf returns the description of a code. ok is false if the service never answers with it.
 func CodeOf(c fault.Code) (info fault.Info, ok bool) {
 	for _, info := range codes() {
 		if info.Code == c {
@@ -307,8 +307,9 @@ func CodeOf(c fault.Code) (info fault.Info, ok bool) {
 }
 
 // Slip returns the parameter that a misspelt name probably means. The operation must not have
-// a parameter with that name. The name is within one edit of the parameter's name, or another
-// operation uses it for the same thing, with the same code for wrong values.
+// a parameter with that name. A parameter matches if its name differs by one edit. It also
+// matches if another operation uses the misspelt name for the same thing, with the same code
+// for wrong values.
 func (o Operation) Slip(name string) (meant Param, ok bool) {
 	if o.hasParam(name) {
 		return Param{}, false

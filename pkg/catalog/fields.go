@@ -13,7 +13,7 @@ import (
 // Field is a field of a JSON object, or a part of a field.
 type Field struct {
 	Name        string
-	Type        string // JSON type: string, integer, boolean, array, object; empty: any
+	Type        string // the JSON type: string, integer, boolean, array or object; "" means any
 	Nullable    bool   // may be null
 	Optional    bool   // may be omitted
 	Description string
@@ -25,10 +25,10 @@ type Field struct {
 	// Schema is the name of the schema of an object or an enumeration. If it is empty, the
 	// schema is part of its parent's.
 	Schema string
-	// Show is how the page for people shows the value: as a "time" with its distance from now;
-	// as an "end", which is a time that is marked when it is past; in "seconds"; as "hops"; as
-	// "expected", which marks the value when it is null, "wrong", which marks it when it is
-	// true, or "right", which marks it when it is false; otherwise as text.
+	// Show is how the page for people shows the value. "time" adds the distance from now.
+	// "end" is a time that is marked when it is past. "seconds" is a duration, and "hops" a
+	// list of hops. "expected" marks the value when it is null, "wrong" marks it when it is
+	// true, and "right" marks it when it is false. Any other value is shown as text.
 	Show   string
 	Fields []Field // the fields of an object
 	Items  []Field // the shapes that an item of an array can have, one or more
@@ -47,10 +47,11 @@ func (f Field) TypeText() string {
 }
 
 // FieldsOf returns the fields of a struct as encoding/json writes them, in their order. Tags
-// provide the rest: doc describes the field and item the items of an array; enum lists values
-// separated by commas; const, format, pattern and minimum are those of JSON Schema; show is
-// Field.Show; and schema names the schema of the value or of an array's items. A pointer can
-// be null. A slice that is sent is never nil. A field that can be omitted is optional.
+// describe the rest. The tag doc describes the field, and item describes the items of an
+// array. enum lists values separated by commas. const, format, pattern and minimum are the
+// keywords of JSON Schema. show sets Field.Show. schema names the schema of the value or of an
+// array's items. A pointer can be null. A slice that is sent is never nil. A field that can be
+// omitted is optional.
 func FieldsOf[T any]() []Field { return fieldOf(reflect.TypeFor[T](), "").Fields }
 
 func fieldOf(t reflect.Type, tag reflect.StructTag) Field {

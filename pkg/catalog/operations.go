@@ -39,8 +39,8 @@ var all = sync.OnceValue(func() []Operation {
 func All() []Operation { return slices.Clone(all()) }
 
 // bundleDeadline is the deadline of a bundle's lookup. A tool that does all the work of
-// uptime-check, from the name to the answer, has the same deadline, so neither misses an
-// answer that the other gets.
+// uptime-check, from the name to the answer, has the same deadline. So the tool and the bundle
+// get the same answers.
 const bundleDeadline = 12 * time.Second
 
 // priced fills in what all operations of a kind share: the price, the deadline of the lookup,

@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// The texts say that a bundle costs what its parts do, and print one deadline for all
-// operations of a kind.
+// TestOperations checks that a bundle costs as much as its parts do together, and that all
+// operations of a kind have one deadline. The texts say both.
 func TestOperations(t *testing.T) {
 	for _, b := range Playbooks() {
 		sum := 0
@@ -46,8 +46,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// An entry says everything that the documents print, and its example answers its example
-// query.
+// TestEntries checks that an entry has everything that the documents print, and that its
+// example answer belongs to its example query.
 func TestEntries(t *testing.T) {
 	for _, op := range All() {
 		t.Run(op.Slug, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestChangelog: the changelog names each operation, by its path or its slug.
+// TestChangelog checks that the changelog names each operation, by its path or its slug.
 func TestChangelog(t *testing.T) {
 	log, err := os.ReadFile("../../CHANGELOG.md")
 	if err != nil {
@@ -87,8 +87,8 @@ func TestChangelog(t *testing.T) {
 	}
 }
 
-// A question names every parameter that its sender chooses, and nothing else, as a heading
-// does: nothing that a reader asked for is missing in it.
+// TestQuestions checks that a question names every parameter that the client chooses, and no
+// others. The question is a heading, which must show everything that the client asked for.
 func TestQuestions(t *testing.T) {
 	named := regexp.MustCompile(`\{([^}]*)\}`)
 	for _, op := range All() {
@@ -109,7 +109,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// described wants a description of every field: the tag doc of the result's type.
+// described checks that every field has a description, which is the tag doc in the result's
+// type.
 func described(t *testing.T, fields []Field) {
 	t.Helper()
 	if len(fields) == 0 {
@@ -127,8 +128,8 @@ func described(t *testing.T, fields []Field) {
 	}
 }
 
-// A parameter that is misspelt, or called as another operation calls it, is a slip for one
-// whose wrong values are refused.
+// TestSlip checks which parameter a wrong name means. The wrong name is misspelt, or is the
+// name that another operation uses. Names mean only parameters whose wrong values are refused.
 func TestSlip(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ op, name, meant string }{
@@ -157,11 +158,12 @@ func TestCodes(t *testing.T) {
 		if !strings.HasSuffix(i.Message, ".") || http.StatusText(i.Status) == "" || i.Status < 400 || !strings.HasSuffix(i.Remedy, ".") {
 			t.Errorf("%s: status %d, message %q or remedy %q is not a sentence", i.Code, i.Status, i.Message, i.Remedy)
 		}
-		// Who may come back must be told when, but for 402, 400 and 404.
+		// An error that may be retried says when to retry, and no other error does.
 		if i.Retry != (i.After > 0) {
 			t.Errorf("%s: retry %v, after %s", i.Code, i.Retry, i.After)
 		}
-		// What is owed is our fault, and what uses the payment up cannot be repeated.
+		// An owed answer is our fault and may be retried. An error that uses up the payment
+		// must not be retried.
 		if i.Class == fault.Answer && i.Retry || i.Class == fault.Owed && (!i.Retry || i.Status < 500) {
 			t.Errorf("%s is %s, with status %d and retry %v", i.Code, i.Class, i.Status, i.Retry)
 		}

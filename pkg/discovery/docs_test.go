@@ -20,8 +20,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// TestLinks follows what a document or a page says of this service's own addresses:
-// each is served or priced, and its place in the documentation is there, once.
+// TestLinks follows the links in documents and pages to addresses of this service. Each must
+// lead to a document or an operation. If it has an anchor, the page must have that anchor
+// exactly once.
 func TestLinks(t *testing.T) {
 	d, s := rendered(), testSite()
 	docs, _ := d.Find(catalog.PathDocs)
@@ -67,7 +68,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// placesOf are the places of a page that a link can lead to.
+// placesOf returns the anchors of a page that a link can lead to.
 func placesOf(t *testing.T, name, page string) map[string]bool {
 	t.Helper()
 	places := map[string]bool{}
@@ -100,7 +101,7 @@ func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	}
 }
 
-// elements are all elements with one of the names, or all when none is given.
+// elements returns all elements with one of the names, or all elements if no name is given.
 func elements(root *html.Node, names ...string) []*html.Node {
 	var found []*html.Node
 	for n := range root.Descendants() {
@@ -116,9 +117,10 @@ func parse(t *testing.T, page []byte) *html.Node {
 	return must(html.Parse(bytes.NewReader(page)))
 }
 
-// checkPage is what holds for every page: nothing is loaded from anywhere but here, and
-// what scrolls has a name and is reached with the keyboard. Whether it is well formed
-// and accessible, and whether its policy stops anything of it, is judged in infra/clients.
+// checkPage checks the rules for every page: it loads nothing from other origins, and each
+// part that scrolls has a name and can be reached with the keyboard. infra/clients tests
+// whether the page is well formed and accessible, and whether its policy blocks any part of
+// it.
 func checkPage(t *testing.T, page []byte, csp string) *html.Node {
 	t.Helper()
 	root := parse(t, page)
@@ -172,8 +174,8 @@ func TestHighlight(t *testing.T) {
 	same(t, "the elements", `{<b>"k"</b>: <i>"&lt;&amp;&gt;&#39;"</i>, <b>"n"</b>: <u>1</u>}`, string(highlight(`{"k": "<&>'", "n": 1}`)))
 }
 
-// TestLLMsGrammar is the grammar of llmstxt.org: a title, a summary in a quotation,
-// prose and lists, then sections that are lists of links with notes.
+// TestLLMsGrammar checks the grammar of llmstxt.org: a title, a summary in a quotation, prose
+// and lists, then sections that are lists of links with notes.
 func TestLLMsGrammar(t *testing.T) {
 	link := regexp.MustCompile(`^- \[[^\]]+\]\([^) ]+\): .+$`)
 	for _, path := range []string{catalog.PathLLMs, catalog.PathLLMsFull} {
@@ -207,14 +209,14 @@ func TestLLMsGrammar(t *testing.T) {
 	}
 }
 
-// Of the guidance for agents 4,000 characters are read (agentcash), of which each operation
-// may take 40, and of llms-full.txt 6,200. The origin of testSite is the longest
-// that this is promised for. What models read before a first call, infra/clients counts in
-// tokens.
+// TestSizes checks the lengths of texts for agents. agentcash reads 4,000 characters of the
+// guidance, and each operation may take 40 of them. In llms-full.txt each operation may take
+// 6,200. The origin of testSite is the longest for which these sizes are promised.
+// infra/clients counts the tokens that models read before a first call.
 func TestSizes(t *testing.T) {
 	for name, c := range map[string]struct {
 		text       string
-		fixed, per int // characters
+		fixed, per int // in characters: for the whole text, and for each operation
 	}{
 		"guidance":           {newView(testSite()).section("guidance.txt.tmpl"), 3320, 40},
 		catalog.PathLLMsFull: {string(body(t, rendered(), catalog.PathLLMsFull)), 0, 4 * 1550},
@@ -226,8 +228,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Clients hold what they send and get to the schemas of a tool: its example fits,
-// and so does its price, and nothing else does.
+// TestToolSchemas checks that the schemas of a tool accept its example and its price, and
+// reject everything else. Clients validate what they send and receive against these schemas.
 func TestToolSchemas(t *testing.T) {
 	tools := decoded[[]struct{ InputSchema, OutputSchema json.RawMessage }](Tools(testSite()))
 	for i, op := range catalog.All() {
@@ -255,7 +257,7 @@ func TestToolSchemas(t *testing.T) {
 	}
 }
 
-// walk visits every object of a document, and where it is.
+// walk visits every object of a document with the path to it.
 func walk(where string, v any, visit func(where string, v map[string]any)) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -270,9 +272,9 @@ func walk(where string, v any, visit func(where string, v map[string]any)) {
 	}
 }
 
-// TestResultSchemas holds every example against both schemas of its result, the exact
-// one and that of the OpenAPI description, and each to refuse the example without a
-// member, and with a foreign object in its place, at any depth.
+// TestResultSchemas checks every example against both schemas of its result: the exact one,
+// and the one in the OpenAPI description. Each schema must refuse the example if any member,
+// at any depth, is missing or is replaced by another object.
 func TestResultSchemas(t *testing.T) {
 	description := body(t, rendered(), catalog.PathOpenAPI)
 	for _, op := range catalog.All() {

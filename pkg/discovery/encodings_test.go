@@ -15,8 +15,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// Every document comes as it is and compressed: the same text, each with its ETag, and
-// HEAD and 304 say what GET says.
+// TestEncodings checks that every document is served plain and compressed, with the same text
+// and different ETags. The responses to HEAD, and with status 304, must have the headers of
+// the response to GET.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	d, etags := rendered(), map[string]string{}
@@ -47,7 +48,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// wholeHeader is the header that a document has for who accepts an encoding.
+// wholeHeader returns the header of a document for a client that sends this Accept-Encoding.
 func wholeHeader(doc Document, accept string) http.Header {
 	kind := typeJSON
 	switch {
@@ -79,8 +80,8 @@ func wholeHeader(doc Document, accept string) http.Header {
 	return whole
 }
 
-// checkEncoding asks for a document, and compares the answer with its text and its header
-// for who accepts an encoding; of the header, 304 keeps what is not about the text.
+// checkEncoding requests a document, and compares the response with the document's text and
+// header. A 304 lacks the headers that describe the body.
 func checkEncoding(t *testing.T, d *Documents, doc Document, method, accept, match string, status int, whole http.Header) {
 	t.Helper()
 	w := ask(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})

@@ -31,14 +31,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestGenerated makes (with -update) the tool catalog that is embedded. infra/house makes
-// what else is: styles, scripts and the markup of programs.
+// TestGenerated checks the embedded tool catalog, or writes it with -update. infra/house makes
+// the other generated files: styles, scripts and the markup of programs.
 func TestGenerated(t *testing.T) {
 	kept(t, "assets/generated/catalog.json", string(encode(madeCatalog(blankSite()))))
 }
 
-// TestRelease counts (with -update) the releases of the MCP server: a change of its tools or
-// its entry, whatever the Site, is another one, and no number is used twice.
+// TestRelease checks the number of the MCP server's release, or increases it with -update.
+// Every change of the tools or of the entry is a new release, for any Site, and no number is
+// used twice.
 func TestRelease(t *testing.T) {
 	const file = "assets/generated/release.json"
 	r := decoded[release](must(os.ReadFile(file)))
@@ -53,14 +54,15 @@ func TestRelease(t *testing.T) {
 	kept(t, file, string(encode(r))+"\n")
 }
 
-// The tool catalog of a Site is the one that is made of package catalog.
+// TestCatalogOfAnySite checks that the embedded tool catalog with the values of a Site is the
+// catalog that package catalog gives for that Site.
 func TestCatalogOfAnySite(t *testing.T) {
 	for _, s := range []Site{testSite(), {Origin: "http://127.0.0.1:8402", Terms: x402.Terms{Network: "eip155:84532", Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e"}}} {
 		same(t, s.Origin, string(encode(madeCatalog(s))), string(toolCatalogOf(s)))
 	}
 }
 
-// madeCatalog is the tool catalog of a Site, made of package catalog.
+// madeCatalog makes the tool catalog of a Site from package catalog.
 func madeCatalog(s Site) toolCatalog {
 	c := toolCatalog{
 		Service: catalog.Service, BaseURL: s.Origin, DocsURL: s.Origin + catalog.PathDocs,
@@ -72,7 +74,7 @@ func madeCatalog(s Site) toolCatalog {
 	return c
 }
 
-// toolOf is an entry of the catalog.
+// toolOf returns an entry of the tool catalog.
 func toolOf(s Site, op catalog.Operation) tool {
 	t := tool{
 		Path: op.Path, Method: catalog.Method, Description: op.Description, DisplayPrice: op.Price(), Amount: op.Amount,
@@ -98,9 +100,9 @@ func toolOf(s Site, op catalog.Operation) tool {
 	return t
 }
 
-// describeWhole is a field's description with what the items of an array look like, as
-// in "A and AAAA {address}; MX {preference, exchange}". What is inside an object the
-// example shows, or that of the tool whose result it is.
+// describeWhole returns a field's description with the fields of an array's items, as in "A
+// and AAAA {address}; MX {preference, exchange}". It omits the fields of an object. The
+// example shows these, or the entry of the tool whose result the object is.
 func describeWhole(f catalog.Field) string {
 	text, joint := describe(f), ": "
 	for _, item := range f.Items {
@@ -119,8 +121,8 @@ func describeWhole(f catalog.Field) string {
 	return text
 }
 
-// TestPaywallScript holds the script to what keeps strangers' words text, and the page in
-// one piece.
+// TestPaywallScript checks that the script has nothing that would turn text from strangers
+// into markup or code, or would end the page's script element early.
 func TestPaywallScript(t *testing.T) {
 	for _, bad := range []string{
 		"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "parseFromString",
@@ -132,18 +134,18 @@ func TestPaywallScript(t *testing.T) {
 	}
 }
 
-// withoutWallets is the script without the links that open the page in the browser of a
-// wallet. A person follows them; nothing is loaded from there.
+// withoutWallets returns the script without the links that open the page in the browser of a
+// wallet. A person follows these links; the page loads nothing from them.
 func withoutWallets(script string) string {
 	return strings.NewReplacer("https://link.metamask.io/dapp/", "", "https://go.cb-w.com/dapp?cb_url=", "").Replace(script)
 }
 
-// publishedKey is the private key that signed the recorded example: the
-// smallest there is. Everybody has it, so nobody keeps money there.
+// publishedKey is the private key that signed the recorded example, the smallest possible key.
+// Everybody knows it, so nobody keeps money there.
 const publishedKey = "0x0000000000000000000000000000000000000000000000000000000000000001"
 
-// recordHandshake signs the offer at the documented origin with the published key, and has
-// a Gate settle and answer it.
+// recordHandshake signs the offer at the documented origin with the published key. A Gate
+// settles this payment and answers it.
 func recordHandshake(t *testing.T) wireExample {
 	t.Helper()
 	dns := catalog.DNS()
@@ -180,20 +182,20 @@ func recordHandshake(t *testing.T) wireExample {
 	}
 }
 
-// TestRecordedHandshakeIsReal holds the recorded headers to the code, byte by
-// byte: the signature is what the published key signs for the offer of today,
-// and the receipt what the Gate answers to it.
+// TestRecordedHandshakeIsReal compares the recorded headers with the code, byte by byte. The
+// recorded signature must be the one that the published key makes for today's offer, and the
+// recorded receipt the one that the Gate returns for it.
 func TestRecordedHandshakeIsReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC))) // in the bubble's time
+		time.Sleep(time.Until(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC))) // fake time, in the synctest bubble
 		want := append(must(json.MarshalIndent(recordHandshake(t), "", "  ")), '\n')
-		kept(t, "assets/handshake.json", string(want)) // -update it twice
+		kept(t, "assets/handshake.json", string(want)) // run make update twice, because the documents embed this file
 	})
 }
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// testSite has a long origin, of 60 characters.
+// testSite returns a Site with a long origin, of 60 characters.
 func testSite() Site {
 	return Site{
 		Origin: "https://facts-about-hosts.an-organisation.some-registry.test",
@@ -209,7 +211,8 @@ func testSite() Site {
 	}
 }
 
-// rendered are the documents of testSite, which take a while: once.
+// rendered returns the documents of testSite. They are made only once, because that takes a
+// while.
 var rendered = sync.OnceValue(func() *Documents { return New(testSite()) })
 
 func body(t *testing.T, d *Documents, path string) []byte {
@@ -221,7 +224,7 @@ func body(t *testing.T, d *Documents, path string) []byte {
 	return doc.Body()
 }
 
-// decoded is what a JSON text says, which must be in order.
+// decoded returns the value of a JSON text. It panics if the text is invalid.
 func decoded[T any](raw []byte) (v T) {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		panic(err)
@@ -229,7 +232,7 @@ func decoded[T any](raw []byte) (v T) {
 	return v
 }
 
-// same compares a document, or a part of it, with what it must be.
+// same fails the test if a document, or a part of it, differs from the expected one.
 func same(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -237,8 +240,7 @@ func same(t *testing.T, what string, want, got any) {
 	}
 }
 
-// golden compares with a file below testdata/golden. JSON is indented there for
-// the reader.
+// golden compares a text with a file below testdata/golden. It indents JSON for the reader.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	if strings.HasSuffix(name, ".json") {
@@ -251,7 +253,7 @@ func golden(t *testing.T, name string, got []byte) {
 	kept(t, "testdata/golden/"+name, string(got))
 }
 
-// kept compares a file with what it must be, or writes it with -update.
+// kept compares a file with the expected text, or writes it with -update.
 func kept(t *testing.T, file, want string) {
 	t.Helper()
 	if *update {
@@ -265,7 +267,7 @@ func kept(t *testing.T, file, want string) {
 // validator compiles a JSON Schema of the 2020-12 draft.
 func validator(v any) *jsonschema.Schema { return schemaAt(encode(v), "") }
 
-// schemaAt compiles the schema at a place in a document.
+// schemaAt compiles the schema at a JSON pointer in a document.
 func schemaAt(document []byte, pointer string) *jsonschema.Schema {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
@@ -276,12 +278,12 @@ func schemaAt(document []byte, pointer string) *jsonschema.Schema {
 	return must(c.Compile("test:///schema.json#" + pointer))
 }
 
-// fits says why a JSON text does not fit a schema.
+// fits returns an error if a JSON text does not fit a schema.
 func fits(s *jsonschema.Schema, raw []byte) error {
 	return s.Validate(must(jsonschema.UnmarshalJSON(bytes.NewReader(raw))))
 }
 
-// says holds a text to all parts.
+// says checks that a text contains all parts.
 func says(t *testing.T, where, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {

@@ -11,13 +11,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// The maximum sizes of an offer with its retry token, in bytes of JSON. A proxy with default
-// settings passes the head of a 402 if it has at most 4,000 bytes. In the head, the offer is
-// in base64 and therefore a third longer.
+// The maximum sizes of an offer with its retry token, in bytes of JSON. The head of a 402 gets
+// through a proxy with default settings if it has at most 4,000 bytes. In the head, the offer
+// is in base64 and therefore a third longer.
 //
 // maxSigned leaves room for a signature of the terms. The signature has 760 bytes if the host
-// has 40 characters; each further character of the host appears once in its key and once in
-// its URL, in base64. maxUnsigned leaves no room for a signature, only for the headers of a
+// has 40 characters; each further character of the host occurs twice in it, in the key and in
+// the URL, in base64. maxUnsigned leaves no room for a signature, only for the headers of a
 // page and of a request from another origin.
 const (
 	maxSigned   = 1925
@@ -37,9 +37,9 @@ type variant struct {
 	notes   bool   // includes descriptions of the parameters
 }
 
-// variants returns all variants, from the most to the least detailed: example and whole
-// schema; example and the top-level fields; schemas only; and in the end only the names of the
-// fields, or not even these.
+// variants returns all variants, from the most to the least detailed: the example and the
+// whole schema; the example and the top-level fields; schemas only; the names of the fields
+// only; and at last neither.
 func variants() []variant {
 	return []variant{
 		{example: true, fields: deep, notes: true},
@@ -135,7 +135,7 @@ func bazaar(op catalog.Operation, example bool, input object, inputSchema, resul
 	}
 }
 
-// fitting returns the offer with the first of the bazaar extensions that fits beside a
+// fitting returns the offer with the first of the bazaar extensions that fits together with a
 // signature of the terms. If none fits, the header will have no signature, and the offer gets
 // the first extension that fits without one.
 func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.PaymentRequired {
@@ -153,9 +153,9 @@ func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.Pa
 }
 
 // Offer returns the payment requirements that answer a request for an operation without a
-// payment. They depend only on the operation and the Site: the resource is the path without a
-// query, and nothing in them depends on the request. Clients echo the extensions, and the echo
-// is compared.
+// payment. They depend only on the operation and the Site, and not on the request: the
+// resource is the path without a query. Clients echo the extensions, and the service compares
+// the echo.
 func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 	required := x402.PaymentRequired{
 		X402Version: x402.Version,
@@ -184,8 +184,8 @@ type Challenge struct {
 	Idempotency Idempotency `json:"idempotency"`
 }
 
-// Idempotency describes how a purchase is named and how long its answer is replayed: with a
-// key, and without a key after an answer over HTTP.
+// Idempotency describes how a purchase is named and how long its answer is replayed: for a
+// purchase with a key, and for one without a key after an answer over HTTP.
 type Idempotency struct {
 	Header                 string `json:"header" const:"Idempotency-Key"`
 	ReplaySeconds          int    `json:"replay_seconds" minimum:"0" doc:"With a key."`

@@ -10,7 +10,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// anyPort is an operation that takes any port, and not one of a list.
+// anyPort returns an operation whose parameter port may be any number.
 func anyPort() catalog.Operation {
 	op := catalog.SSLCheck()
 	op.Params = slices.Clone(op.Params)
@@ -18,8 +18,9 @@ func anyPort() catalog.Operation {
 	return op
 }
 
-// TestFreeParameter: the page asks for a parameter that may be left out and has no list of values.
-// Its field begins with the default, because a form also sends an empty field.
+// TestFreeParameter checks a parameter that may be left out and has no list of values. The
+// form has a field for it, which contains the default at first, because a form also sends
+// empty fields.
 func TestFreeParameter(t *testing.T) {
 	for name, c := range map[string]struct {
 		asked, refused, want string
@@ -47,7 +48,7 @@ func TestFreeParameter(t *testing.T) {
 	}
 }
 
-// TestParametersInText: llms.txt says of a parameter that it is ignored only where it is.
+// TestParametersInText checks that llms.txt calls a parameter ignored only if it is ignored.
 func TestParametersInText(t *testing.T) {
 	optional := anyPort()
 	optional.Params[1].Default = ""

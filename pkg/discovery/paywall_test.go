@@ -20,10 +20,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// maxPage is what a page stays below, in bytes.
+// maxPage is the limit for the size of a page, in bytes. Pages must be smaller.
 const maxPage = 50 << 10
 
-// visit is a request for the page that asks about a domain.
+// visit returns the data of a request for the page, with a domain.
 func visit(op catalog.Operation, domain string) Visit {
 	v := Visit{Offer: Offer(op, testSite()).WithToken(shownToken), Nonce: "LSMGZFDFLEZNLBAEXRB6CJCXYF"}
 	if domain != "" {
@@ -49,12 +49,13 @@ func mustVisit(t *testing.T, op catalog.Operation, v Visit) (*html.Node, []byte)
 	return checkPage(t, page, csp), page
 }
 
-// mainOf is the element whose data- attributes the script reads.
+// mainOf returns the element whose data- attributes the script reads.
 func mainOf(root *html.Node) *html.Node { return elements(root, "main")[0] }
 
-// TestPaywall reads the page of every operation, and of one with odd words. A page that
-// asks about a domain, that of a bundle, which has the rules of its parts, and the one that
-// asks about nothing are kept whole, without style and script, which are files themselves.
+// TestPaywall checks the page of every operation, and of an operation with odd characters in
+// its texts. It compares three whole pages with golden files: one that asks about a domain,
+// one of a bundle, which has the rules of its parts, and one without a question. Style and
+// script are left out, because they are in separate files.
 func TestPaywall(t *testing.T) {
 	odd := catalog.DNS()
 	odd.Slug = "odd"
@@ -68,7 +69,7 @@ func TestPaywall(t *testing.T) {
 				op.Amount+" atomic units, "+op.PriceUSD()+" USDC", testSite().Terms.Asset, testSite().Terms.PayTo)
 			question := strings.NewReplacer("{type}", "A", "{dns_type}", "A", "{domain}", "www.example.org").Replace(op.Question)
 			same(t, "the heading", []string{question}, texts(elements(root, "h1")))
-			// The page signs what the answer's header offers.
+			// The page signs the offer in the header of the answer.
 			offered := decoded[x402.PaymentRequired]([]byte(testbed.Attribute(mainOf(root), "data-offer")))
 			same(t, "the offer", Offer(op, testSite()).Accepts, offered.Accepts)
 			says(t, "the title", testbed.Text(elements(root, "title")[0]), op.Price(), question)
@@ -83,8 +84,8 @@ func TestPaywall(t *testing.T) {
 	}
 }
 
-// A page stays small where the origin has a host of 64 characters and the offer comes
-// signed, as a deployment with receipts has it; what cannot be paid for as well.
+// TestPaywallSize checks that a page stays small with the longest host, of 64 characters, and
+// a signed offer, as in a deployment with receipts.
 func TestPaywallSize(t *testing.T) {
 	s := testSite()
 	s.Origin = "https://" + strings.Repeat("a", 63-len(".example.com")) + "a.example.com"
@@ -104,18 +105,19 @@ func TestPaywallSize(t *testing.T) {
 	t.Logf("the largest has %d bytes", largest)
 }
 
-// TestPaywallOfAVisit: the snippets and the form show what was asked for, and not the
-// domain alone; nothing that the operation does not read. What lacks a domain, or would
-// be refused, has no wallet, and no word of the request beside the reason.
+// TestPaywallOfAVisit checks that the snippets and the form show the whole request, not only
+// its domain, and nothing that the operation does not read. If the domain is missing, or the
+// request would be refused, the page has no wallet. It then shows only the reason, and nothing
+// of the request outside the form.
 func TestPaywallOfAVisit(t *testing.T) {
 	const refused, stranger = "domain has the character ' ', which <no> domain name has.", "a stranger's words"
 	dns, ping := catalog.DNS(), catalog.Ping()
 	for name, c := range map[string]struct {
 		op             catalog.Operation
 		asked, refused string
-		call           string   // which the snippet makes
-		shown          []string // of what was asked for, or is offered in its stead
-		says           string   // where there is nothing to pay for
+		call           string   // the call that the snippet makes
+		shown          []string // the values of the request, or the name that the page suggests instead
+		says           string   // the text of a page on which there is nothing to pay for
 	}{
 		"a name": {op: dns, asked: "domain=www.example.org", call: dns.Path + "?domain=www.example.org", shown: []string{"A", "www.example.org"}},
 		"a type": {
@@ -166,7 +168,7 @@ func TestPaywallOfAVisit(t *testing.T) {
 	}
 }
 
-// keepsDomain compares the form with the domain that was typed.
+// keepsDomain checks that the form contains the domain that was typed.
 func keepsDomain(t *testing.T, root *html.Node, typed string) {
 	t.Helper()
 	for _, n := range elements(root, "input") {
@@ -174,7 +176,8 @@ func keepsDomain(t *testing.T, root *html.Node, typed string) {
 	}
 }
 
-// A form keeps a bounded part of what was typed, on one line, with nothing that reorders it.
+// TestPaywallFormIsBounded checks that a form keeps a limited part of the typed text, on one
+// line and without characters that change its direction.
 func TestPaywallFormIsBounded(t *testing.T) {
 	for typed, want := range map[string]string{
 		strings.Repeat("a", 299) + " b c": strings.Repeat("a", 297) + "…",
@@ -197,7 +200,7 @@ func texts(nodes []*html.Node) []string {
 	return all
 }
 
-// selected are the options of a page that are selected.
+// selected returns the selected options of a page.
 func selected(root *html.Node) []string {
 	var values []string
 	for _, n := range elements(root, "option") {
@@ -208,8 +211,8 @@ func selected(root *html.Node) []string {
 	return values
 }
 
-// FuzzPaywallDomain: the service gives the page names that its guard has passed; should
-// another one get through, it is text at most.
+// FuzzPaywallDomain checks that any name appears on the page as mere text. The guard of the
+// service should let only valid names through, but another one must do no harm.
 func FuzzPaywallDomain(f *testing.F) {
 	for _, s := range []string{
 		"example.com", `<script>`, `"'><`, "\u202e", "\xff", "a&b=c", "\x00",
@@ -264,7 +267,7 @@ func TestWantsGzip(t *testing.T) {
 	}
 }
 
-// ask is one request for a document.
+// ask requests a document.
 func ask(d *Documents, method, path string, header map[string]string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://any"+path, nil)
 	for name, value := range header {
@@ -301,7 +304,8 @@ func TestWantsHTML(t *testing.T) {
 		true: {
 			"text/html", "TEXT/HTML", "text/html, */*; q=0.01", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
 			"text/html, application/json;q=0.999", "application/json;q=0, text/html;q=0.001", "text/*", "text/*;q=0.5, application/*;q=0.4",
-			// The more specific range counts, whatever its order and quality; of equals the most favourable.
+			// The more specific range counts, whatever its order and quality. Of equal ranges,
+			// the one with the highest quality counts.
 			"*/*;q=0.1, application/json;q=0.9, text/html", "application/*;q=0.9, application/json;q=0.1, text/html;q=0.5",
 			"text/html;q=0.1, text/html;q=0.7, application/json;q=0.3",
 			"text/html;charset=utf-8", `text/html;CHARSET="utf-8";Q=0.9`, "application/vnd.api+json, text/html;q=0.2",
@@ -317,7 +321,7 @@ func TestWantsHTML(t *testing.T) {
 			// Parameters ask for a variant of HTML that does not exist.
 			"text/html;level=1, application/json;q=0.5", "application/json;odata=verbose, text/html;q=0.9",
 			`application/xml;x="a,text/html;q=1", application/json`,
-			// What cannot be read gets JSON.
+			// A header that cannot be parsed means JSON.
 			"text/html;q=1.1", "text/html;q=2", "text/html;q=0.0001", "text/html;q=-1", "text/html;q=", "text/html;q=.5",
 			"text/html;q=0.x", "text/html;q", "text/html;=1", "text/html;q=0.", "text", "text/", "/html", "*/html", "text /html",
 			"text/html, nonsense", "text/html;;q=1", `text/html;charset="unterminated, application/json`, "text/html, a b/c", "text/html, \x00/\x00", "text/html, " + strings.Repeat("a/b,", 300),

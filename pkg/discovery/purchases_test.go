@@ -8,9 +8,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestWindowOfOperations: the smoke test charges each payment without a key, and every
-// other operation has the window of the site. The offer, the catalog and the hints of the
-// tool say the same.
+// TestWindowOfOperations checks that the smoke test charges each payment without a key, and
+// that every other operation has the duplicate window of the site. The offer, the catalog and
+// the hints of the tool must agree.
 func TestWindowOfOperations(t *testing.T) {
 	s := testSite()
 	listed := decoded[struct {
@@ -37,8 +37,9 @@ func TestWindowOfOperations(t *testing.T) {
 	}
 }
 
-// TestAdviceOnPurchases holds the documents for agents to what the service does: a key names
-// a purchase and not a question, and not every error asks for the same payment again.
+// TestAdviceOnPurchases checks that the documents for agents describe what the service does: a
+// key names a purchase and not a question, and not every error asks for the same payment
+// again.
 func TestAdviceOnPurchases(t *testing.T) {
 	llms, instructions := string(body(t, rendered(), catalog.PathLLMs)), ToolInstructions(testSite())
 	says(t, catalog.PathLLMs, llms, "Give each purchase its own key", "after an error that is `retryable`",

@@ -7,8 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// The page knows by the name of a field what it is shown as: in one answer, a name is shown
-// in one way.
+// TestShownByName checks that fields with the same name in one answer are shown the same way,
+// because the page finds by the name how to show a field.
 func TestShownByName(t *testing.T) {
 	for _, op := range catalog.All() {
 		shown := map[string]string{}
@@ -29,7 +29,8 @@ func TestShownByName(t *testing.T) {
 	}
 }
 
-// A question has the values of a request in it, and of what was not sent the default.
+// TestQuestionOf checks that a question contains the values of the request, and the defaults
+// of parameters that were not sent.
 func TestQuestionOf(t *testing.T) {
 	asked := url.Values{"domain": {"example.com"}}
 	same(t, "with a default", []piece{{Text: "A", Value: true}, {Text: " records of "}, {Text: "example.com", Value: true}}, questionOf(catalog.DNS(), asked))

@@ -18,8 +18,8 @@ type Site struct {
 	Origin string
 	// Terms are the payee, the network and the asset of every offer.
 	Terms x402.Terms
-	// MostKept is the size up to which an answer is stored, in bytes of its compressed body; 0
-	// means ledger.LeastKept.
+	// MostKept is the largest size of an answer that is stored, in bytes of its compressed
+	// body; 0 means ledger.LeastKept.
 	MostKept int
 	// DuplicateWindow is the time after an answer over HTTP during which another payment for
 	// the same request, without a purchase key, counts as the same purchase; 0 turns it off.
@@ -45,8 +45,8 @@ type Site struct {
 	Claims map[string]string
 }
 
-// iconURL returns the URL of the icon for offers, or "". Facilitators drop icons whose URL is
-// not https, or whose host is an IP address or a local name.
+// iconURL returns the URL of the icon for offers. It returns "" if facilitators would drop the
+// icon, because its URL is not https, or its host is an IP address or a local name.
 func (s Site) iconURL() string {
 	u, err := url.Parse(s.Origin)
 	if err != nil || u.Scheme != "https" {
@@ -89,9 +89,9 @@ func (s Site) playNote() string {
 // Caps are the limits of a deployment. 0 turns a limit off.
 type Caps struct {
 	// PerMinute is the number of units that one client may use in a minute. A request without
-	// a payment costs one unit for each started 16 KB of its answer. A request with a payment
-	// costs Undecided units until it is decided, and then one unit, or Refused units if its
-	// payer could have caused the outcome.
+	// a payment costs one unit per 16 KB of its answer, rounded up. A request with a payment
+	// costs Undecided units until it is decided. Then it costs one unit, or Refused units if
+	// its payer could have caused the outcome.
 	PerMinute, Undecided, Refused int
 	// Single and Bundle limit the paid lookups that run at the same time, for one tool and for
 	// one bundle.

@@ -22,14 +22,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestSites: the documents and pages say what the Site of a deployment does, and promise
+// TestSites checks that the documents and pages describe the Site of a deployment, and promise
 // nothing that is turned off or missing there.
 func TestSites(t *testing.T) {
 	const docs, llms, full, api, manifest = catalog.PathDocs, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathOpenAPI, catalog.PathManifest
-	const paywall, missing, challenge, tool, script = "paywall", "missing", "challenge", "tool", "script" // which are not documents
+	const paywall, missing, challenge, tool, script = "paywall", "missing", "challenge", "tool", "script" // names of texts that are not documents
 	const banner = `<aside class="play">This server takes play money. No real money moves.</aside>`
 	const note = "This server takes play money: any account can pay, and no real money moves."
-	type parts = map[string][]string // of the text of each
+	type parts = map[string][]string // parts of texts, by the name of the text
 	contact := func(contact string) func(*Site) { return func(s *Site) { s.Contact = contact } }
 	caps := func(c Caps) func(*Site) { return func(s *Site) { s.Caps = c } }
 	network := func(name string) func(*Site) { return func(s *Site) { s.Terms.Network = name } }
@@ -119,9 +119,10 @@ func TestSites(t *testing.T) {
 	}
 }
 
-// What is served below /.well-known/: the operator's files as they are, with the type of
-// their names; security.txt, never out of date, where there is a contact; and the keys by
-// their names, where there are any.
+// TestWellKnown checks the files below /.well-known/. The operator's files are served
+// unchanged, with the content types of their names. security.txt exists if there is a contact,
+// and is never out of date. The document with the keys exists if there are keys, and has them
+// by their ids.
 func TestWellKnown(t *testing.T) {
 	old := must(receipt.ParsePublic("TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik"))
 	now, s := testSite().Now(), testSite()
@@ -153,8 +154,9 @@ func TestWellKnown(t *testing.T) {
 	served(New(s), receipt.Path, "", "")
 }
 
-// The icon of an offer is one that those who list it take, and the server's name in the
-// registry is the host in reverse, which its owner proves.
+// TestOrigins checks the icon of an offer and the name of the server. Facilitators must accept
+// the icon. The server's name in the registry is the host in reverse, which its owner can
+// prove to own.
 func TestOrigins(t *testing.T) {
 	for origin, want := range map[string][2]string{
 		"https://api.example.com":      {"https://api.example.com/favicon.svg", "com.example.api/hostfacts"},
@@ -162,7 +164,7 @@ func TestOrigins(t *testing.T) {
 		"http://api.example.com":       {"", "com.example.api/hostfacts"}, "http://127.0.0.1:8402": {"", "1.0.0.127/hostfacts"},
 		"https://192.0.2.1": {"", "1.2.0.192/hostfacts"}, "https://localhost": {"", "localhost/hostfacts"},
 		"https://a.localhost": {"", "localhost.a/hostfacts"}, "https://host": {"", "host/hostfacts"},
-		"https://[2001:db8::1]": {"", "[2001/hostfacts"}, "https://ho st": {"", "ho st/hostfacts"}, // whose names nobody can register
+		"https://[2001:db8::1]": {"", "[2001/hostfacts"}, "https://ho st": {"", "ho st/hostfacts"}, // nobody can register these hosts
 	} {
 		s := testSite()
 		s.Origin = origin
@@ -170,14 +172,16 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// The README says what the ledger does.
+// TestReadmeSaysWhatTheLedgerDoes checks that the README has the ledger's durations and
+// numbers.
 func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
 	v, text := newView(testSite()), strings.Join(strings.Fields(string(must(os.ReadFile("../../README.md")))), " ")
 	says(t, "README.md", text, "returns the stored answer for "+v.Kept,
 		"at least "+v.Spacing+" apart", "After "+v.OwedFor+" a refund is due", fmt.Sprintf("silent in %d", v.Silent))
 }
 
-// What the tables of limits and caveats are about are operations.
+// TestTablesNameOperations checks that the tables of limits and caveats name only existing
+// operations.
 func TestTablesNameOperations(t *testing.T) {
 	v := newView(testSite())
 	for _, r := range append(v.table("limits"), v.table("caveats")...) {
@@ -189,9 +193,9 @@ func TestTablesNameOperations(t *testing.T) {
 	}
 }
 
-// Every document, the list of tools and the offers are kept whole. Clients echo an offer's
-// terms and extensions, and the echo is compared: every byte of every offer stays as it is
-// from one release to the next.
+// TestGoldenFiles compares every document, the list of tools and the offers with golden files.
+// Clients echo an offer's terms and extensions, and the service compares the echo, so every
+// byte of an offer must stay the same from one release to the next.
 func TestGoldenFiles(t *testing.T) {
 	d, offers := rendered(), object{}
 	for _, op := range catalog.All() {
@@ -222,7 +226,8 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-// TestRoot asks for what is not a document by itself; TestEncodings for those that are.
+// TestRoot checks the redirect from / to the documentation. TestEncodings checks the other
+// documents.
 func TestRoot(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		w := ask(rendered(), method, "/", nil)
@@ -232,17 +237,17 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// longHost has 64 characters, the longest that the size of the offers is promised for.
+// longHost has 64 characters, the longest host for which the sizes of the offers are promised.
 const longHost = "the-facts-about-hosts.an-organisation.a-long-registry-name.test1"
 
-// signer signs with one key, as a deployment does.
+// signer signs offers and answers with one key, as a deployment does.
 type signer struct{ *receipt.Signer }
 
 func (s signer) Sign(_ context.Context, d receipt.Statement) (string, error) { return s.Signer.Sign(d) }
 
-// TestOffers holds every offer, by HTTP and of the tool, and the header of its payment, to the
-// sizes that gateways take, and to what those who list offers demand: they drop what exceeds
-// their limits, or fails its own schema.
+// TestOffers checks every offer, over HTTP and for the tool, and the header of a payment for
+// it. They must have the sizes that gateways accept. They must also have what catalogs
+// require, because catalogs drop offers that exceed their limits or fail their schema.
 func TestOffers(t *testing.T) {
 	const mostPayment = 6656
 	s, wallet := testSite(), must(x402test.NewWallet(rand.Reader))
@@ -273,7 +278,7 @@ func TestOffers(t *testing.T) {
 			for name, raw := range offer.Extensions {
 				checkExtension(t, op, kind, name, raw)
 			}
-			// With an id of payment-identifier, as the client's helper writes it.
+			// The offer with an id of payment-identifier, as the client's helper writes it.
 			offer.Extensions[x402.ExtensionIdentifier] = bytes.Replace(offer.Extensions[x402.ExtensionIdentifier],
 				[]byte(`"required":false`), []byte(`"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"`), 1)
 			if payment := must(wallet.Pay(offer, s.Now())); len(payment) >= mostPayment {
@@ -283,8 +288,9 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// checkExtension does what a facilitator does before it lists an offer: info fits the
-// schema, which needs no other document; and it sees what is wrong.
+// checkExtension validates an extension as a facilitator does before it lists an offer. The
+// info must fit the schema, and the schema must be complete without any other document. The
+// schema must also reject wrong values.
 func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw []byte) {
 	t.Helper()
 	e := decoded[struct{ Info, Schema json.RawMessage }](raw)
@@ -298,7 +304,7 @@ func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw [
 	}
 	changes := []change{{"", "", true}}
 	switch {
-	case name == x402.ExtensionIdentifier: // it is offered and not required
+	case name == x402.ExtensionIdentifier: // the extension is offered but not required
 		const was = `"required":false`
 		changes = append(changes, change{was, id + `fe0"`, true}, change{was, `"id":"pay_7d5d747be160e280504c099d984bc"`, false})
 	case name == x402.ExtensionReceipt:
@@ -308,7 +314,7 @@ func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw [
 	case name == "bazaar":
 		changes = append(changes, change{`"type":"http"`, `"type":"mcp"`, false}, change{`"method":"GET"`, `"method":"POST"`, false},
 			change{`"queryParams":{`, `"body":{},"queryParams":{`, false})
-		if op.Kind != catalog.SmokeTest { // its one parameter is optional
+		if op.Kind != catalog.SmokeTest { // the only parameter of the smoke test is optional
 			changes = append(changes, change{`"domain":`, `"host":`, false})
 		}
 	}

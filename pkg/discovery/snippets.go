@@ -20,8 +20,8 @@ type snippet struct {
 	ID      string // anchor on the page
 	Title   string
 	Name    string // the file name to save it as
-	Install string // commands before it; empty: none
-	Run     string // the command that runs it; empty: the snippet is itself a command
+	Install string // commands to run before it; "" means none
+	Run     string // the command that runs it; "" if the snippet is itself a command
 	Text    string // an explanation, with `code` in backticks
 	Code    string
 	// Language is the tab of the page in which the snippet is: the ID of the first program in
@@ -90,7 +90,7 @@ type wireExample struct {
 	Origin, Payer, Payee, Key, Signed string
 }
 
-// wireExampleOf returns the example for an operation of a site.
+// wireExampleOf returns the example of a handshake for an operation of a site.
 func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	if err := json.Unmarshal(must(assets.ReadFile("assets/handshake.json")), &e); err != nil {
 		panic(err)

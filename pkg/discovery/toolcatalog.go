@@ -56,9 +56,9 @@ type parameter struct {
 	Example     any    `json:"example"`
 }
 
-// toolError has the spec's three members. Message says what the code means for the payment, if
-// the code alone determines that; otherwise the error body says it. A code that an earlier
-// tool has explained is not explained again.
+// toolError has the three members of the spec. Message says what the code means for the
+// payment, if the code alone determines that; otherwise the error body says it. If an earlier
+// tool has explained a code, no later tool explains it again.
 type toolError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -294,16 +294,16 @@ func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 }
 
 // release is the number in the version of the MCP server. It increases by one with each change
-// of what the server offers. Of is the SHA-256 of what it offers.
+// of what the server offers. Of is the SHA-256 of the tools and texts that the server offers.
 type release struct {
 	Number int    `json:"number"`
 	Of     string `json:"of"`
 }
 
 // ServerVersion returns the version of the MCP server. A registry accepts a version only once,
-// and shows the greatest one by semantic versioning. That does not order hashes and does not
-// compare build metadata, so the last number is a counter: make update adds one when the tools
-// or the entry have changed since it was counted.
+// and shows the greatest one by semantic versioning. Semantic versioning does not order hashes
+// and does not compare build metadata, so the last number is a counter. make update adds one
+// when the tools or the entry have changed since the last count.
 func ServerVersion() string {
 	var r release
 	if err := json.Unmarshal([]byte(generated(assets, "release.json")), &r); err != nil {

@@ -23,9 +23,10 @@ import (
 //go:embed assets/*.tmpl assets/*.json assets/favicon.svg assets/snippets assets/generated
 var assets embed.FS
 
-// LongestInHeader is the longest signature of a payment, in bytes, that fits into a request
-// for any operation through a gateway that accepts 10,240 bytes of headers, as AWS's does. It
-// leaves room for the headers of a browser, the longest name, and a key of 255 characters.
+// LongestInHeader is the longest signature of a payment, in bytes, that gets through a gateway
+// in a request for any operation, if the gateway accepts 10,240 bytes of headers, as AWS's
+// does. It leaves room for the headers of a browser, the longest name, and a key of 255
+// characters.
 const LongestInHeader = 1800
 
 // siteView is a Site in the form that templates use, with names and texts.
@@ -33,7 +34,7 @@ type siteView struct {
 	Site                  Site
 	Service, Homepage     string
 	Network, ShortNetwork string
-	Chain                 string // the number of the network
+	Chain                 string // the number in the network's name
 	Explorer              string // empty if there is none
 	Untrusted             string
 	PlayNote              string // a note that the money is play money, or empty

@@ -43,8 +43,8 @@ const (
 // Codes returns all codes of the lookups in the order of the spec.
 func Codes() []fault.Info { return slices.Clone(table()) }
 
-// Info returns the description of a code of this package. For any other code it returns that
-// of internal_error.
+// Info returns the description of a code of this package. For any other code it returns the
+// description of internal_error.
 func Info(c fault.Code) fault.Info {
 	if i := slices.IndexFunc(table(), func(i fault.Info) bool { return i.Code == c }); i >= 0 {
 		return table()[i]

@@ -16,11 +16,11 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// unstated returns, for each package, the codes that it or a package it imports names, but
-// that never reach its answers.
+// unstated returns the codes that never reach the answers of a package, although the package
+// or a package that it imports names them.
 func unstated() map[string]string {
 	return map[string]string{
-		// It sends no HTTP request.
+		// Package ssl sends no HTTP request.
 		"lookup/ssl": "HTTPFailed",
 		// These codes are about the registry's server. The answer reports them under another
 		// code.

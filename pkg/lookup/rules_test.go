@@ -13,9 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 )
 
-// verdict applies rules to an answer in the way of the page for people, and returns the tone
-// and the line of the first rule that holds. The answer can be any value that encodes to JSON.
-// verdict panics if a rule or the answer is invalid.
+// verdict applies rules to an answer as the page for people does, and returns the tone and the
+// line of the first rule that holds. The answer can be any value that encodes to JSON. verdict
+// panics if a rule or the answer is invalid.
 func verdict(rules []lookup.Verdict, answer any) string {
 	raw, err := json.Marshal(answer)
 	if err != nil {
@@ -159,8 +159,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// distance returns in words how far a date is from another: in days, and from two years on in
-// years.
+// distance returns in words how far a date is from another date: in days, or in years if that
+// is two years or more.
 func distance(to, from time.Time) string {
 	const day = 24 * time.Hour
 	ahead := int(to.Truncate(day).Sub(from.Truncate(day)) / day)

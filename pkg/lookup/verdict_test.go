@@ -23,7 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the examples' verdicts are")
 
-// hold checks that the rules give each result the tone and line that is its key in the map.
+// hold checks that the rules give each result the tone and the line that are its key in the
+// map.
 func hold[R any](t *testing.T, rules []lookup.Verdict, results map[string]R) {
 	t.Helper()
 	for want, r := range results {

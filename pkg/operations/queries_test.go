@@ -12,8 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// reader gives the values of a query string as an operation understands them, or a code.
-// What it understands it understands again.
+// reader returns a function that parses a query string for an operation, and returns its
+// normalised values or an error code. It also checks that parsing the normalised values gives
+// the same values.
 func reader[Q interface{ Values() url.Values }](parse func(url.Values) (Q, error)) func(*testing.T, url.Values) string {
 	return func(t *testing.T, values url.Values) string {
 		q, err := parse(values)
@@ -28,8 +29,8 @@ func reader[Q interface{ Values() url.Values }](parse func(url.Values) (Q, error
 	}
 }
 
-// TestQueries: what operations read of a query string. What is in a name is tested in
-// pkg/lookup/guard.
+// TestQueries checks the parameters that operations accept and refuse. pkg/lookup/guard tests
+// which names are accepted.
 func TestQueries(t *testing.T) {
 	readers := map[string]func(*testing.T, url.Values) string{
 		"dns": reader(dns.ParseQuery), "ssl": reader(ssl.ParseQuery), "host": reader(guard.ParseQuery), "intel": reader(bundle.ParseHostIntel),
@@ -60,7 +61,7 @@ func TestQueries(t *testing.T) {
 	for _, typ := range []string{"", "=", "=A&type=A", "=ANY", "=PTR", "=AXFR", "=1", "=A,MX", "=+A", "=A%00", "=%C5%BFOA", "=NONE"} {
 		rows["dns domain=example.com&type"+typ] = "invalid_type"
 	}
-	for _, port := range []string{"", "=0443", "=%2B443", "=443+", "=443.0", "=8443", "=%D9%A4%D9%A4%D9%A3"} { // the last are Arabic-Indic digits
+	for _, port := range []string{"", "=0443", "=%2B443", "=443+", "=443.0", "=8443", "=%D9%A4%D9%A4%D9%A3"} { // the last value has Arabic-Indic digits
 		rows["ssl domain=example.com&port"+port] = "invalid_port"
 	}
 	for ask, want := range rows {

@@ -18,10 +18,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// These are ways to ask for a lookup.
+// These functions ask for a lookup in different ways.
 func unpaid(w way) answer { return w.ask("example.com", "") }
 
-// twice pays, and sends the same payment again, for the same lookup or for another one.
+// twice pays for example.com, and sends the same payment again with a request for name.
 func twice(name string) func(way) answer {
 	return func(w way) answer {
 		header := w.sign("example.com")
@@ -97,12 +97,12 @@ func corrupted(w way) answer {
 	return w.ask("example.com", header)
 }
 
-// noted sets what the facilitator reports about an extension.
+// noted sets the facilitator's report about an extension.
 func noted(what string) func(*shop) {
 	return func(s *shop) { s.extensions = base64.StdEncoding.EncodeToString([]byte(what)) }
 }
 
-// altered signs a payment and changes something in it afterwards.
+// altered changes something in a payment after it was signed.
 func altered(change func(*x402.Payload)) func(way) answer {
 	return func(w way) answer {
 		var p x402.Payload

@@ -26,10 +26,11 @@ import (
 // capacity makes TestCapacity include the rates that take long (make bench).
 var capacity = flag.Bool("capacity", false, "sell up to 10,000 a second on a model of DynamoDB's limits")
 
-// unitsASecond is what DynamoDB accepts in a second for one item, or for one partition of an
-// index (its developer guide, "partitions and data distribution"). burst is how much of that
-// it accepts at once. The test does not count on the burst that DynamoDB may grant after idle
-// minutes. Adaptive capacity gives a single item as much as a partition has, and no more.
+// unitsASecond is how many write units DynamoDB accepts in a second for one item, or for one
+// partition of an index (its developer guide, "partitions and data distribution"). burst is
+// how many of these units it accepts at once. The test does not count on the burst that
+// DynamoDB may grant after idle minutes. Even with adaptive capacity, a single item never gets
+// more units than a partition has.
 const (
 	unitsASecond = 1000
 	burst        = unitsASecond / 10
@@ -44,8 +45,8 @@ type hot struct {
 
 var errThrottled = errors.New("ProvisionedThroughputExceededException: throughput exceeds the limit of a partition")
 
-// take takes units from an item or a partition, and tries as often as the client library does
-// if they are not available.
+// take takes units from an item or a partition. If they are not available, it tries again, as
+// often as the client library does.
 func (t *table) take(name string, units int) error {
 	for try := range 3 {
 		if t.tried(name, units) {
@@ -91,10 +92,10 @@ func (t *table) written(kind string) (all, most, refused int) {
 	return all, most, refused
 }
 
-// TestCapacity sells one operation, and one together with the smoke test, at 1,000 a second,
-// and with -capacity at rates from 10 to 10,000. It uses the real Gate, ledger, index and
-// limits on a model of DynamoDB's limits, with a clock that nothing else moves. At 1,000 a
-// second nobody is refused.
+// TestCapacity sells lookups, first alone and then together with the smoke test, at 1,000
+// payments a second. With -capacity it sells at rates from 10 to 10,000. The Gate, the ledger,
+// the index and the limits are real. DynamoDB and its limits are a model, and time passes only
+// while every goroutine waits. At 1,000 payments a second nobody is refused.
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{10, 100, 1000, 10_000} {
@@ -104,7 +105,7 @@ func TestCapacity(t *testing.T) {
 		t.Run(fmt.Sprintf("%d_a_second", rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { sells(t, rate) })
 		})
-		if rate >= 1000 { // together with an environment of the smoke test, which takes no slot, on the same table
+		if rate >= 1000 { // with the smoke test, which takes no slot, as another environment on the same table
 			t.Run(fmt.Sprintf("%d_a_second_and_ping", rate), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { sells(t, rate, service.Ping()) })
 			})
@@ -112,8 +113,8 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// sells sends one second of payments for lookups, and for the other operations in turn, and
-// reports how much the table accepted.
+// sells sends payments for lookups, and for the other operations in turn, for one second at
+// the given rate. It reports how much the table accepted.
 func sells(t *testing.T, rate int, others ...service.Operation) {
 	// A lookup and a settlement take half a second together.
 	const busy = 2
@@ -171,8 +172,8 @@ func priceOf() map[string]float64 {
 	}
 }
 
-// These are the bytes that are logged besides the function's line: Lambda's start and report
-// as JSON, and the gateway's line.
+// These are the bytes that are logged in addition to the function's line: Lambda's start and
+// report as JSON, and the gateway's line.
 const (
 	platformLines = 650
 	gatewayLine   = 400
@@ -247,19 +248,19 @@ const (
 	priceLogged = 0.03 / (1 << 30) * 90 / 30.4
 )
 
-// near reports whether a number in a document is close to the counted number. Ids and
-// compression make sizes differ a little.
+// near reports whether a number in a document is within a tenth of the counted number. Sizes
+// differ a little because of ids and compression.
 func near(said string, want float64) bool {
 	n, err := strconv.ParseFloat(strings.ReplaceAll(said, ",", ""), 64)
 	return err == nil && math.Abs(n-want) <= 0.1*want
 }
 
-// TestReadmeCosts checks that the README gives the cost of a call on AWS, and the runbook the
-// cost of a year, as they are counted here. make bench prints them.
+// TestReadmeCosts checks the cost of a call on AWS in the README, and the cost of a year in
+// the runbook, against the costs that this test counts. make bench prints the counted costs.
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
 	readme, runbook := testbed.Must(os.ReadFile("../../README.md")), testbed.Must(os.ReadFile("../../infra/RUNBOOK.md"))
-	sold := recordBytes * priceStored // a call with its challenge
+	sold := recordBytes * priceStored // a sale costs a call with its challenge, and the storage of both
 	for _, k := range kindsOfCalls() {
 		var c map[string]float64
 		synctest.Test(t, func(t *testing.T) { c = k.count(t) })

@@ -16,7 +16,7 @@ import (
 type metric struct {
 	Name  string
 	Unit  string  // Count or Milliseconds
-	Value float64 `json:"-"` // the log line has the value in a member of its name
+	Value float64 `json:"-"` // the log line has it in a member named Name
 }
 
 func counted(name string, n int) metric {
@@ -61,8 +61,8 @@ type directive struct {
 }
 
 // emf returns the attributes that make a log record carry metrics: the directives, and one
-// member for each metric. dimensions are names of members of the same record. Metrics that are
-// kept by operation are kept once for each of these dimensions alone.
+// member for each metric. dimensions are names of members of the same record. A metric that is
+// kept by operation has a separate series for each of these dimensions.
 func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 	namespace := Namespace(p.Stack)
 	overAll := [][]string{{}}
@@ -104,5 +104,5 @@ func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 func (p Platform) logAlways(ctx context.Context, level slog.Level, msg string, attrs []slog.Attr) {
 	line := slog.NewRecord(p.Now(), level, msg, 0)
 	line.AddAttrs(attrs...)
-	_ = p.Log.Handler().Handle(context.WithoutCancel(ctx), line) // an error of the log has nowhere to be logged
+	_ = p.Log.Handler().Handle(context.WithoutCancel(ctx), line) // there is no place to log an error of the log
 }

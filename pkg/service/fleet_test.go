@@ -34,27 +34,29 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// peers is the facilitator, chain and lookup of a fleet, on the clock of a bubble. Only funded
-// payers have money, and a refusal for lack of money takes two seconds. Hosts below
-// silent.example.com accept connections and send nothing.
+// peers plays the facilitator, the chain and the lookup of a fleet, on the clock of a bubble.
+// Only funded payers have money, and a refusal for lack of money takes two seconds. Hosts
+// below silent.example.com accept connections and send nothing.
 type peers struct {
 	table *table
-	// These are the durations of each; a request that takes too long ends with its time limit.
+	// These are the durations of a settlement, a lookup and a search of the chain. A call that
+	// takes longer than its time limit ends at the limit.
 	settles, looks, finds time.Duration
 	cancelled             bool // a settled payment was cancelled on the chain
-	unjudging             bool // a signature that cannot be verified locally gets no verdict
-	// reverts is how long a transaction without money takes to revert, if its wallet is a
-	// contract that has the money in a simulation. 0 means that there is no such wallet.
+	unjudging             bool // the facilitator is down when it is asked to verify a signature
+	// reverts is how long a transaction takes to revert. If it is 0, payers without money are
+	// refused; otherwise they are contracts that seem to have money in a simulation.
 	reverts time.Duration
 
 	rich sync.Map // payers with money
 	mu   sync.Mutex
-	// settling is how many payments of payers without money are at the facilitator. worst is
-	// the largest value that it has had.
+	// settling is how many payments from payers without money the facilitator is processing.
+	// worst is the maximum of settling.
 	settling, worst int
 }
 
-// Verify accepts no signature: it gets only those that cannot be verified locally.
+// Verify accepts no signature, because it gets only signatures that cannot be verified
+// locally.
 func (p *peers) Verify(_ context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
 	p.table.add(func(s *spent) { s.Verifies++ })
 	time.Sleep(2 * time.Second)
@@ -109,8 +111,8 @@ func (p *peers) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
 	return noRecords(q), nil
 }
 
-// silent is a lookup whose target accepts connections and sends nothing. It ends with this
-// code.
+// silent is a lookup whose target accepts connections and sends nothing. The lookup ends with
+// silent as its error code.
 type silent[Q, R any] fault.Code
 
 func (s silent[Q, R]) Lookup(ctx context.Context, _ Q) (r R, err error) {
@@ -212,8 +214,8 @@ func (f *fleet) contract(offer x402test.Reply) string {
 	return unjudged(draft)
 }
 
-// copied lets a client pay, and returns the payment that a reader of the chain can build from
-// that.
+// copied pays as a client, and returns the payment that a reader of the chain can build from
+// that client's payment.
 func (f *fleet) copied(offer x402test.Reply) string {
 	wallet, draft := f.draftOf(offer, true)
 	f.served(victim, "example.com", testbed.Must(wallet.Seal(draft)))
@@ -234,11 +236,12 @@ func (f *fleet) served(from, domain, header string) {
 	}
 }
 
-// silentHosts is the end of the names of hosts that send nothing.
+// silentHosts is the suffix of the names of hosts that send nothing.
 const silentHosts = ".silent.example.com"
 
-// raceDetector reports whether the race detector is on. It makes signatures fifteen times as
-// slow; tests that need many count without it, in the other run of make test.
+// raceDetector reports whether the race detector is on. With the race detector, signatures
+// take fifteen times as long. Tests that need many signatures count without it, in the other
+// run of make test.
 func raceDetector() bool {
 	build, _ := debug.ReadBuildInfo()
 	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -265,11 +268,11 @@ type table struct {
 	trip time.Duration // how long each call takes
 	// unsized turns off the sizes of records, which take a third of a test's time.
 	unsized bool
-	// hot holds the writes to each item and each partition of the index, in a test that checks
-	// how much of that the table accepts.
+	// hot holds the writes to each item and each partition of the index. It is set only in a
+	// test that checks how many of these writes the table accepts.
 	hot map[string]*hot
 
-	encode *dynamo.Table // sends its items to PutItem
+	encode *dynamo.Table // encodes records and passes the items to PutItem
 	item   map[string]types.AttributeValue
 }
 
@@ -305,8 +308,9 @@ func (t *table) write(item string, units int, entries ...string) error {
 	return nil
 }
 
-// pays charges a call of the ledger. If its condition fails, the call costs as much as the
-// existing item; if it replaces an item, it costs as much as the larger of the two.
+// pays counts the cost of a call by the ledger. If the condition of a write fails, the write
+// costs as much as the existing item. If a write replaces an item, it costs as much as the
+// larger of the two.
 func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 	if op == ledgertest.Fetch {
 		t.add(func(s *spent) { s.Reads++ })
@@ -348,8 +352,9 @@ func (t *table) limits() *limittest.Watched {
 	return s
 }
 
-// sizeOf returns the write units of a record in the form in which a store sends it, and its
-// entry in the index, if it has one: the partition, and the key in it.
+// sizeOf returns the write units of a record, encoded as a store sends it. entry is the
+// record's entry in the index, as the partition and the key in it, or nil if the record has
+// none.
 func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -379,7 +384,7 @@ func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	return (size + 1023) / 1024, entry
 }
 
-// PutItem keeps the item that encode sends.
+// PutItem keeps the item that the encode field sends.
 func (t *table) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	t.item = in.Item
 	return &dynamodb.PutItemOutput{}, nil

@@ -124,9 +124,9 @@ func (p Probe) failed(err error) check {
 
 // Health returns the handler of /health, and of /ready, which shows the results of the probes
 // (spec §4.1). Requests for /ready count towards the rate limit of the free documents, because
-// each probe calls other services; a nil rate limits nothing. store shares the results between
-// all processes; nil keeps them in this process. /ready always shows the warnings, which are
-// texts by name. They do not make the service unready.
+// each probe calls other services. If rate is nil, there is no limit. store shares the results
+// between all processes; if it is nil, they stay in this process. warnings maps names to
+// texts, which /ready always shows. They do not make the service unready.
 func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store ReadyStore, warnings map[string]string) http.Handler {
 	alive := p.front(false).Handler("health", nil, storefront.GetAndHead, func(*http.Request) storefront.Response {
 		return jsonResponse(health{Status: statusOK, Service: catalog.Service, Deployment: p.Deployment})
@@ -140,7 +140,7 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store Read
 		}
 		origin := p.Origin(r)
 		if invalid := len(o.OwnershipProofs) - len(p.validProofs(o, origin)); invalid > 0 {
-			// The service works without them, so it stays ready.
+			// The service works without the proofs, so it stays ready.
 			text := fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", invalid, origin)
 			checks["ownership_proofs"] = check{Status: statusWarning, Message: text}
 		}
@@ -171,9 +171,9 @@ func jsonResponse(v any) storefront.Response {
 }
 
 // Discovery returns the handler of the documents' paths and of every unknown path (spec §4.1,
-// §2.10). Its requests have a rate limit separate from that of requests without a payment,
-// because a client above that limit must still be able to read the page at the error's
-// docs_url. A nil rate limits nothing.
+// §2.10). These requests have a separate rate limit. A client that exceeds the limit for
+// requests without a payment must still be able to read the page at the error's docs_url. If
+// rate is nil, there is no limit.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	// The cache stays small: a deployment has one or two origins, and the platform sets them,
 	// not the client.
@@ -241,9 +241,9 @@ func isVisit(r *http.Request) bool {
 	return !signed && wantsPage(r)
 }
 
-// meant returns the existing path that an unknown path is probably a typo of. The two differ
-// only in upper case, in a slash at the end, or in one edit of a character. It returns "" if
-// there is no such path.
+// meant returns the existing path that an unknown path is probably a typo of. The two paths
+// differ only in upper case, in a slash at the end, or in one edit of a character. It returns
+// "" if there is no such path.
 func meant(path string, docs *discovery.Documents) string {
 	path = strings.TrimRight(strings.ToLower(path), "/")
 	if _, ok := docs.Find(path); ok && path != "" {

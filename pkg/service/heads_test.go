@@ -32,8 +32,8 @@ func hostOf(length int) string {
 	return string(name)
 }
 
-// rawly makes a request over a new connection, and returns the head of the response,
-// byte by byte, and the body.
+// rawly makes a request over a new connection, and returns the exact bytes of the response's
+// head, and the body.
 func (s *shop) rawly(method, path, version string, headers ...string) (head, body []byte) {
 	s.Helper()
 	host := strings.TrimPrefix(s.url, "http://")
@@ -49,10 +49,11 @@ func (s *shop) rawly(method, path, version string, headers ...string) (head, bod
 	return append(head, end...), body
 }
 
-// TestHeads checks that every response that asks for a payment passes a proxy with default
-// settings: to a program and to a browser, with a limit and signed offers, for any length of a
-// host name, any query and any origin. The header has the signature if there is room, and the
-// JSON of the body always has it.
+// TestHeads checks that every response that asks for a payment gets through a proxy with
+// default settings. It sends requests from programs and browsers, with every length of a host
+// name, with a long query and with an origin, while a limit and signed offers add headers. The
+// offer in the header is signed if there is room for a signature. The JSON of the body is
+// always signed.
 func TestHeads(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{14, 24, 40, 51, 60, 64, 100, 180, 253} {
@@ -120,7 +121,7 @@ func (c asked) check(s *shop, length int) bool {
 	if strings.HasPrefix(c.headers[len(c.headers)-1], x402.HeaderSignature) && !bytes.Contains(body, []byte("settlement refused: rrr")) {
 		s.Errorf("%s: the payment was not refused: %s", what, body)
 	}
-	if slices.Contains(c.headers, acceptPage) { // a page has the terms, without the signature
+	if slices.Contains(c.headers, acceptPage) { // a page shows the terms without the signature
 		return signed
 	}
 	_, extension, found := strings.Cut(string(body), signature)
@@ -142,8 +143,8 @@ const signature = `"offer-receipt":`
 // net/http adds only sometimes.
 const slack = 40
 
-// TestOrigins checks that a page of another origin may read everything. Every client gets the
-// same permission, because caches keep it.
+// TestOrigins checks that a page of another origin may read every response. Every client gets
+// the same permission for the documents, because caches keep them.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -164,7 +165,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// termsOf returns the resource and the ways to pay of an offer.
+// termsOf returns the resource and the payment options of an offer.
 func termsOf(t *testing.T, offer []byte) string {
 	t.Helper()
 	var o x402.PaymentRequired

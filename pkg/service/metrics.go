@@ -22,7 +22,7 @@ const (
 	MetricLedger      = "LedgerFaults"      // ledger_unavailable, payment_unavailable, a settlement not recorded
 	MetricInternal    = "InternalErrors"
 	// MetricUsedAsPaid counts payments that are treated as paid because the facilitator says
-	// that their nonce was used, while there is no node of the chain to ask what it was used
+	// that their nonce was used. Without a node, nobody can find out what the nonce was used
 	// for. A payer can cause that.
 	MetricUsedAsPaid = "UsedNonceCountedAsPaid"
 	// MetricUnreceipted counts answers without a receipt although a key is configured.
@@ -33,40 +33,41 @@ const (
 	// a payment, and so lists the operation.
 	MetricListed   = "ExtensionsAccepted"
 	MetricUnlisted = "ExtensionsRejected"
-	// MetricSettlement is followed by the class of the outcome.
+	// MetricSettlement is a prefix, which is followed by the class of the outcome.
 	MetricSettlement = "Settlement"
-	// With a fallback facilitator, these count the payments for which the primary was down,
-	// turned the request away or gave an unclear reply; the payments that the fallback
-	// settled; and the payments for which the fallback failed too.
+	// These metrics are used with a fallback facilitator. MetricPrimaryFailed counts the
+	// payments for which the primary was down, turned the request away or gave an unclear
+	// reply. MetricFallbackSettled counts the payments that the fallback settled.
+	// MetricFallbackFailed counts the payments for which the fallback failed as well.
 	MetricPrimaryFailed   = "PrimaryFailed"
 	MetricFallbackSettled = "FallbackSettled"
 	MetricFallbackFailed  = "FallbackFailed"
 	// MetricRefusedPayer is a number that stands for a payer who was refused: by the service,
-	// by the facilitator, or by an unclear reply of the facilitator. If its minimum and its
-	// maximum differ, more than one payer was refused, however often each of them tried. A
-	// payment that cannot be read has no payer; the number then stands for the client's
-	// network.
+	// by the facilitator, or by an unclear reply of the facilitator. If the minimum and the
+	// maximum of this metric differ, more than one payer was refused, however often each of
+	// them tried. A payment that cannot be read has no payer; the number then stands for the
+	// client's network.
 	MetricRefusedPayer = "RefusedPayer"
-	// MetricSilentPayer is the same number for payers whose payment is in doubt because the
-	// facilitator did not reply. A payer cannot cause that.
+	// MetricSilentPayer is a number that stands for a payer whose payment is in doubt because
+	// the facilitator did not reply. A payer cannot cause that.
 	MetricSilentPayer = "SilentPayer"
-	// These decide whether a release is rolled back. They cover all versions together.
+	// These metrics decide whether a release is rolled back. They cover all versions together.
 	// MetricJudged counts the payments that are considered. Of those, MetricBroken counts the
 	// payments that failed through a fault of the service or of the facilitator. MetricRefused
-	// counts the payments of MetricRefusedPayer, which payers can cause. A deployment that
-	// does not sell has none of these.
+	// counts the payments whose payer is in MetricRefusedPayer; payers can cause these. A
+	// deployment that does not sell has none of these metrics.
 	MetricJudged  = "Payments"
 	MetricBroken  = "PaymentsBroken"
 	MetricRefused = "PaymentsRefused"
 )
 
-// Metrics of the newest versions alone. The template computes them from the log by
-// MemberRelease, and appends the numbers of the versions to each of these names.
+// Metrics of the newest versions only. The template computes them from the log by
+// MemberRelease, and appends the version's number to each of these names.
 const (
 	MetricNewJudged = "NewPayments"
 	MetricNewBroken = "NewPaymentsBroken"
-	// MetricNewUnanswered is the payer's number for each payment of MetricBroken or
-	// MetricRefused.
+	// MetricNewUnanswered has the payer's number for each payment that counts in MetricBroken
+	// or MetricRefused.
 	MetricNewUnanswered = "NewPayersUnanswered"
 )
 
@@ -74,14 +75,14 @@ const (
 const (
 	// MemberRelease is the name of the function that answered, with the number of its version.
 	MemberRelease = "release"
-	// MemberUnanswered is the payer's number. Only payments in MetricBroken or MetricRefused
-	// have it.
+	// MemberUnanswered is the payer's number. Only the lines of payments that count in
+	// MetricBroken or MetricRefused have it.
 	MemberUnanswered = "payer_unanswered"
 )
 
-// KeptBy reports whether a metric is kept as a total of all operations, and whether it is kept
-// for each operation and for the tools. CloudWatch bills each series, so a series that no
-// alarm and no graph reads is not kept.
+// KeptBy reports whether a metric is kept as a total over all operations, and whether it is
+// kept separately for each operation and for the tools. CloudWatch bills each series, so a
+// series that no alarm and no graph reads is not kept.
 func KeptBy(name string) (total, operation bool) {
 	switch name {
 	case MetricRequests, MetricChallenges, MetricAnswers, MetricReplayed, MetricFaults:
@@ -93,8 +94,8 @@ func KeptBy(name string) (total, operation bool) {
 }
 
 // DimensionOperation is the member of a request's log line that holds the slug of the
-// operation. It is the dimension of the request's metrics. DimensionTransport is the same for
-// requests that came over a transport other than HTTP. The only one is MCP.
+// operation. DimensionTransport is the member that holds the transport, if it is not HTTP; the
+// only other transport is MCP. Both are dimensions of the request's metrics.
 const (
 	DimensionOperation = "operation"
 	DimensionTransport = "transport"

@@ -17,8 +17,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// emf reads the metrics of a line as CloudWatch does: each is there once, with its unit and
-// its dimensions. It replaces every latency of a millisecond or more with 1.
+// emf returns the metrics of a log line, read as CloudWatch reads them. It checks that each
+// metric appears once, with its unit and its dimensions. It returns 1 for every latency of a
+// millisecond or more.
 func emf(t *testing.T, line map[string]any, namespace string, single [][]string, begun time.Time) map[string]float64 {
 	t.Helper()
 	var doc struct {
@@ -74,8 +75,8 @@ func dimensionsOf(metric string, single [][]string) [][]string {
 	return all
 }
 
-// valueOf returns the value of a metric in a line. A duration, which the line has as well, is
-// at most 1.
+// valueOf returns the value of a metric in a log line. The line must also have a latency under
+// its name for people, such as settle_ms. valueOf returns at most 1 for a latency.
 func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
 	t.Helper()
 	v, ok := line[name].(float64)
@@ -100,7 +101,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	for name := range strings.FieldsSeq(c.counts) {
 		counts[name] = 1
 	}
-	number := line["payer_unanswered"] // if no payer could be read, any value is right
+	number := line["payer_unanswered"] // if the payer could not be read, any number is accepted
 	if payer, ok := line["payer"].(string); ok {
 		number = float64(testbed.Must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
 	}
@@ -113,7 +114,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	if c.silent {
 		counts["SilentPayer"] = number.(float64)
 	}
-	// A release is judged by every payment that it begins to process.
+	// Every payment that a release begins to process counts towards rolling it back.
 	if c.unjudged || !paid {
 		return counts
 	}
@@ -127,7 +128,8 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	return counts
 }
 
-// filtered compares the values that the template's filters read from a line with its metrics.
+// filtered checks that the values that the template's filters read from a line agree with the
+// line's metrics.
 func (c request) filtered(t *testing.T, line map[string]any, counts map[string]float64) {
 	t.Helper()
 	release, number := any("dns-function:7"), line["payer_unanswered"]
@@ -145,8 +147,8 @@ func (c request) filtered(t *testing.T, line map[string]any, counts map[string]f
 	}
 }
 
-// TestMetricsAtEveryLevel checks that a line with metrics is written at every level of the
-// log, and that no other line is.
+// TestMetricsAtEveryLevel checks that a line with metrics is written at every log level, and
+// that no other line is.
 func TestMetricsAtEveryLevel(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

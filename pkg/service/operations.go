@@ -98,10 +98,10 @@ func UptimeCheck(c lookup.Looker[guard.Query, bundle.UptimeResult]) Operation {
 	return newLookup(catalog.UptimeCheck(), bundle.UptimeCodes(), guard.ParseQuery, c)
 }
 
-// newLookup returns the operation of a lookup, given the error codes that the lookup can
-// return, the parser of its parameters, and the client that looks it up. It panics at the
-// start of the program when the catalog's entry does not list a time-out, one of these codes,
-// or the code for a wrong value of one of the parameters.
+// newLookup returns the operation of a lookup. It gets the error codes that the lookup can
+// return, the parser of its parameters, and the client that makes the lookup. It panics at the
+// start of the program if the catalog's entry lacks a time-out, one of these codes, or the
+// code for a wrong value of one of the parameters.
 func newLookup[Q interface{ Values() url.Values }, R any](
 	entry catalog.Operation, codes []fault.Code, parse func(url.Values) (Q, error), c lookup.Looker[Q, R],
 ) Operation {
@@ -124,7 +124,7 @@ func newLookup[Q interface{ Values() url.Values }, R any](
 	}
 }
 
-// timeoutOf returns the entry's error for a time-out, which has status 504.
+// timeoutOf returns the error of the entry for a time-out, which has status 504.
 func timeoutOf(entry catalog.Operation) fault.Info {
 	for _, code := range entry.Errors {
 		if info := lookup.Info(code); info.Status == http.StatusGatewayTimeout {
@@ -255,8 +255,8 @@ func (op Operation) lacksParam(sent url.Values) bool {
 }
 
 // parseParams parses a query string pair by pair, so a malformed pair does not affect the
-// others. An operation refuses a malformed value of its parameters and ignores any other. A
-// value with invalid escaping is kept as it was sent.
+// others. An operation refuses a malformed value of one of its parameters, and ignores other
+// malformed pairs. A value with invalid escaping is kept as it was sent.
 func parseParams(raw string) url.Values {
 	values := url.Values{}
 	for pair := range strings.SplitSeq(raw, "&") {
@@ -273,9 +273,9 @@ func parseParams(raw string) url.Values {
 	return values
 }
 
-// documented returns err as it is if the operation documents its code, and as internal_error
-// otherwise, because an undocumented code is a bug. An error that is returned as it is keeps
-// its mark of a prevented lookup; an internal_error has none.
+// documented returns err as it is if the operation documents its code, and internal_error
+// otherwise, because an undocumented code is a bug. Only an error that is returned as it is
+// can be marked as a prevented lookup.
 func documented(op catalog.Operation, err error) *fault.Error {
 	f := fault.From(err)
 	if f.Code == fault.InternalError || op.Can(f.Code) {

@@ -38,7 +38,8 @@ func (o outage[Q, R]) Lookup(context.Context, Q) (r R, err error) {
 	return r, nil
 }
 
-// loop is a client of one operation that signs again for every request, and names no purchase.
+// loop is a client of one operation. It signs a new payment for every request, and names no
+// purchase.
 type loop struct {
 	*fleet
 	client *x402test.Client
@@ -62,7 +63,7 @@ type heard struct {
 	wait   time.Duration
 }
 
-// buy asks once, over HTTP or as a tool.
+// buy asks for the lookup once, over HTTP or as a tool call.
 func (l *loop) buy(tool bool) heard {
 	l.Helper()
 	const at, name = "http://service", "example.com"
@@ -79,7 +80,8 @@ func (l *loop) buy(tool bool) heard {
 	return heard{r.Status == http.StatusOK, fault.Code(codeOf(r)), r.Header.Get(x402.HeaderOwed) != "", r.RetryAfter()}
 }
 
-// byTurns returns the ways in which a loop asks: over HTTP, as a tool, or both in turn.
+// byTurns returns, by name, which requests of a loop are tool calls: none, all, or every
+// second.
 func byTurns() map[string]func(turn int) (tool bool) {
 	return map[string]func(int) bool{
 		"HTTP":     func(int) bool { return false },
@@ -88,9 +90,9 @@ func byTurns() map[string]func(turn int) (tool bool) {
 	}
 }
 
-// TestOutage checks that a client which signs again every 15 seconds, while our resolvers are
-// down for an hour, is charged once. The first lookup that succeeds is the answer, and it
-// comes within a moment of the last wait that the client was told.
+// TestOutage checks that a client is charged once if it signs again every 15 seconds while our
+// resolvers are down for an hour. The client gets the first lookup that succeeds, at most 15
+// seconds after the wait in the last error is over.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	const every = 15 * time.Second
@@ -101,7 +103,7 @@ func TestOutage(t *testing.T) {
 				runs := 0
 				until := time.Now().Add(time.Hour)
 				l := newLoop(t, service.DNS(outage[dns.Query, dns.Result]{lookup.UpstreamUnavailable, until, &runs}))
-				var next time.Time // when the next lookup may run, according to the last answer
+				var next time.Time // when the next lookup may be made, according to the last answer
 				turn := 0
 				got := l.buy(tool(turn))
 				for ; !got.result && turn < 1000; turn++ {
@@ -122,9 +124,9 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestPartOwedForLong checks a bundle of which our side owes a piece. It stands for its
-// purchase until it is complete: a client that signs again every half minute for an hour is
-// charged once. Once complete, it stands as long as any other answer.
+// TestPartOwedForLong checks a bundle with a piece that our side owes. The bundle stays valid
+// for its purchase until it is complete. A client that signs again every half minute for an
+// hour is charged once. After that, the bundle is valid as long as any other answer.
 func TestPartOwedForLong(t *testing.T) {
 	t.Parallel()
 	for name, tool := range byTurns() {
@@ -155,8 +157,8 @@ func TestPartOwedForLong(t *testing.T) {
 	}
 }
 
-// TestPartOwedForADay checks that a bundle with a piece which nobody can look up stands for a
-// day.
+// TestPartOwedForADay checks that a bundle with a piece that cannot be looked up stays valid
+// for a day.
 func TestPartOwedForADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -40,7 +40,7 @@ func (s *metricSet) time(name string, took time.Duration) {
 // measured returns the metrics of one priced request of a client.
 func (p Platform) measured(res storefront.Response, client string) []metric {
 	trace := res.Trace
-	if trace == nil { // no payment
+	if trace == nil { // the request has no payment
 		trace = &x402.Trace{}
 	}
 	set := make(metricSet, 0, 8)
@@ -61,7 +61,7 @@ func (p Platform) countAnswer(set *metricSet, res storefront.Response, trace *x4
 	if name := p.faultMetric(res.Fault); name != "" {
 		set.count(name)
 	}
-	paid := res.Receipt != nil // a bug before any payment leaves nothing owed
+	paid := res.Receipt != nil // an internal_error counts as owed only after a payment
 	set.countIf(class == fault.Owed && paid, MetricOwed)
 	set.countIf(res.Trace == nil && res.Status == http.StatusPaymentRequired, MetricChallenges)
 	set.countIf(trace.Unrecorded, MetricLedger)
@@ -77,7 +77,7 @@ func countPayment(set *metricSet, trace *x402.Trace) {
 	if name := listingMetric(trace.Extensions); name != "" {
 		set.count(name)
 	}
-	for _, ask := range trace.Asked { // not empty only with two facilitators
+	for _, ask := range trace.Asked { // empty unless there are two facilitators
 		if name := facilitatorMetric(ask); name != "" {
 			set.count(name)
 		}
@@ -119,8 +119,8 @@ func (p Platform) faultMetric(f *fault.Error) string {
 	return name
 }
 
-// facilitatorMetric returns the name of the metric for the reply of one of two facilitators,
-// or "" if the reply is not counted.
+// facilitatorMetric returns the name of the metric for the reply of one facilitator, if there
+// are two. It returns "" if the reply is not counted.
 func facilitatorMetric(ask x402.Ask) string {
 	settled := ask.Class == x402.Moved.String()
 	switch {
@@ -143,12 +143,12 @@ type outcome int
 const (
 	noPayment outcome = iota
 	paymentAnswered
-	paymentRefused    // by the service, by the facilitator, or by an unclear reply of the facilitator: the payer can be the cause
-	facilitatorSilent // in doubt, because the facilitator did not reply
-	paymentBroken     // a fault of the service or of the facilitator, even without a payment
+	paymentRefused    // refused by the service, by the facilitator, or by an unclear reply of the facilitator: the payer can be the cause
+	facilitatorSilent // the payment is in doubt, because the facilitator did not reply
+	paymentBroken     // failed through a fault of the service or of the facilitator, even without a payment
 )
 
-// outcomeOf returns how the request of a response ended.
+// outcomeOf returns the outcome of the request that got this response.
 func (p Platform) outcomeOf(res storefront.Response) outcome {
 	t := res.Trace
 	code := p.faultMetric(res.Fault)
@@ -161,7 +161,7 @@ func (p Platform) outcomeOf(res storefront.Response) outcome {
 		return paymentBroken
 	case code == MetricUncertain && t.Silent:
 		return facilitatorSilent
-	case code == MetricUncertain && t.Class == "": // an earlier request left it in doubt
+	case code == MetricUncertain && t.Class == "": // an earlier request left the payment in doubt
 		return noPayment
 	case code != MetricUncertain && res.Status != http.StatusPaymentRequired:
 		return paymentAnswered
@@ -180,8 +180,8 @@ func (p Platform) isReleased() bool { return !p.Paused && p.Function != "" && p.
 func (p Platform) release() string { return p.Function + ":" + p.Version }
 
 // payerNumber returns the last 24 bits of a payer's address. If the payment has no readable
-// payer, it returns a number for the client's network. That has only 256 values, too few to
-// tell an address from it.
+// payer, it returns a number for the client's network. There are only 256 of these numbers,
+// too few to tell an address from one.
 func payerNumber(payer, client string) int {
 	const bits, networks = 24, 256
 	end := payer[max(len(payer)-bits/4, 0):]

@@ -25,16 +25,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// ends is a lookup that ends with an error, or with a result when it is nil.
+// ends is a lookup that returns its error, or an empty result if the error is nil.
 type ends[Q, R any] struct{ error }
 
 func (e ends[Q, R]) Lookup(context.Context, Q) (r R, err error) { return r, e.error }
 
-// TestReplies checks what the Gate gets. An answered bundle names its owed pieces. A bundle
-// that fails completely owes its whole answer, and names no piece. The same holds for a single
-// lookup, whose error says whether it was prevented or the target was silent. A code that the
-// operation does not list is a bug, and has neither mark. Package bundle tests which pieces
-// are owed.
+// TestReplies checks what the Gate gets from an operation. An answered bundle names its owed
+// pieces. A bundle that fails completely owes its whole answer, and names no piece. A single
+// lookup that fails owes its answer as well, and its error tells whether the lookup was
+// prevented or the target was silent. A code that the operation does not list is a bug, and is
+// marked as neither. Package bundle tests which pieces are owed.
 func TestReplies(t *testing.T) {
 	marked := lookup.Fault(lookup.DNSTimeout, nil).Prevented()
 	silent := lookup.Fault(lookup.HeadersTimeout, nil).Silence()
@@ -45,7 +45,7 @@ func TestReplies(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		op   Operation
-		code fault.Code // the code of an error
+		code fault.Code // the expected error code; "" if there is none
 		mark string
 		owed string
 	}{
@@ -78,11 +78,11 @@ func TestReplies(t *testing.T) {
 }
 
 // TestMetricsBySource checks that two facilitators are counted separately, each once for a
-// payment, and that the log line names them in the order of asking. A single facilitator has
-// no separate count.
+// payment, and that the log line names them in the order in which they were asked. A single
+// facilitator is not counted separately.
 func TestMetricsBySource(t *testing.T) {
 	const names = "primary.example fallback.example"
-	for want, asked := range map[string]string{ // the classes of the answers of the first facilitator, and of the second
+	for want, asked := range map[string]string{ // by the expected metrics: the classes of the replies of the first facilitator, and of the second
 		"":                              "",
 		" of one":                       "settled|",
 		" of one that refused":          "refused|",
@@ -138,16 +138,16 @@ func TestPayerNumber(t *testing.T) {
 	}
 }
 
-// unlisted is a client of registries that knows one top-level domain without a server.
+// unlisted is a client of registries. It knows that the top-level domain io has no server.
 type unlisted struct {
 	ends[whois.Query, whois.Result]
 }
 
 func (unlisted) NoServer(domain string) bool { return strings.HasSuffix(domain, ".io") }
 
-// TestAsked checks what a page shows of a request: the request as the operation reads it, and
-// no other text from its link, or the reason of a refusal, and everything that is known in
-// advance. pkg/lookup/guard tests which names are refused, and pkg/discovery tests the page.
+// TestAsked checks that a page shows the request as the operation reads it, or the reason of a
+// refusal, and everything that is known in advance. The page shows no other text from the
+// link. pkg/lookup/guard tests which names are refused, and pkg/discovery tests the page.
 func TestAsked(t *testing.T) {
 	dnsOp, whoisOp := DNS(ends[dns.Query, dns.Result]{}), Whois(unlisted{})
 	for query, c := range map[string]struct {
@@ -185,8 +185,8 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// TestCodesAreListedAtStart checks that a program does not start with an operation that
-// answers a code which its entry lacks.
+// TestCodesAreListedAtStart checks that a program does not start if an operation can return a
+// code that its entry lacks.
 func TestCodesAreListedAtStart(t *testing.T) {
 	for says, code := range map[string]fault.Code{
 		"Errors of dns lack a code with status 504": lookup.DNSTimeout, "Errors of dns lack invalid_domain": lookup.InvalidDomain,
@@ -206,10 +206,10 @@ func TestCodesAreListedAtStart(t *testing.T) {
 	}
 }
 
-// TestRunOfReconcile checks that the line has a member for each number of a run, and a metric
-// for each number that alarms use. A run that did not read the whole index counts as failed.
-// Money that goes to the payee before the last change is read as well, and its price is not
-// taken for a deposit.
+// TestRunOfReconcile checks that the log line of a reconcile run has a member for each number
+// of the run, and a metric for each number that alarms use. A run that did not read the whole
+// index counts as failed. With former terms, the Reconciler also reads the money that goes to
+// the former payee, and does not take a payment of a former, lower price for a deposit.
 func TestRunOfReconcile(t *testing.T) {
 	var s reconcile.Summary
 	for i, v := range reflect.ValueOf(&s).Elem().Fields() {

@@ -27,7 +27,7 @@ import (
 const ProbeOrigin = "origin"
 
 // MetricCertificateDays is the number of days for which the certificate of the public origin
-// is still valid. It is not recorded if the origin did not answer as this deployment.
+// is still valid. It is not recorded if the origin was not recognized as this deployment.
 const MetricCertificateDays = "CertificateDays"
 
 const (
@@ -56,8 +56,8 @@ type Outside struct {
 }
 
 // Deployment returns the name of a deployment in /health. It is a digest of the stack's name
-// and of its ledger's table; no other deployment has the same pair. It is empty for a stack
-// without a name.
+// and the name of the ledger's table; no other deployment has the same two names. It is empty
+// for a stack without a name.
 func Deployment(stack, table string) string {
 	if stack == "" {
 		return ""
@@ -74,8 +74,8 @@ type health struct {
 	Deployment string `json:"deployment,omitempty"`
 }
 
-// Check requests /health at an https origin, and returns when its certificate ends. Its error
-// explains to the operator why the origin did not answer as this deployment.
+// Check requests /health at an https origin, and returns when the origin's certificate ends.
+// Its error explains to the operator why the origin was not recognized as this deployment.
 func (o Outside) Check(ctx context.Context, origin, deployment string) (ends time.Time, err error) {
 	u, err := url.Parse(origin + catalog.PathHealth)
 	if err != nil || u.Scheme != "https" {

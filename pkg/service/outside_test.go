@@ -53,7 +53,7 @@ func (s shopfront) opened(t *testing.T, ca *testbed.Authority) service.Outside {
 		testbed.Check(listener.Close())
 	} else {
 		go func() {
-			_ = server.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{s.leaf}})) // runs until it is closed
+			_ = server.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{s.leaf}})) // returns when the server is closed
 		}()
 		t.Cleanup(func() { _ = server.Close() })
 	}
@@ -87,8 +87,8 @@ func lasting(d time.Duration) func(*x509.Certificate) {
 }
 
 // TestOutside checks that a deployment is recognized at its public origin, through a real
-// resolver and a real handshake, and that any other server in its place is recognized as such,
-// within limits of time and size.
+// resolver and a real handshake. It also checks that any other server at that origin is not
+// recognized, within limits of time and size.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	ca, stranger := testbed.NewAuthority(t, pkix.Name{CommonName: "CA"}), testbed.NewAuthority(t, pkix.Name{CommonName: "another CA"})
@@ -140,8 +140,8 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestOutsideSilence checks that a host which accepts the connection and sends nothing, at the
-// handshake or after it, gets only the time of the context.
+// TestOutsideSilence checks that Check ends with its context if the host accepts the
+// connection and then sends nothing, at the handshake or after it.
 func TestOutsideSilence(t *testing.T) {
 	t.Parallel()
 	ca := testbed.NewAuthority(t, pkix.Name{CommonName: "CA"})
@@ -170,7 +170,7 @@ func TestOutsideSilence(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			_, _ = conn.Read(make([]byte, 1)) // the hello has arrived
+			_, _ = conn.Read(make([]byte, 1)) // waits for the client's hello
 			cancel()
 		}()
 		return new(net.Dialer).DialContext(ctx, network, listener.Addr().String())
@@ -180,9 +180,10 @@ func TestOutsideSilence(t *testing.T) {
 	}
 }
 
-// TestReconcileOrigin checks what the line of reconcile says about the public origin: whether
-// the deployment was recognized there, and for how many days the certificate is valid. It asks
-// even if the stack sells nothing, and a failure leaves it ready.
+// TestReconcileOrigin checks what the log line of reconcile says about the public origin:
+// whether the deployment was recognized there, and for how many days the certificate is valid.
+// The origin is checked even if the stack sells nothing. If the check fails, the deployment
+// stays ready.
 func TestReconcileOrigin(t *testing.T) {
 	t.Parallel()
 	ca := testbed.NewAuthority(t, pkix.Name{CommonName: "CA"})
@@ -193,7 +194,7 @@ func TestReconcileOrigin(t *testing.T) {
 		origin  string
 		outside service.Outside
 		paused  bool
-		want    []any // ReadyOrigin, CertificateDays, Ready
+		want    []any // the expected ReadyOrigin, CertificateDays and Ready
 	}{
 		"met":                 {publicOrigin, met, false, []any{1.0, 10.0, 1.0}},
 		"met, while it stops": {publicOrigin, met, true, []any{1.0, 10.0, 1.0}},

@@ -70,9 +70,9 @@ type checkCache struct {
 	last map[string]check // nil before the first probe
 }
 
-// fresh reports whether the time at is past by less than within. It compares wall clock times,
-// because the monotonic clock may stand still while Lambda has the process frozen. If the
-// clock was set back, nothing is fresh.
+// fresh reports whether the time at is less than the duration within ago. It compares wall
+// clock times, because the monotonic clock may stand still while Lambda has the process
+// frozen. If the clock was set back, nothing is fresh.
 func (k *checkCache) fresh(at time.Time, within time.Duration) bool {
 	age := k.now().Round(0).Sub(at)
 	return age >= 0 && age < within
@@ -96,8 +96,8 @@ func (k *checkCache) get(ctx context.Context, probe func() map[string]check) map
 }
 
 // shared returns the checks that all processes share. One process probes; the others take its
-// checks or the previous ones. The store is part of the ledger. If it does not answer, the
-// ledger does not either, and shared probes nothing else.
+// checks or the previous ones. The store is part of the ledger. If the store does not answer,
+// the ledger does not answer either, and shared runs no probes.
 func (k *checkCache) shared(ctx context.Context, probe func() map[string]check) map[string]check {
 	loaded, err := k.store.Load(ctx)
 	if err != nil {
@@ -123,8 +123,8 @@ func (k *checkCache) shared(ctx context.Context, probe func() map[string]check) 
 	return checks
 }
 
-// await waits for the checks of another process that probes now. Until they are there, it
-// accepts the checks in the store unless they are too old.
+// await returns the checks in the store if they are at most staleReady old. Otherwise it waits
+// for the checks of another process that is probing now.
 func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]check {
 	ctx, cancel := context.WithTimeout(ctx, waitReady)
 	defer cancel()
@@ -145,8 +145,9 @@ func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]che
 	}
 }
 
-// usable returns the checks in a store that are younger than within, and sets k.at to the time
-// at which they were stored. It returns nil if they are older or cannot be decoded.
+// usable returns the checks in a store if they are younger than the duration within, and sets
+// k.at to the time at which they were stored. It returns nil if they are older or cannot be
+// decoded.
 func (k *checkCache) usable(loaded KeptReady, within time.Duration) map[string]check {
 	var checks map[string]check
 	if err := json.Unmarshal(loaded.Checks, &checks); err != nil {

@@ -78,7 +78,8 @@ func newMonitors(t testing.TB, processes int) *monitors {
 	return c
 }
 
-// burst asks every process at once, each from another address, and counts the answers.
+// burst sends /ready to every process at once, each from another address, and counts the equal
+// answers.
 func (c *monitors) burst() map[string]int {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -98,8 +99,8 @@ func (c *monitors) burst() map[string]int {
 	return answers
 }
 
-// TestBurstAtReady checks that the probes are asked once in fifteen seconds, for any number of
-// processes and addresses that ask at once.
+// TestBurstAtReady checks that the probes run once in fifteen seconds, however many processes
+// and addresses ask at once.
 func TestBurstAtReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,8 +113,8 @@ func TestBurstAtReady(t *testing.T) {
 			same(t, fmt.Sprintf("burst %d", n), c.burst()[well], processes)
 			same(t, "probes", c.asked.Load(), 1)
 		}
-		// The first process that is asked after the answers are old asks the probes; the
-		// others give the old answer.
+		// When the results have expired, the first process that gets a request runs the
+		// probes. The others give the old answer.
 		time.Sleep(16 * time.Second)
 		c.down.Store(true)
 		answers := c.burst()
@@ -127,8 +128,8 @@ func TestBurstAtReady(t *testing.T) {
 			}
 		}
 		same(t, "probes", c.asked.Load(), 3)
-		// An answer that is older than a minute does not stand: all wait for the process that
-		// asks.
+		// An answer that is older than a minute is no longer used: all processes wait for the
+		// one that runs the probes.
 		time.Sleep(time.Hour)
 		c.down.Store(false)
 		same(t, "after an hour", c.burst()[well], processes)
@@ -136,9 +137,9 @@ func TestBurstAtReady(t *testing.T) {
 	})
 }
 
-// TestReadyWithoutItsStore checks that if the store does not answer, the ledger counts as
-// down, and no other probe is asked. If a process ends while it asks, the others give the old
-// answer, or none if there was none.
+// TestReadyWithoutItsStore checks that if the store does not answer, the ledger counts as down
+// and no other probe runs. If a process ends while it probes, the others wait a few seconds,
+// and report the service as not ready if there is no old answer.
 func TestReadyWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,11 +19,11 @@ const (
 	MetricSettledLate     = "SettledLate"     // payments in doubt that were found to be paid
 	MetricRefusedLate     = "RefusedLate"     // payments in doubt that were found to be unpaid for good
 	MetricStillOpen       = "StillOpen"       // payments in doubt that can still execute
-	MetricCannotTell      = "CannotTell"      // payments without evidence; perhaps there is no view of the chain
+	MetricCannotTell      = "CannotTell"      // payments for which there is no evidence, perhaps because there is no view of the chain
 	MetricLeft            = "Left"            // payments not reached before the time was up
-	MetricOwedUnclaimed   = "OwedUnclaimed"   // paid, but the payer has not come back for the answer
-	MetricOwedLong        = "OwedOverAnHour"  // payments of OwedUnclaimed, owed for more than an hour
-	MetricRefundsDue      = "RefundsDue"      // payments of OwedUnclaimed to send back
+	MetricOwedUnclaimed   = "OwedUnclaimed"   // paid payments whose payer has not come back for the answer
+	MetricOwedLong        = "OwedOverAnHour"  // payments of OwedUnclaimed that have been owed for more than an hour
+	MetricRefundsDue      = "RefundsDue"      // payments of OwedUnclaimed that are due to be sent back
 	MetricReconcileFailed = "ReconcileFailed" // records that could not be processed
 )
 
@@ -31,9 +31,9 @@ const (
 // write of a decision and for the log.
 const reconcileMargin = 10 * time.Second
 
-// Reconciler returns c completed for a deployment. It decides by evidence about the payments
-// that requests left in doubt, under the current and the former terms. former may be nil. The
-// payee of the former terms is added, and the lowest price of both terms.
+// Reconciler returns c, completed with the former payee and with the lowest price of the
+// current and the former terms. It decides by evidence about the payments that requests left
+// in doubt under either terms. former may be nil.
 func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconciler {
 	c.Cheapest = catalog.Cheapest()
 	if former != nil {
@@ -148,9 +148,9 @@ func notReady(checks map[string]check) []string {
 	return down
 }
 
-// readyMetrics returns a metric for each check, 1 or 0. ready is 0 when a required check
-// failed. When the run itself failed, the ledger or its index does not answer, so the ledger's
-// metric is 0 whatever its probe found.
+// readyMetrics returns a metric for each check: 1 if the check succeeded, 0 if it did not.
+// ready is 0 when a required check failed. When the run itself failed, the ledger or its index
+// does not answer, so the ledger's metric is 0 whatever its probe found.
 func readyMetrics(checks map[string]check, failed error) (values []metric, ready int) {
 	ready = 1
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
@@ -203,9 +203,8 @@ func lineOf(s reconcile.Summary) []slog.Attr {
 // failures returns the number of records that a run could not process.
 func failures(s reconcile.Summary) int { return s.Failed + s.Uncounted }
 
-// metricsOf returns the metrics of a run that did not fail. A run that did not read the index
-// to its end counts as failed as well, and its other numbers cover only the records that it
-// read.
+// metricsOf returns the metrics of a run that returned no error. If the run did not read the
+// whole index, it counts as failed, and its other numbers cover only the records that it read.
 func metricsOf(s reconcile.Summary) []metric {
 	failed := failures(s)
 	if s.Unfinished {

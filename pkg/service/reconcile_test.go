@@ -104,8 +104,8 @@ func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Prob
 	return m
 }
 
-// TestReconcile checks that a run ends in time to write its verdict and its line, and that the
-// line is written at every level of the log.
+// TestReconcile checks that a run ends in time to write its decision and its log line, and
+// that the line is written at every log level.
 func TestReconcile(t *testing.T) {
 	reconciles(t, func(s *scheduled) {
 		var until []time.Duration
@@ -143,7 +143,7 @@ func TestReconcile(t *testing.T) {
 }
 
 // TestReconcileStoresSilence checks that a run stores the silence of a target as the body of
-// an error without a request id, because a run has no request.
+// an error. The body has no request id of a client, because a run has no request.
 func TestReconcileStoresSilence(t *testing.T) {
 	reconciles(t, func(s *scheduled) {
 		p := ledger.Submission{Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer, "0x09"), AuthDigest: "9", ValidBefore: time.Now().Add(time.Minute)}
@@ -161,16 +161,16 @@ func TestReconcileStoresSilence(t *testing.T) {
 	})
 }
 
-// TestReconcileSays checks the line of a run. A run without evidence counts the payments, and
-// says that it had no evidence. A corrupt record is not an error of the invocation. A failed
-// run is one, and its only metric is the failure, because an incomplete count would end an
-// alarm. A probe that the service can do without leaves it ready, and a failed run says that
-// the ledger is not ready.
+// TestReconcileSays checks the log line of a run. A run without evidence counts the payments,
+// and says that it had no evidence. An invocation succeeds although a record is corrupt. It
+// fails if the run fails, and then its only metric of the run is the failure, because an
+// incomplete count would end an alarm. If an optional probe fails, the deployment stays ready.
+// A failed run says that the ledger is not ready.
 func TestReconcileSays(t *testing.T) {
 	throttled := errors.New("throttled")
 	type line = map[string]any
 	for _, c := range []struct {
-		down   string // the probes that fail
+		down   string // the names of the probes that fail
 		change func(s *scheduled)
 		fails  error
 		want   line
@@ -182,7 +182,7 @@ func TestReconcileSays(t *testing.T) {
 		{"chain", func(s *scheduled) {
 			corrupt := s.claim(ledger.Submission{Key: "strange", AuthDigest: "a", Terms: json.RawMessage("{}")})
 			testbed.Check(corrupt.End(s.Context(), ledger.EventUncertain, "timeout", ""))
-			time.Sleep(time.Minute) // its lease is over
+			time.Sleep(time.Minute) // until the lease of the record is over
 		}, nil, line{
 			"ReconcileFailed": 1.0, "failed": 1.0, "level": "INFO",
 			"Ready": 1.0, "ReadyFacilitator": 1.0, "ReadyChain": 0.0, "not_ready": []any{"chain"},
@@ -221,9 +221,9 @@ func TestReconcileSays(t *testing.T) {
 	}
 }
 
-// ready asks a health function with these probes, at an origin with a wrong ownership proof,
-// and compares the status of the answer. The test shifts its wall clock, but not the monotonic
-// clock.
+// ready returns a function that requests /ready from a health function with these probes, and
+// compares the status of the answer. The origin has a wrong ownership proof. The test shifts
+// the wall clock of the health function, but not the monotonic clock.
 func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(what string, status int) (body string) {
 	at := platform()
 	at.Now = func() time.Time { return time.Now().Round(0).Add(*shift) }
@@ -238,7 +238,8 @@ func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(wha
 	}
 }
 
-// TestReadyIsKept checks that an answer stands for 15 s, good or bad, by the wall clock.
+// TestReadyIsKept checks that an answer of /ready, good or bad, is kept for 15 s by the wall
+// clock.
 func TestReadyIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shift time.Duration
@@ -297,7 +298,7 @@ func TestReadyNamesWhatFails(t *testing.T) {
 	})
 }
 
-// unlisted is a ledger whose index the function may not read.
+// unlisted is a ledger. The function has no permission to read its index.
 type unlisted struct {
 	ledger.Store
 	read *atomic.Int32
@@ -310,7 +311,7 @@ func (u unlisted) List(context.Context, string, time.Time, ledger.Place, int) ([
 }
 
 // TestIndexIsReconciles checks that only the scheduled function reads the index. The functions
-// that sell do not look there for payments that they have not settled.
+// that sell do not search the index for payments that they have not settled.
 func TestIndexIsReconciles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -122,11 +122,12 @@ func (i internet) operation(tool catalog.Operation) service.Operation {
 	return service.HostIntel(bundle.HostIntel{DNS: i.resolver, SSL: certificates, Whois: registered{}})
 }
 
-// TestRefundsDue checks how much one client can make us owe at the default limit. It uses its
-// own domains as fast as it may, and asks once for each: after a day each of them is a refund
-// that is due. Its silent name servers and hosts cause 15 a minute over time. The lookups that
-// it begins before the first one is known to be silent exceed that in the first minute, and
-// the next minutes allow fewer. If no address of a host can be reached, that is an answer.
+// TestRefundsDue checks how many refunds one client can make us owe at the default limit. The
+// client looks up its own domains as fast as it may, and asks once for each. Each lookup that
+// we owe becomes a refund after a day. With silent name servers and hosts, the client causes
+// 15 a minute over time. In the first minute it causes more, because it begins other lookups
+// before the first one is known to be silent. The next minutes then allow fewer. If no address
+// of a host can be reached, that is an answer, and nothing is owed.
 func TestRefundsDue(t *testing.T) {
 	t.Parallel()
 	const aMinute = 15
@@ -138,7 +139,7 @@ func TestRefundsDue(t *testing.T) {
 		domain   string
 		first    int    // the maximum in the first minute
 		most     int    // the maximum of all minutes
-		answered string // the answer to requests that leave nothing due
+		answered string // the expected answer if no refund is due; "" if refunds are due
 	}
 	minutes := 10
 	if raceDetector() {
@@ -183,9 +184,9 @@ func TestRefundsDue(t *testing.T) {
 }
 
 // farm lets one client buy lookups of its domains for some minutes, from the beginning of a
-// minute, with more concurrent requests than it has slots. It returns how many lookups have
-// moved money and owe their whole answer, in the first minute (first) and in total (all), and
-// how often each answer occurred.
+// minute, with more concurrent requests than it has slots. first is how many lookups of the
+// first minute have moved money and owe their whole answer, and all is the same for all
+// minutes. answers counts how often each answer occurred.
 func farm(t *testing.T, tools []catalog.Operation, domain string, minutes int) (first, all int, answers map[string]int) {
 	net := newInternet()
 	f := newFleet(t, 1, func(parts) service.Operation { return net.operation(tools[0]) })
@@ -215,12 +216,12 @@ func farm(t *testing.T, tools []catalog.Operation, domain string, minutes int) (
 	return got.first, got.all, got.answers
 }
 
-// harvest counts the answers in a period, and those that leave a debt.
+// harvest counts the answers in a period, and the answers that leave a debt.
 type harvest struct {
 	begin, end time.Time
 
 	mu         sync.Mutex
-	first, all int // debts of the first minute, and of the whole time
+	first, all int // debts of the first minute, and of the whole period
 	answers    map[string]int
 }
 
@@ -251,7 +252,8 @@ func answerOf(r x402test.Reply) string {
 	return fmt.Sprint(r.Status, " ", codeOf(r))
 }
 
-// insist sends a payment until it is accepted, and returns the time of that.
+// insist sends a payment until it is accepted, and returns the time at which it sent the
+// accepted one.
 func insist(client *x402test.Client, url, header string) (at time.Time, r x402test.Reply) {
 	for {
 		at, r = time.Now(), testbed.Must(client.Get(context.Background(), url, header))

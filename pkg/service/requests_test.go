@@ -29,24 +29,24 @@ type request struct {
 	name   string
 	change func(*parts)
 	before func(*shop)
-	// ask sends it; nil pays for a lookup of example.com.
+	// ask sends the request. If it is nil, the client pays for a lookup of example.com.
 	ask           func(way) answer
 	httpOnly      bool
 	status        int
 	code, charged string // see way.expect
 	replayed      bool
 	counts        string         // its metrics, except Requests, and except Faults if the status is 500 or more
-	unjudged      bool           // no release is judged by this request
-	silent        bool           // the facilitator gives no verdict
-	line          map[string]any // further members
+	unjudged      bool           // the request does not count towards rolling back a release
+	silent        bool           // the facilitator does not reply
+	line          map[string]any // further members of the log line
 	settles       int            // how many settlements the facilitator gets
 }
 
 // anything stands for any value.
 const anything = "anything"
 
-// ticking sets a clock that moves with every reading, which makes every duration positive, and
-// gives the stack a name.
+// ticking gives the stack a name, and sets a clock that moves on by a millisecond with every
+// reading. This makes every duration positive.
 func ticking(p *parts) {
 	p.Stack, p.Function, p.Version = "prod", "dns-function", "7"
 	var looks atomic.Int64
@@ -105,7 +105,7 @@ func unsigned(p *parts) {
 
 // The metrics of settlements and lookups.
 const (
-	tried   = " SettleLatency Settlement" // and the class
+	tried   = " SettleLatency Settlement" // the class is appended
 	settled = tried + "Settled LookupLatency"
 )
 
@@ -130,7 +130,7 @@ func quietRequests() []request {
 		{name: "an authorization that is over", ask: altered(func(p *x402.Payload) { p.Payload.Authorization.ValidBefore = "1" }), status: 402, code: "payment_required"},
 		{name: "bad parameters", ask: badName, status: 400, code: "invalid_domain", charged: "false"},
 		{name: "a slip in a parameter", httpOnly: true, ask: func(w way) answer {
-			path := "/v1/tools/dns?tpye=MX&domain=localhost&utm_source=x&q=%zz" // the value of domain is refused as well
+			path := "/v1/tools/dns?tpye=MX&domain=localhost&utm_source=x&q=%zz" // the domain would be refused as well
 			a := w.reply(w.get(path, w.sign("example.com")))
 			if !strings.Contains(a.text, "There is no parameter \\\"tpye\\\": it is called type.") {
 				w.Errorf("%s", a.text)
@@ -238,7 +238,7 @@ func settledRequests() []request {
 	where := owes("a bug of which is known where it was", 500, "internal_error", failsWith(fmt.Errorf("while looking: %w", bug)), " InternalErrors")
 	where.line = members{"stack": bug.stack, "error": "internal_error: while looking: a trace"}
 	pending := doubt("pending", x402test.Unconfirmed, nil, nil)
-	pending.settles = 2 // it is asked again once
+	pending.settles = 2 // the facilitator is asked a second time
 	lookup := owes("a failed lookup", 503, "upstream_unavailable", fails(lookup.UpstreamUnavailable), "")
 	lookup.change = slots(50)
 	lookup.line = members{"states": "settling>settled", "settlement": "settled", "unrecorded": nil}
@@ -250,9 +250,9 @@ func settledRequests() []request {
 	return append(all, where, pending, lookup)
 }
 
-// TestRequests checks the answer to each kind of request over HTTP and over MCP, and its
-// metrics: each is there once, with its unit, in one CloudWatch directive, and there are no
-// others.
+// TestRequests checks the answer and the metrics of each kind of request, over HTTP and over
+// MCP. Each metric must appear once, with its unit, in one CloudWatch directive, and there
+// must be no others.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	for _, c := range append(quietRequests(), settledRequests()...) {
@@ -284,7 +284,7 @@ func (c request) run(w way) {
 		w.Errorf("replayed %v: %s", a.replayed, a.text)
 	}
 	w.settled(c.settles)
-	// A response that a bug ended has only the headers that were set before.
+	// If a bug ended the request, the response has only the headers that were set before.
 	varies := "Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey
 	if !w.tool && c.code != "internal_error" && a.vary != varies {
 		w.Errorf("a cache may give one client the answer of another: Vary %q, want %q", a.vary, varies)

@@ -21,8 +21,8 @@ import (
 )
 
 // TestSampleIsWhatIsSent checks that the 402 in the documentation has the same size and
-// content as a real one, except for the token and the signature, with and without a key for
-// receipts, for any host.
+// content as a real one, except for the token and the signature. It does so for host names of
+// several lengths, with and without a key for receipts.
 func TestSampleIsWhatIsSent(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{14, 40, 64, 200} {
@@ -52,7 +52,8 @@ func TestSampleIsWhatIsSent(t *testing.T) {
 	}
 }
 
-// shownIn returns the texts that a page shows in its foldable sections, by their summaries.
+// shownIn returns the texts in the foldable sections of a page, by the summaries of the
+// sections.
 func shownIn(page []byte) map[string]string {
 	shown := map[string]string{}
 	for n := range testbed.Must(html.Parse(bytes.NewReader(page))).Descendants() {

@@ -56,8 +56,8 @@ type Platform struct {
 // documents.
 type Offering struct {
 	// Site describes the deployment in the documents. Its Origin and its clock are not set
-	// here. An answer over MCP stays valid for twice the DuplicateWindow, because the official
-	// SDK gives up after 60 s and its host may then call again.
+	// here. An answer over MCP stays valid for twice the DuplicateWindow. The official SDK
+	// gives up after 60 s, and the program that uses the SDK may then call again.
 	discovery.Site
 	// Former are the terms before the last change, or nil.
 	Former *FormerTerms
@@ -95,10 +95,10 @@ type Seller struct {
 	seller   *x402http.Seller
 }
 
-// recordsOnly hides the index of a ledger. Only the reconcile function has the permission to
-// read it. The sellers therefore do not search it for payments in doubt that no request
-// settles. The reconcile function does that on a schedule, and an alarm reports when it stops
-// running.
+// recordsOnly hides the index of a ledger from the sellers, because only the reconcile
+// function has the permission to read the index. The reconcile function searches it for
+// payments in doubt that no request settles. It runs on a schedule, and an alarm reports when
+// it stops running.
 type recordsOnly struct{ ledger.Store }
 
 // NewSeller returns a Seller. evidence is a view of the chain, or nil. The error reports what
@@ -142,9 +142,9 @@ func NewSeller(
 	return seller, err
 }
 
-// All returns a handler for the whole service: each function's handler on its path, and the
-// documents on every other path. It returns an error that names the operations of the catalog
-// without a handler.
+// All returns a handler for the whole service: the handler of each function on its path, and
+// the documents on every other path. If operations of the catalog have no handler, it returns
+// an error that names them.
 func All(s *Seller, operations []Operation, health, documents http.Handler) (http.Handler, error) {
 	paths := map[string]http.Handler{
 		catalog.PathHealth: health,
@@ -213,7 +213,7 @@ func (s *Seller) describe(origin string) mcp.Description {
 	}
 }
 
-// paywall returns a page in place of the 402's body, if the client wants a page.
+// paywall replaces the body of a 402 with a page, if the client wants a page.
 func (s *Seller) paywall(
 	op Operation, r *http.Request, res storefront.Response, offer x402.PaymentRequired,
 ) (storefront.Response, error) {
@@ -281,8 +281,8 @@ func (p Platform) validProofs(o Offering, origin string) []string {
 }
 
 // front returns what the responses of all functions share: CORS, the headers that protect
-// pages, and exactly one log record for each request. If priced is true, the requests count in
-// the metrics. Calls of tools always do.
+// pages, and exactly one log record for each request. Calls of tools always count in the
+// metrics. Other requests count if priced is true.
 func (p Platform) front(priced bool) storefront.Front {
 	return storefront.Front{
 		Log:       p.Log,

@@ -24,13 +24,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// TestRateLimited checks that a client over its rate gets 429 for every message to the tools.
-// It can still read the documents, to which the error points, and /ready, until it is over the
-// separate rate of these. /health has no limit. TestRequests covers the priced paths and the
-// tools.
+// TestRateLimited checks that a client that exceeds its rate gets 429 for every message to the
+// tools. It can still read the documents, which the error links to, and /ready. These have a
+// separate rate, and a client that exceeds it gets 429 for them as well. /health has no limit.
+// TestRequests covers the priced paths and the tools.
 func TestRateLimited(t *testing.T) {
 	s := newShop(t, perMinute(20))
-	for range 30 { // an invalid payment counts as well
+	for range 30 { // an invalid payment counts like any other request
 		s.get(dnsPath, "garbage!")
 	}
 	for range 10 {
@@ -57,8 +57,8 @@ func TestRateLimited(t *testing.T) {
 	same(t, "health, which has no limit", s.get("/health", "").Status, http.StatusOK)
 }
 
-// TestSizesInUnits checks that an answer without a payment weighs a unit for each started 16
-// KB that we send. The page and the list of tools are sent compressed if the client accepts
+// TestSizesInUnits checks that an answer without a payment costs one unit per 16 KB that we
+// send, rounded up. The page and the list of tools are sent compressed if the client accepts
 // that. A request that exceeds the limit only by its size is served, and the next request is
 // not.
 func TestSizesInUnits(t *testing.T) {
@@ -117,8 +117,8 @@ func TestEveryOperationIsServed(t *testing.T) {
 	}
 }
 
-// TestDocumentsAreKept checks that the documents of an origin are made once. A wrong proof is
-// left out of them, with one warning.
+// TestDocumentsAreKept checks that the documents of an origin are made only once. They omit a
+// wrong proof, and the log has one warning about it.
 func TestDocumentsAreKept(t *testing.T) {
 	var log bytes.Buffer
 	p := platform()
@@ -143,9 +143,9 @@ func tokenOf(raw []byte) string {
 	return offer.Extensions[x402.ExtensionToken].Info.Token
 }
 
-// TestReasonOf402 checks that the log line of every 402 says why it was answered. Every
-// challenge has a new retry token, the same in the header and in the body. This holds for
-// JSON, a page, no body and a refusal.
+// TestReasonOf402 checks that the log line of every 402 gives the reason. The 402 may be JSON,
+// a page, a response without a body or a refusal. Every challenge has a new retry token, which
+// is the same in the header and in the body.
 func TestReasonOf402(t *testing.T) {
 	const unsigned, head = "the request has no PAYMENT-SIGNATURE", "HEAD returns the offer and is never charged"
 	const page, garbage = "text/html", "PAYMENT-SIGNATURE is not acceptable JSON: not valid JSON"
@@ -195,9 +195,9 @@ func TestReasonOf402(t *testing.T) {
 }
 
 // TestPagesByWhoAsks checks that pages have the headers that browsers use for pages, and data
-// does not. For an unknown path a person gets a page and everybody else an error: a program, a
-// payment, another method, and a request below /.well-known. A page of another origin may read
-// how a purchase ended.
+// does not. For an unknown path a person gets a page. Every other request gets an error: from
+// a program, with a payment, with another method, or below /.well-known. A page of another
+// origin may read the headers about a purchase.
 func TestPagesByWhoAsks(t *testing.T) {
 	s := newShop(t)
 	const browser, markup = "text/html,application/xhtml+xml,*/*;q=0.8", "/v1/tools/<script>"
@@ -228,7 +228,7 @@ func TestPagesByWhoAsks(t *testing.T) {
 			headers = append(headers, x402.HeaderSignature, c.signature)
 		}
 		r := s.send(c.method, c.path, "", headers...)
-		s.lineOf(r.Header.Get("X-Request-Id")) // checks that there is one
+		s.lineOf(r.Header.Get("X-Request-Id")) // fails unless the request has exactly one line
 		s.showsNothing("script", "agent-card")
 		body, h := string(r.Body), r.Header
 		policy := h.Get("Content-Security-Policy")

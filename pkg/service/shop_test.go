@@ -55,12 +55,12 @@ type shop struct {
 	log    programs.Output
 	level  slog.LevelVar   // of the log
 	signed testbed.Secrets // holds every payment of the client
-	tokens []string        // the tokens of the offers that it signed
+	tokens []string        // the tokens of the offers that the client signed
 
 	lookups atomic.Int32 // of the DNS Explorer
 
 	resolver func() (dns.Result, error)
-	broken   atomic.Bool // every write after a claim's fails
+	broken   atomic.Bool // every write fails, except the one that claims
 	down     atomic.Bool // every call of the ledger's store fails
 	uncounts atomic.Bool // every count of a client's requests fails
 	// behave returns the behaviour of a settlement; if it is nil, all are honest.
@@ -134,7 +134,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	}
 	p.Limits.Single, p.Limits.Bundle = p.slots, p.slots
 	if p.perMinute > 0 {
-		// Its minute does not end, even if a test takes long.
+		// The minute of the limit does not end, even if a test takes long.
 		begun := time.Now()
 		p.Limits.Rate = limit.NewRate(p.perMinute, &s.limits, func() time.Time { return begun })
 	}
@@ -214,7 +214,7 @@ type parts struct {
 	Limits      service.Limits
 	DNS         lookup.Looker[dns.Query, dns.Result]
 
-	perMinute, slots int // limits of a shop; 0 is none
+	perMinute, slots int // limits of a shop; 0 means no limit
 }
 
 // platform returns a platform that discards its log.
@@ -236,11 +236,11 @@ func (p parts) whole() http.Handler {
 		service.Health(p.Platform, p.Offering, p.Limits.Rate, nil, nil, nil), service.Discovery(p.Platform, p.Offering, p.Limits.Rate)))
 }
 
-// every returns every operation as the deployment makes it, except the DNS Explorer, which
-// asks c.
+// every returns every operation as the deployment makes it, except that the DNS Explorer uses
+// the client c.
 func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 	local := testbed.Must(boot.ParseLocal(func(string) string { return "" }))
-	local.FacilitatorURL = "http://127.0.0.1:1" // nobody asks it
+	local.FacilitatorURL = "http://127.0.0.1:1" // no test calls it
 	stores := boot.Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}
 	all := operations.All(testbed.Must(local.Components(stores, slog.New(slog.DiscardHandler), time.Now)))
 	for i, op := range all {
@@ -252,9 +252,9 @@ func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 }
 
 // showsNothing checks that the log shows no secret part of a payment, no retry token and
-// nothing about the request. A reader of the chain who copied the payment could get its answer
-// with the token. It also checks that the length of a line is bounded, regardless of what a
-// peer sends.
+// nothing about the request. Anybody can copy a payment from the chain, and with its token
+// could get the answer. It also checks that the length of a line is bounded, regardless of
+// what a peer sends.
 func (s *shop) showsNothing(secrets ...string) {
 	s.Helper()
 	log := s.log.String()

@@ -31,7 +31,7 @@ type handler struct {
 // Special implements storefront.Special.
 func (h handler) Special() storefront.Overrides { return h.overrides }
 
-// ServeHTTP implements http.Handler. It answers the request's query without regard to payment.
+// ServeHTTP implements http.Handler. It answers the query of the request and takes no payment.
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q, err := h.op.parseQuery(r.URL.RawQuery)
 	if err != nil {

@@ -25,13 +25,13 @@ const (
 	victim   = "198.51.100.9:1"
 )
 
-// free is a kind of request that costs us and is not paid for, with the maximum cost of one
-// client in a minute, on one environment and on two hundred.
+// free is a kind of request that costs us money and brings none. one and many are the maximum
+// costs that one client causes in a minute, on one environment and on two hundred.
 type free struct {
 	name      string
 	one, many spent
-	// headers returns the payments that the client sends for a minute, one after another and
-	// repeatedly.
+	// headers returns the payments that the client sends in a minute, one after another and
+	// then again from the first.
 	headers func(f *fleet, offer x402test.Reply) []string
 	// asks and operation are the domain and the operation; by default example.com and the DNS
 	// Explorer.
@@ -40,13 +40,13 @@ type free struct {
 }
 
 // freeRequests returns the requests with their bounds. A request that is answered from the
-// record counts one unit, and the limit bounds it. A request that calls somebody else is
-// bounded by its weight; weight above the limit costs a write for the minute into which it is
-// carried. Each environment asks the store once before it knows that the client is over its
-// limit.
+// record counts one unit, and the rate limit bounds such requests. A request that calls
+// another service weighs more. Weight above the limit is carried into a later minute, which
+// costs a write. Each environment asks the store once before it knows that the client is over
+// its limit.
 func freeRequests() []free {
 	type reply = x402test.Reply
-	nothing := spent{Writes: 10, Units: 10} // except the reports of the limit
+	nothing := spent{Writes: 10, Units: 10} // apart from the writes of the rate limit
 	verified, byMany := spent{Writes: 90, Units: 90, Reads: 35, Verifies: 35}, spent{Writes: 300, Units: 300, Reads: 35, Verifies: 35}
 	always := func(header string) func(*fleet, reply) []string {
 		return func(*fleet, reply) []string { return []string{header} }
@@ -79,11 +79,11 @@ func freeRequests() []free {
 			name: "reverting wallet", one: spent{Writes: 400, Units: 540, Settles: 25, Looks: 25}, many: spent{Writes: 620, Units: 760, Settles: 25, Looks: 25},
 			headers: pool(func(p *peers) { p.reverts = 4 * time.Second }, poor),
 		},
-		{ // this one is paid: the answer is owed
+		{ // this request is paid, but its answer is owed
 			name: "silent target", one: spent{Writes: 740, Units: 960, Settles: 22}, many: spent{Writes: 940, Units: 1150, Settles: 22},
 			headers: pool(honest, rich), asks: "a" + silentHosts,
 		},
-		{ // the same; each payment that gets no slot costs its claim
+		{ // the same; each payment that gets no slot costs the write of its claim
 			name: "bundle with a silent target", one: spent{Writes: 1450, Units: 1800, Settles: 12}, many: spent{Writes: 1650, Units: 2000, Settles: 12},
 			headers: pool(honest, rich), operation: silentBundle,
 		},
@@ -121,20 +121,21 @@ func (registered) Lookup(context.Context, whois.Query) (whois.Result, error) {
 	return whois.Result{}, nil
 }
 
-// TestPaidUnits counts the DynamoDB units of one paid request, including all tables and the
-// index, with a signed receipt and an answer of less than a kilobyte. It also counts how many
-// calls of the table follow one another, by a clock that nothing else moves. The numbers in
-// the design bound both; make bench prints them. Another signature of the payer for the same
-// question costs its claim, the purchase, the record of the purchase's owner, and its end. The
-// smoke test takes no slot, and is bought again each time. The first payment of a process in
-// an hour has one more read and write, during the settlement, to record the payee.
+// TestPaidUnits counts the DynamoDB units of one paid request in all tables and the index. The
+// request has a signed receipt and an answer of less than a kilobyte. It also counts how many
+// calls of the table follow one another, by a clock that only these calls and the peers move.
+// Both counts must stay within the numbers in the design; make bench prints them. If the payer
+// signs again for the same question, that costs the claim, the purchase, the record of the
+// purchase's owner, and the end of the claim. The smoke test takes no slot, and is bought
+// again each time. The first payment of a process in an hour has one more read and write,
+// during the settlement, to record the payee.
 func TestPaidUnits(t *testing.T) {
 	t.Parallel()
 	const trip, mostTrips = 3 * time.Millisecond, 5
 	for _, c := range []struct {
 		name        string
 		operation   func(parts) service.Operation
-		most, again spent // Units is the maximum
+		most, again spent // the costs of the first payment and of the second; Units is a maximum
 		looks       time.Duration
 	}{
 		{name: "dns", operation: explorer, most: spent{Writes: 9, Units: 12, Reads: 1, Settles: 1}, again: spent{Writes: 5, Units: 8, Reads: 1}, looks: 200 * time.Millisecond},
@@ -169,8 +170,8 @@ func TestPaidUnits(t *testing.T) {
 	}
 }
 
-// TestBudget checks that the cost of a client that pays nothing is bounded for a minute, for
-// all its requests, over both transports, and for any number of environments.
+// TestBudget checks that the cost of a client that pays nothing is bounded. The bound holds
+// for all requests of a minute, over either transport, and for any number of environments.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	for _, kind := range freeRequests() {
@@ -184,7 +185,7 @@ func TestBudget(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s, %d, tools %v", kind.name, c.environments, c.tools), func(t *testing.T) {
 				t.Parallel()
-				c.most.Reads += c.environments // each reads the known payees once
+				c.most.Reads += c.environments // each environment reads the known payees once
 				synctest.Test(t, func(t *testing.T) {
 					spends(t, kind, c.environments, c.tools, c.most)
 				})
@@ -220,9 +221,9 @@ func spends(t *testing.T, kind free, environments int, tools bool, most spent) {
 	}
 }
 
-// TestBudgets checks that a request ends in the time that its deadline and the lookup's
-// deadline allow. The tests of the Gate check the share of each call. The clock of the bubble
-// makes the time exact.
+// TestBudgets checks that a request ends within its deadline, and a lookup within its own. The
+// tests of the Gate check the time that each call gets. The clock of the bubble makes the
+// times exact.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -248,7 +249,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// comes starts many clients, one after another.
+// comes starts many clients. The time between two clients is apart.
 func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
 	for i := range many {
 		all.Go(func() {
@@ -261,8 +262,8 @@ func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
 // attack is a minute of requests that cost us money and bring none.
 type attack struct {
 	name, asks string        // the name of the attack, and the domain of each request
-	rich       bool          // the payer has money, and gets a refund
-	reverts    time.Duration // see peers
+	rich       bool          // whether the payer has money; it then gets a refund
+	reverts    time.Duration // see the field of peers
 	crowd
 }
 
@@ -273,10 +274,10 @@ type crowd struct {
 	apart, step    time.Duration // the time between requests, and between the tested phases
 }
 
-// TestNobodyIsTurnedAway checks that everyone who pays is served during an attack with empty
-// wallets, with wallets whose transactions revert, or with buyers who ask about their own
-// silent hosts. The attackers come as soon as they are accepted or all at once, from three
-// addresses or from everywhere in one network, at every phase of the limit's minute.
+// TestNobodyIsTurnedAway checks that everyone who pays is served during an attack. The
+// attackers have empty wallets, or wallets whose transactions revert, or ask about their own
+// silent hosts. They come as soon as they are accepted or all at once, from three addresses or
+// from everywhere in one network. The attack begins at every phase of the rate limit's minute.
 func TestNobodyIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	for _, a := range []attack{
@@ -288,7 +289,7 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 			{from: "203.0.113.%[1]d:1", clients: 3, sends: 120, apart: time.Second / 2, step: 15 * time.Second},
 			{from: "203.0.113.%[1]d:1", clients: 3, sends: 100, step: time.Minute}, {from: "[2001:db8:1:%[2]x::1]:1", clients: 1, sends: 100, step: time.Minute},
 		} {
-			if raceDetector() && a.apart > 0 { // attackers that come at once race most
+			if raceDetector() && a.apart > 0 { // the race detector is needed most for attackers that come at once
 				continue
 			}
 			for phase := time.Duration(0); phase < time.Minute; phase += a.step {
@@ -301,9 +302,9 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 	}
 }
 
-// begin begins the attack at a phase of the limit's minute, while 120 payers arrive.
+// begin begins the attack at a phase of the rate limit's minute, while 120 payers arrive.
 func (a attack) begin(t *testing.T, phase time.Duration) {
-	const most = 50 / 4 // slots of one client
+	const most = 50 / 4 // the slots that one client can hold
 	f := newFleet(t, 1, explorer)
 	f.reverts, f.table.unsized = a.reverts, true
 	offer := f.to(0, victim, "example.com", "")
@@ -316,7 +317,7 @@ func (a attack) begin(t *testing.T, phase time.Duration) {
 			mu.Lock()
 			early := time.Now().Before(until[k])
 			mu.Unlock()
-			if early { // it would not pass
+			if early { // the client was told to wait
 				return
 			}
 			r := f.to(0, fmt.Sprintf(a.from, k, n), fmt.Sprintf(a.asks, n), f.sign(offer, a.rich))
@@ -328,7 +329,7 @@ func (a attack) begin(t *testing.T, phase time.Duration) {
 			}
 		})
 	}
-	comes(&all, 120, time.Second/2, func(i int) { // from other addresses
+	comes(&all, 120, time.Second/2, func(i int) { // the payers come from other addresses
 		f.served(fmt.Sprintf("198.51.100.%d:1", i), fmt.Sprintf("p%d.example.com", i), f.sign(offer, true))
 	})
 	all.Wait()

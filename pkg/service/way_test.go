@@ -32,31 +32,31 @@ func (s *shop) call(args map[string]any, header, key string) mcptest.ToolResult 
 // way is one of the two ways to ask for a lookup.
 type way struct {
 	*shop
-	tool bool // over MCP, not over HTTP
+	tool bool // over MCP if true, over HTTP otherwise
 }
 
-// ways returns both ways into a shop.
+// ways returns the two ways to ask in a shop.
 func (s *shop) ways() []way { return []way{{s, false}, {s, true}} }
 
 func (w way) String() string { return map[bool]string{false: "HTTP", true: "MCP"}[w.tool] }
 
-// said holds the content of an answer, in the form of either transport.
+// said holds the facts that an answer has over either transport.
 type said struct {
-	status               int    // of HTTP
-	code                 string // of an error; payment_required asks for a payment
-	charged              string // of an error: true, false or null; of an offer: true or empty
+	status               int    // the HTTP status, or the one that it would be over HTTP
+	code                 string // the code of an error; payment_required if the answer asks for a payment
+	charged              string // for an error: true, false or null; for an offer: true or empty
 	retryable, receipted bool
 }
 
 // answer is what a client learns from a response.
 type answer struct {
 	said
-	id       string // of the request
+	id       string // the id of the request
 	replayed bool
-	wait     int    // seconds
+	wait     int    // in seconds
 	text     string // the result, or the error
 	all      string // everything that was sent
-	vary     string // of HTTP
+	vary     string // the Vary header, over HTTP only
 }
 
 // sign asks for the price of a lookup, and signs it.
@@ -137,15 +137,15 @@ func (w way) result(r mcptest.ToolResult) answer {
 	return a
 }
 
-// offers notes that an answer asks for a payment. If it has a receipt, the client has paid for
-// something else.
+// offers records that an answer asks for a payment. If the answer has a receipt, the client
+// has paid for something else.
 func (a *answer) offers(code string) {
 	if a.code = code; a.receipted {
 		a.charged = "true"
 	}
 }
 
-// read reads the text of an error, which is the same both ways.
+// read reads the text of an error, which is the same over both transports.
 func (w way) read(a *answer) (wait int) {
 	w.Helper()
 	var body fault.Body
@@ -171,8 +171,9 @@ func codeOf(r x402test.Reply) string {
 	return string(m[1])
 }
 
-// expect compares an answer with an HTTP status, a code and the charge. An answer is charged.
-// A client may repeat an error of ours, or a temporary one, with the same signature.
+// expect compares an answer with an HTTP status, a code and the charge. An answer without an
+// error is charged. If the error is ours or temporary, the client may repeat the request with
+// the same signature.
 func (w way) expect(a answer, status int, code, charged string) {
 	w.Helper()
 	want := said{status: status, code: code, charged: charged, receipted: code == "" || charged == "true"}
@@ -183,11 +184,11 @@ func (w way) expect(a answer, status int, code, charged string) {
 	same(w, w.String()+": "+a.all, a.said, want)
 }
 
-// TestLostAnswerOnTheOtherTransport checks that a payment whose answer was lost on one
-// transport gets it on the other, and is settled once. The same holds if the request was lost:
-// the echo of one offer is valid for the first claim on the other transport. Another signature
-// for the same question makes the same purchase. A signature does not pay for another
-// question, on either transport.
+// TestLostAnswerOnTheOtherTransport checks that a client whose answer was lost on one
+// transport gets it on the other for the same payment, which is settled once. If the request
+// was lost, the payment is accepted on the other transport: its echo of the offer is valid for
+// the first claim there. Another signature for the same question belongs to the same purchase.
+// A signature does not pay for another question, on either transport.
 func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	s := newShop(t, slots(50))
 	for i, w := range s.ways() {
@@ -219,8 +220,8 @@ func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	}
 }
 
-// TestWindowByTransport checks that an answer over MCP stands twice as long as an answer over
-// HTTP.
+// TestWindowByTransport checks that an answer over MCP stays valid twice as long as an answer
+// over HTTP.
 func TestWindowByTransport(t *testing.T) {
 	for _, tool := range []bool{false, true} {
 		var later atomic.Int64
@@ -233,8 +234,8 @@ func TestWindowByTransport(t *testing.T) {
 	}
 }
 
-// TestToolArguments checks that wrong arguments are an error that a model can correct, and
-// cost nothing.
+// TestToolArguments checks that wrong arguments cost nothing, and that the error tells a model
+// how to correct them.
 func TestToolArguments(t *testing.T) {
 	s := newShop(t, slots(50))
 	w := way{s, true}
@@ -270,7 +271,7 @@ func TestToolPath(t *testing.T) {
 		{method: "POST", body: strings.Repeat(" ", 70_000), status: 413, header: "Content-Type", value: "application/json"},
 	} {
 		r := s.send(c.method, "/mcp", c.body)
-		s.lineOf(r.Header.Get("X-Request-Id")) // checks that there is one
+		s.lineOf(r.Header.Get("X-Request-Id")) // fails unless the request has exactly one line
 		same(t, c.method, fmt.Sprint(r.Status, r.Header.Get(c.header)), fmt.Sprint(c.status, c.value))
 	}
 }
@@ -296,11 +297,11 @@ func TestStrangersText(t *testing.T) {
 	}
 }
 
-// TestChangeOfTerms sends buyers during a change of the payee, to either version and over
-// either transport. Each asks for an offer, pays and repeats the payment: nobody is refused,
-// and nobody gets a new answer for the repetition. After the time of the former terms, only
-// payments that were claimed before are answered. The current and the former terms are
-// accepted only complete, and not in any form that a client has changed.
+// TestChangeOfTerms sends buyers during a change of the payee, to the old and the new version
+// and over either transport. Each buyer asks for an offer, pays and repeats the payment.
+// Nobody is refused, and the repetition gets the same answer. When the former terms are over,
+// only payments that were claimed before are answered. A payment must follow either the
+// current or the former terms completely, not a mixture.
 func TestChangeOfTerms(t *testing.T) {
 	t.Parallel()
 	const now, former = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
@@ -316,7 +317,7 @@ func TestChangeOfTerms(t *testing.T) {
 		next.client.Wallet = old.client.Wallet
 	}
 	var last string
-	for i, c := range [][2]*shop{{old, old}, {old, next}, {next, next}, {old, old}, {old, next}, {next, next}} { // the shop that is asked, and the shop that is paid
+	for i, c := range [][2]*shop{{old, old}, {old, next}, {next, next}, {old, old}, {old, next}, {next, next}} { // the shop that makes the offer, and the shop that gets the payment
 		buyer()
 		last = way{c[0], i < 3}.sign("example.com")
 		for _, w := range []way{{c[1], i < 3}, {next, i >= 3}} {
@@ -328,7 +329,7 @@ func TestChangeOfTerms(t *testing.T) {
 	path := catalog.HostIntel().Path + "?domain=localhost"
 	for _, c := range []struct {
 		payee, amount string
-		status        int // 400 is about the domain: the payment passes
+		status        int // 400 is about the domain, so the payment was accepted
 	}{{now, "15000", 400}, {former, "7000", 400}, {former, "15000", 402}, {now, "7000", 402}, {former, "1", 402}, {payer, "7000", 402}} {
 		buyer()
 		offer := testbed.Must(next.client.Challenge(t.Context(), next.url+path))
@@ -341,7 +342,7 @@ func TestChangeOfTerms(t *testing.T) {
 		}
 	}
 	before := way{old, false}.sign("example.com")
-	later.Store(int64(time.Minute)) // the payment is valid for longer
+	later.Store(int64(time.Minute)) // the former terms are over, and the payment is still valid
 	if a := (way{next, false}).ask("example.com", last); a.status != 200 || !a.replayed {
 		t.Errorf("what was claimed is not answered: %+v", a)
 	}

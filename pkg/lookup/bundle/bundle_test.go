@@ -31,7 +31,7 @@ type fact struct {
 }
 
 // TestChild checks the JSON of a result and of an error. The JSON of an error is that of spec
-// §2.8. Whether it is owed appears only in a header of the answer.
+// §2.8. It does not say whether the result is owed; only a header of the answer does.
 func TestChild(t *testing.T) {
 	gone := lookup.Faultf(lookup.NXDomain, nil, "gone")
 	for name, c := range map[string]struct {
@@ -60,13 +60,14 @@ func TestChild(t *testing.T) {
 
 var errPanic = errors.New("panics")
 
-// TestOwed checks which children are owed, listed by the names of their fields: those whose
-// code is owed when a lookup alone returns it. They are prevented if none of them was tried.
-// The target was silent if it was silent in one of them.
+// TestOwed checks that the children with an owed error are listed, by the names of their
+// fields. An error is owed if a single lookup with this error would be owed. A bundle counts
+// as prevented if none of the owed lookups was tried, and the target as silent if it was
+// silent in one of them.
 func TestOwed(t *testing.T) {
 	late := lookup.Fault(lookup.SSLTimeout, nil)
 	prevented, gone := lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented(), lookup.Fault(lookup.NXDomain, nil)
-	for want, faults := range map[string][3]*fault.Error{ // the faults of dns, ssl and the third child
+	for want, faults := range map[string][3]*fault.Error{ // by the expected result: the faults of dns, ssl and the third child
 		"[] false false":             {},
 		"[] false false, answers":    {0: gone, 2: gone.Silence()},
 		"[dns ssl last] false false": {late, late, late},
@@ -145,7 +146,7 @@ func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Milliseco
 
 // TestBundlesOutOfTime checks that a bundle reports its time-out, whatever its children
 // report. In one case a child ignores its context. In another the process was frozen past the
-// deadline and the context does not know it yet. In the third the caller has left.
+// deadline, and the timer of the context has not fired yet. In the third the caller has left.
 func TestBundlesOutOfTime(t *testing.T) {
 	stubborn := look[dns.Query, dns.Result](func(context.Context, dns.Query) (dns.Result, error) {
 		time.Sleep(2 * time.Second)
@@ -177,12 +178,12 @@ func TestBundlesOutOfTime(t *testing.T) {
 	}
 }
 
-// host is a host in the form that the lookups report it.
+// host stands in for a host: it has the results of the lookups.
 type host struct {
 	resolve, dns, ssl, headers error
 	certificate                ssl.Result
 	status                     int
-	rcode                      string // rcode of the DNS result
+	rcode                      string // the rcode of the DNS result
 	conn                       *tls.Conn
 
 	resolves int
@@ -217,7 +218,7 @@ func good() *host {
 	return &host{certificate: ssl.Result{HostnameMatch: true, PeerIP: "93.184.216.34"}, status: 200, conn: &tls.Conn{}}
 }
 
-// TestUptime has every row of spec §3.1: the verdict, and the codes of the children that
+// TestUptime checks every row of spec §3.1: the verdict, and the codes of the children that
 // failed. The certificate and the headers share one resolution and one connection. A problem
 // that prevents the certificate prevents the headers as well.
 func TestUptime(t *testing.T) {
@@ -244,7 +245,8 @@ func TestUptime(t *testing.T) {
 		"ssl is silent":   {change: func(h *host) { h.ssl = lookup.Fault(lookup.SSLTimeout, nil).Silence() }, want: "down ssl_timeout! headers_timeout!"},
 		"blocked":         {change: func(h *host) { h.resolve = failing(lookup.BlockedAddress) }, want: "down blocked_address blocked_address"},
 		"resolvers":       {change: func(h *host) { h.resolve = fmt.Errorf("x: %w", guard.ErrResolvers) }, want: "down ssl_timeout headers_timeout"},
-		// The handshake failed after the certificate. The headers lookup makes its own.
+		// The handshake failed after the certificate had come. The headers lookup connects
+		// again.
 		"no connection": {change: func(h *host) { h.conn = nil }, want: "up"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +271,7 @@ func TestUptime(t *testing.T) {
 	}
 }
 
-// spelled returns the code of a fault, with a mark if the host was silent.
+// spelled returns the code of a fault, with an exclamation mark if the host was silent.
 func spelled(f *fault.Error) string {
 	if f == nil {
 		return ""
@@ -280,12 +282,12 @@ func spelled(f *fault.Error) string {
 	return " " + string(f.Code)
 }
 
-// TestResolvesOnce checks that one resolution serves all children. The resolver is silent.
-// Each question is sent once, over one datagram socket. One more question checks whether the
-// resolver works. The tests of package dns cover the answers to shared questions and that
-// these end with the call.
+// TestResolvesOnce checks that the children share the resolution of a name. The resolver is
+// silent. Each question is sent once, over one datagram socket, and a question about com,
+// which the test does not count, checks whether the resolver works. The tests of package dns
+// check the answers to shared questions, and that these questions end with the call.
 func TestResolvesOnce(t *testing.T) {
-	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // A and AAAA for each bundle and for the registry
+	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // A and AAAA, for each bundle and for the registry
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64
@@ -304,7 +306,7 @@ func TestResolvesOnce(t *testing.T) {
 				resolvers := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: dial})
 				dialer := &guard.Dialer{Resolver: resolvers}
 				registry := look[whois.Query, whois.Result](func(ctx context.Context, _ whois.Query) (whois.Result, error) {
-					_, err := dialer.Resolve(ctx, "rdap.example.net") // as a lookup at the registry does
+					_, err := dialer.Resolve(ctx, "rdap.example.net") // as the lookup of registry data does
 					return whois.Result{}, err
 				})
 				u, uerr := Uptime{dialer, resolvers, good(), good()}.Lookup(within(t, time.Hour), guard.Query{Domain: "example.com"})

@@ -42,8 +42,8 @@ func newWorking(now func() time.Time) *working {
 }
 
 // has reports whether a resolver works. Concurrent callers share one proof, which the first of
-// them makes. If that proof fails, each of the others may make one itself, because it may have
-// more time than the first caller had.
+// them makes. If that proof fails, each of the other callers may make another one, because it
+// may have more time than the first caller had.
 func (w *working) has(ctx context.Context, server netip.AddrPort, prove func() bool) (works bool) {
 	for {
 		known, wait := w.begin(server)
@@ -64,9 +64,9 @@ func (w *working) has(ctx context.Context, server netip.AddrPort, prove func() b
 	}
 }
 
-// begin returns known if the resolver is known to work. If another caller is already proving
-// it, begin returns a channel that is closed when that caller has finished. Otherwise this
-// caller must make the proof and then call end.
+// begin returns known if the resolver is known to work. If another caller is already making
+// the proof, begin returns a channel that is closed when that caller has finished. Otherwise
+// this caller must make the proof and then call the method end.
 func (w *working) begin(server netip.AddrPort) (known bool, wait <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

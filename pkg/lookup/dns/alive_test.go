@@ -20,8 +20,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// knows returns a script that uses com for the question for the name servers of com, and
-// others for every other question.
+// knows returns a script that answers the question for the name servers of com with the script
+// com, and every other question with the script others.
 func knows(com, others script) script {
 	return func(n int, q []byte) []said {
 		if isCom(unpacked(q)) {
@@ -150,7 +150,7 @@ func TestWorks(t *testing.T) {
 					asked++
 				}
 			}
-			again := step.dead && step.asked > 0 // a resolver that is silent gets the datagram more than once
+			again := step.dead && step.asked > 0 // a silent resolver gets the same question more than once
 			if f := fault.From(err); f.Code != lookup.UpstreamUnavailable || f.IsSilence() != step.silence || asked < step.asked || asked > step.asked && !again {
 				t.Errorf("%s: %v, silence %v, com asked for %d times; want %v, %d", step.what, err, f.IsSilence(), asked, step.silence, step.asked)
 			}
@@ -159,11 +159,12 @@ func TestWorks(t *testing.T) {
 	})
 }
 
-// TestTogether checks that lookups that fail at the same time share one question whether the
-// resolvers work. If the lookup that sent the question is cancelled, another sends it again.
+// TestTogether checks that lookups that fail at the same time share one check of the
+// resolvers. If the lookup that sent the question about com is cancelled, another lookup sends
+// it again.
 func TestTogether(t *testing.T) {
 	type row struct {
-		leave time.Duration // when one lookup is cancelled; 0 means never
+		leave time.Duration // when the first lookup is cancelled; 0 means never
 		most  int           // how often each resolver may be queried for com
 	}
 	eachInBubble(t, map[string]row{
@@ -202,8 +203,9 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// TestUnresolvableShared checks two lookups of a bundle. The lookup with less time checks the
-// resolvers within its own time. The question about the name goes on for the other.
+// TestUnresolvableShared checks two lookups of a bundle that share a question. The lookup with
+// less time checks the resolvers within its own time. The question about the name continues
+// for the other lookup.
 func TestUnresolvableShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,8 +233,8 @@ func TestUnresolvableShared(t *testing.T) {
 }
 
 // TestNoTimeToBlame checks a lookup that has no time left although the resolvers work, because
-// its process was frozen or its caller left. It blames nobody, even if the resolvers are
-// remembered as working.
+// its process was frozen or its caller left. The error does not blame the name, even if the
+// resolvers are remembered as working.
 func TestNoTimeToBlame(t *testing.T) {
 	type row struct {
 		limit func(context.Context) (context.Context, context.CancelFunc)

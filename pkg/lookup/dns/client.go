@@ -153,8 +153,8 @@ var _ guard.Resolver = (*Client)(nil)
 // addresses, and returns IPv4-mapped addresses as IPv6. It looks both families up at the same
 // time. If the name has IPv4 addresses, Addresses does not wait for IPv6 longer than 50 ms,
 // and ignores a failure of the IPv6 lookup. If the resolvers answer SERVFAIL or YXDOMAIN, the
-// error is connect_failed. A panic is internal_error. For deadlines and goroutines it keeps
-// the promises of Lookup.
+// error is connect_failed. A panic becomes internal_error. Like Lookup, it returns before the
+// deadline of ctx, or at once when ctx is cancelled, and leaves no goroutine or socket behind.
 func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr, err error) {
 	defer catch(&err)
 	g := newCrew(ctx)
@@ -347,9 +347,9 @@ func catch(err *error) {
 	}
 }
 
-// unanswered returns the result of attempts that all failed. A SERVFAIL is returned as the
-// reply, whatever the other attempts did, because they say nothing about the name. If the
-// caller has given up, no reply is returned and the error is dns_timeout.
+// unanswered returns the result of attempts that all failed. If a resolver sent SERVFAIL, that
+// is the reply, because the other attempts say nothing about the name. If the caller has given
+// up, no reply is returned and the error is dns_timeout.
 func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...*failure) (*reply, error) {
 	gaveUp := errors.Is(ctx.Err(), context.Canceled)
 	if servfail != nil && !gaveUp {

@@ -28,8 +28,8 @@ func denials() map[string]change {
 	}
 }
 
-// TestDeniedAll has a network that denies every name to every resolver, as hotel networks do
-// before the guest logs in. Such a network denies com as well: dig +short com NS prints
+// TestDeniedAll checks a network that denies every name to every resolver, as hotel networks
+// do before the guest logs in. Such a network also denies com: dig +short com NS prints
 // nothing there.
 func TestDeniedAll(t *testing.T) {
 	eachInBubble(t, denials(), func(t *testing.T, says change) {
@@ -52,7 +52,7 @@ func TestDeniedAll(t *testing.T) {
 	})
 }
 
-// TestDenied has some resolvers behind a network that denies names, and some that are not.
+// TestDenied checks resolvers of which some are behind a network that denies names.
 func TestDenied(t *testing.T) {
 	all := denials()
 	bare, root := all["without an SOA"], all["the root's SOA"]
@@ -91,9 +91,9 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// TestDeniedRoundTrips checks the cost of a name that does not exist. With a proof it costs
-// one question. Without one it costs one more question to another resolver, and once a minute
-// one question about com to each of the two.
+// TestDeniedRoundTrips checks the cost of a name that does not exist. A reply with a proof
+// costs one question. A reply without a proof costs one more question to another resolver, and
+// once a minute one question about com to each of these two resolvers.
 func TestDeniedRoundTrips(t *testing.T) {
 	const trip = 50 * ms
 	type row struct {

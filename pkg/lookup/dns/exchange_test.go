@@ -60,8 +60,8 @@ func silence() []string {
 	return append(hedged(), "tcp "+first+" at 2s", "tcp "+second+" at 2.2s", "tcp "+third+" at 2.6s")
 }
 
-// whether returns the dials of the question whether the resolvers work, over UDP and, unless
-// overTCP is empty, over TCP.
+// whether returns the dials of the check whether the resolvers work: over UDP at the time at,
+// and over TCP at the time overTCP unless that is empty.
 func whether(at, overTCP string) (dials []string) {
 	for _, r := range []string{first, second, third} {
 		dials = append(dials, r+" at "+at)
@@ -72,8 +72,8 @@ func whether(at, overTCP string) (dials []string) {
 	return dials
 }
 
-// unproven returns the dials of silence, followed by those of the question whether the
-// resolvers work.
+// unproven returns the dials that the function silence returns, followed by the dials of the
+// check whether the resolvers work.
 func unproven() []string { return append(silence(), whether("7.45s", "7.7s")...) }
 
 // TestRace checks the order of questions, the outcome and its time, for three resolvers that
@@ -235,7 +235,7 @@ type bug struct {
 	qtype           uint16 // 0 means every type
 }
 
-// strike is a meddle function that panics in the method of the bug.
+// strike is a meddle function that panics in the method that the bug names.
 func (b bug) strike(network, address, method string, query []byte) {
 	if network == b.network && address == first && method == b.method && (b.qtype == 0 || unpacked(query).Question[0].Qtype == b.qtype) {
 		panic("bug in " + method)
@@ -260,10 +260,10 @@ func wantBug(t *testing.T, err error, method string) {
 	}
 }
 
-// TestPanic checks that a panic in any goroutine of a lookup becomes its error at once and
-// does not end the process. This holds whatever else was answered or is still awaited. A panic
-// in the lookup of one family is not hidden by the other family, not even if it comes in IPv6
-// after the grace.
+// TestPanic checks that a panic in any goroutine of a lookup becomes the error of the lookup
+// at once, and does not end the process. This holds whatever else was answered or is still
+// awaited. The addresses of one family do not hide a panic in the lookup of the other family,
+// not even a panic in the IPv6 lookup after the grace is over.
 func TestPanic(t *testing.T) {
 	bugs := map[string]bug{"IPv4": {network: "udp", method: "Write", qtype: miekg.TypeA}, "IPv6": {network: "udp", method: "Write", qtype: miekg.TypeAAAA}}
 	for _, method := range []string{"Dial", "Write", "Read", "Close"} {

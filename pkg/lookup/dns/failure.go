@@ -44,7 +44,7 @@ func (c *Client) Diagnose(ctx context.Context) (lines []string) {
 
 // failure says why one resolver was of no use. Its text names the resolver.
 type failure struct {
-	answered bool // a reply came, and nothing follows from it
+	answered bool // a reply came, but says nothing about the name
 	text     string
 	cause    error // the error of the connection; nil if a reply came
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// TestDiagnose checks what a person reads about resolvers that are of no use.
+// TestDiagnose checks the lines that a person reads when the resolvers do not work.
 func TestDiagnose(t *testing.T) {
 	const changed = "An answer did come: something on this network changes DNS answers, or the resolver does not know com."
 	const blocked = "Many networks block UDP port 53 to the outside."

@@ -53,8 +53,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// holdReply checks the header of an accepted reply, and the form of the result that is made of
-// it.
+// holdReply checks the header of an accepted reply, and the form of the result of that reply.
 func holdReply(t *testing.T, raw []byte, m *miekg.Msg, q question, typ string) {
 	t.Helper()
 	if len(raw) < 12 || binary.BigEndian.Uint16(raw) != q.id || raw[2]>>3 != 0x10 || m.Truncated {

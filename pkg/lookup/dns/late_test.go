@@ -77,9 +77,10 @@ func TestLateClock(t *testing.T) {
 	})
 }
 
-// TestLateNumbers checks the 95th percentile of the time of a question, when resolvers are
-// dead or slow. From the second question on it is at most 20 ms above that of healthy
-// resolvers for each dead or slow resolver in front, whatever the pause between questions.
+// TestLateNumbers checks the 95th percentile of the time of a question when resolvers are dead
+// or slow. From the second question on, it exceeds the time with healthy resolvers by at most
+// 20 ms for each dead or slow resolver that comes before a healthy one, whatever the pause
+// between questions.
 func TestLateNumbers(t *testing.T) {
 	const trip = 10 * ms
 	slow := after(600*ms, answer(good))
@@ -90,7 +91,7 @@ func TestLateNumbers(t *testing.T) {
 	type row struct {
 		network
 
-		pause time.Duration // between questions
+		pause time.Duration // the pause between questions
 	}
 	rows := map[string]row{}
 	for name, n := range map[string]network{

@@ -128,7 +128,8 @@ func aliases(n int) change {
 	return answer(append(records, fmt.Sprintf("n%d.example.net. 60 IN A 192.0.2.1", n))...)
 }
 
-// short is a record with no data or only the beginning of its data, which the parser accepts.
+// short is a record that has no data, or only the beginning of its data. The parser accepts
+// it.
 func short(typ, data string) change {
 	return func(m *miekg.Msg) {
 		h := miekg.RR_Header{Name: "example.com.", Rrtype: miekg.StringToType[typ], Class: miekg.ClassINET, Ttl: 1}
@@ -200,7 +201,7 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// TestParseResolvers checks the resolvers, or parts of the error.
+// TestParseResolvers checks the returned resolvers, or parts of the error.
 func TestParseResolvers(t *testing.T) {
 	t.Parallel()
 	for csv, want := range map[string]string{

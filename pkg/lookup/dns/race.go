@@ -32,10 +32,10 @@ type race struct {
 	query   func(server netip.AddrPort) *reply
 	answer  *answer
 	order   []netip.AddrPort
-	started int    // how many resolvers were queried
-	replied []bool // by index in order
+	started int    // the number of resolvers that were queried
+	replied []bool // whether each resolver replied, by its index in order
 	hedge   *time.Timer
-	delay   time.Duration // before the next resolver is queried
+	delay   time.Duration // the delay before the next resolver is queried
 	replies chan placed
 }
 
@@ -48,9 +48,9 @@ type placed struct {
 
 // exchange queries the resolvers until one answers. It queries the next resolver at once when
 // another has failed, and otherwise after a delay that doubles. If none answers, or ctx ends,
-// it returns the result of unanswered. It panics if an attempt did. All attempts have ended
-// when it returns. During the exchange it records in a which resolvers were queried, and the
-// first SERVFAIL.
+// it returns the result of the function unanswered. It panics if an attempt did. All attempts
+// have ended when it returns. During the exchange it records in the answer a which resolvers
+// were queried, and the first SERVFAIL.
 func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *answer) (*reply, error) {
 	g := newCrew(ctx)
 	defer g.end()
@@ -70,7 +70,8 @@ func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *ans
 	return r.winner(ctx)
 }
 
-// winner returns the first reply that answers the question, or the result of unanswered.
+// winner returns the first reply that answers the question, or the result of the function
+// unanswered.
 func (r *race) winner(ctx context.Context) (*reply, error) {
 	r.next()
 	var causes []*failure
@@ -112,7 +113,7 @@ func (r *race) next() {
 		r.answer.noteQuery(server)
 	}
 	r.start(func() {
-		// This stays if the query panics, which ends the other attempts.
+		// This result stays if the query panics. The panic also ends the other attempts.
 		got := &reply{outcome: silent, failure: &failure{text: "the attempt panicked"}}
 		defer func() { r.replies <- placed{reply: got, at: at} }()
 		got = r.query(server)

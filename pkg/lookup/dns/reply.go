@@ -32,7 +32,7 @@ const (
 // reply is the reply of one resolver to the question about a name.
 type reply struct {
 	outcome  outcome
-	failure  *failure // why it is not an answer
+	failure  *failure // why the reply does not answer the question
 	resolver netip.Addr
 	msg      *miekg.Msg
 

@@ -17,8 +17,8 @@ import (
 // reports are the addresses that another connected to. Each caller keeps its deadline, and at
 // that time gets what is known so far.
 //
-// The caller must call end when all lookups have returned. It stops the questions that are
-// still in progress and waits for them to end.
+// The caller must call end when all lookups have returned. The function end stops the
+// questions that are still in progress and waits until they have ended.
 func Share(ctx context.Context) (shared context.Context, end func()) {
 	s := &questions{crew: newCrew(ctx)}
 	return context.WithValue(s.crew, sharedKey{}, s), s.crew.end
@@ -33,8 +33,8 @@ type questions struct {
 	answers sync.Map // maps a question to its *answer
 }
 
-// answer holds the result of exchange once over is closed, and the facts known so far until
-// then.
+// answer holds the result of exchange once the channel over is closed. Until then it holds the
+// facts that are known so far.
 type answer struct {
 	over     chan struct{}
 	servfail atomic.Pointer[reply]
@@ -84,7 +84,7 @@ func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*re
 }
 
 // start returns the earlier answer if the question was asked before. Otherwise it starts the
-// question and returns a, which will hold its answer.
+// question and returns the answer a, which will hold the result.
 func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answer {
 	type question struct {
 		client *Client

@@ -16,8 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// TestShare checks that lookups that share ask each question once and return the same results
-// as without sharing, whatever the resolvers reply. Questions about com are not counted.
+// TestShare checks that lookups under one Share ask each question only once, and return the
+// same results as without it, whatever the resolvers reply. Questions about com are not
+// counted.
 func TestShare(t *testing.T) {
 	const aaaa, mx = "@ 60 IN AAAA 2606:4700::1", "@ 60 IN MX 10 mx.example.com."
 	eachInBubble(t, map[string]change{
@@ -60,8 +61,8 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// TestShareDeadlines checks that a call with less time returns what is known when its time
-// ends, and that the question goes on for the calls with more time.
+// TestShareDeadlines checks that a call with less time returns the known facts when its time
+// ends, and that the question continues for the calls with more time.
 func TestShareDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -119,9 +119,10 @@ func TestDatagrams(t *testing.T) {
 	})
 }
 
-// TestPassedOver has replies that are no answer: a reply about the resolver itself, a referral
-// to other servers, and bytes over TCP that are no reply. The next resolver is queried at
-// once. If all resolvers do the same, the lookup is upstream_unavailable.
+// TestPassedOver checks replies that are no answer: a reply about the resolver itself, a
+// referral to other servers, and bytes over TCP that are no reply. The next resolver is
+// queried at once. If all resolvers send such replies, the lookup returns
+// upstream_unavailable.
 func TestPassedOver(t *testing.T) {
 	const alias = "@ 60 IN CNAME b.example.net."
 	udp := func(typ string, changes ...change) row { return row{typ, host{udp: after(0, changes...)}} }

@@ -86,8 +86,8 @@ var (
 type Dialer struct {
 	Resolver Resolver
 	// Connect opens a "tcp" connection to a literal ip:port. Tests set it if their peers are
-	// on loopback. It must make the last check, that of the socket's address, itself. Default:
-	// a net.Dialer with that check.
+	// on loopback. Default: a net.Dialer that also checks the address of the socket, as the
+	// last check. Any other function must make this last check itself.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 	// HasRoute reports whether this machine has a route to an address.
 	// Default: the kernel looks the route up, and nothing is sent.
@@ -110,10 +110,10 @@ func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 	return Target{Name: name, Addrs: addrs}, nil
 }
 
-// Dial implements Connector. It tries at most sixteen addresses in the way of race. IPv4 and
-// IPv6 addresses alternate, and IPv4 comes first. A family without a route is left out. Dial
-// takes at most three quarters of the remaining time of ctx. If ctx itself ends, the error
-// wraps the error of ctx and is not a fault.
+// Dial implements Connector. It tries at most sixteen addresses, as the function race
+// describes. IPv4 and IPv6 addresses alternate, and IPv4 comes first. A family without a route
+// is left out. Dial takes at most three quarters of the remaining time of ctx. If ctx itself
+// ends, the error wraps the error of ctx and is not a fault.
 func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
 	none := netip.Addr{}
 	if err := checkAddrs(t.Addrs...); err != nil {

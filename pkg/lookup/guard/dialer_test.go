@@ -143,10 +143,10 @@ func TestDial(t *testing.T) {
 
 // dialled is a host, with the expected dials and the expected error.
 type dialled struct {
-	addrs, up, holes string // addresses; up accepts, holes are silent, all others refuse
+	addrs, up, holes string // all addresses, those that accept, and those that are silent; the others refuse
 	slow             string // the address that answers after 400 ms
 	unrouted         string // the address families without a route
-	dialed           string // such as "1.1.1.1:443 at 0s", in order
+	dialed           string // the expected dials in order, such as "1.1.1.1:443 at 0s"
 	took             time.Duration
 	code             fault.Code
 	is               error
@@ -271,8 +271,8 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// TestDialCancelled checks that the error says nothing about the target if the caller's own
-// time ends.
+// TestDialCancelled checks that the error says nothing about the target if the time of the
+// caller ends.
 func TestDialCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -289,11 +289,11 @@ func TestDialCancelled(t *testing.T) {
 	})
 }
 
-// refused lists the ranges that are not public. They come from the IANA registries of
+// refused lists the ranges that are not public. Most come from the IANA registries of
 // special-purpose addresses. The registries of multicast and of the IPv6 address space add the
-// ranges that those leave out; global unicast IPv6 addresses are only assigned from 2000::/3.
-// Azure's documentation adds one address. 2001::/23 contains Teredo, benchmarking, ORCHID and
-// others.
+// other ranges; global unicast IPv6 addresses are only assigned from 2000::/3. One address
+// comes from Azure's documentation. The range 2001::/23 contains Teredo, benchmarking, ORCHID
+// and others.
 var refused = strings.Fields(`
 	0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
 	192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 198.51.100.0/24

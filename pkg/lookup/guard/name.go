@@ -111,8 +111,8 @@ func Domain(raw string, g Grammar) (string, error) {
 	return name, nil
 }
 
-// isAddress reports whether raw is an IP address that check would refuse only because of a
-// colon or a bracket.
+// isAddress reports whether raw is an IP address that the function check would refuse only
+// because of a colon or a bracket.
 func isAddress(raw string) bool {
 	if _, err := netip.ParseAddrPort(raw); err == nil {
 		return true
@@ -164,7 +164,8 @@ func check(name string, g Grammar) error {
 
 // mapIDNA maps a name to lower-case A-labels by UTS #46 with strict ASCII rules and the bidi
 // rule. These rules would refuse real ASCII hosts that have "--" in the third and fourth
-// place, so plain ASCII names are only lowered. Lengths and empty labels are checked by check.
+// place, so plain ASCII names are only converted to lower case. The function check tests
+// lengths and empty labels.
 func mapIDNA(name string) (string, error) {
 	lower := strings.ToLower(name)
 	plain := !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf })

@@ -22,8 +22,8 @@ var (
 	name253 = strings.Repeat(label63+".", 3) + strings.Repeat("b", 57) + ".com"
 )
 
-// TestDomainAccepts has names that are accepted. Names with an underscore are accepted under
-// DNSName only.
+// TestDomainAccepts checks names that must be accepted. Names with an underscore are accepted
+// under DNSName only.
 func TestDomainAccepts(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
@@ -103,7 +103,7 @@ func TestDomainNamesTheFault(t *testing.T) {
 }
 
 // wantInvalid checks that an error has the code invalid_domain and a short message in plain
-// ASCII that names the fault.
+// ASCII that contains part.
 func wantInvalid(t *testing.T, raw string, err error, part string) {
 	t.Helper()
 	var f *fault.Error
@@ -210,8 +210,8 @@ func corpus(file string) (lines []string) {
 	return lines
 }
 
-// hostile returns values that no grammar accepts, by class: those of testdata/hostile.txt, and
-// others.
+// hostile returns values that no grammar accepts, by class: the values in
+// testdata/hostile.txt, and others.
 func hostile() map[string][]string {
 	long := func(n int) string { return strings.Repeat("a", n) }
 	all := map[string][]string{

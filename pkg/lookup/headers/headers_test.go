@@ -112,7 +112,7 @@ func TestLong(t *testing.T) {
 	})
 }
 
-// TestLookupOn makes the lookup in the way of the uptime check: with one resolution and one
+// TestLookupOn looks the headers up as the uptime check does: with one resolution and one
 // handshake, and with a second handshake if the connection turns out to be dead.
 func TestLookupOn(t *testing.T) {
 	testbed.Each(t, map[string]int{"it serves": 1, "it is dead": 2}, func(t *testing.T, dials int) {

@@ -22,9 +22,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestConnections sends requests on one Host until the last status is seen. The origin has a
-// list of answers for each connection. Some origins refuse HEAD. Bytes of a body must never be
-// read as the next answer, even if they look like one.
+// TestConnections sends requests on one Host until one returns the last expected status. The
+// origin has a list of answers for each connection. Some origins refuse HEAD. Bytes of a body
+// must never be read as the next answer, even if they look like one.
 func TestConnections(t *testing.T) {
 	const (
 		ok    = "HTTP/1.1 200 OK\r\nServer: b\r\nContent-Length: 1000000\r\n\r\n<html>"
@@ -87,7 +87,7 @@ func TestConnections(t *testing.T) {
 }
 
 // TestFault checks which errors become the tool's time-out, and their messages. An error about
-// the target keeps its code, even if the time ends together with it.
+// the target keeps its code, even if the time of the lookup is over as well.
 func TestFault(t *testing.T) {
 	other := errors.New("a bug")
 	over, cancel := context.WithCancel(t.Context())
@@ -328,9 +328,9 @@ func answers(t *testing.T, secure *tls.Conn) {
 	io.WriteString(secure, "HTTP/1.1 200 OK\r\n\r\n")
 }
 
-// TestTimeouts checks peers that stop during the handshake or within the head. The lookup
-// waits for them until its time expires or the caller leaves. Each peer starts that end itself
-// once it has stopped. Only expired time counts as the silence of the peer.
+// TestTimeouts checks peers that stop during the handshake or within the head. Once a peer has
+// stopped, the test lets the time expire or the caller leave, and only then the lookup ends.
+// Only expired time counts as the silence of the peer.
 func TestTimeouts(t *testing.T) {
 	heads := map[string]string{
 		"handshake": "-", "request": "", "status": "H", "header": "HTTP/1.1 200 OK\r\nServer: a",
@@ -343,9 +343,9 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// timesOut requests from an origin that stops after sending head. If head consists of dashes,
-// the origin stops in the handshake with that number. Then the time expires or the caller
-// leaves.
+// timesOut requests / from an origin that stops after it has sent head. If head consists of
+// dashes, the origin stops in a handshake: in the first for one dash, in the second for two.
+// Then the time expires or the caller leaves.
 func timesOut(t *testing.T, head string, expires bool) {
 	t.Helper()
 	w := testbed.NewOrigins(t)

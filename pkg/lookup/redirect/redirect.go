@@ -139,9 +139,10 @@ type Client struct{ origins *origin.Client }
 // New returns a Client.
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
-// Lookup answers a query within the time of ctx. Its errors are redirect_timeout and those of
-// the first hop. redirect_timeout is also returned if our resolvers are silent. A time-out is
-// marked as the target's silence, also if the earlier hosts used up nearly all of the time.
+// Lookup answers a query within the time of ctx. Its errors are redirect_timeout and the
+// errors of the first hop. redirect_timeout is also returned if our resolvers are silent. A
+// time-out is marked as the target's silence, even if the earlier hosts used up nearly all of
+// the time.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	hosts := map[string]*origin.Host{} // resolved once; the connection is kept if the host allows it
 	defer func() {
@@ -196,8 +197,8 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	}
 }
 
-// end returns the result of a trace whose next hop failed. late tells that the earlier hosts
-// left this hop hardly any time. Then a time-out is their fault.
+// end returns the result of a trace whose next hop failed. late means that the earlier hosts
+// left this hop hardly any time; a time-out is then their fault.
 func (r Result) end(err error, late bool) (Result, error) {
 	f := fault.From(err)
 	stop := StopReason(f.Code)
@@ -211,9 +212,9 @@ func (r Result) end(err error, late bool) (Result, error) {
 	return Result{}, err
 }
 
-// nearlyOver reports whether ctx has less time left than enough. If the deadline has passed,
-// it returns false, because the process may have been frozen, and then the hosts are not to
-// blame.
+// nearlyOver reports whether ctx has less time left than the constant enough. If the deadline
+// has passed, it returns false, because the process may have been frozen, and then the hosts
+// are not to blame.
 func nearlyOver(ctx context.Context) bool {
 	end, ok := ctx.Deadline()
 	if !ok {

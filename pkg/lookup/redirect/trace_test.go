@@ -36,7 +36,7 @@ func lookUp(ctx context.Context, w *testbed.Origins) (redirect.Result, error) {
 	return c.Lookup(ctx, redirect.Query{Domain: a})
 }
 
-// site serves a name. The table maps a path to "status location" or only a status.
+// site serves a name. pages maps a path to "status location", or only to a status.
 func site(w *testbed.Origins, name, addr string, pages map[string]string) {
 	w.HTTP(name, addr, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		status, location := 404, ""
@@ -157,8 +157,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestErrors checks that a failure on a later hop is not always a stop reason. Trouble with
-// our resolvers, and the end of the time, are errors of the call.
+// TestErrors checks the failures on a later hop that are not stop reasons. Trouble with our
+// resolvers and the end of the time are errors of the call.
 func TestErrors(t *testing.T) {
 	type row struct {
 		set     func(w *testbed.Origins, leave func())
@@ -192,9 +192,9 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestLittleTimeLeft checks when a time-out is blamed on the earlier hops. It is if they left
-// this hop less than a second. It is not if the hop has more time, is the first hop, or begins
-// after the deadline.
+// TestLittleTimeLeft checks when a time-out is blamed on the earlier hops. They are blamed if
+// they left the next hop less than a second. They are not blamed if the hop has more time, is
+// the first hop, or begins after the deadline.
 func TestLittleTimeLeft(t *testing.T) {
 	testbed.Each(t, map[string]struct {
 		redirects bool

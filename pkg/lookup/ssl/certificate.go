@@ -91,7 +91,7 @@ func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 	return true
 }
 
-// result returns the result of a query from what the server sent. Its only error is
+// result returns the result of a query for the flight that the server sent. Its only error is
 // errNotACertificate.
 func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
 	c, err := parseCertificate(f.leaf)

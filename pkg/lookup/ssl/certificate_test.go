@@ -193,7 +193,8 @@ func TestResult(t *testing.T) {
 		dnsName("*.b.example"), tlv(0x88, []byte{42, 3}))))))
 	sans("a.example b.example", extensions(san(dnsName("a.example")), ext("2.5.29.18", tlv(0x30, dnsName("issuer.example"))), san(dnsName("b.example"))))
 
-	// The name from the RFC of the algorithm. The outer, unsigned algorithm field counts.
+	// The result has the name from the RFC of the algorithm. The outer, unsigned algorithm
+	// field counts.
 	for want, dotted := range map[string]string{
 		"sha256WithRSAEncryption": "1.2.840.113549.1.1.11", "rsassaPss": "1.2.840.113549.1.1.10",
 		"ecdsa-with-SHA384": "1.2.840.10045.4.3.3", "Ed448": "1.3.101.113", "1.2.3.4.5": "1.2.3.4.5",

@@ -231,7 +231,7 @@ type Result struct {
 	// version.
 	TLSVersion *string `json:"tls_version" doc:"Such as tlsv1.3"`
 	// Cipher is the IANA name of the cipher suite that the server chose, in lower case. It is
-	// nil if that has no name.
+	// nil if the suite has no name.
 	Cipher *string `json:"cipher" doc:"Cipher suite, lower case"`
 	// Subject and Issuer are in the form of RFC 4514. They are "" if the name is empty.
 	Subject string `json:"subject" doc:"DN of the subject"`

@@ -246,7 +246,7 @@ func suites() (all []suite) {
 	)
 	for _, block := range []struct {
 		first        uint16
-		keys, bodies string // numbers count up through all bodies of the first key, then of the second, …
+		keys, bodies string // the numbers count up through all bodies for the first key, then for the second, and so on
 	}{
 		{0xc02b, curves, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
 		{0x009c, fields, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},

@@ -122,8 +122,8 @@ func TestRefusedByTheStandardLibrary(t *testing.T) {
 	})
 }
 
-// halting is the connection of a server. It runs end in place of the server after left bytes
-// were written. If left is 0, it does so after the first flight.
+// halting is the connection of a server. After it has written left bytes, it stops the server
+// and calls end. If left is 0, it does so after the first flight.
 type halting struct {
 	net.Conn
 	left  int
@@ -159,8 +159,8 @@ func (c *halting) Read(p []byte) (int, error) {
 	return 0, c.halt()
 }
 
-// halts serves a handshake that stops within the first flight after n bytes, or after the
-// first flight if n is 0.
+// halts serves a handshake that stops in the first flight, after n bytes. If n is 0, the
+// handshake stops after the first flight.
 func halts(chain [][]byte, version uint16, n int, end func(net.Conn)) func(net.Conn) {
 	serve := handshakes(chain, ecKey(), atMost(version))
 	return func(c net.Conn) { serve(&halting{Conn: c, left: n, end: end}) }
@@ -176,7 +176,7 @@ func script(out ...[]byte) func(net.Conn) {
 }
 
 // endless begins a message of the largest possible size and never stops writing. The reader
-// must stop after a number of bytes, because the clock does not end it.
+// must stop at its limit of bytes, because the clock does not stop it.
 func endless(record ...[]byte) func(net.Conn) {
 	return func(c net.Conn) {
 		_, err := c.Write(append(helloTLS12(), 22, 3, 3, 0, 10, 11, 3, 0xff, 0xff, 3, 0xff, 0xfc, 3, 0xff, 0xf9))

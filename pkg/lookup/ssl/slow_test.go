@@ -13,7 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSlow has peers that do not complete the handshake before the time ends or the caller
+// TestSlow checks peers that do not complete the handshake before the time ends or the caller
 // leaves. If the certificate came before that, it is the result. The peers never close the
 // connection, so a lookup that ignored its time would hang.
 func TestSlow(t *testing.T) {

@@ -81,7 +81,7 @@ type Config struct {
 	// BootstrapURL is the URL of the bootstrap file. The operator sets it, so it is trusted
 	// and its host may be private. Default: DefaultBootstrapURL.
 	BootstrapURL string
-	Cache        Cache            // of the bootstrap file; if nil, each process downloads its own copy
+	Cache        Cache            // stores the bootstrap file; if nil, each process downloads its own copy
 	Now          func() time.Time // the clock for the age of the bootstrap file
 	UserAgent    string           // names the service to the servers it calls
 	Log          *slog.Logger     // receives problems with the bootstrap file that do not stop lookups

@@ -91,7 +91,7 @@ func (n *network) said(query []byte) []byte {
 	return testbed.Must(m.Pack())
 }
 
-// connectTo connects to the hosts that have these two names.
+// connectTo connects to the two hosts that the resolvers know.
 func (n *network) connectTo(ctx context.Context, _, address string) (net.Conn, error) {
 	to := netip.MustParseAddrPort(address)
 	host := map[string]string{ianaAddr: "data.iana.org", registryAddr: "rdap.registry.com"}[to.Addr().String()]

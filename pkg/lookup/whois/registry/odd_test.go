@@ -8,8 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestOdd has answers that are not quite RDAP, as some registries send them. Their meaning is
-// clear, and they must give the same result as correct answers.
+// TestOdd checks answers that are not quite RDAP, as some registries send them. Their meaning
+// is clear, and they must give the same result as correct answers.
 func TestOdd(t *testing.T) {
 	const (
 		registrant = `{"objectClassName":"entity","roles":["registrar"],"publicIds":[{"type":"IANA Registrar ID","identifier":"292"}],` +

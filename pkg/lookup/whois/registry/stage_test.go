@@ -87,7 +87,7 @@ func each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *sta
 	})
 }
 
-// restart replaces the client by that of a new process with the same Cache.
+// restart replaces the client, as a new process with the same Cache would.
 func (s *stage) restart() {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.cert.Leaf)

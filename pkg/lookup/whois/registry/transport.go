@@ -60,7 +60,8 @@ func trusted(c guard.Connector, direct func(ctx context.Context, network, addres
 
 // transport makes HTTP/1.1 exchanges for JSON. Each exchange has a new connection and runs in
 // the calling goroutine. An http.Transport would leave goroutines behind when a call is given
-// up, and Lambda would then freeze them. It reads the body only if the status is a success.
+// up, and Lambda would then freeze them. transport reads a body only if the status is a
+// success.
 type transport struct {
 	dial    dial
 	roots   *x509.CertPool // nil means the system's
