@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// TestFaults checks that all faults of a configuration are reported at once, by the names of
-// their variables, and that no report shows a secret.
+// TestFaults checks that all faults of a configuration are reported together, with the names
+// of their variables, and that no report shows a secret.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const one, other = "https://one.example/x402", "https://other.example"
@@ -88,7 +88,7 @@ func TestFaults(t *testing.T) {
 			"PAY_TO": "", "LEDGER_TABLE": "", "AWS_REGION": "", "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "FACILITATOR_URL": "ftp://x", "RPC_URL": "x",
 		}, "7 fault(s)|AWS_ACCESS_KEY_ID is not set|AWS_SECRET_ACCESS_KEY is not set|RPC_URL must be|FACILITATOR_URL must be"},
 
-		// A configuration has one kind of credentials, and all of it.
+		// A configuration has one kind of credentials, and must have it completely.
 		{vars{"FACILITATOR_KEY_SECRET": "hush"}, "go together"},
 		{vars{"FACILITATOR_TOKEN": "hush", "FACILITATOR_KEY_ID": "id", "FACILITATOR_KEY_SECRET": "hush"}, "choose one"},
 		{secret, ""},
@@ -105,7 +105,7 @@ func TestFaults(t *testing.T) {
 			"PAY_TO must|FACILITATOR_SECRET_ARN must|FACILITATOR_SECRET_ARN and other|" +
 				"FACILITATOR_TOKEN and FACILITATOR_KEY_ID|go together"},
 
-		// A second facilitator, with other credentials.
+		// A second facilitator must have other credentials.
 		{vars{"FACILITATOR_URL": one}, ""},
 		{vars{"FACILITATOR_URL": "http://198.51.100.9/hush"}, "FACILITATOR_URL must be an https URL"},
 		{vars{"FACILITATOR_URL": "ftp://127.0.0.1/hush"}, "FACILITATOR_URL must be an https URL"},
@@ -130,7 +130,7 @@ func TestFaults(t *testing.T) {
 		{two(vars{"FACILITATOR_FALLBACK_TOKEN": "hush"}), ""},
 		{two(vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}), ""},
 		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "https://one.example/other"}, ""},
-		{vars{"FACILITATOR_FALLBACK_URL": other}, ""}, // see TestValues
+		{vars{"FACILITATOR_FALLBACK_URL": other}, ""}, // nothing is sold without a primary; see TestValues
 		{vars{"SELLING": "perhaps"}, "SELLING must be yes or no"},
 		{vars{"FORMER_TERMS": "2026-11-20T08:05:00Z"}, "FORMER_TERMS must be none, or a time"},
 		{vars{"FORMER_TERMS": "soon,dns=5000"}, "FORMER_TERMS must be none, or a time"},
@@ -163,8 +163,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFormerTerms checks that one setting holds the former values and their end, which must be
-// soon.
+// TestFormerTerms checks the setting with the former values and the time until which they are
+// accepted. That time must be soon.
 func TestFormerTerms(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	read := func(v string) *service.FormerTerms { return configured(t, vars{"FORMER_TERMS": v}).Former }
@@ -189,10 +189,10 @@ func TestFormerTerms(t *testing.T) {
 	}
 }
 
-// TestValues checks that correct values are understood. Nothing is for sale if a setting says
-// that, or if there is no facilitator, whatever the other settings are. A program on this
-// machine needs no settings. Clients cannot call an address that stands for all addresses.
-// There is a warning if real money would go to an address whose key is public.
+// TestValues checks how correct values are understood. Nothing is for sale if SELLING is no or
+// if there is no facilitator, whatever the other settings are. A program on this machine needs
+// no settings. If it listens on an address that stands for all addresses, clients need another
+// address. There is a warning if real money would go to an address whose key is public.
 func TestValues(t *testing.T) {
 	type values map[string]any
 	local := func(v vars) Local { return must(ParseLocal(env(v))) }
@@ -205,7 +205,7 @@ func TestValues(t *testing.T) {
 	warned := func(v vars) any { return configured(t, v).warnings()["payee"] != "" }
 	const payee, upper = "0x209693bc6afc0c5328ba36faf03c514ef312287c", "0x209693BC6AFC0C5328BA36FAF03C514EF312287C"
 	for _, c := range []struct {
-		name string // the variable
+		name string // the name of the variable
 		show func(vars) any
 		want values
 	}{
@@ -266,8 +266,8 @@ func TestValues(t *testing.T) {
 		{"LEDGER_TABLE", func(v vars) any { return local(v).LedgerFile + local(v).Ledger.Name }, values{"": LocalLedgerFile}},
 		{"FACILITATOR_URL", sells, values{"": "false  \n", "https://a.example": "false https://a.example https://b.example\n"}},
 		{"SELLING", sells, values{"yes": "false https://one.example https://b.example\n", "no": "true  \n"}},
-		// A blank counts as none, because the SAM CLI accepts no empty answer for a hidden
-		// parameter.
+		// A blank means the same as an empty value, because the SAM CLI accepts no empty
+		// answer for a hidden parameter.
 		{"RPC_URL", nodes, values{
 			" ": "https://mainnet.base.org", " none ": "", " https://rpc.example/v2/key ": "https://rpc.example/v2/key",
 			"https://one.example/k, http://127.0.0.1:8545": "https://one.example/k http://127.0.0.1:8545",
@@ -285,8 +285,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestDiscoveryNeedsATableForItsLimit checks that the documents need the ledger's table to
-// count their clients' requests, and do not need it if no requests are counted.
+// TestDiscoveryNeedsATableForItsLimit checks that the function of the documents needs the
+// ledger's table if it counts the requests of its clients, and only then.
 func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	v := deployed(vars{"LEDGER_TABLE": ""})
 	if _, err := parseDocuments(env(v)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
@@ -311,8 +311,8 @@ func TestOrigin(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the table of settings into the runbook")
 
-// TestRunbookSettings checks that the runbook's table is the same as the printed list of
-// settings.
+// TestRunbookSettings checks that the table of settings in the runbook is the same as the
+// printed list.
 func TestRunbookSettings(t *testing.T) {
 	t.Parallel()
 	const runbook, head = "../../infra/RUNBOOK.md", "| Variable | Meaning | Default |\n|---|---|---|\n"

@@ -25,7 +25,7 @@ type bootstrapFile struct {
 type bootstrapItem struct {
 	Key      string `dynamodbav:"pk"`
 	Document []byte `dynamodbav:"document"`
-	Fetched  int64  `dynamodbav:"fetched"` // unix seconds
+	Fetched  int64  `dynamodbav:"fetched"` // in Unix seconds
 }
 
 // Get implements whois.Cache.

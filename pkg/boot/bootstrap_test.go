@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// TestBootstrapFile checks that a process reads what another process has stored, with the time
-// of the fetch to the second. An item that this version did not write counts as absent, and a
-// table that fails is an error.
+// TestBootstrapFile checks that a process reads the file that another process has stored, with
+// the time of the fetch to the second. An item that this version did not write counts as
+// absent. If the table fails, the methods return an error.
 func TestBootstrapFile(t *testing.T) {
 	t.Parallel()
 	stored, down := "{}", false

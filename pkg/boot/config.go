@@ -26,27 +26,27 @@ type Config struct {
 	// Offering is the offering of the deployment, without its Receipts. No variable sets
 	// PlayMoney.
 	service.Offering
-	// BaseURL is the public origin; empty on Lambda means the domain name of
-	// each request.
+	// BaseURL is the public origin. If it is empty on Lambda, each request is at the domain
+	// name that the gateway reports.
 	BaseURL string
 	// Paused means that SELLING is no: there is no facilitator, on purpose.
 	Paused         bool
 	FacilitatorURL string
-	// FallbackURL is a second facilitator, which is used when the first one fails; empty means
-	// none.
+	// FallbackURL is a second facilitator, which is used when the first one fails. If it is
+	// empty, there is none.
 	FallbackURL string
 	// Nodes are the URLs of the chain's nodes, in the order in which they are used. They may
 	// contain keys. Nodes in the secret are used before them.
 	Nodes     []string
 	Ledger    Table
 	Resolvers []string
-	// BootstrapURL is the IANA RDAP bootstrap file; empty means IANA's own.
+	// BootstrapURL is the RDAP bootstrap file. If it is empty, the file of IANA is used.
 	BootstrapURL string
 	LogLevel     slog.Level
-	// Stack is the name of the deployment, which is part of the namespace of its metrics;
-	// empty means none.
+	// Stack is the name of the deployment, which is part of the namespace of its metrics. It
+	// may be empty.
 	Stack string
-	// Function and Version are Lambda's names of this code; empty elsewhere.
+	// Function and Version are Lambda's names of this code. They are empty outside Lambda.
 	Function, Version string
 
 	// LowestPrice is the lowest price of another shop, in atomic units, when an operator
@@ -57,7 +57,7 @@ type Config struct {
 	// secret is the facilitator's secret, which can also contain nodes of the chain and the
 	// receipt key; nil without a secret.
 	secret *secret
-	// nodesInSecret means that the secret is read for nodes.
+	// nodesInSecret means that the nodes of the chain may be in the secret.
 	nodesInSecret bool
 	receiptKey    ed25519.PrivateKey // from the environment; if nil, the secret may have one
 }
@@ -78,7 +78,7 @@ type Local struct {
 	LedgerFile string // the file of the embedded ledger
 	// LedgerAccept accepts a ledger file that was refused because a part of it is missing.
 	LedgerAccept string
-	Addr         string // listening address
+	Addr         string // the address to listen on
 	OriginGiven  bool   // BASE_URL is set; otherwise the origin is derived from Addr
 	PayeeGiven   bool   // PAY_TO is set; otherwise the payee is LocalPayTo
 }
@@ -108,9 +108,9 @@ func parseFunction(get func(string) string, reader Readers) (Config, error) {
 	return c, e.err()
 }
 
-// ParseAWS parses how an operator's command reaches AWS: the region and the credentials. endpoint
-// is the variable that names another endpoint for a service, or "" if the command has several
-// services.
+// ParseAWS parses how an operator's command reaches AWS: the region and the credentials.
+// endpoint names the variable that sets another endpoint for the service of the command. It is
+// "" if the command uses several services.
 func ParseAWS(get func(string) string, endpoint string) (aws.Config, error) {
 	e := readEnvironment(get, readByAWS)
 	other := ""
@@ -212,8 +212,8 @@ func (e *environment) checkPayee(setting, payTo, asset string) {
 	}
 }
 
-// formerTerms returns the terms before the last change: the current terms with the differences
-// in FORMER_TERMS. It returns nil if former terms are not accepted.
+// formerTerms returns the terms before the last change: the current terms, changed to the
+// former values in FORMER_TERMS. It returns nil if former terms are not accepted.
 func (e *environment) formerTerms(now x402.Terms) *service.FormerTerms {
 	if e.former == nil {
 		return nil
@@ -238,8 +238,8 @@ func (c Config) settlesElsewhere() bool {
 	return err == nil && c.FacilitatorURL != "" && !onThisMachine(u)
 }
 
-// money sets the receipt key, the registries, the resolvers and the nodes. usual is the
-// parameter of chain.
+// money sets the receipt key, the registries, the resolvers and the nodes. usual is passed to
+// the method chain.
 func (e *environment) money(c *Config, usual string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL
@@ -252,8 +252,8 @@ func (e *environment) table() Table {
 	return Table{Name: e.ledgerTable, AWS: e.aws(e.dynamoEndpoint)}
 }
 
-// aws returns the configuration for reaching a service of AWS, at endpoint, or at AWS's
-// endpoint if it is empty.
+// aws returns the configuration for reaching a service of AWS at endpoint. If endpoint is
+// empty, it is the endpoint of AWS.
 func (e *environment) aws(endpoint string) aws.Config {
 	e.require("AWS_REGION")
 	c := aws.Config{Region: e.region, Credentials: e.awsKeys()}

@@ -21,10 +21,10 @@ import (
 )
 
 // TestSecret checks that the secret is read when somebody pays, and read again if its content
-// did not work. If anything is wrong with it, nothing is sent, and no payer is told that the
-// payment was refused. A facilitator without credentials works with a secret that holds only
-// values for other readers. The tests of facilitator.ParseCredentials check which documents
-// are valid.
+// did not work. If anything is wrong with the secret, nothing is sent, and no payer is told
+// that the payment was refused. A facilitator without credentials works with a secret that
+// holds only other values, such as nodes. The tests of facilitator.ParseCredentials check
+// which documents are valid.
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	receiptKey, _ := keyPair(1)
@@ -66,7 +66,7 @@ func TestSecret(t *testing.T) {
 			f.token = "Bearer two"
 			v.says(holds(`{"token":"two"}`))
 			now = now.Add(time.Minute)
-			settle() // if the secret was good, the facilitator refuses it now
+			settle() // if the first secret was good, the facilitator refuses it now
 			if s := settle(); s.Class != x402.Moved {
 				t.Errorf("mended: %+v", s)
 			}
@@ -74,8 +74,8 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// TestNoCredentialReachesTheOtherFacilitator checks that no facilitator sees a credential of
-// the other one, for every call and every reply.
+// TestNoCredentialReachesTheOtherFacilitator checks that no facilitator gets a credential of
+// the other one, in any call and after any reply.
 func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	t.Parallel()
 	v := newVault(t, func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +88,7 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		vars       vars
-		one, other bool // whether they have credentials
+		one, other bool // whether the facilitator has credentials
 	}{
 		"tokens":     {vars{"FACILITATOR_TOKEN": "token-of-one", "FACILITATOR_FALLBACK_TOKEN": "token-of-other"}, true, true},
 		"secrets":    {vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}, true, true},
@@ -121,8 +121,8 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	}
 }
 
-// TestReadyWithAFallback checks that /ready is ready while one of the two facilitators
-// supports our kind, and warns about the other.
+// TestReadyWithAFallback checks that the service is ready if one of the two facilitators
+// supports our kind of payment, and that /ready warns about the other.
 func TestReadyWithAFallback(t *testing.T) {
 	t.Parallel()
 	for i := range 4 {
@@ -148,9 +148,10 @@ func TestReadyWithAFallback(t *testing.T) {
 	}
 }
 
-// TestSharedSecret checks that a secret is kept once it was read. It is read again if the
-// reading failed, or if its content did not work, at most once a minute by the wall clock. A
-// failed reading leaves the earlier secret. A payer waits for a reading at most two seconds.
+// TestSharedSecret checks that a secret is kept once it has been read. It is read again if the
+// last reading failed or its content did not work, but at most once a minute by the wall
+// clock. If that reading fails, the earlier secret is kept. A payer waits at most two seconds
+// for a reading.
 func TestSharedSecret(t *testing.T) {
 	t.Parallel()
 	reads, doc, fails := 0, "", errors.New("throttled")
@@ -167,7 +168,7 @@ func TestSharedSecret(t *testing.T) {
 		wait   time.Duration
 		failed bool
 		doc    string // the document in the store; "" if the store does not answer
-		want   string // "" for an error
+		want   string // the expected document; "" for an error
 		reads  int
 	}{
 		{what: "the first reading fails", reads: 1},
@@ -213,19 +214,19 @@ func testKeys() aws.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider("AK", "SK", "ST")
 }
 
-// TestReadSecret checks that the secret is read with the team's role, and with its token.
-// TestSecret checks how long a silent store takes.
+// TestReadSecret checks that the secret is read with the credentials of a role, including
+// their session token. TestSecret checks how long a store that does not answer is waited for.
 func TestReadSecret(t *testing.T) {
 	t.Parallel()
 	const secret = `{"token":"s3cr3t"}`
-	const again = "again" // any errSecretSilent, after a second attempt
+	const again = "again" // any errSecretSilent, after two attempts
 	amazon := func(status int, kind string) http.HandlerFunc {
 		return reply(status, `{"__type":"`+kind+`","Message":"s3cr3t"}`)
 	}
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		want   string
-		fails  string // again, or the text of the error
+		fails  string // the constant again, or a part of the error
 	}{
 		"a string":        {holds(secret), secret, ""},
 		"bytes":           {reply(200, secretReply("SecretBinary", []byte(secret))), secret, ""},

@@ -10,7 +10,7 @@ import (
 )
 
 // values holds the parsed variables. A value is zero if its variable is empty and has no
-// default, or if the variable has a fault.
+// default, or if its variable has a fault.
 type values struct {
 	baseURL           string
 	selling           bool
@@ -63,7 +63,7 @@ type environment struct {
 	values
 	texts    map[string]string // the variables' texts, including defaults
 	meanings map[string]string
-	faulty   map[string]bool // variables with a fault
+	faulty   map[string]bool // the names of the variables that have a fault
 	faults   []string
 }
 
@@ -126,7 +126,8 @@ func (e *environment) faultsOf(name string, err error) {
 	}
 }
 
-// err returns all faults in one error, each on its line and only once, or nil.
+// err returns one error with all faults, each on a line and only once. It returns nil if there
+// are none.
 func (e *environment) err() error {
 	slices.Sort(e.faults)
 	faults := slices.Compact(e.faults)

@@ -87,10 +87,10 @@ func exitOn(err error) {
 }
 
 // RelaxCollector makes the garbage collector run less often: the heap may grow to five times
-// the memory in use, and to about the number of bytes in most. A process uses only some 4 MB.
-// With Go's default of 100 percent, the collector takes a sixth of the processor time until a
-// function's first answer, and an eighth of the time of a paid call. The variables GOGC and
-// GOMEMLIMIT override it.
+// the memory in use, but the whole memory only to about most bytes. A process uses only some 4
+// MB. With Go's default of 100 percent, the collector takes a sixth of the processor time
+// until a function's first answer, and an eighth of the time of a paid call. The variables
+// GOGC and GOMEMLIMIT override it.
 func RelaxCollector(most int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
@@ -103,10 +103,10 @@ func RelaxCollector(most int64) {
 type event = events.APIGatewayV2HTTPRequest
 type response = events.APIGatewayV2HTTPResponse
 
-// eventHandler returns a handler that serves events of an API Gateway HTTP API, payload format
-// 2.0, with h. h must recover from its panics. For any other event, such as a schedule, a test
-// from the console or another format, it returns an error, which fails the invocation, because
-// nobody would read an answer.
+// eventHandler returns a Lambda handler that serves events of an API Gateway HTTP API, payload
+// format 2.0, with h. h must recover from its panics. The Lambda handler returns an error for
+// any other event, such as a schedule, a test from the console or another format. The error
+// fails the invocation, because nobody would read an answer.
 func eventHandler(h http.Handler) func(context.Context, event) (response, error) {
 	return func(ctx context.Context, e event) (response, error) {
 		r, err := request(ctx, &e)
@@ -191,8 +191,8 @@ func (c Config) logger(w io.Writer) *slog.Logger {
 }
 
 // identified adds Lambda's id of the invocation to each record that is logged with the
-// invocation's context. Lambda's own lines and metrics have that id; the gateway's id is a
-// different one. A logger made by With would not add it, but nothing here makes one.
+// invocation's context. Lambda's lines and metrics have the same id; the gateway's id is a
+// different one. A logger made by With would not add the id, but no program here makes one.
 type identified struct{ slog.Handler }
 
 // Handle implements slog.Handler.

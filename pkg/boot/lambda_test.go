@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// changed returns a GET of /v1/tools/dns, changed by a test.
+// changed returns the event of a GET of /v1/tools/dns, after a change.
 func changed(change func(*event)) event {
 	e := event{
 		Version: "2.0", RouteKey: "ANY /v1/tools/dns", RawPath: "/v1/tools/dns", RawQueryString: "domain=example.com",
@@ -67,10 +67,10 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// TestLog checks that a line names its invocation, even at the end of a context that lost its
-// deadline, and names none outside an invocation. Lambda reads level and time under these
-// names, and would otherwise add its own. Text from a peer is bounded, and cannot control a
-// terminal.
+// TestLog checks that a log line has the id of its invocation, even if its context was
+// separated from the invocation's deadline, and has no id outside an invocation. Lambda reads
+// the level and the time from members with these names, and would otherwise add its own. Text
+// from a peer is bounded, and cannot control a terminal.
 func TestLog(t *testing.T) {
 	const id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
 	for _, want := range []string{id, ""} {
@@ -97,11 +97,11 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// FuzzEvent checks that for any bytes the handler gives an answer that the gateway accepts, or
-// the invocation fails, and that the handler sees the content of the event. Host and address
-// come from the gateway and not from headers. Headers, with canonical names, are not split; a
-// query keeps its duplicates, their order and their escaping; a bad escape in a path is
-// literal.
+// FuzzEvent checks that for any bytes either the invocation fails or the gateway accepts the
+// answer, and that the handler gets the content of the event. The host and the client's
+// address come from the gateway and not from headers. Headers get canonical names, and their
+// values are not split. A query keeps its duplicates, their order and their escaping. A path
+// with a bad escape is taken literally.
 func FuzzEvent(f *testing.F) {
 	for _, file := range must(filepath.Glob("../../events/*.json")) {
 		f.Add(must(os.ReadFile(file)))
@@ -148,7 +148,7 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// sent is an event, read without the types under test.
+// sent is an event, decoded without the types that are tested.
 type sent struct {
 	Version, RawPath, RawQueryString, Body string
 	IsBase64Encoded                        bool

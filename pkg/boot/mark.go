@@ -22,13 +22,13 @@ import (
 // stack is deployed with another table by mistake, such as an empty one that CloudFormation
 // has just made, that table has no mark of the stack. For this to work, the programs that sell
 // never write a mark; an operator writes it, or the command that deploys. Several stacks can
-// share a table, each with its mark. A mark stays when its stack is deleted, and is in every
-// copy of the table.
+// share a table with one mark for each stack. A mark remains when its stack is deleted, and
+// every copy of the table contains it.
 type Mark struct {
 	Stack   string
 	Payee   string    // the recipient of the stack's payments
 	Origin  string    // the public origin of a stack without BASE_URL; may be empty
-	Written time.Time // with a precision of a second
+	Written time.Time // in whole seconds
 	By      string    // who wrote it, as information for operators
 }
 
@@ -38,7 +38,7 @@ type markItem struct {
 	Stack   string `dynamodbav:"stack"`
 	Payee   string `dynamodbav:"payee"`
 	Origin  string `dynamodbav:"origin,omitempty"`
-	Written int64  `dynamodbav:"written"` // unix seconds
+	Written int64  `dynamodbav:"written"` // in Unix seconds
 	By      string `dynamodbav:"written_by"`
 }
 
@@ -119,9 +119,9 @@ func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark,
 	return before, nil
 }
 
-// check returns nil if the mark matches the deployment, and otherwise an error for the public
-// /ready. While FORMER_TERMS is set, their payee is accepted too, because the mark is only
-// rewritten after the deployment that changes the payee.
+// check returns nil if the mark matches the deployment, and otherwise an error whose text
+// /ready may show. While FORMER_TERMS is set, the mark may also have the former payee, because
+// it is only rewritten after the deployment that changes the payee.
 func (m *Mark) check(c Config) error {
 	command := fmt.Sprintf("LEDGER_TABLE=… AWS_REGION=… STACK_NAME=%s PAY_TO=%s make mark-ledger", c.Stack, c.Terms.PayTo)
 	switch {
@@ -137,9 +137,9 @@ func (m *Mark) check(c Config) error {
 		", which is not PAY_TO. If the payee was changed: " + command + " FORCE=1")
 }
 
-// markProbe returns a probe that checks whether the ledger is marked as the deployment's. It
-// returns false if there is no table or the deployment has no name. The probe is optional: the
-// service works without a mark.
+// markProbe returns a probe that checks whether the ledger's table has the mark of the
+// deployment. It returns false if there is no table or the deployment has no name. The probe
+// is optional: the service works without a mark.
 func (c Config) markProbe() (service.Probe, bool) {
 	check := func(ctx context.Context) error {
 		m, err := c.Ledger.LoadMark(ctx, c.Stack)

@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// TestMarkCheck checks that a mark is right for its stack and payee, in any notation of the
-// address, and for the payee of FORMER_TERMS while these are set. Every other mark is reported
-// with the command that corrects it.
+// TestMarkCheck checks that a mark is accepted for its stack and payee, in any notation of the
+// address, and for the former payee while FORMER_TERMS is set. For every other mark the error
+// has the command that corrects it.
 func TestMarkCheck(t *testing.T) {
 	t.Parallel()
 	const payee, former = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", "0x857b06519E91e3A54538791bDbb0E22373e36b66"
@@ -52,8 +52,8 @@ func TestMarkCheck(t *testing.T) {
 }
 
 // TestMarkProbe checks that the mark is read if there are a table and the name of a stack, and
-// that the service is ready without a mark. Another probe reports a table that cannot be
-// reached.
+// that the service is ready without a mark. If the table cannot be reached, another probe
+// reports that.
 func TestMarkProbe(t *testing.T) {
 	t.Parallel()
 	nowhere := configured(t, vars{"STACK_NAME": "shop", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
@@ -74,14 +74,14 @@ func TestMarkProbe(t *testing.T) {
 	}
 }
 
-// TestPublicOrigin checks that a deployment is asked at BASE_URL, or otherwise at the origin
-// in the ledger's mark. No origin is asked if it is for this machine, or if the mark cannot be
-// read.
+// TestPublicOrigin checks that the public origin is BASE_URL, or otherwise the origin in the
+// ledger's mark. There is no public origin if that is an origin of this machine or not https,
+// or if the mark cannot be read.
 func TestPublicOrigin(t *testing.T) {
 	t.Parallel()
 	const marked = `{"Item":{"pk":{"S":"stack|shop"},"stack":{"S":"shop"},"payee":{"S":"0x1"},"origin":{"S":"%s"},"written":{"N":"1"}}}`
 	for name, c := range map[string]struct {
-		base, table string // the answer of the table
+		base, table string // the table's answer
 		want        string
 	}{
 		"a domain":              {"https://api.example.com", "{}", "https://api.example.com"},
@@ -107,8 +107,8 @@ func TestPublicOrigin(t *testing.T) {
 	}
 }
 
-// TestSetMarkMeanwhile checks that a mark replaces only the mark that was read. If another
-// payee was written meanwhile, it is not overwritten, even by force.
+// TestSetMarkMeanwhile checks that a mark replaces only the mark that was read. A mark that
+// was written with another payee meanwhile is not overwritten, even with FORCE=1.
 func TestSetMarkMeanwhile(t *testing.T) {
 	t.Parallel()
 	stored, condition := "{}", ""

@@ -21,8 +21,8 @@ const (
 )
 
 // facilitators sets the URLs and the credentials of the facilitators. The second facilitator
-// must be another one than the first, with different credentials, so neither operator sees the
-// credentials for the other.
+// must be different from the first and have different credentials, so neither operator gets
+// the credentials for the other.
 func (e *environment) facilitators(c *Config) {
 	c.FacilitatorURL = e.primary.url
 	c.FallbackURL = e.fallback.url
@@ -61,10 +61,10 @@ func place(raw string) string {
 	return strings.ToLower(u.Host) + strings.TrimRight(u.Path, "/")
 }
 
-// credentials returns the credentials of a facilitator and the secret that contains them, or
-// nil without a secret. Unreadable credentials do not stop the service: its free part works,
-// paid calls answer facilitator_misconfigured, and /ready reports it. Contradictory
-// credentials are a fault of the configuration.
+// credentials returns the credentials of a facilitator and the secret that contains them,
+// which is nil if they are not in a secret. Unreadable credentials do not stop the service:
+// its free part works, paid calls return facilitator_misconfigured, and /ready reports the
+// error. Contradictory credentials are a fault of the configuration.
 func (e *environment) credentials(of string, v facilitatorValues) (facilitator.Credentials, *secret) {
 	hasSecret := e.text(of+"_SECRET_ARN") != ""
 	hasKey := v.keyID != "" || v.keySecret != ""
@@ -91,7 +91,7 @@ func (e *environment) credentials(of string, v facilitatorValues) (facilitator.C
 	return facilitator.Credentials{}, nil
 }
 
-// secret returns the named secret. It is read later, when a value is needed.
+// secret returns the secret with this name. It is read later, when a value is needed.
 func (e *environment) secret(name secretName) *secret {
 	keys := e.awsKeys()
 	endpoint := e.secretsEndpoint
@@ -100,14 +100,14 @@ func (e *environment) secret(name secretName) *secret {
 	}}
 }
 
-// fixed returns credentials that never change, or that always return the error.
+// fixed returns credentials that never change. If err is not nil, they always return err.
 func fixed(c facilitator.Credentials, err error) facilitator.Credentials {
 	return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return c, err }, nil)
 }
 
-// chain sets which nodes of the chain are used. If RPC_URL is not set, they are the nodes in
-// the facilitator's secret if it names any, and otherwise usual, which may be empty. If usual
-// is noNodes, none is used.
+// chain sets which nodes of the chain are used. If RPC_URL is set, it names them. Otherwise
+// they are the nodes in the facilitator's secret, or the nodes in usual if the secret has
+// none. usual may be empty. If it is noNodes, no node is used.
 func (e *environment) chain(c *Config, usual string) {
 	const name = "RPC_URL"
 	unnamed := e.text(name) == ""
@@ -150,8 +150,8 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	return chain.New(n)
 }
 
-// nodesOfSecret returns the nodes in the secret; there may be none. failed means that none of
-// the nodes returned before works.
+// nodesOfSecret returns the nodes in the secret, which may have none. failed means that none
+// of the nodes that were returned before works.
 func (c Config) nodesOfSecret(ctx context.Context, now time.Time, failed bool) ([]string, error) {
 	if failed {
 		c.secret.failed()
@@ -169,8 +169,9 @@ func evidence(view *chain.Nodes) (x402.Evidence, reconcile.Scanner) {
 }
 
 // facilitators holds the clients of the facilitators and their probes for /ready. A required
-// probe checks that at least one of them settles the service's kind of payment on the network.
-// With two facilitators, an optional probe for each warns if it does not.
+// probe checks that at least one facilitator settles the service's kind of payment on the
+// network. With two facilitators, each also has an optional probe, which warns if that
+// facilitator does not.
 type facilitators struct {
 	settler x402.Settler
 	probes  []service.Probe

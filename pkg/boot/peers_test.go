@@ -94,7 +94,7 @@ func newVault(t *testing.T, answer http.HandlerFunc) *vault {
 	v := &vault{}
 	v.says(answer)
 	v.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		raw, err := io.ReadAll(r.Body) // until then a handler does not learn that its client has gone
+		raw, err := io.ReadAll(r.Body) // a handler only learns that its client has gone once it has read the body
 		if err != nil {
 			return // the caller gave up before the request was complete
 		}
@@ -137,8 +137,9 @@ func secretReply(member string, value any) string {
 	return string(must(json.Marshal(doc)))
 }
 
-// settler is a facilitator that accepts one Authorization, or none if token is empty, and
-// records its requests. Its clients ask one after another.
+// settler is a facilitator that records its requests. It accepts only the Authorization in
+// token, or only requests without one if token is empty. Its clients send one request after
+// another.
 type settler struct {
 	*httptest.Server
 	token    string

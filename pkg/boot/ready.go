@@ -19,7 +19,7 @@ import (
 // share a table.
 const readyPrefix = "ready|"
 
-// keepReady is the lifetime of such an item.
+// keepReady is how long such an item is kept.
 const keepReady = 24 * time.Hour
 
 // readyItems stores the results of the probes in the ledger's table, as one item. It is a
@@ -40,8 +40,8 @@ func (c Config) readyStore() service.ReadyStore {
 
 type readyItem struct {
 	Said  []byte `dynamodbav:"said"`
-	Asked int64  `dynamodbav:"asked"` // unix milliseconds
-	Given int64  `dynamodbav:"given"` // unix milliseconds
+	Asked int64  `dynamodbav:"asked"` // in Unix milliseconds
+	Given int64  `dynamodbav:"given"` // in Unix milliseconds
 }
 
 // Load implements service.ReadyStore.
@@ -67,8 +67,8 @@ func (r readyItems) Load(ctx context.Context) (service.KeptReady, error) {
 	}, nil
 }
 
-// Claim implements service.ReadyStore. If the reply of DynamoDB is lost, no process may have
-// the claim; the others then use the stored results.
+// Claim implements service.ReadyStore. If the reply of DynamoDB is lost, it can happen that no
+// process has the claim. All processes then use the stored results.
 func (r readyItems) Claim(ctx context.Context, loaded service.KeptReady, at time.Time) (bool, error) {
 	err := r.update(ctx, "SET asked = :at, expires_at = :expires", "attribute_not_exists(asked) OR asked = :loaded", map[string]any{
 		":at": at.UnixMilli(), ":loaded": loaded.Claimed.UnixMilli(), ":expires": at.Add(keepReady).Unix(),

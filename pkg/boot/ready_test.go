@@ -11,9 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// TestReadyItems checks that a process reads what another process has stored, to the
-// millisecond, that only one of several processes that have read the same item may ask, and
-// that versions do not share an item.
+// TestReadyItems checks that a process reads the results that another process has stored, with
+// times to the millisecond. If several processes have read the same item, only one of them may
+// probe. Versions must not share an item.
 func TestReadyItems(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// keyPair returns the private and the public text of a key for receipts.
+// keyPair returns a key for receipts and its public key, in the formats of the settings.
 func keyPair(n byte) (private, public string) {
 	seed := make([]byte, ed25519.SeedSize)
 	seed[0] = n
@@ -20,9 +20,10 @@ func keyPair(n byte) (private, public string) {
 	return receipt.FormatKey(key), receipt.FormatPublic(key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // what Public says
 }
 
-// TestReceiptConfiguration checks every configuration: an answer is signed with a published
-// key or not at all, and /ready says why not. An offer is signed with the same key if that is
-// in memory. Nothing is read for an offer, and /ready says so.
+// TestReceiptConfiguration checks every configuration of receipts. Answers are signed with a
+// published key or not at all, and then /ready says why. Offers are signed with the same key
+// once it is in memory. The secret is never read for an offer, and /ready says that offers
+// wait for an answer.
 func TestReceiptConfiguration(t *testing.T) {
 	t.Parallel()
 	one, onePublic := keyPair(1)
@@ -33,10 +34,10 @@ func TestReceiptConfiguration(t *testing.T) {
 	published := vars{"RECEIPT_PUBLIC_KEYS": onePublic}
 	for name, c := range map[string]struct {
 		vars   vars
-		answer http.HandlerFunc // of Secrets Manager
-		signs  bool             // answers are signed
+		answer http.HandlerFunc // the answer of Secrets Manager
+		signs  bool             // whether answers are signed
 		says   string           // the warning of /ready
-		fails  bool             // with a log line for each answer
+		fails  bool             // whether Sign fails, which logs a line for each answer
 	}{
 		"none":             {says: "RECEIPT_KEY is not set"},
 		"a blank":          {vars: vars{"RECEIPT_KEY": " "}, says: "RECEIPT_KEY is not set"},
@@ -100,8 +101,8 @@ func signedByFirst(t *testing.T, jws string, published []ed25519.PublicKey) {
 	}
 }
 
-// warns checks that the probes of receipts are optional, and give this warning, or none if
-// says is empty.
+// warns checks that the probes of receipts are optional and give this warning, or no warning
+// if says is empty.
 func warns(t *testing.T, probes []service.Probe, says string) {
 	t.Helper()
 	for _, probe := range probes {

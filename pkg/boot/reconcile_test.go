@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestNodesOfTheSecret checks that the secret's nodes are used, and the other nodes only if
-// the secret names none. If the setting is the word secret, there are no other nodes, and the
-// public node is not asked even if the secret cannot be read.
+// TestNodesOfTheSecret checks that the nodes in the secret are used, and other nodes only if
+// the secret has none. If RPC_URL is the word secret, no other nodes are used, not even the
+// public one when the secret cannot be read.
 func TestNodesOfTheSecret(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -35,11 +35,10 @@ const (
 // Nothing is then known about the secret.
 var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitator.ErrUnreachable)
 
-// fetchSecret returns the current value of a secret. If endpoint is not empty, it is used
-// instead of AWS's endpoint. attempt is the time limit of each of the secretAttempts. The
-// error is errSecretSilent, or says why the secret has no value; it never contains what was
-// read. The size of the reply is bounded, and no cache, connection or goroutine remains
-// afterwards.
+// fetchSecret returns the current value of a secret. If endpoint is not empty, it replaces
+// AWS's endpoint. attempt is the time limit of each of the secretAttempts. The error is
+// errSecretSilent, or says why the secret has no value; it never contains what was read. The
+// size of the reply is bounded, and no cache, connection or goroutine remains afterwards.
 func fetchSecret(ctx context.Context, name secretName, keys aws.CredentialsProvider, endpoint string, attempt time.Duration) ([]byte, error) {
 	options := secretsmanager.Options{
 		Region:      name.region,
@@ -65,8 +64,8 @@ func fetchSecret(ctx context.Context, name secretName, keys aws.CredentialsProvi
 	return nil, errors.New("secrets manager: the secret has no value")
 }
 
-// explainSecret returns an error with only what may be logged of err. The SDK's error for a
-// reply that it cannot decode quotes the reply.
+// explainSecret returns an error that contains only the parts of err that may be logged. The
+// SDK's error for a reply that it cannot decode quotes the reply.
 func explainSecret(err error) error {
 	api, named := errors.AsType[smithy.APIError](err)
 	status := 0 // the reply's status; 0 if there was no reply
@@ -95,11 +94,11 @@ type secret struct {
 	load func(context.Context) ([]byte, error)
 
 	mu  sync.Mutex // held while the secret is read
-	doc []byte     // last successful reading; nil before the first
-	err error      // of the last reading
-	at  time.Time  // of the last reading
+	doc []byte     // the last document that was read; nil before the first
+	err error      // the error of the last reading
+	at  time.Time  // the time of the last reading
 
-	wrong atomic.Bool // a value in it did not work
+	wrong atomic.Bool // a value in the secret did not work
 }
 
 // failed records that a value in the secret did not work.
@@ -118,7 +117,7 @@ func fromSecret[T any](ctx context.Context, s *secret, now time.Time, decode fun
 	return v, err
 }
 
-// document returns the secret. It loads it first if that is due.
+// document returns the secret. If a reading is due, it reads the secret first.
 func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +128,7 @@ func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 	if (s.doc == nil || s.wrong.Load()) && !tooSoon {
 		doc, err := s.loadObject(ctx)
 		if err != nil && ctx.Err() != nil {
-			return nil, ctx.Err() // the caller gave up: this does not count as the one reading of this minute
+			return nil, ctx.Err() // the caller gave up, so this does not count as the one reading of this minute
 		}
 		s.at = now.Round(0)
 		s.err = err
@@ -138,7 +137,7 @@ func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 			s.wrong.Store(false)
 		}
 	}
-	if s.doc != nil { // an old document is better than none, even if a value in it failed
+	if s.doc != nil { // the previous document is better than none, even if a value in it failed
 		return s.doc, nil
 	}
 	return nil, s.err

@@ -6,12 +6,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Setting is a variable of the environment. Every program parses the environment by the list
-// of all settings, and the table in the runbook is generated from that list.
+// Setting is a variable of the environment. Every program parses the environment with the list
+// of all settings. The table in the runbook is generated from the same list.
 type Setting struct {
 	Name string
-	// Default is the value for an empty variable. If there is no such fixed value, Otherwise
-	// describes for the runbook what an empty variable means.
+	// Default is the value for an empty variable. If there is no fixed default, Otherwise
+	// tells the readers of the runbook what an empty variable means.
 	Default, Otherwise string
 	Meaning            string // an explanation for the operator
 	// Template means that the template sets the variable, to the same value for every
@@ -59,7 +59,7 @@ const (
 	LocalPayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 )
 
-// ofNetwork is the text in the runbook for the variables of the token when they are empty.
+// ofNetwork describes in the runbook what an empty variable of the token means.
 const ofNetwork = "that of USDC on `NETWORK`, where that is known"
 
 // knownNetworks returns the names of the networks whose token and nodes are known, so NETWORK
@@ -84,7 +84,7 @@ func settings(v *values) []Setting {
 	return append(deployed, otherSettings(v)...)
 }
 
-// into returns a parser that stores the result of parse in place.
+// into returns a parser that stores the result of the function parse in place.
 func into[T any](place *T, parse func(string) (T, error)) func(string) error {
 	return func(text string) error {
 		v, err := parse(text)

@@ -40,7 +40,7 @@ func parseOrigin(v string) (string, error) {
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
 }
 
-// hostname reports whether the host of a URL is one that clients can reach.
+// hostname reports whether a URL has a host that clients can reach.
 func hostname(u *url.URL) bool {
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
 		return false
@@ -309,7 +309,8 @@ func parseSecretName(v string) (secretName, error) {
 	return secretName{arn: v, region: found[1]}, nil
 }
 
-// nodes is the value of RPC_URL: not set, none, the nodes in the secret, or URLs of nodes.
+// nodes is the value of RPC_URL. The variable may be empty, none, secret, or a list of URLs of
+// nodes.
 type nodes struct {
 	none, ofSecret bool
 	urls           []string

@@ -51,8 +51,8 @@ type Components struct {
 	probes []service.Probe
 }
 
-// Components returns the components of a deployment that uses the stores. Text from other
-// parties is made safe to read before it is logged, whatever handler log has.
+// Components returns the components of a deployment that uses these stores. Before text from
+// other parties is logged, it is made safe to read, whatever the handler of log is.
 func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time) (Components, error) {
 	const longestFormer = 24 * time.Hour // catches a mistyped time, which would keep the old payee valid
 	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
@@ -98,11 +98,11 @@ func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time
 	}, err
 }
 
-// probes returns the probes of what the service needs. The ledger's probe reads a key that no
-// record has, which is the only key that the function of /ready may read. The facilitators'
-// probes ask, with their credentials, which payments they support. The resolvers are probed,
-// and the chain, without which the service still answers. view is nil if the chain is not
-// used.
+// probes returns the probes of everything that the service needs. The ledger's probe reads a
+// key that no record has, which is the only key that the function of /ready may read. The
+// facilitators' probes send their credentials and ask which payments are supported. The other
+// probes check the resolvers and the chain; the service works without the chain. view is nil
+// if the chain is not used.
 func (c Config) probes(payments *ledger.Ledger, settle facilitators, resolver *dns.Client, view *chain.Nodes) []service.Probe {
 	checkLedger := func(ctx context.Context) error {
 		_, err := payments.Fetch(ctx, "ready")
@@ -171,7 +171,7 @@ func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platfor
 }
 
 // origin returns the configured BASE_URL, or else the domain name that the gateway reports.
-// eventHandler puts that name into Host and drops the Host header.
+// The function eventHandler puts that name into r.Host and drops the Host header.
 func (c Config) origin(r *http.Request) string {
 	if c.BaseURL != "" {
 		return c.BaseURL
@@ -213,7 +213,7 @@ func (c Config) limits(s Stores, now func() time.Time) service.Limits {
 	return l
 }
 
-// Reconciling holds the components of the reconcile function and of the operator's tools.
+// Reconciling holds the components that the reconcile function and the operator's tools use.
 type Reconciling struct {
 	Platform   service.Platform
 	Terms      x402.Terms
@@ -223,7 +223,7 @@ type Reconciling struct {
 	Cheapest   *big.Int // the lowest price in the ledger's shop, in atomic units
 }
 
-// Reconciling returns these components for a ledger and its index.
+// Reconciling returns the components for reconciling a ledger with its index.
 func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Time) (Reconciling, error) {
 	view, err := c.chainView(now)
 	if err != nil {
@@ -319,7 +319,7 @@ func (r *receipts) findKey(ctx context.Context) (*receipt.Signer, error) {
 	return signer, err
 }
 
-// check is the probe of the key. Its error always contains a service.Public.
+// check is the probe of the receipt key. Its error always contains a service.Public.
 func (r *receipts) check(ctx context.Context) error {
 	_, err := r.key(ctx)
 	if _, public := errors.AsType[service.Public](err); err == nil || public {
@@ -348,7 +348,7 @@ func (r *receipts) secretSigner(doc []byte) (*receipt.Signer, error) {
 	return r.signerOf(key)
 }
 
-// SignReceipts makes receipts use key if no receipt key and no secret is configured.
+// SignReceipts makes the service sign with key if no receipt key and no secret is configured.
 func (c *Config) SignReceipts(key ed25519.PrivateKey) {
 	if c.receiptKey != nil || c.secret != nil {
 		return
