@@ -238,8 +238,8 @@ func deployedSettings(v *values) []Setting {
 	}
 }
 
-// otherSettings returns the settings that Lambda sets, and those that are used outside AWS
-// only.
+// otherSettings returns the settings that Lambda sets, and the settings that are used only
+// outside AWS.
 func otherSettings(v *values) []Setting {
 	const inAWS = readByEverybody | readByAWS
 	return []Setting{

@@ -282,8 +282,8 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// encode returns compact JSON that leaves & < > readable. It must be escaped before it is put
-// into HTML.
+// encode returns compact JSON that leaves & < > readable. The JSON must be escaped before it
+// is put into HTML.
 func encode(v any) []byte {
 	if o, ok := v.(object); ok {
 		b, _ := o.MarshalJSON()

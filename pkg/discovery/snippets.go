@@ -108,7 +108,8 @@ func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	return e
 }
 
-// usualForm returns the longest form of PAYMENT-REQUIRED that fits beside the usual headers.
+// usualForm returns the longest form of PAYMENT-REQUIRED that fits together with the usual
+// headers.
 func usualForm(headers []string) string {
 	for _, header := range headers {
 		if len(header) < x402.MaxOfferHeader {

@@ -41,7 +41,7 @@ type tool struct {
 	ResponseFields  []row           `json:"response_fields" schema:"ToolField" item:"One field of a result."`
 	Errors          []toolError     `json:"errors" schema:"ToolError" item:"One error code."`
 	DocsURL         string          `json:"docs_url" format:"uri"`
-	// DuplicateWindow is set if the window differs from the catalog's.
+	// DuplicateWindow is set if the window differs from the window of the catalog.
 	DuplicateWindow *int `json:"duplicate_window_seconds,omitempty" minimum:"0" doc:"Overrides that of idempotency."`
 }
 

@@ -135,7 +135,7 @@ type fleet struct {
 	testing.TB
 	*peers
 	environments []http.Handler
-	parts        parts  // of the last environment
+	parts        parts  // the parts of the last environment
 	tool         string // the tool of the operation
 }
 

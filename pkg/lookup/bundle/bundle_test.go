@@ -92,7 +92,7 @@ func TestOwed(t *testing.T) {
 	}
 }
 
-// within returns a context that ends after d.
+// within returns a context that ends after the time d.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -103,7 +103,7 @@ type look[Q, R any] func(context.Context, Q) (R, error)
 
 func (l look[Q, R]) Lookup(ctx context.Context, q Q) (R, error) { return l(ctx, q) }
 
-// takes returns a lookup that takes d, or returns earlier if its context ends.
+// takes returns a lookup that takes the time d, or less if its context ends.
 func takes[Q, R any](d time.Duration) look[Q, R] {
 	return func(ctx context.Context, _ Q) (r R, err error) {
 		select {

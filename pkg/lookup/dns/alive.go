@@ -11,7 +11,7 @@ import (
 
 const (
 	// proofTime is the part of a lookup's time that is kept for finding out whether its
-	// resolvers work. If an eighth of the remaining time is shorter, that is kept instead.
+	// resolvers work. If an eighth of the remaining time is less, only that eighth is kept.
 	proofTime = time.Second / 2
 
 	// proofLasts is how long a resolver counts as working after it has answered for com.

@@ -36,8 +36,8 @@ func isCom(m *miekg.Msg) bool {
 	return strings.EqualFold(asked.Name, "com.") && asked.Qtype == miekg.TypeNS
 }
 
-// servers returns a script that answers the question about com after d, as a working resolver
-// does.
+// servers returns a script that answers the question about com after the time d, as a working
+// resolver does.
 func servers(d time.Duration) script { return after(d, answer("com. 60 IN NS a.gtld-servers.net.")) }
 
 // TestUnresolvable checks when a name that no resolver can resolve is blamed. Two of the

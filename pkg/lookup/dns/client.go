@@ -127,8 +127,8 @@ func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error)
 }
 
 // Probe reports whether lookups work, by looking up the name servers of com. A resolver that
-// denies com or its name servers denies other names as well. Its errors are those of Lookup
-// without nxdomain.
+// denies com or its name servers denies other names as well. Probe returns the same errors as
+// Lookup, except nxdomain.
 func (c *Client) Probe(ctx context.Context) error {
 	r, err := c.Lookup(ctx, Query{Domain: "com", Type: "NS"})
 	var cause *failure
@@ -327,7 +327,7 @@ func (c *crew) end() {
 // bug is a recovered panic with its stack, which is logged in full.
 type bug struct{ value, stack string }
 
-// newBug must be called in a deferred function, where the stack is still that of the panic. If
+// newBug must be called in a deferred function, where the stack of the panic still exists. If
 // p is a bug that was raised again, newBug returns it unchanged.
 func newBug(p any) *bug {
 	if b, ok := p.(*bug); ok {

@@ -52,7 +52,7 @@ func TestDeniedAll(t *testing.T) {
 	})
 }
 
-// TestDenied checks resolvers of which some are behind a network that denies names.
+// TestDenied checks resolvers when some of them are behind a network that denies names.
 func TestDenied(t *testing.T) {
 	all := denials()
 	bare, root := all["without an SOA"], all["the root's SOA"]

@@ -100,8 +100,9 @@ func (r *reply) aliased() bool {
 	return r.msg.Rcode == miekg.RcodeNameError && len(r.found) > 0 && r.found[0].Header().Rrtype == miekg.TypeCNAME
 }
 
-// classify separates replies about the name from replies that only say something about the
-// resolver. A reply without a question is of the second kind, whatever its code.
+// classify separates replies about the name from replies that say something only about the
+// resolver. A reply without a question says something only about the resolver, whatever its
+// code.
 //
 // NXDOMAIN is proven by the SOA record of a zone that contains the name or the target of one
 // of its aliases (RFC 2308 §2.1). Filters and the portals of networks often send no SOA

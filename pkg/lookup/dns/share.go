@@ -14,8 +14,8 @@ import (
 
 // Share returns a context for the lookups of one bundle. Under this context a Client sends
 // each question only once, for Lookup and Addresses alike. So the addresses that one lookup
-// reports are the addresses that another connected to. Each caller keeps its deadline, and at
-// that time gets what is known so far.
+// reports are the addresses that another connected to. Each caller keeps its deadline. When
+// the deadline passes, the caller gets the facts that are known so far.
 //
 // The caller must call end when all lookups have returned. The function end stops the
 // questions that are still in progress and waits until they have ended.
@@ -106,8 +106,8 @@ func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answ
 	return a
 }
 
-// wait waits until the answer is complete. If ctx ends before that, it returns what follows
-// from the facts known so far.
+// wait waits until the answer is complete. If ctx ends before that, wait returns the result of
+// the facts that are known so far.
 func (a *answer) wait(ctx context.Context) (*reply, error) {
 	select {
 	case <-a.over:

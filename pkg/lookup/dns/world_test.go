@@ -155,7 +155,7 @@ func sends(messages ...func(query []byte) []byte) script {
 	}
 }
 
-// framed is a script for TCP. It puts the length before each message of s and sends the
+// framed turns s into a script for TCP. It puts the length before each message and sends the
 // message in two pieces.
 func framed(s script) script {
 	return func(n int, query []byte) []said {

@@ -51,8 +51,8 @@ type Target struct {
 
 // Connector resolves and connects to public hosts only.
 type Connector interface {
-	// Resolve looks up every A and AAAA address of a name and checks all of them. Its errors
-	// are those of a Resolver and blocked_address.
+	// Resolve looks up every A and AAAA address of a name and checks all of them. It returns
+	// the errors of a Resolver, and blocked_address.
 	Resolve(ctx context.Context, name string) (Target, error)
 
 	// Dial connects to the target's addresses and returns the first connection that succeeds,

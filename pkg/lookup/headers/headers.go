@@ -91,7 +91,7 @@ type Client struct{ origins *origin.Client }
 // New returns a Client.
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
-// Lookup answers a query within the time of ctx. Its errors are those of package origin. An
+// Lookup answers a query within the time of ctx. It returns the errors of package origin. An
 // error that says nothing about the target becomes headers_timeout.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	target, err := c.origins.Connector.Resolve(ctx, q.Domain)

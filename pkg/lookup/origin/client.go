@@ -107,9 +107,9 @@ func (h *Host) Close() {
 	}
 }
 
-// exchange sends a request and reads the head of the answer. When ctx ends, it closes the
-// connection, which ends any read or write at once. It also closes a connection that cannot
-// take another request.
+// exchange sends a request and reads the head of the answer. It closes the connection when ctx
+// ends, which ends any read or write at once. It also closes a connection that cannot take
+// another request.
 func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error) {
 	conn := h.conn
 	h.used = true

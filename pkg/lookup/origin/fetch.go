@@ -51,8 +51,8 @@ func (a Answer) refusesHead() bool {
 
 // Fetch requests a path with HEAD, and with GET if the outcome of HEAD is not final. The path
 // is absolute, may have a query, and is printable ASCII without spaces. If HEAD is not
-// answered within headPatience, GET begins in parallel, and the first answer counts. Its
-// errors are those that Fault converts.
+// answered within headPatience, GET begins in parallel, and the first answer counts. The
+// function Fault converts the errors of Fetch.
 func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	if h.conn == nil {
 		if err := h.connect(ctx); err != nil {
@@ -114,7 +114,8 @@ func afterHead(head, get outcome) (Answer, error) {
 	return get.answer, get.err
 }
 
-// replace closes the connection of h and takes over that of another Host for the same target.
+// replace closes the connection of h, and takes over the connection of another Host for the
+// same target.
 func (h *Host) replace(by *Host) {
 	h.Close()
 	*h = *by

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// read is a row of the table: a Location in an answer from base, the outcome of follow, and
-// which reader is right where readers differ.
+// read is a row of the table: a Location in an answer from the URL base, and the outcome of
+// follow. right names the authority for this outcome.
 type read struct{ location, outcome, right string }
 
 // base returns the URL that the Locations of the table are relative to.

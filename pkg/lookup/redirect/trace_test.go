@@ -133,8 +133,8 @@ func TestTrace(t *testing.T) {
 	})
 }
 
-// TestJSON compares a result with spec §2.5 byte by byte. It has a HEAD that falls back to
-// GET, a Location that is not UTF-8, and a Location with a status that does not redirect.
+// TestJSON compares a result with spec §2.5 byte by byte. The trace has a HEAD that falls back
+// to GET, a Location that is not UTF-8, and a Location with a status that does not redirect.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	w := testbed.NewOrigins(t)

@@ -259,8 +259,8 @@ func TestReadTime(t *testing.T) {
 	}
 }
 
-// parts holds the elements of a certificate in DER. A test can replace each by anything, or
-// leave it out by setting it to nil.
+// parts holds the elements of a certificate in DER. A test can replace each element, or leave
+// it out by setting its field to nil.
 type parts struct {
 	version, serial, inner, issuer, validity, subject, spki []byte
 	rest                                                    []byte // after the key

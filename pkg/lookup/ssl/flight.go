@@ -299,7 +299,7 @@ func suites() (all []suite) {
 // suiteName returns the IANA name of a cipher suite, or "" if it is unknown or the server
 // sends no certificate in it.
 func suiteName(id uint16) string {
-	name := tls.CipherSuiteName(id) // suites has no TLS 1.3 suite, so those come from here
+	name := tls.CipherSuiteName(id) // the list suites has no TLS 1.3 suite, so those names come from crypto/tls
 	if strings.HasPrefix(name, "TLS_") {
 		return name
 	}

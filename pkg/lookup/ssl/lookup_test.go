@@ -56,7 +56,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestLarge has the largest chains that crypto/tls accepts, and larger ones.
+// TestLarge checks the largest chains that crypto/tls accepts, and larger ones.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	many := slices.Repeat([]string{"host-" + strings.Repeat("a", 20) + ".example.net"}, 5999)
@@ -82,7 +82,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestRefusedByTheStandardLibrary has chains that crypto/x509 cannot parse, or for which
+// TestRefusedByTheStandardLibrary checks chains that crypto/x509 cannot parse, or for which
 // crypto/tls ends the handshake. The leaf must still give a result.
 func TestRefusedByTheStandardLibrary(t *testing.T) {
 	n := append([]byte{0, 0xff}, bytes.Repeat([]byte{0xff}, 9216/8-1)...)

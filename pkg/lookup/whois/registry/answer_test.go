@@ -295,7 +295,7 @@ func TestRedirects(t *testing.T) {
 	})
 }
 
-// TestUnreachable has a registry that cannot be reached.
+// TestUnreachable checks the errors for a registry that cannot be reached.
 func TestUnreachable(t *testing.T) {
 	const at, resolve, dial = "rdap.registry.com:443", "resolve rdap.registry.com", "dial rdap.registry.com"
 	fails := func(where string, err error) func(*stage) {

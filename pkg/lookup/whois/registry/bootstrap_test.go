@@ -86,11 +86,11 @@ func TestNeverLoaded(t *testing.T) {
 	play(t, func(_ *testing.T, s *stage) {
 		s.bootstraps(status(500, ""))
 		s.want("bootstrap_unavailable", 1, 0)
-		s.want("bootstrap_unavailable, nobody was asked", 1, 0) // backs off
+		s.want("bootstrap_unavailable, nobody was asked", 1, 0) // the pause of 2 s
 		time.Sleep(2 * time.Second)
 		s.want("bootstrap_unavailable", 2, 0)
 		time.Sleep(2 * time.Second)
-		s.want("bootstrap_unavailable, nobody was asked", 2, 0) // for longer
+		s.want("bootstrap_unavailable, nobody was asked", 2, 0) // the pause is 4 s now
 		time.Sleep(2 * time.Second)
 		s.bootstraps(says("<html>"))
 		s.want("bootstrap_unavailable", 3, 0)
@@ -121,8 +121,8 @@ func TestCacheFaults(t *testing.T) {
 	})
 }
 
-// TestFirstLoadTimesOut checks that the Cache and IANA get only part of the time. After that
-// the lookup says itself what failed.
+// TestFirstLoadTimesOut checks that the Cache and IANA get only a part of the time. So the
+// lookup has time left to say that they failed.
 func TestFirstLoadTimesOut(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -133,9 +133,9 @@ func TestFirstLoadTimesOut(t *testing.T) {
 	})
 }
 
-// TestFirstLoadTakenOver checks that another lookup continues the loading if the lookup that
-// began it is cancelled. The time-out of a caller starts no pause. A lookup may also give up
-// while it waits for its turn.
+// TestFirstLoadTakenOver checks that if the lookup that began to load the file is cancelled,
+// another lookup continues. The time-out of a caller starts no pause. A lookup may also give
+// up while it waits for its turn.
 func TestFirstLoadTakenOver(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {

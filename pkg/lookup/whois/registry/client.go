@@ -46,8 +46,8 @@ import (
 )
 
 // maxAnswer is the largest size of an answer in bytes. The function answers returns the limits
-// of its depth and its number of values. Normal answers have some kilobytes and hundreds of
-// values.
+// of an answer's depth and of its number of values. Normal answers have some kilobytes and
+// hundreds of values.
 const maxAnswer = 1 << 20
 
 func answers() untrusted.Limits { return untrusted.Limits{Depth: 64, Values: 20_000} }

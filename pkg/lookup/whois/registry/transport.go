@@ -202,8 +202,8 @@ func escaped(doc []byte) []byte {
 }
 
 // follow is the redirect policy for RDAP servers, whose hosts all pass the guard. It refuses a
-// redirect from https to http, a URL with a user, and ports other than the web's and that of
-// the redirecting URL.
+// redirect from https to http and a URL with a user. It accepts only the ports of the web and
+// the port of the redirecting URL.
 func follow(next *http.Request, via []*http.Request) error {
 	to := next.URL
 	last := via[len(via)-1].URL
