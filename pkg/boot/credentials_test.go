@@ -74,8 +74,8 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// TestNoCredentialReachesTheOtherFacilitator checks that no facilitator gets a credential of
-// the other one, in any call and after any reply.
+// TestNoCredentialReachesTheOtherFacilitator checks that no facilitator gets the other
+// facilitator's credentials, in any call and after any reply.
 func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	t.Parallel()
 	v := newVault(t, func(w http.ResponseWriter, r *http.Request) {

@@ -18,12 +18,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// Mark is an item in a ledger's table. It says that the table is the ledger of a stack. If a
-// stack is deployed with another table by mistake, such as an empty one that CloudFormation
-// has just made, that table has no mark of the stack. For this to work, the programs that sell
-// never write a mark; an operator writes it, or the command that deploys. Several stacks can
-// share a table with one mark for each stack. A mark remains when its stack is deleted, and
-// every copy of the table contains it.
+// Mark is an item in a ledger's table. It says that the table is the ledger of a stack. A
+// stack may be deployed with another table by mistake, such as an empty table that
+// CloudFormation has just made. That table has no mark of the stack. For this to work, the
+// programs that sell never write a mark; an operator writes it, or the command that deploys.
+// Several stacks can share a table with one mark for each stack. A mark remains when its stack
+// is deleted, and every copy of the table contains it.
 type Mark struct {
 	Stack   string
 	Payee   string    // the recipient of the stack's payments

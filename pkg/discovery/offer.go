@@ -39,7 +39,7 @@ type variant struct {
 
 // variants returns all variants, from the most to the least detailed: the example and the
 // whole schema; the example and the top-level fields; schemas only; the names of the fields
-// only; and at last neither.
+// only; and no fields at all.
 func variants() []variant {
 	return []variant{
 		{example: true, fields: deep, notes: true},

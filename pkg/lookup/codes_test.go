@@ -66,11 +66,11 @@ func TestCodesAreStated(t *testing.T) {
 	}
 }
 
-// codesOf returns two sets of constants of package lookup: the codes that the Codes functions
-// of a package state, and the codes that it names elsewhere or gets from imported packages.
-// From guard a package gets only InvalidDomain, unless it uses a Connector or a Target. From
-// dns it gets InvalidType only if it parses a record type. A code that is not such a constant
-// fails the test.
+// codesOf returns two sets of codes of a package, which are constants of package lookup.
+// stated has the codes that the Codes functions of the package list. named has the codes that
+// the package names elsewhere or gets from imported packages. From guard a package gets only
+// InvalidDomain, unless it uses a Connector or a Target. From dns it gets InvalidType only if
+// it parses a record type. A code that is not a constant of package lookup fails the test.
 func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	t.Helper()
 	u := uses{
@@ -137,7 +137,7 @@ func sourcesOf(t *testing.T, pkg string) []string {
 // uses collects the names that a package uses from other packages.
 type uses struct {
 	constants     map[string]bool // the codes of package lookup
-	stated, named map[string]bool // the codes in functions Codes, and the others
+	stated, named map[string]bool // the codes in the Codes functions, and all other codes
 	selected      map[string]bool // names from other packages, such as guard.Target
 	answering     []string        // imported packages that have a function Codes
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// metric is one value of CloudWatch's embedded metric format. A log line that carries it
-// becomes a metric without a call to CloudWatch and without a permission for it.
+// metric is one value of CloudWatch's embedded metric format. CloudWatch makes a metric of
+// each log line that carries such a value, so the program needs no call to CloudWatch and no
+// permission for it.
 type metric struct {
 	Name  string
 	Unit  string  // Count or Milliseconds

@@ -291,8 +291,7 @@ func (t *table) add(f func(*spent)) {
 
 func (t *table) reset() { t.add(func(s *spent) { *s = spent{} }) }
 
-// write takes units for an item, and one unit for each entry that is removed from the index or
-// added to it.
+// write takes units for an item, and one unit for each index entry that is removed or added.
 func (t *table) write(item string, units int, entries ...string) error {
 	for _, keys := range entries {
 		partition, _, _ := strings.Cut(keys, " ")

@@ -27,8 +27,8 @@ const (
 type ReadyStore interface {
 	// Load returns the last stored results, or a zero KeptReady.
 	Load(ctx context.Context) (KeptReady, error)
-	// Claim takes the right to probe at a time. Of all processes that loaded the same
-	// KeptReady, only one is granted it.
+	// Claim takes the right to probe, at the time at. If several processes loaded the same
+	// KeptReady, only one of them is granted the right.
 	Claim(ctx context.Context, loaded KeptReady, at time.Time) (granted bool, err error)
 	// Keep stores the checks.
 	Keep(ctx context.Context, checks []byte, at time.Time) error

@@ -58,10 +58,10 @@ type Scheduled struct {
 	Outside Outside
 }
 
-// Reconcile returns the scheduled function. It runs the probes, including the one of the
-// public origin, then the Reconciler once within the time that ctx leaves, and writes one log
-// line with the result. It writes the line at any LOG_LEVEL, because alarms are computed from
-// it. It returns an error if the index or the ledger failed.
+// Reconcile returns the scheduled function. The function runs the probes, including the probe
+// of the public origin. Then it runs the Reconciler once, within the time that ctx leaves, and
+// writes one log line with the result. The line is written at any LOG_LEVEL, because alarms
+// are computed from it. The function returns an error if the index or the ledger failed.
 func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
 	if p.Paused { // a paused deployment needs no facilitator
 		do.Probes = slices.DeleteFunc(slices.Clone(do.Probes), func(b Probe) bool { return b.Name == ProbeFacilitator })

@@ -1,6 +1,6 @@
-// Package bundle has the lookups that combine three others for one payment: HostIntel and
-// Uptime. The three lookups run at the same time. If one fails, its field holds an error
-// object, and the bundle is still answered (spec §2.8).
+// Package bundle has the lookups HostIntel and Uptime. Each combines three other lookups for
+// one payment and runs them at the same time. If one of the three fails, its field holds an
+// error object, and the bundle is still answered (spec §2.8).
 package bundle
 
 import (

@@ -109,10 +109,10 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Lookup answers a query. Its errors are nxdomain, dns_timeout and upstream_unavailable, and
-// the last two may be marked as silence. It returns internal_error after a panic and for a
-// record type that it cannot read. It returns before the deadline of ctx, or at once when ctx
-// is cancelled, and leaves no goroutine or socket behind.
+// Lookup answers a query. Its errors are nxdomain, dns_timeout and upstream_unavailable; the
+// last two may be marked as silence. The error is internal_error after a panic, and for a
+// record type that Lookup cannot read. Lookup returns before the deadline of ctx, or at once
+// when ctx is cancelled, and leaves no goroutine or socket behind.
 func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error) {
 	defer catch(&err)
 	qtype := miekg.StringToType[q.Type]
@@ -222,9 +222,9 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
 
 // unresolved returns the error for a name without an address in either family. A reply about
 // the name counts more than a missing reply. There is one exception: if one family has no
-// addresses and nothing is known about the other, the name may still have addresses in the
-// other. If a server answers NXDOMAIN for one family and the name exists for the other, that
-// is a mistake of old servers (RFC 4074 §4.2).
+// addresses and the lookup of the other family failed, the name may still have addresses. If a
+// server answers NXDOMAIN for one family and the name exists for the other family, that is a
+// mistake of old servers (RFC 4074 §4.2).
 func unresolved(v4, v6 family) error {
 	none := guard.NoAddress("it exists without A and AAAA records")
 	isFault := func(err error) bool {
@@ -246,9 +246,9 @@ func unresolved(v4, v6 family) error {
 	return none
 }
 
-// ParseResolvers parses a comma-separated list of ip or ip:port, IPv6 bare or in brackets, and
-// returns each as ip:port, with port 53 if it has none. Its error, for the operator, names
-// every entry that is wrong, in one line.
+// ParseResolvers parses a comma-separated list of resolvers. Each is ip or ip:port, and an
+// IPv6 address may be in brackets. ParseResolvers returns each as ip:port; the default port is
+// 53. The error is for the operator: it names every wrong entry in one line.
 func ParseResolvers(csv string) ([]string, error) {
 	var resolvers, faults []string
 	for i, entry := range strings.Split(csv, ",") {
@@ -289,7 +289,8 @@ func parseResolver(entry string) (resolver netip.AddrPort, ok bool) {
 }
 
 // crew is a context with the goroutines that work under it. A panic in one of them cancels the
-// context. The method end raises it again in the goroutine that waits for them.
+// context. The method end waits for the goroutines, and then panics again in the goroutine
+// that called it.
 type crew struct {
 	context.Context
 

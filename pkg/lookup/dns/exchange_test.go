@@ -76,8 +76,8 @@ func whether(at, overTCP string) (dials []string) {
 // check whether the resolvers work.
 func unproven() []string { return append(silence(), whether("7.45s", "7.7s")...) }
 
-// TestRace checks the order of questions, the outcome and its time, for three resolvers that
-// refuse TCP, within 8 seconds.
+// TestRace checks the order of questions, the outcome and its time. The lookup has 8 seconds
+// and three resolvers that refuse TCP.
 func TestRace(t *testing.T) {
 	fail := func(d time.Duration) script { return after(d, rcode(miekg.RcodeServerFailure)) }
 	refuse := func(d time.Duration) script { return after(d, rcode(miekg.RcodeRefused)) }
@@ -189,8 +189,9 @@ func TestFallback(t *testing.T) {
 	})
 }
 
-// TestCancel checks that a cancelled call ignores the replies it has received. It must return
-// only after all its connections are closed. It is not enough that they can no longer be read.
+// TestCancel checks that a cancelled call ignores the replies that it has received. The call
+// must return only after all its connections are closed. It is not enough that nothing more
+// can be read from a connection.
 func TestCancel(t *testing.T) {
 	type row struct {
 		first  script
@@ -242,8 +243,8 @@ func (b bug) strike(network, address, method string, query []byte) {
 	}
 }
 
-// wantBug checks that an error is internal_error. Its cause must name the panic and have the
-// stack of the panic, and its public message must not mention it.
+// wantBug checks that an error is internal_error. The cause of the error must name the panic
+// and have its stack. The public message must not mention the panic.
 func wantBug(t *testing.T, err error, method string) {
 	t.Helper()
 	f := fault.From(err)

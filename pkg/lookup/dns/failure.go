@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Diagnose is Probe with a result for a person. It returns nothing if lookups work. Otherwise it
-// returns a line for each resolver that was asked, and one about the likely reason if there is
-// one.
+// Diagnose is like Probe, with a result for a person. It returns no lines if lookups work.
+// Otherwise it returns a line for each resolver that was asked, and if there is a likely
+// reason, a line about that.
 func (c *Client) Diagnose(ctx context.Context) (lines []string) {
 	err := c.Probe(ctx)
 	if err == nil {

@@ -17,9 +17,10 @@ const (
 	trialDelay = 15 * time.Millisecond
 )
 
-// late remembers which resolvers had not replied when another that was queried after them
-// answered. Such a resolver is dead or slow, or a datagram was lost. It is queried last for
-// lateLasts. After that it is on trial, with a short wait, until it replies.
+// late remembers the late resolvers. A resolver is late if it had not replied when a resolver
+// that was queried after it answered. The late resolver is dead or slow, or a datagram was
+// lost. It is queried last for the time lateLasts. After that it is on trial, with a short
+// wait, until it replies.
 type late struct {
 	now func() time.Time
 

@@ -71,8 +71,8 @@ func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *rep
 	return r
 }
 
-// follow extends the chain along the aliases of the message. It ends, because it uses each
-// alias at most once and the size of a message limits their number.
+// follow extends the chain along the aliases of the message. The chain is finite, because it
+// has each alias at most once and the size of a message limits the number of aliases.
 func (r *reply) follow() {
 	aliases := map[string]*miekg.CNAME{}
 	for _, rr := range r.msg.Answer {

@@ -88,8 +88,9 @@ func TestShareDeadlines(t *testing.T) {
 	})
 }
 
-// TestShareEnds checks that end stops the questions that nobody waits for any more, and
-// returns when they have ended. Another client and another name do not share questions.
+// TestShareEnds checks that the function end stops the questions that nobody waits for any
+// more, and returns when these questions have ended. Another client and another name do not
+// share questions.
 func TestShareEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -164,8 +164,8 @@ func FuzzDomain(f *testing.F) {
 	})
 }
 
-// holdDomain checks the name that Domain returned: its form by a grammar, and that both
-// grammars return it unchanged.
+// holdDomain checks the name that Domain returned. The name must have the form of the grammar,
+// and Domain must return it unchanged under both grammars.
 func holdDomain(t *testing.T, raw, got string, g guard.Grammar, form *regexp.Regexp) {
 	t.Helper()
 	if len(got) > 253 || !form.MatchString(got) {

@@ -71,8 +71,8 @@ func Fault(ctx context.Context, err error, timeout fault.Code) error {
 	return err
 }
 
-// Host is one origin. It keeps its connection for the next request if the origin allows it. It
-// is not safe for concurrent use. Close must be called at the end.
+// Host is one origin. It keeps its connection for the next request if the origin allows that.
+// A Host is not safe for concurrent use. Close must be called at the end.
 type Host struct {
 	client *Client
 	target guard.Target

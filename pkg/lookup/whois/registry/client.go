@@ -8,8 +8,8 @@
 // same guard. Certificates of RDAP servers are verified.
 //
 // Nothing that a call started outlives the call. The bootstrap file (RFC 9224) is kept in
-// memory and in a Cache. Once a day the package looks for a newer file. If it finds none, it
-// continues to use the old one.
+// memory and in a Cache. Once a day the package looks for a newer file. If there is none, the
+// package continues to use the old file.
 //
 //	a domain object of that name            the result
 //	404, or an error object that says 404   not_found; for the web host of a suffix, such as

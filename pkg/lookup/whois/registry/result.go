@@ -45,9 +45,9 @@ func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 	return r
 }
 
-// registered reports whether an object shows a registration. It does if it has a registrar, a
-// date of registration or a date of expiry, and no status of RFC 9083 §10.2.2 that reserves it
-// for the registry.
+// registered reports whether an object shows a registration. A registration has a registrar, a
+// date of registration or a date of expiry. It has no status of RFC 9083 §10.2.2 that reserves
+// the name for the registry.
 func registered(d *rdap.Domain) bool {
 	for _, status := range list(raw(d.DecodeData, "status")) {
 		if is(status, "reserved") || is(status, "administrative") {
