@@ -260,7 +260,7 @@ func near(said string, want float64) bool {
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
 	readme, runbook := testbed.Must(os.ReadFile("../../README.md")), testbed.Must(os.ReadFile("../../infra/RUNBOOK.md"))
-	sold := recordBytes * priceStored // a sale costs a call with its challenge, and the storage of both
+	sold := recordBytes * priceStored // the stored record of a sale; the loop adds the call and its challenge
 	for _, k := range kindsOfCalls() {
 		var c map[string]float64
 		synctest.Test(t, func(t *testing.T) { c = k.count(t) })

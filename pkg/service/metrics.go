@@ -62,7 +62,7 @@ const (
 )
 
 // Metrics of the newest versions only. The template computes them from the log by
-// MemberRelease, and appends the version's number to each of these names.
+// MemberRelease. To each of these names it appends the version numbers of all functions.
 const (
 	MetricNewJudged = "NewPayments"
 	MetricNewBroken = "NewPaymentsBroken"

@@ -42,7 +42,7 @@ func (w way) String() string { return map[bool]string{false: "HTTP", true: "MCP"
 
 // said holds the facts that an answer has over either transport.
 type said struct {
-	status               int    // the HTTP status, or the one that it would be over HTTP
+	status               int    // the HTTP status of the response
 	code                 string // the code of an error; payment_required if the answer asks for a payment
 	charged              string // for an error: true, false or null; for an offer: true or empty
 	retryable, receipted bool
