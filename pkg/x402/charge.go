@@ -60,7 +60,7 @@ func canBeAbout(info fault.Info, s ledger.Standing) bool {
 	switch info.Code { //nolint:exhaustive // all others are decided by their class
 	case fault.PaymentInProgress: // an attempt holds this payment, or the payment that owns its purchase
 		return s == ledger.StandingInFlight || s == ledger.StandingRunning
-	case fault.SettlementUncertain: // also if the money has moved and that could not be recorded
+	case fault.SettlementUncertain: // also if money has moved but this could not be recorded
 		return s == ledger.StandingInDoubt || s == ledger.StandingOwed
 	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
 		return s == ledger.StandingMissing || s == ledger.StandingUnsent || s == ledger.StandingInDoubt

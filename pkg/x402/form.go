@@ -37,8 +37,8 @@ const tokenLength = 22
 // challenge copies it.
 type Form struct {
 	head, tail    []byte
-	before, after string // head without end and tail without begin, in base64
-	end, begin    []byte // the end of head and the beginning of tail that share base64 groups with the token
+	before, after string // in base64: head without the bytes in end, and tail without the bytes in begin
+	end, begin    []byte // the last bytes of head and the first bytes of tail, which share base64 groups with the token
 }
 
 // NewForm returns the Form of the value that build returns for a retry token. It fails if the

@@ -46,8 +46,8 @@ import (
 )
 
 // Time budgets of a signed request. The Gate and its Settler share some more (LeastSettle,
-// EvidenceBudget, LeastEvidence). A settlement and a question to the chain have a longest
-// duration each, and are started only if a shortest duration is left for them.
+// EvidenceBudget, LeastEvidence). A settlement and a question to the chain each have a maximum
+// duration, and each starts only if a minimum duration is left for it.
 const (
 	verifyBudget = 3 * time.Second
 	settleBudget = 15 * time.Second
@@ -125,9 +125,9 @@ type Request struct {
 	// not read.
 	Payload untrusted.Object
 	Offer   *Offer
-	// Window is how long the answer to this request also serves later payments without a
-	// purchase key for the same request. It begins when the answer is given, and is stored
-	// with the answer.
+	// Window is the time for which the answer to this request also serves later payments for
+	// the same request, if they have no purchase key. It begins when the answer is given, and
+	// is stored with the answer.
 	Window time.Duration
 	Client string // identifies the sender to Slots
 	Meter  Meter  // counts the request; nil counts nothing
@@ -157,8 +157,8 @@ type Job struct {
 	KeyScope string
 	Budget   time.Duration // the longest time that Run may take
 	Timeout  fault.Info    // the fault if less than Budget is left for Run; its class is Owed
-	// MostRuns is how many runs a payment buys while none gives an answer; 0 means any number.
-	// After the last one a refund is due at once.
+	// MostRuns is the largest number of runs for one payment while no run gives an answer; 0
+	// means that there is no limit. After the last run a refund is due at once.
 	MostRuns int
 	// NoImplicitRetry means that every payment without a purchase key is a separate purchase,
 	// because there is no answer that two of them could share (ping).
@@ -189,8 +189,8 @@ type Sale struct {
 	Transaction string // hash of the transfer; empty if it is not known
 	Amount      string // in atomic units
 	// Purchase names what was paid for. Every run for the same payment gets the same name, and
-	// no run for another payment gets it. It has 64 hexadecimal digits, and a run can send it
-	// as the idempotency key of its calls.
+	// no run for another payment gets this name. The name has 64 hexadecimal digits, and a run
+	// can send it as the idempotency key of its calls.
 	Purchase string
 	// Repeat means that there was an earlier run for this payment. That run died with its
 	// process, gave no answer, or gave an answer that could not be stored. A run whose
@@ -274,8 +274,9 @@ type Trace struct {
 	Timings
 	Extensions map[string]string // the facilitator's notes on extensions
 	Cause      error             // for the log only
-	// UsedAsPaid means that the payment counts as paid because a facilitator says that its
-	// authorization is used, and no node is configured that could show what it was used for.
+	// UsedAsPaid means that the payment counts as paid only because a facilitator says that
+	// the authorization is used: no node is configured that could show what the authorization
+	// was used for.
 	UsedAsPaid bool
 	// Unreceipted means that the answer has no receipt although a key is configured.
 	Unreceipted bool

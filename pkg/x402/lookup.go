@@ -22,10 +22,10 @@ type lookup struct {
 	lost  bool // another attempt has taken the lease
 }
 
-// lookUp runs the job of a payment whose money has moved, if the job's whole budget is left.
-// Half a second may be missing, for the time between the end of the settlement and this call.
-// settled is nil if the ledger already has the settlement; otherwise it is written while the
-// job runs.
+// lookUp runs the job of a payment whose money has moved, if time is left for the job's whole
+// budget. Half a second less is enough, because some time passes between the end of the
+// settlement and this call. settled is nil if the ledger already has the settlement; otherwise
+// the settlement is written while the job runs.
 func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 	const moment = time.Second / 2
 	proof := cmp.Or(settled, h.record().Receipt)
@@ -152,9 +152,9 @@ func (l *lookup) callJob(ctx context.Context, sale Sale) (reply Reply, err error
 	return reply, nil
 }
 
-// redeem stores the answer, which uses up the payment: a result, or a fault that states a fact
-// about the target. If an answer is already stored, a result replaces it only if fewer of its
-// parts are owed.
+// redeem stores the answer, which uses up the payment. The answer is a result, or a fault that
+// states a fact about the target. If an answer is already stored, a result replaces it only if
+// the result has fewer owed parts than the stored answer.
 func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outcome {
 	stored := storedAnswer(l.record())
 	if f == nil && stored != nil && len(reply.Owed) >= len(stored.Owed) {
@@ -215,8 +215,9 @@ func (l *lookup) answerWith(reply Reply, f *fault.Error) *Outcome {
 // secret that must be read first, and the answer must still be stored.
 const signBudget = time.Second
 
-// signed returns the receipt of the answer that this attempt gives. It is empty if there is no
-// key, or if the key is not there in time: the answer is then given without a receipt.
+// signed returns the receipt of the answer that this attempt gives. The receipt is empty if
+// there is no key, or if the key is not available in time: the answer is then given without a
+// receipt.
 func (l *lookup) signed(ctx context.Context, body []byte) string {
 	if l.gate.Receipts == nil {
 		return ""
@@ -284,7 +285,7 @@ func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
 	l.trace.Record = l.since(begun)
 	r := l.record()
 	if !l.wrote(ctx, "owed lookup not recorded", err) {
-		r.Lookups-- // the lookup may not count, so the payer must not read that it was the last one
+		r.Lookups-- // the lookup may not count, so the payer must not read that no other lookup is allowed
 	}
 	more := ledger.Stand(&r, l.view()) != ledger.StandingExhausted
 	wait := max(ledger.NextLookup(r), f.Wait())

@@ -18,7 +18,7 @@ type KnownNetwork struct {
 	Name       string
 	USDC       Terms  // terms of payments in USDC, without a payee
 	Explorer   string // origin of a block explorer
-	PublicNode string // a JSON-RPC node for everybody, run by the operator of the network
+	PublicNode string // a public JSON-RPC node, run by the operator of the network
 	// Facilitator is the base URL of a public facilitator that needs no credentials, or empty
 	// if there is none. The x402 project's own clients use it by default.
 	Facilitator string

@@ -37,19 +37,19 @@ const leastWindow = 6 * time.Second
 type Offer struct {
 	required     PaymentRequired
 	terms        json.RawMessage // required.Accepts[0]
-	accepted     object          // terms as a tree, for comparing
+	accepted     object          // the same terms as a tree, for comparing
 	domain       Domain
 	asset, payTo Address
 	amount       *big.Int
 	// infos has, by extension key, the info objects that a client may echo: those of this
-	// offer and of its siblings. It has neither the retry token, which differs in each
-	// challenge, nor a signature. A client need not echo these two.
+	// offer and of its siblings. The objects contain neither the retry token, which differs in
+	// each challenge, nor a signature. A client need not echo the token or the signature.
 	infos     map[string][]object
 	form      Form                       // PAYMENT-REQUIRED with the default reason
-	unsigned  *Offer                     // this offer without the signature of its terms; nil if it has none
+	unsigned  *Offer                     // this offer without its signature; nil if this offer is not signed
 	forwarded map[string]json.RawMessage // the extensions that are sent to the facilitator with a payment
-	// former is the offer before the last change. It can be paid until the time until. If
-	// there is no former offer, until is zero.
+	// former is the offer before the last change, or nil. Payments for this former offer are
+	// accepted until the time in the field until, which is zero if there is no former offer.
 	former *Offer
 	until  time.Time
 }
@@ -73,9 +73,10 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
 	}
-	// The facilitator lists the operation by the bazaar extension of the offer. The payment
-	// identifier is not forwarded. It is between the payer and this server: a facilitator that
-	// stores results under it would give one payer the result of another.
+	// A facilitator uses the bazaar extension of the offer to list the operation. The payment
+	// identifier is not forwarded, because it concerns only the payer and this server: a
+	// facilitator that stores results by identifier would give one payer the result of
+	// another.
 	o.forwarded = maps.Clone(required.Extensions)
 	delete(o.forwarded, ExtensionIdentifier)
 	return o, o.encode()
@@ -159,9 +160,9 @@ func (o *Offer) accepts(r Requirements, now time.Time) bool {
 	return sameToken && r.Amount == offered.Amount && r.PayTo == offered.PayTo
 }
 
-// of returns the offer with which a payment is compared. This is the former offer if it is
-// still accepted and the payment fits it. A payment that fits both may be compared with
-// either.
+// of returns the offer with which a payment is compared. This is the former offer, if payments
+// for the former offer are still accepted and this payment fits it. A payment that fits both
+// offers may be compared with either.
 func (o *Offer) of(p *Payment, now time.Time) *Offer {
 	if now.Before(o.until) && o.former.today(p, now) == nil {
 		return o.former
@@ -170,10 +171,10 @@ func (o *Offer) of(p *Payment, now time.Time) *Offer {
 }
 
 // Signed returns the offer with its terms signed (extension offer-receipt, version 1). It
-// returns the offer itself if it is signed already, if r is nil, or if r has no key in memory.
-// The signed terms do not expire and contain nothing of a single challenge, so one signature
-// serves all challenges. The signature does not affect payments: its echo is not compared, and
-// it is not sent to a facilitator.
+// returns the offer itself if the offer is signed already, if r is nil, or if r has no key in
+// memory. The signed terms do not expire, and are the same in every challenge, so one
+// signature serves all challenges. The signature does not affect payments: its echo is not
+// compared, and it is not sent to a facilitator.
 func (o *Offer) Signed(r Receipts) (*Offer, error) {
 	if o.unsigned != nil || r == nil {
 		return o, nil
@@ -217,8 +218,8 @@ func offerExtension(jws string) json.RawMessage {
 // Challenges returns the possible values of the PAYMENT-REQUIRED header with a retry token
 // (NewToken), from the longest to the shortest. The first has the given reason and a signature
 // of the terms, the next has no signature, and the last has the default reason. The response
-// has the first value that fits, and its body has everything. An empty reason selects the
-// default reason of the offer.
+// carries the first value that fits into its header; the body of the response is always
+// complete. An empty reason selects the default reason of the offer.
 func (o *Offer) Challenges(reason, token string) ([]string, error) {
 	forms := []*Offer{o}
 	if o.unsigned != nil {
@@ -249,8 +250,8 @@ func (o *Offer) Required(reason string) PaymentRequired {
 	return required
 }
 
-// fixed checks scheme, network and token. No deployment changes them between two attempts of
-// one payment. The letter case of the token's address does not matter.
+// fixed checks the scheme, network and token of a payment. No deployment changes these three
+// between two attempts of one payment. The letter case of the token's address does not matter.
 func (o *Offer) fixed(p *Payment) error {
 	for _, key := range []string{"scheme", "network"} {
 		if o.accepted[key] != p.accepted[key] {
@@ -349,10 +350,10 @@ func isBefore(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewIn
 // isAfter reports whether a number of Unix seconds, which may be any uint256, is after t.
 func isAfter(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewInt(t.Unix())) > 0 }
 
-// payload returns a payment as it is sent to the facilitator. It has the terms with which the
-// payment is compared, and the description and extensions of the offer. Only the authorization
-// and its signature come from the client. A facilitator that lists what is sold therefore
-// never shows a client's text under our name.
+// payload returns a payment as it is sent to the facilitator: with the terms with which the
+// payment is compared, and with the description and extensions of the offer. Only the
+// authorization and its signature come from the client. Therefore a facilitator that lists
+// what is sold never shows a client's text under our name.
 func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
 	resource := o.required.Resource
 	return Payload{

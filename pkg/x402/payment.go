@@ -111,7 +111,7 @@ func parseNonce(s string) (nonce [32]byte, err error) {
 }
 
 // section is a JSON object that a client sent. All sections of one tree share one error. After
-// it is set, nothing more is parsed.
+// this error is set, nothing more is parsed.
 type section struct {
 	members object
 	path    string // path of the object in the tree, with a dot at its end
@@ -173,10 +173,11 @@ const identifierAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 func ValidKey(key string) bool { return visible(key, 255) }
 
 // purchaseKey returns the key by which the payer names a purchase that must be charged once.
-// It is the value of the header Idempotency-Key (draft-ietf-httpapi-idempotency-key-header),
-// with or without the quotes of a structured field's string. Without the header it is the id
-// of the extension payment-identifier, and without that it is empty. The error is
-// invalid_idempotency_key.
+// The key is the value of the header Idempotency-Key
+// (draft-ietf-httpapi-idempotency-key-header), with or without the quotes of a structured
+// field's string. Without this header, the key is the id of the extension payment-identifier.
+// If the payment does not have this extension either, the key is empty. The code of the error
+// is invalid_idempotency_key.
 func purchaseKey(headers []string, p *Payment) (string, error) {
 	if len(headers) == 0 {
 		return p.identifier()
@@ -193,7 +194,7 @@ func purchaseKey(headers []string, p *Payment) (string, error) {
 	return key, nil
 }
 
-// info returns the info of an extension, or nil.
+// info returns the info object of an extension of the payment, or nil.
 func (p *Payment) info(extension string) object {
 	content, _ := p.extensions[extension].(object)
 	info, _ := content["info"].(object)
@@ -232,7 +233,8 @@ func (p *Payment) token() string {
 	return token
 }
 
-// visible reports whether a text has 1 to most ASCII characters and no space.
+// visible reports whether a text is not empty, has at most the given number of characters, and
+// has only ASCII characters other than the space.
 func visible(s string, most int) bool {
 	return s != "" && len(s) <= most && untrusted.ASCII(s) && !strings.Contains(s, " ")
 }
@@ -254,13 +256,15 @@ func (p *Payment) exact() ExactPayload {
 	}
 }
 
-// stored returns exact as JSON, which the ledger keeps. Strings cannot fail to marshal.
+// stored returns the authorization and its signature as JSON, in the form that the ledger
+// keeps. Marshalling cannot fail, because all members are strings.
 func (p *Payment) stored() json.RawMessage {
 	b, _ := json.Marshal(p.exact())
 	return b
 }
 
-// decodeHex decodes hex with the prefix 0x. The result has least to most bytes.
+// decodeHex decodes hex with the prefix 0x. It returns an error unless the result is between
+// least and most bytes long.
 func decodeHex(s string, least, most int) ([]byte, error) {
 	digits, ok := strings.CutPrefix(s, "0x")
 	if !ok {
@@ -297,14 +301,14 @@ func ParseUint256(s string) (*big.Int, error) {
 	return n, nil
 }
 
-// excerpt quotes text from a client in at most 40 ASCII characters, which keeps a reason that
-// shows it short.
+// excerpt quotes text from a client in at most 40 ASCII characters, to keep short the error
+// message that contains the text.
 func excerpt(s string) string { return untrusted.Quote(s, 40) }
 
-// contains reports whether got has everything that want has. An object may have more members;
-// arrays and all other values must be equal (x402 v2, extension echo and accepted.extra).
-// Numbers are compared as text: this server offers only integers, and JavaScript and Go write
-// those alike.
+// contains reports whether the value got has everything that the value want has. An object in
+// got may have more members; arrays and all other values must be equal (x402 v2, extension
+// echo and accepted.extra). Numbers are compared as text: this server offers only integers,
+// which JavaScript and Go write in the same way.
 func contains(want, got any) bool {
 	wanted, ok := want.(object)
 	if !ok {

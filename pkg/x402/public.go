@@ -8,13 +8,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// A settlement publishes the payer's signature. A payment without a retry token that may have
-// been sent cannot be distinguished from a copy of it. It can still be repeated, and the payer
-// then learns whether it was charged. The sender learns nothing else, and gets no answer.
+// A settlement publishes the payer's signature. Therefore a payment without a retry token
+// cannot be distinguished from a copy once it may have been sent. It can still be repeated,
+// but its sender learns only whether it was charged, and gets no answer.
 
-// settleOnly settles the doubt about a payment, and answers only whether it was charged. It
-// does not give the payment's answer, and does not say whether the request is the right one.
-// It counts as the sender's fault, because anybody can send such a payment.
+// settleOnly settles the doubt about a payment, and answers only whether the payment was
+// charged. It does not return what was bought, and does not say whether the request is the one
+// that was paid for. The request is counted as the sender's fault (Meter.Close), because
+// anybody can send such a payment.
 func (a *attempt) settleOnly(ctx context.Context, c ledger.Claim) *Outcome {
 	a.dues.atFault = true
 	switch c.Result { //nolint:exhaustive // nothing else is told of the others

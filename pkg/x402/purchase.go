@@ -26,9 +26,9 @@ func (a *attempt) view() ledger.View {
 	}
 }
 
-// purchase returns the name of the purchase to which the payment belongs. It is made from the
-// payer's key or, without a key, from the request. It is empty if the payment is a purchase by
-// itself.
+// purchase returns the name of the purchase to which the payment belongs. The name is made
+// from the payer's key or, without a key, from the request. It is empty if the payment is a
+// separate purchase, which no other payment can join.
 func (a *attempt) purchase(key string) string {
 	var id string
 	switch {
@@ -90,9 +90,9 @@ func (h *holder) buy(ctx context.Context) *Outcome {
 }
 
 // notePayee records the account to which the payment is sent. It runs while the payment is
-// sent, because no payer should wait for it. If it fails, the payment is sent anyway: its
-// outcome can be found while the payee does not change, and the next payment records the
-// payee.
+// sent, because no payer should wait for it. If the write fails, the payment is sent anyway:
+// the outcome of the payment can be found as long as the payee does not change, and the next
+// payment records the payee.
 func (h *holder) notePayee(ctx context.Context) {
 	if h.gate.Payees == nil {
 		return
@@ -161,8 +161,8 @@ func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledge
 	return h.fulfil(ctx)
 }
 
-// await loads the record of a purchase's owner. While another attempt works on the owner, it
-// loads the record again until the given time.
+// await loads the record of a purchase's owner. While another attempt works on the owner,
+// await loads the record again, until the given time.
 func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Payment, error) {
 	pause := firstLook
 	for {
@@ -261,12 +261,13 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 	return &joined, c, err
 }
 
-// resolve finds out whether the payment that owns the purchase was made. It sends the
-// authorization again while it can be executed, and asks the chain. It returns nil if that
-// payment is dead. If a request with a new signature comes within a second of the first
-// refusal, resolve waits for the rest of that second, because most clients do not ask again. A
-// payment that was claimed at another endpoint is neither sent nor answered here: only the
-// chain is asked, and resolve returns nil when the chain has decided.
+// resolve finds out whether the payment that owns the purchase was made. It sends that
+// payment's authorization again while the authorization can still be executed, and asks the
+// chain. It returns nil if that payment will never be made. If a request with a new signature
+// comes within a second of the first refusal, resolve waits for the rest of that second,
+// because most clients do not ask again. If that payment was claimed at another endpoint, it
+// is neither sent nor answered here: only the chain is asked, and resolve returns nil when the
+// chain has decided.
 func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time) *Outcome {
 	joined, c, err := h.resume(ctx, r)
 	switch {
@@ -278,7 +279,7 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 		}
 		return h.endUnsent(ctx, h.explain(h.answers().ended(c.Record), c.Record))
 	case c.Hold == nil:
-		return nil // another attempt holds it
+		return nil // another attempt holds the lease of the owner
 	}
 	owner := &holder{joined, c.Hold}
 	p, err := h.gate.Ledger.OpenPurchase(ctx, owner.hold)
@@ -306,9 +307,9 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 	}
 }
 
-// explain adds to the answer of the purchase's owner what else the payer can do. It does so if
-// the owner's signature was refused, which holds the purchase until it expires, and while it
-// is not known whether money has moved.
+// explain adds to the answer of the purchase's owner what else the payer can do. It does so in
+// two cases: if the owner's signature was refused, because the owner then holds the purchase
+// until its authorization expires; and if it is not known whether the owner has moved money.
 func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 	f := out.Fault
 	if f == nil {
@@ -353,7 +354,7 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 }
 
 // answerOfOwner answers a superseded authorization from the payment that owns the purchase,
-// for as long as answers are replayed. It returns nil if there is no such answer.
+// while that payment's answer is replayed. It returns nil if there is no such answer.
 func (a *attempt) answerOfOwner(ctx context.Context, owner *ledger.Payment) *Outcome {
 	if owner != nil && !owner.SoldAt(a.job.Endpoint) {
 		return nil

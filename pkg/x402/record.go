@@ -53,7 +53,8 @@ func (o *Outcome) with(paid *SettleResponse) *Outcome {
 	return o
 }
 
-// by adds whether the payment of a record was charged, and its PAYMENT-RESPONSE.
+// by adds to the outcome whether the payment of a record was charged, and the PAYMENT-RESPONSE
+// of that payment.
 func (o *Outcome) by(r ledger.Payment) *Outcome {
 	return o.charged(chargedBy(r)).with(success(r.Receipt))
 }
@@ -172,8 +173,8 @@ func (a answers) replay(r ledger.Payment) *Outcome {
 }
 
 // notYet answers a payment whose lookup may not run now. The answer is the fault of the last
-// lookup. wait is 0 if no other lookup may follow. If the answer was too large to store, there
-// is no fault, and the lookup runs again.
+// lookup. wait is 0 if no other lookup may follow. If an answer was given but was too large to
+// store, there is no such fault, and the lookup runs again later.
 func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	var f *fault.Error
 	switch {
@@ -212,7 +213,8 @@ func silence(f *fault.Error) *fault.Error {
 	return f.Saying(f.Public() + " The host was silent each time it could be asked: that silence is the answer.").Final()
 }
 
-// silenceStands answers a payment with the silence of the target, and stores this answer.
+// silenceStands answers a payment with the fault of its last lookup, as the final answer,
+// because the target stayed silent. It stores this answer.
 func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome {
 	answer, err := SilentAnswer(a.gate.Ledger, r, a.request.Error)
 	if err != nil {
@@ -247,7 +249,7 @@ func failureOf(l *ledger.Failure) *fault.Error {
 }
 
 // repeatable adds a warning to a fault that asks for a retry, if the payment came without a
-// retry token: its signature cannot be repeated once its money has moved.
+// retry token: the same signature cannot be repeated once the money has moved.
 func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 	if r.Token != "" || a.joined {
 		return f

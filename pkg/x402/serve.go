@@ -68,7 +68,8 @@ func newAttempt(g *Gate, r Request) *attempt {
 }
 
 // dues has what a request opens and must close: the count of its Meter and its slot. Each is
-// closed once. If the request runs a lookup, that happens concurrently with its last write.
+// closed once. If the request runs a lookup, both are closed while the request makes its last
+// write to the ledger.
 type dues struct {
 	log   *slog.Logger
 	meter Meter // nil if there is none, or after it was closed
@@ -186,8 +187,8 @@ func (a admission) decide(ctx context.Context) *Outcome {
 
 // decideByRecord is like decide, for a payment that may have a record. A payment on record is
 // claimed under the terms in its record. A payment that was only refused by a facilitator can
-// still be paid, and is claimed under the terms that are offered now. used means that the
-// facilitator has said that the authorization is used.
+// still be paid, and is claimed under the terms that are offered now. The argument used says
+// that the facilitator has reported the authorization as used.
 func (a admission) decideByRecord(ctx context.Context, used bool) *Outcome {
 	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
@@ -219,8 +220,9 @@ func (a admission) decideWithoutRecord(ctx context.Context, used bool) *Outcome 
 
 // refuseAgain answers a payment that a facilitator refused and that does not fit the terms
 // offered now. A failed PAYMENT-RESPONSE tells a client in doubt that it may sign again. But a
-// third party can have submitted the payment after the refusal. If the chain can be asked, the
-// header is therefore sent only if the chain shows that the payment will never be made.
+// third party can have submitted the payment after the refusal. If the chain can be asked,
+// PAYMENT-RESPONSE is therefore sent only if the chain shows that the payment will never be
+// made.
 func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 	var response *SettleResponse
 	switch a.find(ctx, r, Settlement{}, EvidenceBudget).Fate {
@@ -264,7 +266,7 @@ func (a admission) verification(ctx context.Context) Verification {
 }
 
 // adopt replaces the terms of this attempt with the terms in the record. It returns nil, or an
-// answer if they cannot be read.
+// error answer if the terms in the record cannot be read.
 func (a *attempt) adopt(r ledger.Payment) *Outcome {
 	terms, err := TermsOf(r)
 	if err != nil {

@@ -87,9 +87,9 @@ func (h *holder) settleTime() time.Duration {
 	return min(most, settleBudget)
 }
 
-// stopped returns why the job does not allow the payment to be sent, or nil if it does.
-// Without a node a payment in doubt is always sent, because nothing else could settle the
-// doubt.
+// stopped returns why the job does not allow the payment to be sent, or nil if the job allows
+// it. Without a node, a payment in doubt is always sent, because nothing else could resolve
+// the doubt.
 func (h *holder) stopped(ctx context.Context) *fault.Error {
 	if h.job.Check == nil || h.opensNothing {
 		return nil
@@ -266,8 +266,8 @@ func (v Fate) String() string {
 	}
 }
 
-// doubt is what a record says about the attempts before this claim. In the table of
-// conclusions it is a set.
+// doubt is what a record says about the attempts before this claim. A row of the table of
+// conclusions can combine several values with |.
 type doubt int
 
 const (
@@ -298,8 +298,8 @@ const (
 	replyUnsure                   // 503 settlement_uncertain
 )
 
-// conclusion is one row of the conclusion table: the event that is recorded and
-// the answer that is given after an attempt to settle.
+// conclusion is one row of the table of conclusions: the event that is recorded and the answer
+// that is given after an attempt to settle.
 type conclusion struct {
 	class Class
 	doubt doubt
@@ -371,7 +371,7 @@ func conclusions() []conclusion {
 		{used, anyDoubt, noNode, ledger.EventSettled, replyLookUp},
 		{used, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},
 
-		// That the window is over does not show whether money moved before its end.
+		// The end of the window does not show whether money moved before it.
 		{expired, noDoubt | sentBefore, CannotTell, ledger.EventUncertain, replyUnsure},
 		{expired, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 
@@ -382,8 +382,8 @@ func conclusions() []conclusion {
 		{Refused, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
 		{expired, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
 
-		// If the operator has to deal with the reason, it is never the payer's fault, with or
-		// without doubt.
+		// If the operator has to deal with the reason, the answer never blames the payer,
+		// whether or not there is doubt.
 		{TurnedAway, anyDoubt, anyFate, ledger.EventTurnedAway, replyFault},
 		{NotSent, anyDoubt, anyFate, ledger.EventNotSent, replyFault},
 

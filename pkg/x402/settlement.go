@@ -32,7 +32,8 @@ const (
 	// known whether money moved. It is the zero value, which makes it safe to forget to set a
 	// class.
 	Unknown Class = iota
-	// Moved means that the facilitator says that it settled, with a transaction.
+	// Moved means that the facilitator says that it settled the payment, and names a
+	// transaction.
 	Moved
 	// Refused means that the facilitator gave a reason that is about the payer. Facilitators
 	// give such a reason only before they broadcast anything.
@@ -56,7 +57,7 @@ type Settlement struct {
 	Class          Class
 	Transaction    string // set if Moved, and if Unknown with a known hash
 	Payer, Network string
-	Reason         string // the facilitator's errorReason, bounded and printable, or ours, such as "timeout"
+	Reason         string // the facilitator's errorReason, bounded and printable, or our own reason, such as "timeout"
 	// These three describe a Refused payment. NonceUsed means that the authorization is
 	// already used or cancelled on chain, by anybody. BadSignature means that the payment was
 	// refused for its signature. Expired means that the window is over by the facilitator's
@@ -126,8 +127,8 @@ const (
 	// the payee with the right value, at the latest head.
 	Paid
 	// NeverPaid means that the authorization moved no money to the payee for this record and
-	// never will. It was cancelled, used for another transfer, or used before it was claimed,
-	// or it is unused and a safe block is past its end.
+	// never will. It was cancelled, used for another transfer, or used before it was claimed
+	// here; or it is unused, and a safe block is later than the end of its window.
 	NeverPaid
 	// StillOpen means that the authorization is unused and can still be executed.
 	StillOpen

@@ -14,8 +14,8 @@ import (
 // Settler settles the payments of a Gate. One returns a Settler for a single Facilitator.
 // Package fallback has a Settler for two facilitators.
 type Settler interface {
-	// First names the facilitator that is asked first. A record has this name from its claim
-	// on. The name is empty if there is only one facilitator.
+	// First names the facilitator that is asked first. A record has this name as soon as its
+	// payment is claimed. The name is empty if there is only one facilitator.
 	First() string
 	// Reserve returns how much of the time for a settlement is reserved for the chain, if the
 	// payment was sent before.
@@ -128,9 +128,9 @@ func (o *Order) Pause(ctx context.Context, d time.Duration, until time.Time) boo
 	return o.holder.pause(ctx, d, until)
 }
 
-// Send asks a facilitator to settle the payment within a budget. The class is that of the
-// facilitator or, if nothing was sent, NotResent or NotSent. A refusal near the end of the
-// window counts as Expired, because facilitators check the window first.
+// Send asks a facilitator to settle the payment within a budget. The class of the result comes
+// from the facilitator's reply or, if nothing was sent, is NotResent or NotSent. A refusal
+// near the end of the window counts as Expired, because facilitators check the window first.
 func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) Settlement {
 	h := o.holder
 	r := h.record()
@@ -161,8 +161,8 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 }
 
 // notResent returns why a payment is not sent again, or the empty string if it may be sent.
-// There can be a reason if the payment is not the request's but the purchase owner's, or if
-// the request does not prove a right to the answer.
+// There can be a reason only if the payment belongs to the owner of the purchase and not to
+// the request, or if the request does not prove a right to the answer.
 func (h *holder) notResent(r ledger.Payment) string {
 	now := h.gate.Now()
 	elsewhere := !r.SoldAt(h.job.Endpoint)

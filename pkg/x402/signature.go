@@ -124,8 +124,8 @@ func (p *Payment) Digest(d Domain) [32]byte {
 	return [32]byte(keccak([]byte{0x19, 0x01}, d[:], message))
 }
 
-// errForeign says that a signature cannot be verified locally, because it is a contract
-// wallet's or garbage.
+// errForeign says that a signature cannot be verified locally, because it comes from a
+// contract wallet or is garbage.
 var errForeign = errors.New("signer cannot be recovered locally")
 
 // Check recovers the signer of digest, and returns nil if it is the payer. The error is
@@ -147,8 +147,8 @@ func (p *Payment) Check(digest [32]byte) error {
 		}
 		return errForeign
 	}
-	// A contract wallet may use 65 bytes that no key has made. In this form, the token is
-	// certain to refuse a signature only if a key has made it.
+	// A contract wallet may use any 65 bytes as a signature, even if no key has made them. The
+	// token is certain to refuse a signature of this form only if the payer's key has made it.
 	if !low {
 		s.Negate()
 	}

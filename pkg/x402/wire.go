@@ -21,7 +21,7 @@ const (
 	// distinguishes the payer's retry from a copy of the payment that is on the chain.
 	ExtensionToken = "retry-token"
 	// ExtensionReceipt is the extension of signed offers and receipts. FormatJWS is the name
-	// of its format for a compact JWS.
+	// that this extension has for the format of a compact JWS.
 	ExtensionReceipt = "offer-receipt"
 	FormatJWS        = "jws"
 )
