@@ -80,7 +80,7 @@ func (c *actors) refund(all *sync.WaitGroup) {
 	})
 }
 
-// reconcileMeanwhile lets reconcile run while clients ask.
+// reconcileMeanwhile runs the reconciler a few times while clients send requests.
 func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 	if c.w.stalls && !c.w.standsStill {
 		for range 12 {
@@ -113,7 +113,7 @@ func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 func (c *actors) client(rng *mathrand.Rand) {
 	w := c.w
 	time.Sleep(time.Duration(rng.Int64N(int64(20*time.Second))) + 1)
-	anew := []int{0, 3, 10}[rng.IntN(3)] // how many of ten retries have a new signature
+	anew := []int{0, 3, 10}[rng.IntN(3)] // the number of retries out of ten that have a new signature
 	i := 0
 	if rng.IntN(3) == 0 {
 		i = rng.IntN(w.early)
@@ -140,7 +140,7 @@ func (c *actors) client(rng *mathrand.Rand) {
 }
 
 // vary changes some requests: to another path, another key, no key or another endpoint. If the
-// payer uses several names, it changes the name in every other request.
+// payer uses several names for a purchase, about half of the requests get a random name.
 func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
 	if c.w.manyNames && rng.IntN(2) == 0 {
 		q.key = []string{"", keyOne, keyTwo}[rng.IntN(3)]
@@ -214,7 +214,8 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	case !cancel:
 		at := w.chainNow()
 		if rng.IntN(3) == 0 {
-			// The transfer gets a time 4 or 15 minutes earlier, which is before its claim.
+			// The transfer is dated back by 4 or 15 minutes, to a time before the payment was
+			// claimed.
 			at = at.Add(-time.Duration(4+11*rng.IntN(2)) * time.Minute)
 		}
 		if w.execute(a, at, time.Time{}, false) {
@@ -244,8 +245,8 @@ func (c *actors) returnLate() {
 	c.w.checkRecorded()
 }
 
-// operate lets an operator begin a refund of a debt, if no lookup is running, or go on with a
-// refund. The operator makes the refund or, less often, withdraws it.
+// operate lets an operator begin a refund of a debt, if no lookup is running, or continue a
+// refund that was begun. The operator then makes the refund or, less often, withdraws it.
 func (c *actors) operate(rng *mathrand.Rand) {
 	p := c.process()
 	p.kind = asOperator

@@ -11,16 +11,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// isAnswer reports whether an outcome is the answer that was paid for. If the last lookup met
-// the silence of the target, that silence is the answer.
+// isAnswer reports whether an outcome is the answer that was paid for. If the target was
+// silent in the last lookup, the fault that says so can be the final answer.
 func isAnswer(out *x402.Outcome) bool {
 	return out.Fault == nil || out.Fault.Info().Class == fault.Answer ||
 		out.Fault.IsSilence() && !out.Payment.Retryable && !strings.Contains(out.Fault.Public(), "refund")
 }
 
 // saysNothingMoved reports whether an answer has a failed PAYMENT-RESPONSE, after which a
-// payer may sign again. It promises that no money moved, and that none will unless the same
-// authorization is sent once more.
+// payer may sign again. Such an answer promises that no money moved, and that none will move
+// unless the same authorization is sent once more.
 func saysNothingMoved(out *x402.Outcome) bool { return out.Receipt != nil && !out.Receipt.Success }
 
 func allows(c x402.Charge, charged *bool) bool {
@@ -30,8 +30,8 @@ func allows(c x402.Charge, charged *bool) bool {
 func isTrue(b *bool) bool  { return b != nil && *b }
 func isFalse(b *bool) bool { return b != nil && !*b }
 
-// usedUpMessage is the answer to a copy of an authorization that is on record, if the sender
-// does not prove to be its payer.
+// usedUpMessage is the answer to an authorization on record whose sender does not prove to be
+// the payer. Such a request may be a copy.
 const usedUpMessage = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
 
 func saysUsedUp(out *x402.Outcome) bool {
@@ -79,8 +79,9 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 // checkEnded checks the invariants of a request that has ended, whether or not its answer
 // arrives.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
-	// An attempt that reports that money moved has recorded it, unless the store failed. An
-	// attempt that lost its lease reports it only if it is on record.
+	// If an attempt reports that money moved, it has recorded this, unless the store failed.
+	// An attempt that lost its lease reports that money moved only if the ledger has a record
+	// of it.
 	a := w.paymentOf(p, out)
 	r := w.record(a)
 	told := p.current != nil && isTrue(out.Payment.Charged) && (!p.faulty.Load() || isFault(out, fault.SettlementUncertain))
@@ -141,7 +142,8 @@ func (a *authorization) madeElsewhere(endpoint string) bool {
 	return a.endpoint != "" && a.endpoint != endpoint
 }
 
-// mayBeCopy reports whether the request may have met a record without proving to be its payer.
+// mayBeCopy reports whether the request may be a copy of a payment on record: it has no token,
+// and did not make the record, so nothing proves that the payer sent it.
 func (p *process) mayBeCopy() bool {
 	return p.pay.token == "" && p.pay.purchase != "" && !p.claimedFirst
 }
@@ -205,7 +207,8 @@ func (w *world) countLookup(p *process) {
 	}
 }
 
-// checkOther checks every answer that is neither the paid answer nor a promise of one.
+// checkOther checks an outcome that is neither the answer that was paid for nor a promise of
+// it.
 func (w *world) checkOther(p *process, out *x402.Outcome) {
 	switch code := out.Fault.Code; code {
 	case fault.Overloaded, fault.LedgerUnavailable, fault.PaymentUnavailable, fault.PaymentInProgress, fault.IdempotencyConflict:
@@ -303,9 +306,9 @@ func (w *world) checkCharged(p *process, out *x402.Outcome) {
 }
 
 // noteUncharged records when a payer was told that no money moved and, with a failed
-// PAYMENT-RESPONSE, that none will. The end of the schedule checks whether a settlement moved
-// it nevertheless. A claim after this answer is no violation, because the payer sent the
-// authorization again.
+// PAYMENT-RESPONSE, that none will move. At the end of the schedule, a check fails if a
+// settlement moved money nevertheless. A claim after this answer is no violation, because the
+// payer sent the authorization again.
 func (w *world) noteUncharged(p *process, out *x402.Outcome) {
 	a, at := p.pay, p.refusedAt
 	if at.IsZero() {

@@ -24,15 +24,16 @@ const (
 )
 
 // lies describes the false answers of the primary facilitator about each authorization, in the
-// phase without faults as well. It first gives some true answers (after). Then it says some
-// times (times) that the balance is insufficient, although it settles or has settled. After
-// that it tells the truth.
+// phase without faults as well. The first answers are true; after is their number. The next
+// answers say that the balance is insufficient, although the facilitator settles or has
+// settled; times is their number. All later answers are true.
 type lies struct{ after, times int }
 
 func (l lies) to(n int) bool { return n >= l.after && n < l.after+l.times }
 
 // Verify implements x402.Facilitator: it checks a contract wallet's signature. Once the nonce
-// is used, a call of the token fails for any signature, and Verify can only report that.
+// is used, a call of the token fails for any signature. Verify then reports only that the
+// nonce is used.
 func (p *process) Verify(_ context.Context, pay x402.Payload, _ x402.Requirements) x402.Verification {
 	p.await()
 	down, w := p.drawFault(3), p.w
@@ -177,9 +178,9 @@ func (p *process) lie(_ context.Context, a *authorization, by string) (x402.Sett
 	return declined(), true
 }
 
-// settleWithAnyReply settles with any reply of a class. A refusal, or a rejection before
-// settlement, is true unless falseRefusals is set. With any other reply the money may have
-// moved, or may move later.
+// settleWithAnyReply settles, and gives one of several replies at random. A refusal, or a
+// rejection before settlement, is true unless falseRefusals is set. With any other reply the
+// money may have moved, or may move later.
 func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	all := []x402.Settlement{
 		declined(), lost(), turned(), screened(), {Class: x402.Unknown, Reason: "unexpected_settle_error"},
@@ -206,8 +207,8 @@ func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	return s
 }
 
-// executeSettlement does the facilitator's side of one settlement. It drops the request
-// (nothing), refuses it, or executes the transfer, late or at once.
+// executeSettlement does the facilitator's side of one settlement. It drops the request (if
+// nothing is true), refuses the payment, or executes the transfer, late or at once.
 func (p *process) executeSettlement(a *authorization, late, refuses, nothing bool, delay time.Duration) x402.Settlement {
 	w := p.w
 	defer w.lock()()
@@ -256,7 +257,8 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	at.requests[by]++
 	a.possibleSends++
 	p.sent, p.current = p.sent+1, a
-	// If a transfer is already on the chain, the terms that it paid are the right ones.
+	// If the transfer is already on the chain, the terms that it paid are the right ones, even
+	// after a deploy.
 	fresh := a == p.pay && (p.readState == "" || p.readState == ledger.Refused) && !a.used
 	// Only a payment that can no longer execute may have lost its purchase.
 	dead := a.spent() || !w.chainNow().Before(a.validBefore)
@@ -289,7 +291,7 @@ func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	}
 	recorded := a.refusedBy
 	if !a.refusedAt.Before(at.wroteAt) {
-		recorded = "" // another process wrote it after this process's last write, which permitted it to ask
+		recorded = "" // another process recorded the refusal after this process's last write, and that write permitted this process to ask
 	}
 	for _, refuser := range []string{recorded, at.refusedBy} {
 		if refuser != "" && refuser != by {
@@ -337,9 +339,9 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 	}
 }
 
-// firstLie reports whether this process was the first to send the authorization, and sent it
-// to a facilitator that settled and refused it. Such a refusal stands until reconcile finds
-// the transfer, because a first refusal is not checked against the chain.
+// firstLie reports whether this process was the first to send the authorization, and whether
+// the facilitator refused it although it settled it. Such a refusal stands until the
+// reconciler finds the transfer, because a first refusal is not checked against the chain.
 func (p *process) firstLie(a *authorization) bool {
 	return p.of(a).refusal != nil && a.movedAfterRefusal && !p.of(a).sentBefore
 }

@@ -21,14 +21,15 @@ import (
 type fixture struct {
 	offer, offerAfterDeploy, offerWithID, offerDearer *x402.Offer
 	payer                                             string
-	// Clients use early while there are faults, or long if processes stand still for an hour.
-	// The patient client uses later afterwards; one window of these ends every half day.
+	// In the phase with faults, clients send the payments in early or, if processes stand
+	// still for an hour, the payments in long. Afterwards the patient client sends the
+	// payments in later. The windows of these end half a day apart.
 	early, long, later []signedAuthorization
 }
 
 type signedAuthorization struct {
 	key, nonce, tx string
-	digest         string // of the authorization, as the ledger keeps it
+	digest         string // digest of the authorization, as the ledger keeps it
 	validBefore    time.Time
 	payload        x402.ExactPayload // without a signature
 	forms          map[form]paymentHeader
@@ -53,14 +54,14 @@ const (
 type paymentHeader struct {
 	encoded   string
 	signature string // in the form that a facilitator gets
-	digest    string // of the signature, as the ledger keeps it
+	digest    string // digest of the signature, as the ledger keeps it
 	token     string // the retry token's digest, empty without one
 	forged    bool
 }
 
 const (
 	forgedByte = 9
-	// halfDay is the time between the ends of two windows in fixture.later.
+	// halfDay is the time between the ends of two successive windows in fixture.later.
 	halfDay = 12 * time.Hour
 )
 

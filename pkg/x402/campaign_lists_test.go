@@ -140,8 +140,9 @@ func (s decodedStore) List(_ context.Context, list string, before time.Time, aft
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// outstanding returns the payments that the lists show as owed, including money without a
-// request, and as in doubt, at a time when nobody has a lease.
+// outstanding returns the payments in the list of debts, which includes money that came
+// without a request, and the payments in the list of doubts. It is called while nobody has a
+// lease.
 func (w *world) outstanding() (owed, doubt map[string]bool) {
 	owed, doubt = map[string]bool{}, map[string]bool{}
 	reconciler := reconcile.Reconciler{
@@ -198,9 +199,9 @@ func (w *world) checkRecorded() {
 	}
 }
 
-// read reports whether the reconciler has read the transfer of a payment. Its first cursor
-// begins a day before it first runs, and a transfer by a third party in that day counts only
-// if there was a record.
+// read reports whether the reconciler has read the transfer of a payment. The reconciler's
+// first cursor begins a day before its first run. A transfer by a third party in that day
+// counts only if the payment had a record.
 func (w *world) read(a *authorization) bool {
 	return w.cursorBefore || a.byUs && a.visibleAt.After(w.cursorAt.Add(-24*time.Hour))
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // brokenRule is a rule that a campaign breaks, in every record that a process reads or writes.
-// There is one for each invariant that such a break can violate. The unit tests of the Gate
-// show the other faults that its code can have.
+// There is at least one for each invariant that can be violated in this way. The unit tests of
+// the Gate show the other faults that its code can have.
 type brokenRule struct {
 	rule  string
 	want  string // a part of the name of the invariant that must be violated
@@ -55,7 +55,8 @@ func brokenRules() []brokenRule {
 	return slices.Concat(rulesOfDoubt(), rulesOfRequests(), rulesOfLookups(), rulesOfPurchases())
 }
 
-// rulesOfDoubt returns the broken rules about sending a payment and recording that.
+// rulesOfDoubt returns the broken rules about sending a payment, and about recording that it
+// is sent.
 func rulesOfDoubt() []brokenRule {
 	forgets := func(_ *process, r *ledger.Payment) { r.Sent = false }
 	return []brokenRule{
@@ -85,8 +86,8 @@ func rulesOfDoubt() []brokenRule {
 	}
 }
 
-// rulesOfRequests returns the broken rules about who is asked, and about which requests get an
-// answer.
+// rulesOfRequests returns the broken rules about which facilitator is asked, and about which
+// requests get an answer.
 func rulesOfRequests() []brokenRule {
 	return []brokenRule{
 		{rule: "who is asked is not recorded", want: "asked, and not named on record", write: func(_ *process, r *ledger.Payment) {
@@ -166,7 +167,8 @@ func rulesOfPurchases() []brokenRule {
 	}
 }
 
-// ofOwner changes the record of the other payment that owns the purchase, in the given states.
+// ofOwner returns a function that changes the record of a payment other than the client's,
+// which then owns the client's purchase, if the record has one of the given states.
 func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*process, *ledger.Payment) {
 	return func(p *process, r *ledger.Payment) {
 		a := p.w.authorizationOf(r.Key)

@@ -20,13 +20,13 @@ type patientClient struct {
 	// signsOnce says that the client takes a refusal as definitive, and does not sign again.
 	signsOnce  bool
 	signatures int // new authorizations that it has signed
-	refusals   int // of payments that had not been sent before
-	lied       int // how often it was refused by a facilitator that lies
-	// ownerRefused says that the last request was refused because of the payment that owns the
-	// purchase, and that the client's payment was not sent.
+	refusals   int // refusals of payments that had not been sent before
+	lied       int // the number of refusals by a facilitator that lies
+	// ownerRefused says that the last request was refused because the payment that owns the
+	// purchase was refused, and that the client's payment was not sent.
 	ownerRefused bool
 	out          *x402.Outcome // the definitive answer
-	asked        time.Time     // when it last asked
+	asked        time.Time     // when the client last asked
 }
 
 // runWithoutFaults ends the faults, and lets a patient client ask until it has a definitive
@@ -53,7 +53,7 @@ func (c *actors) runWithoutFaults() *patientClient {
 			wait = out.Fault.Wait() + 1
 		}
 		if out.Status == 402 && w.lies.times > 0 {
-			wait += time.Minute // after a minute more, a facilitator is asked again
+			wait += time.Minute // after one more minute, a facilitator is asked again
 		}
 		time.Sleep(wait)
 		if try == 10 && out.Fault.Info().Class != fault.Owed {
@@ -70,7 +70,7 @@ func (c *actors) runWithoutFaults() *patientClient {
 	defer w.lock()()
 	w.result = "stuck in doubt"
 	endless := !w.chainVisible && w.lies.times > len(c.f.later) // the facilitator refuses every payment that it settles
-	own := w.record(x.pay)                                      // perhaps of another purchase
+	own := w.record(x.pay)                                      // the client's payment, which may belong to another purchase
 	blind := !w.chainVisible && own != nil && own.InDoubt()
 	if r := x.ownerRecord(); !endless && !blind && (w.chainVisible || r == nil || !r.InDoubt()) {
 		w.violated("no end, and not on the list of what is in doubt")
@@ -93,7 +93,8 @@ func (c *actors) newPatientClient() *patientClient {
 }
 
 // signAnew takes an unused authorization of fixture.later. It reports false after a deploy,
-// which changes the terms, because there are none for the new terms.
+// because a deploy changes the terms, and the fixture has no later authorizations for the new
+// terms.
 func (x *patientClient) signAnew() bool {
 	w := x.c.w
 	if !w.deployAt.IsZero() {
@@ -155,8 +156,8 @@ func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool)
 	}
 	w.checkWithoutFaults(p, before, out)
 	x.checkNewSignature(p, out, due)
-	// Without chain evidence, an owner that was refused keeps the purchase for a while. It is
-	// sent and refused again, regardless of which authorization the client signs.
+	// Without chain evidence, an owner that was refused keeps the purchase for a while. The
+	// owner is sent and refused again, regardless of which authorization the client signs.
 	if x.ownerRefused = p.sent > 0 && p.of(p.pay).sends == 0 || x.ownerRefusedRecently(p); x.unsent && out != nil && out.Status == 402 && !x.ownerRefused {
 		x.refusals++
 	}
@@ -173,8 +174,8 @@ func (x *patientClient) ownerRefusedRecently(p *process) bool {
 
 // due returns the payment that must answer the client's next request, regardless of which
 // authorization the client signs. Such a payment has paid for the purchase, and its answer is
-// owed or still replayed. due is nil if there is no such payment. over says that there was one
-// which is no longer replayed; a new signature then makes a new purchase.
+// owed or still replayed. due is nil if there is no such payment. over says that such an
+// answer existed but is no longer replayed; a new signature then makes a new purchase.
 func (x *patientClient) due() (due *ledger.Payment, over bool) {
 	w := x.c.w
 	o := w.owner(x.purchase())
@@ -221,7 +222,7 @@ func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
 	case out.Status == 402 && !x.ownerRefused && !x.signsOnce:
 		return x.signAnew()
 	case mayBuyAnew && x.c.w.withoutToken && x.signatures == 0:
-		// Without a token, nobody can tell its payment from a copy.
+		// Without a token, nobody can distinguish the client's payment from a copy.
 		return x.signAnew()
 	}
 	return false
@@ -268,8 +269,8 @@ func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
 }
 
 // repeat asks once more, in some schedules, after the definitive answer. The reply must be the
-// same, or a refusal. With a new signature it is the same as well while the answer is
-// replayed; after that a new signature makes a new purchase.
+// same answer, or a refusal. A new signature also gets the same answer while the answer is
+// replayed; after that, it makes a new purchase.
 func (x *patientClient) repeat(first *x402.Outcome) {
 	w, c := x.c.w, x.c
 	if first == nil || w.result != "answered" && w.result != "used up" || !c.oneIn(3) {
@@ -286,7 +287,7 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	r := w.record(x.pay)
 	replaced := r != nil && r.State == ledger.Superseded
 	// A payment that may have been sent is not superseded. It makes a new purchase once the
-	// answer of the payment that owned the purchase is no longer replayed.
+	// answer of the purchase's former owner is no longer replayed.
 	doubt := r != nil && r.InDoubt()
 	w.mu.Unlock()
 	begun := time.Now()

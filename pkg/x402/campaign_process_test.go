@@ -31,7 +31,7 @@ type process struct {
 	rng *mathrand.Rand
 
 	dead    atomic.Bool
-	offset  atomic.Int64 // of its clock, a time.Duration
+	offset  atomic.Int64 // the offset of the process's clock, a time.Duration
 	stopped atomic.Bool  // its clock stood still during a freeze, and has been behind since then
 
 	// The request and its sender. The key is also the key of the extension.
@@ -41,7 +41,7 @@ type process struct {
 	begun   time.Time
 	early   bool      // begun while there were faults
 	overMCP bool      // the request comes over the Model Context Protocol
-	arrived time.Time // when it began, by the clock of the process
+	arrived time.Time // when the request began, by the clock of the process
 	// These say whether pay was on record, and recorded as paid, when the request began.
 	recordedBefore, paidBefore bool
 	// copied says that the request shows only data that may be on the chain. claimedFirst says
@@ -49,32 +49,32 @@ type process struct {
 	copied, claimedFirst bool
 
 	// The actions and faults of the process so far. The world's lock guards the other fields.
-	froze, faulty atomic.Bool // frozen once; a call of the store failed
+	froze, faulty atomic.Bool // whether the process has frozen, and whether a call of the store has failed
 	attempts      map[*authorization]*attempt
-	current       *authorization // the payment that it claimed or sent last
+	current       *authorization // the payment that the process claimed or sent last
 	refusedAt     time.Time      // when it wrote a refusal of pay
 	readAt        time.Time      // when it last read the record of pay
 	readState     ledger.State
-	otherRead     *authorization // the last other payment that it read
-	otherVersion  int64          // of that record
-	verified      bool           // whether the facilitator verified its signature
+	otherRead     *authorization // the last payment other than pay that the process read
+	otherVersion  int64          // the version of that record
+	verified      bool           // whether the facilitator verified the signature of pay
 	writes        int
 	sent, lookups int
 	lookEnded     time.Time
-	slots         int // how many it holds
+	slots         int // the number of slots that the process holds
 }
 
 // attempt holds the actions of a process on one authorization.
 type attempt struct {
 	claimed    time.Time // when it took the lease
-	sentBefore bool      // the authorization may have been sent before that
+	sentBefore bool      // the authorization may have been sent before this claim
 	opened     bool      // the purchase was written
 	sends      int
-	requests   map[string]int        // by facilitator
-	classes    map[string]x402.Class // of the answers, by facilitator
+	requests   map[string]int        // number of requests to each facilitator
+	classes    map[string]x402.Class // class of the last answer from each facilitator
 	refusedBy  string                // the facilitator whose refusal of the payer arrived
-	refusal    *x402.Settlement      // the refusal that counts
-	verdict    *x402.Fate            // the last verdict of the chain, if it was asked
+	refusal    *x402.Settlement      // the last refusal that decides about the payment
+	verdict    *x402.Fate            // what the chain showed last, if it was asked
 	wroteAt    time.Time             // the last write of the record, and whether it recorded doubt
 	wroteDoubt bool
 }
@@ -343,8 +343,8 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	}
 }
 
-// isPublic reports whether the chain may show everything that a request must show for a
-// record.
+// isPublic reports whether everything that a request needs, to refer to this record, may be
+// readable on the chain.
 func isPublic(r ledger.Payment) bool {
 	return r.Token == "" && r.Purchase != "" && (r.Sent || r.Doubt || r.State == ledger.Settling)
 }
@@ -357,7 +357,7 @@ func (p *process) renderError(f *fault.Error, s x402.PaymentStatus) []byte {
 // gatewayCut is the timeout of the gateway in front of the processes.
 const gatewayCut = 30 * time.Second
 
-// reconcile runs a reconciler, with chain evidence or without.
+// reconcile runs a reconciler. The argument sees says whether it has chain evidence.
 func (c *actors) reconcile(sees bool) {
 	p := c.process()
 	p.kind = asReconciler
@@ -380,8 +380,8 @@ func (c *actors) reconcile(sees bool) {
 	done.Wait()
 }
 
-// window returns how long an answer to this process's request stands for a purchase without a
-// key. It is twice as long over the Model Context Protocol as over HTTP.
+// window returns how long the answer to this process's request is replayed for a purchase
+// without a key. This is twice as long over the Model Context Protocol as over HTTP.
 func (p *process) window() time.Duration {
 	if p.overMCP {
 		return 2 * p.w.window

@@ -21,7 +21,7 @@ import (
 // changed by the time the reader gets it. Fetch is consistent, as ledger.Store requires; the
 // index is not.
 
-// call calls the store. late is the later effect of a call that hangs, or nil for none.
+// call calls the store. late is the effect that a hanging call may have later; nil means none.
 func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Record, error), late func(context.Context)) (r ledger.Record, err error) {
 	p.await()
 	ctx = p.unhurried(ctx)
@@ -138,9 +138,9 @@ func (p *process) put(ctx context.Context, r ledger.Record) (ledger.Record, erro
 	return stands, nil
 }
 
-// contextEnded fails a write whose context has ended. If a process has claimed a payment, the
-// Gate must write its verdict under a context that has not ended. A claim, a supersession and
-// a write of a purchase send nothing, and may fail.
+// contextEnded fails a write whose context has ended. Once a process has claimed a payment,
+// the Gate must write the outcome of the attempt under a context that has not ended. A claim,
+// a supersession and a write of a purchase send nothing, and may fail.
 func (p *process) contextEnded(ctx context.Context, old, r ledger.Record) error {
 	verdict := p.isVerdict(old, r)
 	if err := ctx.Err(); err != nil {
@@ -284,8 +284,8 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	return x402.Reply{Body: fmt.Appendf(nil, `{"answer":%d,"to":%q}`, p.drawDuration(1<<40), p.path)}, nil
 }
 
-// checkLookup checks the invariants of a lookup that begins. It returns its payment. fails
-// says that most lookups of the payment fail, up to a certain number.
+// checkLookup checks the invariants of a lookup that begins, and returns the payment of the
+// lookup. fails says that most lookups of this payment fail, up to a certain number.
 func (w *world) checkLookup(p *process) (a *authorization, fails bool) {
 	defer w.lock()()
 	w.executePending()

@@ -35,16 +35,16 @@ var (
 // consistent).
 //
 // Some events do not occur in random schedules in reasonable time, or cost nobody money. Unit
-// tests cover them: the answer when the write of a refusal failed; that doubt and an unknown
-// outcome ask the chain at once, and with how much time; that an attempt continues from
-// evidence of its payment, and only within its lease; that a lookup which got no time is not
-// counted; a reconciler's verdict on another version than the one that it asked about; more
-// than eight other signatures; answers too large to keep; bundles with an owed piece; a
-// new price between two signatures for one purchase; a client that disconnects; dust; lists of
-// many pages; a silent target's debt that nobody asks for until a day is over.
+// tests cover them: the answer after a refusal that could not be written; the question to the
+// chain at once after doubt or an unknown outcome, and its time limit; an attempt that
+// continues from evidence of its payment, but only within its lease; a lookup that had no time
+// and is not counted; a reconciler's decision about a version other than the one that it asked
+// about; more than eight other signatures; answers too large to keep; bundles with an owed
+// piece; a new price between two signatures for one purchase; a client that disconnects; dust;
+// lists of many pages; a silent target's debt that nobody asks for until a day is over.
 //
-// Two effects are not a violation by an answer: a third party's transfer after the verdict,
-// and what happens to a signature that can no longer be verified.
+// Two effects do not make an answer a violation: a transfer by a third party after the answer,
+// and a signature that can no longer be verified.
 
 // schedule runs the schedule of one seed.
 func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, broken *brokenRule, sum *campaignResult) {
@@ -88,8 +88,8 @@ func (t *campaignResult) add(seed uint64, w *world) {
 	})
 }
 
-// raceDetector reports whether the race detector is on. It slows the campaign down twenty
-// times; make test also runs the campaign without it.
+// raceDetector reports whether the race detector is on. It makes the campaign twenty times
+// slower; make test also runs the campaign without it.
 func raceDetector() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -202,7 +202,7 @@ func (c *actors) checkEnd() {
 		}
 		switch resent := a.claimedAt.After(a.refusalToldAt); {
 		case !a.moved() || !a.byUs: // not by us: cancelled, unused, or submitted by a third party
-		case a.movedAfterRefusal: // the reconciler finds it, and its answer is owed
+		case a.movedAfterRefusal: // the reconciler finds the transfer, and the answer is owed
 			w.observed("moved after the facilitator said no")
 		case !a.refusalToldAt.IsZero() && !resent:
 			w.violated("told that nothing moved and never will, and charged")

@@ -18,7 +18,7 @@ import (
 //
 // A function that looks at the world or at the actions of a process, and does not take the
 // lock, is called with the lock held. A function that asks, waits or draws is called without
-// it.
+// the lock.
 type world struct {
 	mu           sync.Mutex
 	faultsOver   atomic.Bool // the phase without faults has begun
@@ -30,7 +30,7 @@ type world struct {
 	withoutToken    bool           // the payer's clients echo no retry token
 	naming          purchaseNaming // how the payer's clients name a purchase
 	manyNames       bool           // many requests use another name
-	window          time.Duration  // how long an answer over HTTP stands for a purchase without a key
+	window          time.Duration  // how long an answer over HTTP is replayed for a purchase without a key
 	deployAt        time.Time      // when price and payee change, zero for never
 	clockSkew       time.Duration  // the largest difference between two processes' clocks
 	lateInWindow    bool           // the first request comes near the end of the window
@@ -42,29 +42,29 @@ type world struct {
 	freezesInSettle bool           // a process often freezes while it settles
 	falseRefusals   bool           // the facilitator may refuse and move the money nevertheless
 	slotCap         int            // number of slots, 0 for no cap
-	mostLookups     int            // how many the seller allows for a payment, 0 for any number
+	mostLookups     int            // number of lookups that the seller allows for a payment, 0 for any number
 	endpoints       endpoints      // the endpoints that sell the same thing
 	refunds         bool           // an operator begins refunds of debts
 	cursorBefore    bool           // the reconciler has run before
 	fallback        bool           // there is a second facilitator
-	primaryOutage   outage         // of the first facilitator
+	primaryOutage   outage         // lasting fault of the first facilitator
 	fallbackLies    bool           // the fallback lies about payments in doubt
-	lies            lies           // of the primary
+	lies            lies           // false answers of the first facilitator
 
 	// State.
 	slots          map[*process]time.Time
 	authorizations []*authorization
-	early          int       // how many of them clients may use while there are faults
+	early          int       // number of authorizations that clients may use while there are faults
 	cursorAt       time.Time // when the reconciler's first cursor was made
 	store          decodedStore
 	payer          string
-	balance        int // of the payer, in payments
+	balance        int // of the payer, as a number of payments
 
 	restless time.Time    // when the last frozen process has thawed, and the last late write has landed
 	stir     atomic.Int64 // when an event that began in the phase with faults last happened, in nanoseconds since 1970
 
 	violations, events sync.Map // keyed by name; no lock is needed
-	result             string   // of the patient client's last answer
+	result             string   // the name of the patient client's last answer
 }
 
 func (w *world) lock() func() {
@@ -102,16 +102,16 @@ type authorization struct {
 	byUs              bool      // moved by a facilitator, not by a third party
 	movedAfterRefusal bool      // moved by a facilitator that had refused it
 	reached           int       // requests that reached the primary
-	claimedAt         time.Time // when the attempt that moved it had claimed it
+	claimedAt         time.Time // when the attempt that moved the money had claimed the payment
 	pending           []pendingTransaction
 
-	// The times of the last verdicts that told the payer "charged: false", and that gave a
-	// failed PAYMENT-RESPONSE, which permits signing again.
+	// The time of the last answer that told the payer "charged: false", and the time of the
+	// last answer with a failed PAYMENT-RESPONSE, which permits signing again.
 	unchargedToldAt, refusalToldAt time.Time
 
-	purchase      string    // as its first claim recorded it; empty before that
-	endpoint      string    // as its first claim recorded it; empty before that
-	token         string    // as its first claim recorded it
+	purchase      string    // in the record of its first claim; empty before that
+	endpoint      string    // in the record of its first claim; empty before that
+	token         string    // in the record of its first claim
 	possibleSends int       // attempts to send it that may have sent something
 	supersededAt  time.Time // when another payment replaced it
 	ownershipLost bool      // its purchase was taken over by another payment
@@ -119,8 +119,8 @@ type authorization struct {
 	// or no longer replayed when this payment became the owner of the purchase.
 	overBefore map[*authorization]bool
 
-	// standsUntil is the time until which its stored answer stands for other payments of the
-	// purchase.
+	// standsUntil is the time until which the stored answer is replayed for other payments of
+	// the purchase.
 	standsUntil time.Time
 
 	lastWriter         *process
@@ -142,16 +142,16 @@ type authorization struct {
 type pendingTransaction struct{ at, claimedAt time.Time }
 
 const (
-	initialBalance = 100             // of the payer, in payments
+	initialBalance = 100             // of the payer, as a number of payments
 	safeHeadDelay  = 2 * time.Minute // how far the safe head is behind the latest block
 	// invocation is the time limit of a request. minimumLease is the shortest lease that
 	// covers it.
 	invocation   = 27 * time.Second
 	minimumLease = invocation + 3*time.Second
-	// defaultWindow is how long an answer over HTTP stands for a purchase without a key.
+	// defaultWindow is how long an answer over HTTP is replayed for a purchase without a key.
 	defaultWindow = 45 * time.Second
-	// refusedUntil is how long after its window a refused payment may still turn out to have
-	// moved, as far as anybody knows without chain evidence.
+	// If there is no chain evidence, a refused payment may still turn out to have moved money
+	// until refusedUntil after the end of its window.
 	refusedUntil = 10 * time.Minute
 )
 
