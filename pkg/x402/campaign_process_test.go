@@ -34,7 +34,8 @@ type process struct {
 	offset  atomic.Int64 // the offset of the process's clock, a time.Duration
 	stopped atomic.Bool  // its clock stood still during a freeze, and has been behind since then
 
-	// The request and its sender. The key is also the key of the extension.
+	// The request and its sender. If the request has a payment-identifier and no
+	// Idempotency-Key, its key is that identifier.
 	clientRequest
 	number  uint64
 	signed  paymentHeader

@@ -29,7 +29,8 @@ func again() map[string]func(b *harness, first string) (signature string) {
 	}
 }
 
-// verdict is the expected end of a payment that may have been sent before the check refused.
+// verdict is the expected outcome of a payment that may have been sent before the check
+// refused it.
 type verdict struct {
 	chain         func() x402.Finding // nil means that there is no node
 	status        int
@@ -45,10 +46,10 @@ func (v verdict) holds(b *harness, signature string) {
 	b.expectCalls("in all", v.settles, v.runs)
 }
 
-// TestCheckOfADoubt checks a payment in doubt whose check refuses. If there is a node, the
-// payment is not sent again: if it was paid it is answered, if it never will be paid the
-// check's refusal is the answer, and as long as nobody knows, the payer repeats. Without a
-// node it is sent again, because nothing else could settle the doubt.
+// TestCheckOfADoubt checks a payment in doubt if the seller's check refuses it. With a node,
+// the payment is not sent again: if it was paid, it is answered; if it never will be paid, the
+// answer is the check's refusal; while nobody knows, the payer is told to repeat it. Without a
+// node the payment is sent again, because nothing else could resolve the doubt.
 func TestCheckOfADoubt(t *testing.T) {
 	for name, v := range map[string]verdict{
 		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
@@ -73,9 +74,9 @@ func TestCheckOfADoubt(t *testing.T) {
 	}
 }
 
-// TestCheckOfADoubtThatIsRefused checks that without a node only the payment in doubt is sent
-// again when the check refuses. If a facilitator refuses it, the doubt remains, and the answer
-// is never the check's refusal.
+// TestCheckOfADoubtThatIsRefused checks a payment in doubt that is sent again although the
+// check refuses it, because there is no node. If a facilitator refuses the payment, the doubt
+// remains, and the answer is never the check's refusal.
 func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"})

@@ -80,7 +80,7 @@ func testOffer(t testing.TB) *Offer {
 	return o
 }
 
-// offered returns the vector as a payment for testOffer.
+// offered returns the payment in vector, changed to fit testOffer.
 func offered() string {
 	return strings.Replace(strings.Replace(vector, `"version": "2"}`, `"version": "2", "paymentFlow": "upfront"}`, 1),
 		`"extensions": {}`, `"extensions": {"bazaar": {"info": {"input": {"type": "http", "queryParams": {"city": "Oslo"}}, "list": [1, {"a": 2}]}, "schema": {}}}`, 1)
@@ -139,9 +139,9 @@ func TestMatching(t *testing.T) {
 	}
 }
 
-// TestEcho checks that the echoed extensions hold everything that this offer, or the offer of
-// another transport, advertised, and not a mixture of the two. This holds to any depth:
-// objects may grow, but lists and values must be the same.
+// TestEcho checks that an echo must contain everything that this offer advertised, or
+// everything that the offer of another transport advertised, but not a mixture of the two. At
+// any depth, an object may have more members, but lists and values must be the same.
 func TestEcho(t *testing.T) {
 	const http = `{"type":"http","list":[1,"a",{"k":[true,null]}],"deep":{"a":{"b":"c"}}}`
 	const mcp = `{"type":"mcp","tool":"x"}`
@@ -203,13 +203,13 @@ func FuzzDecodePayment(f *testing.F) {
 			}
 			return
 		}
-		// The sent form is the decoded form: it decodes to the same payment.
+		// The payment as the facilitator gets it decodes to the same payment.
 		again, err := EncodeHeader(o.payload(p.exact(), o.terms))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(again) > maxHeader {
-			return // the resource and checksums of our offer can make it longer
+			return // the resource and checksums of our offer can make the payment too long
 		}
 		q, err := DecodePayment(again)
 		if err != nil {
@@ -239,8 +239,8 @@ func TestNewToken(t *testing.T) {
 	}
 }
 
-// TestChallenge checks that a challenge decodes to the same offer with its token, and with
-// another error if there is a reason. The offer itself has no token.
+// TestChallenge checks that a challenge decodes to the same offer with the retry token added
+// and, if a reason is given, with this reason as the error. The offer itself has no token.
 func TestChallenge(t *testing.T) {
 	o := testOffer(t)
 	for _, reason := range []string{"Payment required", "because", "because of *retry-token* twice *retry-token*"} {
@@ -284,8 +284,8 @@ func checkChallenge(t *testing.T, o *Offer, header, reason, token string) {
 	}
 }
 
-// TestEchoedToken checks that an echoed token is read if it can be a token, and is absent
-// otherwise.
+// TestEchoedToken checks that an echoed token is read if it is well formed, and counts as
+// missing otherwise.
 func TestEchoedToken(t *testing.T) {
 	long := strings.Repeat("x", longestToken)
 	for _, c := range []struct{ extensions, want string }{
@@ -325,7 +325,7 @@ func TestForm(t *testing.T) {
 	if first[0] = 'x'; form.JSON("one")[0] != '{' {
 		t.Error("a change of the caller's copy changes another")
 	}
-	// The groups of base64 may fall around the token in any way.
+	// The token may begin and end at any place in a group of base64.
 	for before := range 7 {
 		for after := range 7 {
 			form, err := NewForm(func(token string) any {

@@ -16,8 +16,8 @@ import (
 )
 
 // TestBundleOwes checks that a bundle with owed pieces is looked up again, at intervals, until
-// nothing is owed or no lookup is left. Meanwhile its payer gets the pieces that there are,
-// and so does a payer who signs again for the same purchase. Each answer has one receipt.
+// nothing is owed or no lookup is left. Meanwhile the payer gets the pieces that are
+// available, with the same signature or with a new one. Each answer has one receipt.
 func TestBundleOwes(t *testing.T) {
 	both, one := []string{"ssl", "whois"}, []string{"whois"}
 	for name, steps := range map[string][]bundleStep{
@@ -67,7 +67,7 @@ type bundleStep struct {
 	body      string
 	owed      []string // the pieces that the answer names as owed
 	runs      int32
-	lookups   int // as the ledger counts
+	lookups   int // number of lookups that the ledger counts
 }
 
 // bundle is a purchase of a bundle, step by step.
@@ -149,8 +149,8 @@ func TestPreventedLookupIsNotCounted(t *testing.T) {
 }
 
 // TestSale checks that a job learns for which payment it runs, even if a payment of another
-// amount has joined the purchase, and whether it has run for this payment before, even if its
-// process died.
+// amount has joined the purchase. The job also learns whether there was an earlier run for
+// this payment, even if the process of that run died.
 func TestSale(t *testing.T) {
 	stuck := false
 	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {

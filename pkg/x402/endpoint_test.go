@@ -32,8 +32,8 @@ func bring(b *harness, state string) (header string) {
 }
 
 // TestOtherEndpoint checks that a payment is answered only at the endpoint where it was
-// claimed. At another endpoint it does not fit, in any state: nothing runs, nothing is
-// replayed or sent, and the payer learns whether it is charged.
+// claimed. Another endpoint refuses it in any state: nothing runs, nothing is replayed or
+// sent, and the payer learns whether the payment is charged.
 func TestOtherEndpoint(t *testing.T) {
 	for state, charged := range map[string]string{"answered": "true", "owed": "true", "in doubt": "null", "refused": "false"} {
 		t.Run(state, func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestOtherEndpoint(t *testing.T) {
 	}
 }
 
-// TestNoEndpointOnRecord checks that every endpoint answers a record of a release that did not
-// record endpoints.
+// TestNoEndpointOnRecord checks that every endpoint answers a payment whose record comes from
+// a release that did not record endpoints.
 func TestNoEndpointOnRecord(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		header := bring(b, "owed")
@@ -106,7 +106,8 @@ func TestBoughtElsewhere(t *testing.T) {
 }
 
 // TestDebtsOfTwoEndpoints checks that a debt remains when its purchase was bought at another
-// endpoint. It is answered where it was made, and the other payment stays answered as well.
+// endpoint. The debt is answered at the endpoint where it arose, and the other payment stays
+// answered as well.
 func TestDebtsOfTwoEndpoints(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		debt := bring(b, "owed")
@@ -121,10 +122,10 @@ func TestDebtsOfTwoEndpoints(t *testing.T) {
 	})
 }
 
-// TestDoubtAcrossAChangeOfPrice checks an owner in doubt. A new signature sends it again while
-// its terms are accepted. After a change of price only the chain decides: if it was paid it is
-// answered, if it never will be paid the new signature buys, and until then the outcome is
-// uncertain.
+// TestDoubtAcrossAChangeOfPrice checks a purchase whose owner is in doubt when a new signature
+// comes. The owner is sent again while its terms are accepted. After a change of price only
+// the chain decides: if the owner was paid, it is answered; if it never will be paid, the new
+// signature buys; until then the outcome is uncertain.
 func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 	for name, c := range map[string]struct {
 		price   string
@@ -161,7 +162,7 @@ func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 }
 
 // TestDebtAcrossAChangeOfPrice checks that a new signature gets the answer that was paid at an
-// earlier price, while it is owed and while it stands.
+// earlier price, while the answer is owed and while it is replayed.
 func TestDebtAcrossAChangeOfPrice(t *testing.T) {
 	for name, price := range map[string]string{"up": "9000", "down": "10"} {
 		for _, state := range []string{"owed", "answered"} {

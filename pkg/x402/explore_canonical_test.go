@@ -6,10 +6,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// canon maps states in which the same can happen to one state. While no process runs, nobody
-// remembers versions, write ids and the number of the attempt: the code compares them only
-// with what it has read, and with nothing else. If a record holds a time that only says that
-// something is over, canon replaces it with longAgo.
+// canon returns the same state for all states in which the same things can happen. While no
+// process runs, nobody remembers versions, write ids and the number of the attempt: a process
+// compares them only with the values that it has read itself. If a record holds a time that
+// only says that something is over, canon replaces it with longAgo.
 func (x *explorer) canon(s state) state {
 	if s.quiet() {
 		s.serial = 0
@@ -71,10 +71,10 @@ func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 	panic("a record of another kind")
 }
 
-// canonicalTimes replaces the times of a payment that the code compares with later ones. If
-// every instant of a world is within an hour after the beginning, or more than a day and an
-// hour after it, then it does not matter when in the first hour a period of a day began, once
-// the shorter periods that began with it are over.
+// canonicalTimes replaces the times of a payment that make no difference any more. Suppose
+// that every instant of a world is within an hour after the beginning, or more than 25 hours
+// after it. Then it does not matter when in the first hour a period of one day began, once the
+// shorter periods that began at the same time are over.
 func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {
 	first := func(at *time.Time, least time.Duration) {
 		if x.wholeDays && !at.IsZero() && at.Before(explorationBegins.Add(time.Hour)) && !at.Add(least).After(now) {

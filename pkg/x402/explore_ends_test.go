@@ -127,7 +127,7 @@ func (x *explorer) checkWait(s *state) {
 		if r == nil {
 			continue
 		}
-		unkept := r.State == ledger.Redeemed && !r.Answer.Stored // this gets the same reply
+		unkept := r.State == ledger.Redeemed && !r.Answer.Stored // a payment whose answer is not kept gets the same reply
 		if unkept || r.LeaseUntil.After(x.clock(s)) {
 			return
 		}
@@ -137,8 +137,8 @@ func (x *explorer) checkWait(s *state) {
 	}
 }
 
-// checkPause checks a new payment that is told, without having waited, that another payment of
-// its purchase is under way.
+// checkPause notes a violation if a new payment is told, without having waited, that another
+// payment of its purchase is under way.
 func (x *explorer) checkPause(s *state, p running, n *node) {
 	for owner := range payments {
 		if owner == int(n.task.auth) || !x.owns(s, owner) {

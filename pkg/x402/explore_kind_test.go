@@ -147,8 +147,8 @@ type trial struct {
 	task  task
 }
 
-// tries lets a payer repeat a payment, as time passes, and reports whether it is answered in
-// the end.
+// tries lets a payer repeat a payment, as time passes, and reports whether the payment is
+// answered in the end.
 func (x *explorer) tries(s *state, t task) bool {
 	var tried []trial
 	answered := false
@@ -187,8 +187,9 @@ func (x *explorer) try(s *state, t task) bool {
 	return out.Body != nil
 }
 
-// repeats lets a payer send the last signature until it is answered. After that, every paid
-// payment must be answered, owed, refunded or, if there is no node to ask, in doubt.
+// repeats lets a payer send the last signature until the payment is answered. After that,
+// every paid payment must be answered, owed, refunded or, if there is no node to ask, in
+// doubt.
 func (x *explorer) repeats(s state) {
 	t := task{auth: int8(x.world.auths - 1)}
 	for t.auth > 0 && s.recs[t.auth] == 0 {
@@ -219,8 +220,8 @@ func (x *explorer) repeats(s state) {
 	}
 }
 
-// signsAgain lets a payer sign a new payment for the purchase, and send it until it is
-// answered.
+// signsAgain lets a payer sign a new payment for the purchase, and send it until the new
+// payment is answered.
 func (x *explorer) signsAgain(s state) {
 	t := task{auth: third, signed: s.now}
 	if x.tries(&s, t) {
@@ -233,11 +234,11 @@ func (x *explorer) signsAgain(s state) {
 			continue
 		}
 		if own != nil && own.State == ledger.Superseded && x.owns(&s, auth) && x.isOver(r, 0, x.clock(&s)) {
-			return // one more signature would take over
+			return // one more signature would take over the purchase
 		}
 		m := x.meaning(r, &s)
 		if x.owns(&s, auth) && !r.Paid() && r.Endpoint != endpointName(0) {
-			return // the chain decides, and one more signature would take over
+			return // the chain decides, and one more signature would take over the purchase
 		}
 		if !x.world.node && r.InDoubt() && x.owns(&s, auth) || x.world.mostRuns > 0 && m.Case == ledger.CaseRefundDue {
 			return

@@ -26,8 +26,8 @@ const (
 	taskWithdraw // the operator takes back the beginning of a refund
 )
 
-// edge is a step of a process: a thread gets a reply at an instant. job says that it is the
-// thread of the work.
+// edge is a step of a process: a thread gets a reply at an instant. job says that this is the
+// thread of the work, and not the main thread.
 type edge struct {
 	job   bool
 	reply reply

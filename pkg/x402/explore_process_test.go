@@ -44,14 +44,14 @@ type call struct {
 	auth   int           // settle, find, run: which authorization
 	since  time.Time     // find: when the payment was first claimed
 	second bool          // settle: the call goes to the second facilitator
-	list   string        // list
-	from   uint64        // transfers
-	pause  time.Duration // pause
+	list   string        // list: the name of the list
+	from   uint64        // transfers: the first block
+	pause  time.Duration // pause: the duration
 	seen   int32         // pause: the record that was read last; key holds its key
 	record ledger.Record // put: the record, before it has a number
 }
 
-// reply is the explorer's reply to a call. The meaning of n and rec depends on what.
+// reply is the explorer's reply to a call. The field what decides the meaning of n and rec.
 type reply struct {
 	what uint8
 	rec  int32
@@ -60,10 +60,10 @@ type reply struct {
 
 // The replies to calls of a store.
 const (
-	replyDone   uint8 = iota // put: the record is written; fetch: the record is rec
+	replyDone   uint8 = iota // put: the record is written; fetch: rec is the stored record
 	replyFailed              // the call returns an error, and nothing was written
 	replyLost                // the call returns an error, although the record was written
-	replyStands              // put: the record rec is in the way
+	replyStands              // put: another record is in the way, with the number rec
 )
 
 var errReply = errors.New("no reply")
@@ -88,8 +88,8 @@ type parked struct {
 	reply chan reply
 }
 
-// do makes a call to something outside the process, and waits for the reply. It ends its
-// goroutine if the explorer does not need the process any more.
+// do makes a call to something outside the process, and waits for the reply. If the explorer
+// does not need the process any more, do ends the goroutine.
 func (p *live) do(c *call) reply {
 	w := parked{c, make(chan reply)}
 	p.mu.Lock()
@@ -247,7 +247,7 @@ func (p *live) Transfers(_ context.Context, _ x402.Address, from uint64) (reconc
 // cursor.
 func (p *live) BlockAt(context.Context, time.Time) (uint64, error) { return 0, errReply }
 
-// pause is the step between two reads of a record.
+// pause waits between two reads of a record, which is a step of the explorer.
 func (p *live) pause(_ context.Context, d time.Duration) bool {
 	return p.do(&call{kind: callPause, pause: d, seen: p.seen, key: p.seenKey}).what == replyDone
 }
@@ -304,7 +304,7 @@ func (p *live) perform(t task) {
 	}
 }
 
-// operate does what the operator's command of the task does.
+// operate applies the event of the operator's command to the record of the task's payment.
 func (p *live) operate(ctx context.Context, l *ledger.Ledger, t task) error {
 	r, err := l.Fetch(ctx, p.x.keys[t.auth])
 	if err != nil || r == nil {

@@ -18,7 +18,7 @@ type omittedRule struct {
 	reads func(r *ledger.Payment) // removes the rule from a record that is read; nil changes nothing
 }
 
-// without changes what a standing means to another payment of the purchase.
+// without replaces what a standing means for the other payments of the purchase.
 func without(r *ledger.Rules, s ledger.Standing, o ledger.Ownership) { r.Meanings[s].Owner = o }
 
 func omittedRules() []omittedRule {

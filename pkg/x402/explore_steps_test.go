@@ -22,10 +22,10 @@ const (
 	begins     actionKind = iota // a process begins
 	steps                        // a process gets a reply
 	crashes                      // a process crashes
-	ticks                        // the clock goes on
+	ticks                        // the clock goes on to the next instant
 	executes                     // an authorization that a facilitator sent to the chain is executed
 	thirdParty                   // somebody else submits the authorization
-	cancels                      // the payer cancels it
+	cancels                      // the payer cancels the authorization
 )
 
 // expand takes every possible action in a state.
@@ -221,8 +221,8 @@ func (x *explorer) arrived(s *state, slot int) {
 	x.checkEnd(s, p, n)
 }
 
-// replies calls give with every reply to a call of a process's main thread, and the state that
-// the reply leads to.
+// replies calls the function give with every possible reply to a call of a process's main
+// thread, and with the state that follows the reply.
 func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply)) {
 	n := s.procs[slot].node
 	switch c.kind {
@@ -246,12 +246,12 @@ func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply))
 		if s.now > x.nodes[n].reached || c.key < payments && s.recs[c.key] != c.seen {
 			give(*s, reply{})
 		}
-		give(*s, reply{what: replyFailed}) // the time of the call is over
+		give(*s, reply{what: replyFailed}) // the call timed out
 	case callRun: // the other thread makes this call
 	}
 }
 
-// fail gives a failed call of the store that changes nothing.
+// fail gives the reply of a store call that fails and changes nothing.
 func (x *explorer) fail(s *state, give func(state, reply)) {
 	if s.left.storeFaults > 0 {
 		next := *s
@@ -325,7 +325,7 @@ func (x *explorer) verdict(s *state, c *call) x402.Fate {
 	case chain.truth == truthCancelled:
 		return x402.NeverPaid
 	case chain.truth == truthMoved && x.instants[chain.at].Before(c.since.Add(-slack)):
-		return x402.NeverPaid // the payer used it before it reached us
+		return x402.NeverPaid // the payer used the authorization before it reached us
 	case chain.truth == truthMoved:
 		return x402.Paid
 	case !at.Add(-safe).Before(x.endOf(s, c.auth)):

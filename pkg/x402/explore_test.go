@@ -19,10 +19,10 @@ import (
 // store, a facilitator, the chain, the index, the work, or the pause between two reads of a
 // record. The process stops there until the explorer gives it one of the possible replies, at
 // some instant. The next action of a process depends only on the replies that it got.
-// Therefore a tree of replies (node) describes everything that processes can do. A state of
-// the world consists of the stored records, the state of the chain, the instant, the events
+// Therefore a tree of replies (type node) describes everything that processes can do. A state
+// of the world consists of the stored records, the state of the chain, the instant, the events
 // that may still happen, and the place of each process in the tree. Every state is visited
-// once, the nearest first, which makes the story of a violation a shortest one.
+// once, the nearest first, and therefore the story of a violation is as short as possible.
 //
 // Each world names its bounds (explored): how many requests, runs, crashes and faults, which
 // replies of the facilitator, which instants. In all worlds there are at most two processes at
@@ -34,15 +34,15 @@ import (
 //
 //   - Two processes have no order (canon).
 //   - While no process runs, nobody remembers versions, write ids and numbers of attempts, and
-//     times that are over say no more than that (canonicalRecord).
+//     a time in the past says only that it is over (canonicalRecord).
 //   - A process that reads a record again and again is woken only when the record or the
 //     time has changed.
 //
-// These bounds may hide a fault: the clock goes from instant to instant, and while a process
-// runs only as often as the world says; all clocks are the same; a write does not land after
-// its error was told; an index is up to date; a facilitator does not claim a settlement that
-// did not happen. Slots, meters, receipts and contract wallets are left out. The campaign has
-// all of these.
+// These bounds may hide a fault: the clock goes from instant to instant, and does so during a
+// process only as often as the world allows; all clocks are the same; a write does not take
+// effect after its caller got an error; an index is up to date; a facilitator does not claim a
+// settlement that did not happen. Slots, meters, receipts and contract wallets are left out.
+// The campaign has all of these.
 
 var exploreWorld = flag.String("explore.world", "", "explore the world of this name alone")
 

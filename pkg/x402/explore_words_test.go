@@ -22,7 +22,7 @@ const (
 	refusesMoved            // a false refusal: the money has moved before
 	saysUsed                // the nonce is used
 	saysExpired             // the window is over
-	saysSignature           // it is refused for its signature
+	saysSignature           // the payment is refused for its signature
 	turnsAway               // the facilitator did not process the request
 	turnsAwayAndMoves       // the same reply, but the money moves
 	neverReached            // the request was not sent
@@ -69,8 +69,8 @@ func (w word) settlement(auth int) x402.Settlement {
 	}
 }
 
-// possible reports whether a facilitator can give this reply, and do what goes with it, at the
-// given time.
+// possible reports whether a facilitator can give this reply, and do what the reply stands
+// for, at the given time.
 func (w word) possible(c onChain, now, end time.Time) bool {
 	executable := c.truth == truthUnused && now.Before(end)
 	switch w {

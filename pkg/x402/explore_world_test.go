@@ -20,7 +20,7 @@ type explored struct {
 	two      bool // there are two facilitators
 	keyed    bool // the payer names the purchase
 	tokens   bool // the payer's clients echo the retry token
-	anew     bool // each payment is a purchase by itself
+	anew     bool // each payment is a separate purchase
 	window   time.Duration
 	instants []time.Duration // the times since the beginning at which something happens
 	auths    int             // authorizations that the payer signs for the purchase
@@ -89,11 +89,11 @@ type running struct {
 	// authorizations whose payer has meanwhile been told that nothing is charged.
 	claimed, stale uint8
 
-	fresh  bool  // its payment had no record when it began
-	kept   bool  // its answer was kept, and could be given again, when it began
-	over   uint8 // the authorizations that were over when it began
-	sent   bool  // its record was marked as sent before it began, and the request had no token
-	openTo bool  // its payment was paid, and could be answered, when it began
+	fresh  bool  // the payment had no record when the process began
+	kept   bool  // the answer was kept, and could be given again, when the process began
+	over   uint8 // the authorizations that were over when the process began
+	sent   bool  // the record was marked as sent before the process began, and the request had no token
+	openTo bool  // the payment was paid, and could be answered, when the process began
 }
 
 // state is a state of the world.
@@ -272,7 +272,7 @@ func (x *explorer) endOf(s *state, auth int) time.Time {
 
 func transactionOf(auth int) string { return "0x" + strings.Repeat(fmt.Sprint(auth+1), 64) }
 
-// authOf returns the authorization with a nonce: its last digit is the number.
+// authOf returns the number of the authorization with a nonce: the last digit of the nonce.
 func (*explorer) authOf(nonce string) int { return int(nonce[len(nonce)-1] - '0') }
 
 func (x *explorer) keyOf(key string) int {

@@ -139,8 +139,8 @@ func (n *node) reachedBy(auth int) bool {
 	return n.heard(auth, func(w word) bool { return w != neverReached })
 }
 
-// heard reports whether a facilitator has given one of the replies that is selects for an
-// authorization.
+// heard reports whether a facilitator has given a reply about an authorization for which the
+// given function returns true.
 func (n *node) heard(auth int, is func(word) bool) bool {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth && is(word(at.by.reply.n)) {

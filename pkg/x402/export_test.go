@@ -86,8 +86,9 @@ func (g *Gate) Concluding(rows []Conclusion, reached func(row int)) {
 	}
 }
 
-// Otherwise returns the row with each pair of the table whose event and reply both differ from
-// those of the row.
+// Otherwise returns copies of the row with another event and another reply. It takes the pairs
+// of event and reply from a list, and leaves out a pair that shares its event or reply with
+// the row.
 func (c Conclusion) Otherwise() (rows []Conclusion) {
 	for _, o := range []struct {
 		event ledger.Event

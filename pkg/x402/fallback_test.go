@@ -138,8 +138,8 @@ func (b *harness) askPair(h string, c pairRow) {
 	}
 }
 
-// askPairAgain sends the payment to another process. What the first facilitator said about the
-// payer holds there as well.
+// askPairAgain sends the payment to another process. A statement of the first facilitator
+// about the payer holds in that process as well.
 func (b *harness) askPairAgain(h string, c pairRow) {
 	b.t.Helper()
 	b.was()
@@ -153,8 +153,8 @@ func (b *harness) askPairAgain(h string, c pairRow) {
 }
 
 // TestFallbackAloneInDoubt checks a fallback that is asked alone, because it has refused the
-// payment before. If the payment is in doubt, the fallback is not believed until the chain has
-// the payment.
+// payment before. If the payment is in doubt, the fallback is not believed until the chain
+// shows the payment.
 func TestFallbackAloneInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(shows(x402.StillOpen))
@@ -173,8 +173,8 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 		b.chain = shows(x402.Paid)
 		b.expect("it is true", b.ask(h, "GET /a"), answered())
 	})
-	// The primary is believed, even if the record does not name it. Records from before there
-	// was a fallback do not.
+	// The primary is believed even if the record does not name it. Records made before there
+	// was a fallback do not name a facilitator.
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(shows(x402.StillOpen))
 		h := b.sign(nil)
@@ -258,7 +258,7 @@ func TestPrimaryHangs(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		settled = false
-		b.settle = func(ctx context.Context, _ int) x402.Settlement { // another payment arrives while one tries
+		b.settle = func(ctx context.Context, _ int) x402.Settlement { // another payment arrives while this one tries the primary
 			b.settle = hangs
 			b.expect("beside it", b.ask(b.sign(nil), "GET /7"), answered())
 			return hangs(ctx, 0)
@@ -350,8 +350,8 @@ func TestNotSentAgain(t *testing.T) {
 	})
 }
 
-// TestNoTimeToAsk checks that a facilitator is not asked if writing its name to the record has
-// taken all its time.
+// TestNoTimeToAsk checks that a facilitator is not asked if no time is left for it after its
+// name was written to the record.
 func TestNoTimeToAsk(t *testing.T) {
 	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if p, _ := r.(ledger.Payment); op == ledgertest.Replace && p.State == ledger.Settling && len(p.Asked) == 2 {

@@ -223,7 +223,8 @@ func TestContractWallets(t *testing.T) {
 			t.Errorf("%d writes for payments that were not verified", n)
 		}
 	})
-	// With the token, another signature of the wallet is accepted for the first.
+	// With the retry token, another signature of the same wallet is accepted in place of the
+	// first.
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
 		b.settle = settles(lost(), lost(), moved())
@@ -240,14 +241,14 @@ func TestContractWallets(t *testing.T) {
 	})
 }
 
-// TestContractWalletPaidByAThirdParty checks a payment whose nonce a third party has used: the
-// facilitator can no longer check a contract wallet's signature then. If the payment has no
-// record, it gets no answer, but nobody says that it is unpaid: the scan of the chain finds
-// its money.
+// TestContractWalletPaidByAThirdParty checks a payment whose nonce a third party has used. A
+// facilitator can no longer check a contract wallet's signature then. A payment without a
+// record gets no answer, but the reply does not say that it is unpaid: the scan of the chain
+// finds the money.
 func TestContractWalletPaidByAThirdParty(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
-		for range 2 { // without a chain, and with one, which is not asked
+		for range 2 { // without chain evidence, and with chain evidence, which is not asked
 			out := b.ask(b.sign(contractPayer), "GET /a")
 			b.expect("never seen", out, expected{status: 402, code: fault.PaymentRequired, charged: "null"})
 			if out.Trace.Unrecorded || b.writes() != 0 || len(b.questions) != 0 {
@@ -324,7 +325,7 @@ func disguised(header string) string {
 }
 
 // TestWhatTheFacilitatorIsSent checks that the facilitator gets the terms, the resource and
-// the listing of the offer, and never a name of the payment.
+// the listing of the offer, but never the payer's name for the payment.
 func TestWhatTheFacilitatorIsSent(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.listed()

@@ -40,7 +40,7 @@ type harness struct {
 	most   int             // x402.Job.MostRuns
 	at     string          // x402.Job.Endpoint
 	check  func() error    // x402.Job.Check; nil is none
-	client context.Context // of the requests; a nil context does not end
+	client context.Context // context of the requests; a nil context does not end
 
 	// Optional fields of the Gate.
 	meter    x402.Meter
@@ -154,7 +154,7 @@ func (b *harness) restart() {
 	}
 }
 
-// shows returns a chain that has the same verdict on every payment.
+// shows returns a chain that shows the same fate for every payment.
 func shows(v x402.Fate) func() x402.Finding {
 	return func() x402.Finding { return x402.Finding{Fate: v, Transaction: tx, Reason: "cancelled"} }
 }
@@ -256,7 +256,7 @@ type expected struct {
 	code      fault.Code
 	charged   string // "true", "false" or "null"
 	retryable bool
-	receipt   bool // of a charge
+	receipt   bool // whether there is a PAYMENT-RESPONSE of a successful settlement
 }
 
 // answered returns the outcome of a charged payment with an answer.
@@ -294,7 +294,7 @@ func contractPayer(d *x402test.Draft) {
 }
 
 // another returns the same authorization with another signature and without the retry token.
-// Somebody who copied it from the chain would send this, because the token is not there.
+// Somebody who copied it from the chain would send this: the chain does not show the token.
 func another(t *testing.T, d x402test.Draft) string {
 	t.Helper()
 	d.Payload.Extensions = maps.Clone(d.Payload.Extensions)
@@ -393,7 +393,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// infoOf returns the description of a code, of payments or of lookups.
+// infoOf returns the Info of a code of package fault or package lookup.
 func infoOf(code fault.Code) fault.Info {
 	all := slices.Concat(fault.All(), lookup.Codes())
 	return all[slices.IndexFunc(all, func(i fault.Info) bool { return i.Code == code })]

@@ -22,8 +22,8 @@ type standing struct {
 	bring   func(b *harness, h string)
 }
 
-// standings returns, for each stored state, how to bring a payment into it, and what its
-// record then says about the charge.
+// standings returns, for each stored state, a function that brings a payment into that state,
+// and what the record then says about the charge.
 func standings() map[string]standing {
 	after := func(s x402.Settlement, seen func() x402.Finding, failing bool) func(*harness, string) {
 		return func(b *harness, h string) {
@@ -67,8 +67,8 @@ func standings() map[string]standing {
 }
 
 // TestTurnedAwaySaysWhatTheRecordSays checks every way to refuse a request in every state of
-// its payment. The outcome repeats charged and receipt of the record, and is not retryable. A
-// signature that was not verified gets no receipt.
+// its payment. The outcome has the charge and the receipt of the record, and is not retryable.
+// A signature that was not verified gets no receipt.
 func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 	ways := map[string]wayToRefuse{
 		"again, when it has ended": {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome { return b.ask(h, "GET /a") }},
@@ -121,7 +121,8 @@ func arises(state, name string, w wayToRefuse) bool {
 		return state == "disproved" || state == "refunded" || state == "attested"
 	}
 	if strings.HasPrefix(name, "past the window") {
-		// The payment is abandoned by then, or its window ends first.
+		// By then, a payment in flight is abandoned. A refused payment is refused for its
+		// window first.
 		return state != "in flight" && (state != "refused" || w.status != 400)
 	}
 	return true
@@ -161,10 +162,10 @@ func TestAssetRespelled(t *testing.T) {
 	})
 }
 
-// TestMoneyWithoutARequest checks a recorded transfer that came without a request. Its payer
-// learns that it was charged and what holds for it, both while its amount is due and once it
-// is closed. If the signature cannot be recovered, the sender could be anybody and gets no
-// receipt.
+// TestMoneyWithoutARequest checks a recorded transfer that came without a request. The payer
+// learns that it was charged and what happens to the money, both while the amount is due back
+// and after the record is closed. If the signature cannot be recovered, the sender could be
+// anybody and gets no receipt.
 func TestMoneyWithoutARequest(t *testing.T) {
 	for told, c := range map[string]struct {
 		payer func(*x402test.Draft)
@@ -226,8 +227,8 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 }
 
 // TestClaimedWhileVerified checks a contract wallet's payment that is claimed while the
-// facilitator verifies another copy of it. The record decides: the payer learns its outcome,
-// and a sender with another signature learns that it is used.
+// facilitator verifies another copy of it. The record decides: the payer learns the outcome of
+// the payment, and a sender with another signature learns that the payment is used.
 func TestClaimedWhileVerified(t *testing.T) {
 	for name, c := range map[string]struct {
 		settled     x402.Settlement

@@ -32,10 +32,10 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 	})
 }
 
-// TestUnrecorded checks that a verdict which could not be recorded is reported to the
-// operator, and that a definite verdict is answered only when it is on record. If its write
-// failed, or if another attempt took the lease, the answer is uncertain. The record of the
-// other attempt is not overwritten.
+// TestUnrecorded checks that an outcome which could not be recorded is reported to the
+// operator, and that a payer is told a definite outcome only when it is on record. If the
+// write failed, or if another attempt took the lease, the answer is uncertain. The record of
+// the other attempt is not overwritten.
 func TestUnrecorded(t *testing.T) {
 	owed := lookup.Fault(lookup.DNSTimeout, nil)
 	never := x402.Finding{Fate: x402.NeverPaid, Reason: "cancelled"}

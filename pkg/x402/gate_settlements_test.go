@@ -17,8 +17,8 @@ import (
 // TestSettlements checks the answer, the record and PAYMENT-RESPONSE for every reply of the
 // facilitator to one request, or to two requests with the same signature, and for the findings
 // of the chain if it is asked. TestConclusions checks the conclusion from each class of reply.
-// This test checks how the facilitator's words are classified, when the chain is asked, and
-// about what.
+// This test checks how the facilitator's replies are classified, when the chain is asked, and
+// which question it gets.
 //
 // A facilitator checks the window before the nonce, so its reply at the end of the window is
 // about the window. A refusal without proof, after the window is over, has no failed
@@ -106,8 +106,8 @@ func TestSettlements(t *testing.T) {
 type settlementRow struct {
 	said    []x402.Settlement
 	chain   *x402.Finding // nil: no node
-	late    time.Duration // how long the reply takes, of a window of 8 s
-	wait    time.Duration // before the second request; 0 is a second
+	late    time.Duration // how long the reply takes; the window is 8 s
+	wait    time.Duration // pause before the second request; 0 means one second
 	status  int
 	code    fault.Code // "" for the code of the status
 	charged string

@@ -11,13 +11,13 @@ import (
 )
 
 // withoutToken removes the retry token of an offer, as an old client does. Then everything in
-// the header can be read from the chain once it was sent.
+// the header can be read from the chain once the payment was sent.
 func withoutToken(d *x402test.Draft) { delete(d.Payload.Extensions, "retry-token") }
 
-// TestCopyInDoubt checks a payment in doubt that came without a token: everybody who has read
-// it from the chain may send it again. That settles it and says whether it was charged. It
-// gives no answer, and its reply is the same for the right question and a wrong one. The payer
-// signs again for the answer.
+// TestCopyInDoubt checks a payment in doubt that came without a token. Everybody who has read
+// it from the chain may send it again. Such a copy settles the doubt, and its reply says
+// whether the payment was charged. The reply has no answer, and is the same for the right
+// question and a wrong one. To get the answer, the payer signs again.
 func TestCopyInDoubt(t *testing.T) {
 	for name, path := range map[string]string{"the right question": "GET /a", "a guess": "GET /b"} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 func inDoubt(r *ledger.Payment) { r.Doubt, r.Sent = true, true }
 
 // TestOnePurchaseOneCharge checks that a payer who signs again for the same question is
-// charged once, until the duplicate window ends; with a key, until a day after. Another
+// charged once until the duplicate window ends or, with a key, until a day has passed. Another
 // question, another payer or another key makes a separate purchase.
 func TestOnePurchaseOneCharge(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
@@ -144,11 +144,11 @@ func TestOwnerOfAPurchase(t *testing.T) {
 // ownerRow is a payment that opens a purchase, and a second one for the same purchase.
 type ownerRow struct {
 	name   string
-	chain  func() x402.Finding // when the first is sent; nil: no node
-	later  func() x402.Finding // when the second is sent
+	chain  func() x402.Finding // the chain when the first payment is sent; nil means no node
+	later  func() x402.Finding // the chain when the second payment is sent
 	first  x402.Settlement
 	before func(b *harness)           // called before the first payment
-	after  func(b *harness, h string) // called after it
+	after  func(b *harness, h string) // called after the first payment
 	wait   time.Duration
 	keyed  bool
 	second x402.Settlement
@@ -158,8 +158,8 @@ type ownerRow struct {
 	retry  bool
 	// The number of settlements sent, and of lookups run, in total.
 	sent, runs int
-	own        ledger.State // of the second payment at the end
-	owner      ledger.State // of the first payment at the end
+	own        ledger.State // state of the second payment at the end
+	owner      ledger.State // state of the first payment at the end
 }
 
 // buyFirst sends the first payment.
@@ -181,7 +181,7 @@ func (b *harness) buyFirst(c ownerRow) (signature string) {
 	return signature
 }
 
-// buySecond sends the second payment, and checks the end of both.
+// buySecond sends the second payment, and checks the final state of both payments.
 func (b *harness) buySecond(c ownerRow, first string) {
 	b.t.Helper()
 	b.chain = c.later
@@ -233,8 +233,8 @@ func TestPaymentIdentifier(t *testing.T) {
 	})
 }
 
-// TestPingIsBoughtAnew checks that every smoke test settles, because two of them share no
-// answer. With a key they are one purchase.
+// TestPingIsBoughtAnew checks that every ping is settled, because two pings share no answer.
+// Pings with the same key are one purchase.
 func TestPingIsBoughtAnew(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow

@@ -158,7 +158,7 @@ func (d *receiptTrial) withKey(out x402.Outcome) {
 }
 
 // TestSignedOffer checks that an offer is signed once, when there is a key, by the signer of
-// receipts. It makes no difference which signature a client echoes, or that it echoes none.
+// receipts. A client may echo any signature, or none.
 func TestSignedOffer(t *testing.T) {
 	for name, echo := range map[string]func(map[string]json.RawMessage){
 		"echoed":   func(map[string]json.RawMessage) {},

@@ -15,7 +15,8 @@ func TestConclusions(t *testing.T) {
 	unsure := to{ledger.EventUncertain, replyUnsure}
 	past := to{ledger.EventNotSent, replyUnsure}
 	stop, stopDead := to{ledger.EventNotSent, replyStopped}, to{ledger.EventDisproved, replyStopped}
-	// In the order: missing, paid, never paid, still open, cannot tell.
+	// The conclusions are in the order of the fates: no node, paid, never paid, still open,
+	// cannot tell.
 	asked := map[string][5]to{
 		"used, no doubt": {refused, settled, disproved, unsure, unsure},
 		"used, doubt":    {settled, settled, disproved, unsure, unsure},
