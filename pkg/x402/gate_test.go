@@ -51,8 +51,9 @@ func TestPaidOnce(t *testing.T) {
 	})
 }
 
-// TestRefusedAtTheDoor checks that nothing is written or sent for a payment that is not in
-// order. If no record could change the refusal, nothing is read either.
+// TestRefusedAtTheDoor checks that nothing is written or sent for an invalid payment, or for a
+// payment that does not match the offer. If no record could change the refusal, nothing is
+// read either.
 func TestRefusedAtTheDoor(t *testing.T) {
 	accepts := func(old, now string) func(*x402test.Draft) {
 		return func(d *x402test.Draft) {
@@ -77,7 +78,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		"extension_echo_mismatch": {change: func(d *x402test.Draft) {
 			d.Payload.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":{"city":"Rome"}}`)}
 		}, reads: 1},
-		"more than 24 hours": {change: func(d *x402test.Draft) { // otherwise its row would be kept for ever
+		"more than 24 hours": {change: func(d *x402test.Draft) { // otherwise the row of the payment would be kept for ever
 			d.Payload.Payload.Authorization.ValidBefore = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
 		}, reads: 1},
 	} {
@@ -98,10 +99,10 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestOwed checks that an answer stays owed until there is one: errors, including our bugs,
-// are looked up again any number of times, at growing intervals, for one charge. If the seller
-// allows a number of lookups, every answer after the last one says that a refund is due, and
-// none asks the payer to try again.
+// TestOwed checks that an answer is owed until a lookup gives one. After errors, including our
+// own bugs, the lookup is repeated any number of times, at growing intervals, for one charge.
+// If the seller limits the number of lookups, every reply after the last lookup says that a
+// refund is due, and none asks the payer to try again.
 func TestOwed(t *testing.T) {
 	spaced := []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour}
 	for most, waits := range map[int][]time.Duration{0: spaced, 3: {time.Second, 10 * time.Second, 0, 0}} {
@@ -151,9 +152,9 @@ func (b *harness) expectOwed(h string, code fault.Code, wait time.Duration, runs
 	b.expectCalls(what, 1, runs)
 }
 
-// TestSilence checks that the silence of the target becomes the answer after five lookups that
-// met it, or after a day in which no lookup failed in another way. It is stored once, is final
-// and brings no refund. Before that the answer is owed.
+// TestSilence checks that the silence of the target becomes the answer after five silent
+// lookups, or after a day in which no lookup failed in another way. This answer is stored
+// once, is final, and leads to no refund. Before that, an answer is owed.
 func TestSilence(t *testing.T) {
 	quiet := lookup.Fault(lookup.SSLTimeout, nil).Silence()
 	ours := lookup.Fault(lookup.SSLTimeout, nil)
@@ -277,9 +278,9 @@ func TestLargeAnswers(t *testing.T) {
 	})
 }
 
-// TestRefusedIsSpaced checks that a refused payment is sent again after 1, after 10, and then
-// after every 60 seconds, and that its payer gets the recorded reason in between. A payment
-// that was not sent for a reason on our side may be sent again at once.
+// TestRefusedIsSpaced checks that a refused payment is sent again after 1 second, after 10
+// seconds, and then every 60 seconds, and that its payer gets the recorded reason in between.
+// A payment that was not sent for a reason on our side may be sent again at once.
 func TestRefusedIsSpaced(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		no := x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
@@ -324,8 +325,8 @@ func TestRefusedIsSpaced(t *testing.T) {
 }
 
 // TestNoTimeToLookUp checks a lookup that has no time left because a settlement or a slot came
-// too late. It does not begin, and is given back to the payer if that can be written. No failing
-// write gives the payer an extra lookup. The result of the last lookup stands.
+// too late. The lookup does not begin, and does not count if this can be written. A failing
+// write never gives the payer an extra lookup. The result of the last lookup remains.
 func TestNoTimeToLookUp(t *testing.T) {
 	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, mostTries - 1: 20 * time.Second} {
 		for how, name := range map[ledgertest.Fault]string{
@@ -343,8 +344,8 @@ func TestNoTimeToLookUp(t *testing.T) {
 // mostTries is the number of lookups that the seller of TestNoTimeToLookUp allows.
 const mostTries = 5
 
-// lookUpTooLate sends a payment whose lookup fails some times (before), and then has no time
-// left. The write that gives the last lookup back ends as how says.
+// lookUpTooLate sends a payment. The first lookups fail, and before is their number. The next
+// lookup has no time left. how is the fault of the write that gives this last lookup back.
 func lookUpTooLate(t *testing.T, before int, late time.Duration, how ledgertest.Fault) {
 	t.Helper()
 	armed := before == 0

@@ -17,7 +17,7 @@ import (
 
 // ToolResult is the result of a call of a tool over the Model Context Protocol.
 type ToolResult struct {
-	Status     int             `json:"-"` // of HTTP
+	Status     int             `json:"-"` // HTTP status
 	Raw        []byte          `json:"-"` // the whole message
 	IsError    bool            `json:"isError"`
 	Structured json.RawMessage `json:"structuredContent"`
@@ -28,16 +28,16 @@ type ToolResult struct {
 	Meta ToolMeta `json:"_meta"`
 }
 
-// ToolMeta is what HTTP says in headers. The members that x402 does not define are those of
-// the service.
+// ToolMeta has the data that HTTP has in headers. x402 defines Receipt; the other members are
+// specific to one service.
 type ToolMeta struct {
 	Receipt    *x402.SettleResponse `json:"x402/payment-response"`
 	Replayed   bool                 `json:"hostfacts/replayed"`
 	RetryAfter int                  `json:"hostfacts/retry-after"`
-	Repeated   bool                 `json:"weather/replayed"` // Replayed of the shop of infra/shop
+	Repeated   bool                 `json:"weather/replayed"` // like Replayed, for the shop in infra/shop
 }
 
-// Text is the first text of the result, or empty.
+// Text returns the first text of the result, or the empty string.
 func (r ToolResult) Text() string {
 	if len(r.Content) == 0 {
 		return ""
@@ -45,7 +45,7 @@ func (r ToolResult) Text() string {
 	return r.Content[0].Text
 }
 
-// Required is the offer of a result that asks for a payment.
+// Required returns the offer of a result that asks for a payment.
 func (r ToolResult) Required() (x402.PaymentRequired, error) {
 	var v x402.PaymentRequired
 	if err := json.Unmarshal(r.Structured, &v); err != nil || v.X402Version == 0 {
@@ -54,8 +54,8 @@ func (r ToolResult) Required() (x402.PaymentRequired, error) {
 	return v, nil
 }
 
-// Call calls a tool of the server at url. header is a PAYMENT-SIGNATURE, or empty:
-// what HTTP has in base64 is here an object. key is a purchase key, or empty.
+// Call calls a tool of the server at url. header is a PAYMENT-SIGNATURE, or empty; the call
+// carries it as a JSON object, and not in base64. key is a purchase key, or empty.
 func Call(ctx context.Context, c *x402test.Client, url, tool string, args map[string]any, header, key string) (ToolResult, error) {
 	meta := map[string]any{}
 	if header != "" {
@@ -99,7 +99,7 @@ func Call(ctx context.Context, c *x402test.Client, url, tool string, args map[st
 	return *answer.Result, nil
 }
 
-// SignCall asks for a tool's price and signs it.
+// SignCall asks for a tool's price, and signs a payment of this price.
 func SignCall(ctx context.Context, c *x402test.Client, url, tool string, args map[string]any) (header string, err error) {
 	r, err := Call(ctx, c, url, tool, args, "", "")
 	if err != nil {

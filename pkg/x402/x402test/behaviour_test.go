@@ -34,7 +34,8 @@ func books(t *testing.T, how x402test.Behaviour) *x402test.Facilitator {
 	return f
 }
 
-// payment signs a payment to the account of books. change may alter the payment before that.
+// payment signs a payment to the account of books. If change is set, it alters the payment
+// first.
 func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Requirements) {
 	t.Helper()
 	wallet, err := x402test.NewWallet(rand.Reader)
@@ -66,8 +67,9 @@ func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Req
 	return payload, offer.Accepts[0]
 }
 
-// TestBehaviours checks that a seller gets the same result of a settlement over HTTP and in
-// its process, the first time and when it asks again, and that the same amount of money moves.
+// TestBehaviours checks that a seller gets the same results from a facilitator over HTTP and
+// from a facilitator in its process, the first time and when it asks again, and that the same
+// amount of money moves.
 func TestBehaviours(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -115,8 +117,8 @@ func TestBehaviours(t *testing.T) {
 	}
 }
 
-// TestInvalidPayments checks that an invalid payment has the same reason both ways, with every
-// behaviour.
+// TestInvalidPayments checks that an invalid payment is refused for the same reason over HTTP
+// and in the process, with every behaviour.
 func TestInvalidPayments(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -27,7 +27,7 @@ type Reply struct {
 	Body   []byte
 }
 
-// maxReply is the most that a client reads of a response, in bytes.
+// maxReply limits how many bytes of a response a client reads.
 const maxReply = 8 << 20
 
 // Get sends a GET request. If header is not empty, it is sent as PAYMENT-SIGNATURE.

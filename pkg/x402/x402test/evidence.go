@@ -90,7 +90,8 @@ func (e evidence) Transfers(_ context.Context, payee x402.Address, from uint64) 
 	return b, nil
 }
 
-// transfer converts a transfer of the journal. ok reports whether it is in the seller's token.
+// transfer converts a transfer of the journal. ok reports whether the transfer is in the
+// seller's token.
 func (e evidence) transfer(t Transfer) (read reconcile.Transfer, ok bool, err error) {
 	rest, ok := strings.CutPrefix(t.Key, e.token())
 	if !ok {

@@ -19,7 +19,7 @@ func moves(t *testing.T, f *Facilitator, nonce byte, payee x402.Address, how Beh
 	f.perform(how, p, x402.Requirements{})
 }
 
-// TestEvidence checks that the evidence of the books gives the same verdicts as package chain.
+// TestEvidence checks that the evidence of the books gives the same findings as package chain.
 func TestEvidence(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
@@ -65,8 +65,8 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// TestEvidenceTransfers checks that each transfer is read once, in the blocks that are over,
-// at any time of asking.
+// TestEvidenceTransfers checks that each transfer is read once, and only from blocks whose
+// second is over, whenever the evidence is asked.
 func TestEvidenceTransfers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 5)

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// This is a test of a shop: a wallet for one use pays for an answer in play money.
+// This is a test of a shop: a new wallet pays for an answer in play money.
 func Example() {
 	config := x402http.Config{
 		PayTo:  "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
@@ -149,7 +149,7 @@ func ExampleJudge() {
 		})))
 		return mux
 	}
-	t := printing{context.Background()} // in a test its *testing.T
+	t := printing{context.Background()} // a test uses its *testing.T here
 	report := x402test.Judge(t, newShop, func(c *judge.Config) {
 		c.Goods.Path = "/weather"
 		c.Promises = []judge.Promise{judge.PromiseSame, judge.PromiseNew}

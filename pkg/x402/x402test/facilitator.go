@@ -49,7 +49,7 @@ type FacilitatorConfig struct {
 	// Journal is a file that keeps the transfers across restarts, one on each line. It is locked
 	// for this process. If it is empty, the transfers are kept in memory.
 	Journal string
-	// Behave returns how the nth call of /settle (from 0) goes; nil means Honest.
+	// Behave returns how the nth call of /settle goes, counted from 0; nil means Honest.
 	Behave func(n int, key string) Behaviour
 	// Slow returns how long the delay of a slow Behaviour is; nil means two seconds.
 	Slow func(how Behaviour) time.Duration

@@ -19,8 +19,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// process runs do as one process that uses the books. settles reports whether the
-// authorization with a nonce executes.
+// process calls the function do as one process that uses the books. The function settles,
+// which do gets, reports whether the authorization with a nonce executes.
 func process(t *testing.T, journal string, do func(f *Facilitator, settles func(nonce byte) bool)) {
 	t.Helper()
 	f, err := NewFacilitator(FacilitatorConfig{Now: time.Now, Journal: journal})
@@ -35,10 +35,10 @@ func process(t *testing.T, journal string, do func(f *Facilitator, settles func(
 	must(t, f.Close())
 }
 
-// TestJournal checks that every authorization executes at most once, even after a restart,
-// before which a crash can have cut the last line anywhere. Complete lines are kept, and so
-// are later lines. An unreadable line is not skipped, because a payment would then execute
-// again: it is an error that names the file, and the file stays as it is.
+// TestJournal checks that every authorization executes at most once, even after a restart, and
+// even if a crash has cut the last line at any place. Complete lines and later lines are kept.
+// An unreadable line is not skipped, because a payment would then execute again: it causes an
+// error that names the file, and the file is not changed.
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "books")
@@ -55,7 +55,7 @@ func TestJournal(t *testing.T) {
 	for cut := begin; cut <= len(whole); cut++ {
 		must(t, os.WriteFile(path, whole[:cut], 0o600))
 		moved := 2
-		if cut >= len(whole)-1 { // the whole line, or everything except its end
+		if cut >= len(whole)-1 { // the whole line, or everything except its line break
 			moved = 3
 		}
 		process(t, path, func(_ *Facilitator, settles func(byte) bool) {
@@ -77,8 +77,8 @@ func TestJournal(t *testing.T) {
 	refusesJournals(t, path, string(whole[:begin]))
 }
 
-// refusesJournals opens files in which not every line is a transfer. Each is an error, and
-// stays as it is.
+// refusesJournals opens files in which not every line is a transfer. Opening such a file is an
+// error, and does not change the file.
 func refusesJournals(t *testing.T, path, line string) {
 	t.Helper()
 	for text, says := range map[string]string{

@@ -22,7 +22,7 @@ type TB interface {
 
 // Judge plays failures of paid requests against a seller. It fails the test if the seller does
 // something that the protocol forbids, or breaks a promise that it makes. build returns the
-// seller's handler. It gets the URL of the facilitator that settles the handler's payments; this
+// seller's handler for the URL of a facilitator, which settles the handler's payments; this
 // URL followed by /node is the URL of a node of the chain. build is called for each kind of
 // failure, and again after each kill: the next handler must use the same ledger.
 //

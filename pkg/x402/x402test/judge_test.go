@@ -54,7 +54,7 @@ func newShop(t *testing.T) func(facilitator string) http.Handler {
 }
 
 // TestJudge checks that every sale of x402http is charged once and answered, on every kind of
-// day. After a kill the answer takes the half minute of a lease.
+// day. After a kill the answer takes half a minute, because a lease must end first.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	report := x402test.Judge(t, newShop(t), func(c *judge.Config) {
@@ -82,7 +82,7 @@ func (f *failing) Errorf(format string, args ...any) {
 	f.failures = append(f.failures, fmt.Sprintf(format, args...))
 }
 
-// TestJudgeFails checks that a shop which Judge cannot try fails its test.
+// TestJudgeFails checks that Judge fails the test of a shop that it cannot try.
 func TestJudgeFails(t *testing.T) {
 	t.Parallel()
 	gives := func(string) http.Handler {

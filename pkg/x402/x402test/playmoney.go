@@ -56,8 +56,8 @@ func (i inProcess) Verify(_ context.Context, payload x402.Payload, q x402.Requir
 	return x402.Verification{Valid: true}
 }
 
-// heard returns the settlement that an answer means to the caller. Package facilitator returns
-// the same for this answer over HTTP.
+// heard returns the settlement that a caller in this process gets for an answer. Package
+// facilitator returns the same settlement for this answer over HTTP.
 func (a answer) heard(ctx context.Context) x402.Settlement {
 	switch {
 	case a.dropped:

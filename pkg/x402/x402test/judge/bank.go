@@ -18,11 +18,11 @@ const (
 	nodePath     = "/node"
 	upstreamPath = "/upstream"
 	lifePath     = "/life/"
-	// maxCall is the most that is read of a call, in bytes.
+	// maxCall limits how many bytes of a call are read.
 	maxCall = 1 << 20
 	// nonceUsed is the reason of facilitators for an authorization that was used before.
 	nonceUsed = x402.ReasonNonceUsed
-	// insufficient is the reason of facilitators for a payer who has not enough money.
+	// insufficient is the reason of facilitators for a payer who does not have enough money.
 	insufficient = "invalid_exact_evm_insufficient_balance"
 )
 
@@ -235,8 +235,8 @@ func (c *call) refuse(status int, reason, transaction string) {
 	})
 }
 
-// hold keeps the connection open without an answer, until the seller closes it or most has
-// passed.
+// hold keeps the connection open without an answer, until the seller closes it or the duration
+// most has passed.
 func (c *call) hold(most time.Duration) {
 	late := time.NewTimer(most)
 	defer late.Stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// maxReply is the most that is read of a seller's reply, in bytes.
+// maxReply limits how many bytes of a seller's reply are read.
 const maxReply = 32 << 20
 
 // newClient returns a client that opens a new connection for each request. If a reused
@@ -149,8 +149,8 @@ const (
 	mostPause  = 5 * time.Second
 )
 
-// pause returns how long the payer waits: the time that the seller asks for, within these
-// limits.
+// pause returns how long the payer waits: the time that the seller asks for, but at least
+// leastPause and at most mostPause.
 func (r reply) pause() time.Duration {
 	seconds, err := strconv.Atoi(r.header.Get("Retry-After"))
 	if r.tool != nil {
@@ -202,7 +202,7 @@ func (r reply) word() word {
 }
 
 // readCharged returns the member charged of an error, which says whether money has moved. told
-// is false if there is none.
+// is false if the error has no such member.
 func readCharged(body []byte) (charged string, told bool) {
 	type charge struct {
 		Charged json.RawMessage `json:"charged"`
@@ -222,7 +222,7 @@ func readCharged(body []byte) (charged string, told bool) {
 	return printable(string(raw)), len(raw) > 0
 }
 
-// maxWord is the most that is repeated of a text of others, in bytes.
+// maxWord limits how many bytes of a text that others wrote are repeated.
 const maxWord = 80
 
 // printable returns the printable ASCII characters of a text that others wrote, cut to

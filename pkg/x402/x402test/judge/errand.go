@@ -12,12 +12,12 @@ import (
 const mostTries = 5
 
 // errand is one attempt to get the answer of a purchase. It asks again until it has the answer
-// or gives up. If two requests are sent at once, each has its errand.
+// or gives up. If two requests are sent at once, each of them has an errand.
 type errand struct {
 	p        *purchase
 	payment  *payment // the last signed payment; nil means that a new one must be signed
 	repeats  bool     // from now on payment is repeated, and nothing more is signed
-	signed   bool     // payment is new, and the next request sends it
+	signed   bool     // payment is new, and the next request will be the first to send it
 	sends    int      // how many requests with a payment were sent
 	vain     int      // how many of the tries failed
 	answered bool
@@ -85,8 +85,8 @@ func (e *errand) read(ctx context.Context, r reply) {
 		e.wait(ctx, r.pause())
 	case kindConflict:
 		if e.p.way == Identifier {
-			// The seller has recorded the identifier with the first payment, so that one is
-			// repeated.
+			// The seller has recorded the identifier with the first payment, and therefore the
+			// first payment is repeated.
 			e.repeats, e.payment = true, e.p.firstPayment()
 		}
 		e.inVain(ctx, r.pause())

@@ -261,7 +261,8 @@ func (j *court) settings(price string) Settings {
 	}
 }
 
-// promises returns the promises that were declared, and those that the seller's offer makes.
+// promises returns the promises that were declared, and the promises that the seller's offer
+// makes.
 func (j *court) promises() []Promise {
 	all := slices.Clone(j.config.Promises)
 	if j.offer.hasIdentifier() && !slices.Contains(all, PromiseIdentifier) {
@@ -275,7 +276,7 @@ func (j *court) ways(r row) []Way {
 	all := slices.Clone(r.ways)
 	for _, o := range j.config.Outsiders {
 		// Outsiders behave like payers of the way New. They can only ask until they have the
-		// answer, so rows with another play are not for them.
+		// answer, so they do not take part in rows that have a play function.
 		if slices.Contains(r.ways, New) && r.play == nil {
 			all = append(all, o.Way)
 		}
@@ -283,7 +284,8 @@ func (j *court) ways(r row) []Way {
 	return slices.DeleteFunc(all, func(w Way) bool { return !j.has(w) })
 }
 
-// has reports whether the seller can be asked in a way, and the configuration includes it.
+// has reports whether the seller can be asked in a way, and the configuration includes this
+// way.
 func (j *court) has(w Way) bool {
 	outsider := j.config.outsider(w)
 	switch {

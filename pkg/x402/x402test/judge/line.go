@@ -16,8 +16,8 @@ import (
 )
 
 // line is the network between one payer and the seller. It is an http.Handler that passes
-// requests on to the seller, and can lose a reply, cut it off, or close the connection before it
-// comes.
+// requests on to the seller. It can lose a reply, cut it off, or close the connection before
+// the reply comes.
 type line struct {
 	p  *purchase
 	to *http.Client
@@ -25,7 +25,7 @@ type line struct {
 	mu     sync.Mutex
 	hangUp context.CancelFunc // cancels the paid request that is in progress
 	gone   chan struct{}      // closed when the connection to the seller is closed
-	resume chan struct{}      // closed when the payer continues after giving up; nil if it has not
+	resume chan struct{}      // closed when the payer continues after giving up; nil if the payer has not given up
 }
 
 // isPaid reports whether a request contains a payment.

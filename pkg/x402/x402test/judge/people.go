@@ -91,7 +91,7 @@ func playAtOnce(ctx context.Context, p *purchase) {
 	<-ended
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	slices.Sort(p.steps) // which request is answered first is random, and the report must not be
+	slices.Sort(p.steps) // which request is answered first is random, but the report must be the same in every run
 	p.steps = slices.Compact(p.steps)
 	slices.Sort(p.words)
 }

@@ -13,7 +13,7 @@ import (
 type RowResult struct {
 	Row       string `json:"row"`
 	What      string `json:"what"`
-	NotPlayed string `json:"not_played,omitempty"` // why it was not played
+	NotPlayed string `json:"not_played,omitempty"` // why the row was not played
 	Cases     []Case `json:"cases,omitempty"`
 }
 
@@ -38,7 +38,7 @@ func (r *Report) Broken() []string {
 	return all
 }
 
-// Count returns how many cases have a verdict.
+// Count returns how many cases have the given verdict.
 func (r *Report) Count(v Verdict) (n int) {
 	for _, row := range r.Rows {
 		for _, c := range row.Cases {
@@ -74,7 +74,7 @@ func place(order []Way, w Way) int {
 	return at
 }
 
-// in returns the case of a way in this row, or nil if it was not played.
+// in returns the case of a way in this row, or nil if the row was not played in this way.
 func (r *RowResult) in(w Way) *Case {
 	for i := range r.Cases {
 		if r.Cases[i].Way == w {
@@ -179,7 +179,7 @@ func (r *RowResult) told() string {
 	return r.What
 }
 
-// WriteMarkdown writes the report as a table of Markdown.
+// WriteMarkdown writes the report as a Markdown table.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	ways := r.ways()
 	fmt.Fprintf(w, "%s %s\n\n| What happens |", legend, r.promised())

@@ -11,11 +11,12 @@ import (
 type row struct {
 	name, what string
 	ways       []Way
-	// facilitator answers the nth call of a step, from 1; nil means a correct facilitator.
+	// facilitator answers the nth call of a step, counted from 1; nil means a correct
+	// facilitator.
 	facilitator func(p *purchase, c *call, n int)
 	// reply returns how many bytes of the nth reply to a payment reach the payer; nil means all.
 	reply func(p *purchase, n int, r reply) int
-	// play does what the payer does; nil means that it asks until it has the answer.
+	// play does what the payer does; nil means that the payer asks until it has the answer.
 	play func(ctx context.Context, p *purchase)
 
 	nothing       bool // no money moves, so it is right that there is no answer
@@ -98,8 +99,8 @@ func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, 
 	}
 }
 
-// firstSettle returns a function for row.facilitator. It calls does at the first call of
-// /settle for a purchase, and answers all other calls correctly.
+// firstSettle returns a function for row.facilitator. At the first call of /settle for a
+// purchase, this function calls does. It answers all other calls correctly.
 func firstSettle(does func(p *purchase, c *call)) func(p *purchase, c *call, n int) {
 	return func(p *purchase, c *call, n int) {
 		if c.step != settles || n > 1 {
@@ -110,8 +111,8 @@ func firstSettle(does func(p *purchase, c *call)) func(p *purchase, c *call, n i
 	}
 }
 
-// movesAnd returns a function for row.facilitator. At the first call of /settle the money
-// moves, but says gives another answer.
+// movesAnd returns a function for row.facilitator. At the first call of /settle for a
+// purchase, the money moves, but the answer comes from says.
 func movesAnd(what string, says func(p *purchase, c *call, transaction string)) func(p *purchase, c *call, n int) {
 	return firstSettle(func(p *purchase, c *call) {
 		moved := c.move(p)
@@ -213,7 +214,7 @@ func pending() func(p *purchase, c *call, n int) {
 	}
 }
 
-// later makes does run when the line sees the next paid request.
+// later registers a function that runs when the line sees the next paid request.
 func (p *purchase) later(does func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

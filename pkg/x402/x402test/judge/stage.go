@@ -65,7 +65,7 @@ func (j *court) play(ctx context.Context, r row) (RowResult, error) {
 	if err := ctx.Err(); err != nil {
 		return result, err
 	}
-	if err := s.failure(); err != nil { // this belongs in the account of each payer
+	if err := s.failure(); err != nil { // the report must show this error for each payer
 		for _, p := range list {
 			p.note("the seller does not start again: %s", printable(err.Error()))
 		}

@@ -55,9 +55,9 @@ func (c *client) call(ctx context.Context, a attempt) (reply, error) {
 	return r, nil
 }
 
-// toolResultOf returns the result of a call in a reply, or nil if the reply has none; the
-// status of the reply then counts. An offer may be in the text of the result alone, and is
-// copied to Structured.
+// toolResultOf returns the tool result in a reply, or nil if the reply has none; then the
+// status of the reply counts. If an offer is only in the text of the result, it is copied to
+// Structured.
 func toolResultOf(r reply) *toolResult {
 	var message struct {
 		Result *toolResult `json:"result"`

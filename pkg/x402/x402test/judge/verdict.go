@@ -92,7 +92,7 @@ func (c *Case) broken(by, why string) {
 }
 
 // wrong sets the verdict for a failure that only a promise forbids. If nothing failed in the
-// row, the protocol forbids it as well.
+// row, the protocol forbids the failure as well.
 func (c *Case) wrong(p *purchase, promise Promise, why string) {
 	switch {
 	case p.stage.row.plain:

@@ -49,7 +49,7 @@ const (
 	PromiseSame       Promise = "same"       // the payer sends the same payment again
 	PromiseNew        Promise = "new"        // the payer soon signs again for the same request
 	PromiseKey        Promise = "key"        // Idempotency-Key names the purchase
-	PromiseIdentifier Promise = "identifier" // payment-identifier names it, and offers declare that
+	PromiseIdentifier Promise = "identifier" // payment-identifier names the purchase, and offers declare this extension
 )
 
 func allPromises() []Promise {

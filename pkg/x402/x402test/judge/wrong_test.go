@@ -24,7 +24,7 @@ const payTo = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 type fault string
 
 const (
-	forgets  fault = "forgets"  // no other mistake
+	forgets  fault = "forgets"  // it only forgets its answers
 	upfront  fault = "upfront"  // it settles before it has an answer
 	trusts   fault = "trusts"   // it answers even if the facilitator refuses
 	believes fault = "believes" // it takes a used nonce for a payment
@@ -138,11 +138,11 @@ func (s wrongSeller) accepts(reason string) bool {
 }
 
 const (
-	slow   = 3 * time.Second // half of it is enough for a busy machine
+	slow   = 3 * time.Second // a hasty seller waits half as long, which is enough on a busy machine
 	dearer = "0.02"
 )
 
-// everything returns the promises that a seller can make by words alone.
+// everything returns the promises that a seller can make without declaring an extension.
 func everything() []judge.Promise {
 	return []judge.Promise{judge.PromiseSame, judge.PromiseNew, judge.PromiseKey}
 }
