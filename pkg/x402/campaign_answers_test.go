@@ -56,7 +56,7 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 		// Without chain evidence, a payment can count as paid without a transaction. Such a
 		// receipt does not identify the payment, and the payment may have lost the purchase
 		// after the process read it. Take the first payment whose record has this receipt, in
-		// the order in which the process is likely to have used them.
+		// the order in which the process is likely to have used the payments.
 		for _, b := range append([]*authorization{p.current, p.pay, owner}, w.authorizations...) {
 			if paid(b) && b.purchase == p.pay.purchase && w.record(b).Receipt.Transaction == out.Receipt.Transaction {
 				return b
@@ -80,8 +80,7 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 // arrives.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
 	// If an attempt reports that money moved, it has recorded this, unless the store failed.
-	// An attempt that lost its lease reports that money moved only if the ledger has a record
-	// of it.
+	// An attempt that lost its lease reports that money moved only if the ledger says so.
 	a := w.paymentOf(p, out)
 	r := w.record(a)
 	told := p.current != nil && isTrue(out.Payment.Charged) && (!p.faulty.Load() || isFault(out, fault.SettlementUncertain))
@@ -263,8 +262,8 @@ func (w *world) checkName(p *process, out *x402.Outcome) {
 	}
 }
 
-// checkKeyConflict checks the answer which says that one key was used for two requests, or one
-// authorization under two names.
+// checkKeyConflict checks the answer which says that one key was used for two requests, or
+// that one authorization was sent under two purchase names.
 func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
 	r := w.record(p.pay)
 	if r == nil {

@@ -236,7 +236,7 @@ func (p *process) submit(a *authorization, after time.Duration) {
 }
 
 // hangUp returns the result of the client's timeout. The facilitator still executes the
-// transfer, unless it never got the request or refuses it.
+// transfer, unless it never got the request or refuses the payment.
 func (p *process) hangUp(a *authorization, nothing bool, delay time.Duration) x402.Settlement {
 	defer p.w.lock()()
 	if !nothing {
@@ -340,8 +340,9 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 }
 
 // firstLie reports whether this process was the first to send the authorization, and whether
-// the facilitator refused it although it settled it. Such a refusal stands until the
-// reconciler finds the transfer, because a first refusal is not checked against the chain.
+// the facilitator refused the payment although it had moved the money. Such a refusal stands
+// until the reconciler finds the transfer, because a first refusal is not checked against the
+// chain.
 func (p *process) firstLie(a *authorization) bool {
 	return p.of(a).refusal != nil && a.movedAfterRefusal && !p.of(a).sentBefore
 }

@@ -19,7 +19,7 @@ type patientClient struct {
 	unsent bool // pay has not been sent yet
 	// signsOnce says that the client takes a refusal as definitive, and does not sign again.
 	signsOnce  bool
-	signatures int // new authorizations that it has signed
+	signatures int // new authorizations that the client has signed
 	refusals   int // refusals of payments that had not been sent before
 	lied       int // the number of refusals by a facilitator that lies
 	// ownerRefused says that the last request was refused because the payment that owns the

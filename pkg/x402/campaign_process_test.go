@@ -32,7 +32,7 @@ type process struct {
 
 	dead    atomic.Bool
 	offset  atomic.Int64 // the offset of the process's clock, a time.Duration
-	stopped atomic.Bool  // its clock stood still during a freeze, and has been behind since then
+	stopped atomic.Bool  // the process's clock stood still during a freeze, and has been behind since then
 
 	// The request and its sender. If the request has a payment-identifier and no
 	// Idempotency-Key, its key is that identifier.
@@ -53,8 +53,8 @@ type process struct {
 	froze, faulty atomic.Bool // whether the process has frozen, and whether a call of the store has failed
 	attempts      map[*authorization]*attempt
 	current       *authorization // the payment that the process claimed or sent last
-	refusedAt     time.Time      // when it wrote a refusal of pay
-	readAt        time.Time      // when it last read the record of pay
+	refusedAt     time.Time      // when the process wrote a refusal of pay
+	readAt        time.Time      // when the process last read the record of pay
 	readState     ledger.State
 	otherRead     *authorization // the last payment other than pay that the process read
 	otherVersion  int64          // the version of that record
@@ -67,7 +67,7 @@ type process struct {
 
 // attempt holds the actions of a process on one authorization.
 type attempt struct {
-	claimed    time.Time // when it took the lease
+	claimed    time.Time // when the process took the lease
 	sentBefore bool      // the authorization may have been sent before this claim
 	opened     bool      // the purchase was written
 	sends      int
@@ -287,7 +287,7 @@ func (c *actors) payerRequest(a *authorization, path string) clientRequest {
 }
 
 // ask sends a request to a new process. The outcome is nil if the process died, or if it had
-// not answered by the gateway's timeout, after which it continues.
+// not answered by the gateway's timeout. After the timeout the process continues.
 func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	p := c.process()
 	p.clientRequest, p.signed = q, q.pay.forms[form{c.w.ownKey, q.with}]

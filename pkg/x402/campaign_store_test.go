@@ -168,8 +168,8 @@ func (p *process) isVerdict(old, r ledger.Record) bool {
 	return !claims && !closes && !p.of(a).claimed.IsZero()
 }
 
-// decodedStore is the store. It keeps the same contract as ledgertest.Memory. It decodes a row
-// once, when it is written, and not at every read, which makes the campaign faster. The
+// decodedStore is the store. It keeps the same contract as ledgertest.Memory. To make the
+// campaign faster, it decodes a row once, when the row is written, and not at every read. The
 // world's lock guards it.
 type decodedStore map[string]ledger.Record
 

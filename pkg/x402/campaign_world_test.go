@@ -100,7 +100,7 @@ type authorization struct {
 	refusedBy         string    // the facilitator whose refusal of the payer is on record
 	refusedAt         time.Time // when the refusal was recorded
 	byUs              bool      // moved by a facilitator, not by a third party
-	movedAfterRefusal bool      // moved by a facilitator that had refused it
+	movedAfterRefusal bool      // moved by a facilitator that had refused the payment
 	reached           int       // requests that reached the primary
 	claimedAt         time.Time // when the attempt that moved the money had claimed the payment
 	pending           []pendingTransaction
@@ -112,8 +112,8 @@ type authorization struct {
 	purchase      string    // in the record of its first claim; empty before that
 	endpoint      string    // in the record of its first claim; empty before that
 	token         string    // in the record of its first claim
-	possibleSends int       // attempts to send it that may have sent something
-	supersededAt  time.Time // when another payment replaced it
+	possibleSends int       // attempts to send the payment that may have sent something
+	supersededAt  time.Time // when another payment replaced this one
 	ownershipLost bool      // its purchase was taken over by another payment
 	// overBefore holds the payments of the same purchase whose answers were used up, refunded
 	// or no longer replayed when this payment became the owner of the purchase.

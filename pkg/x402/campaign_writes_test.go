@@ -271,9 +271,9 @@ func (p *process) noteOver(a *authorization, old, r ledger.Purchase) {
 	}
 }
 
-// isOver reports whether a payment gives no answer to this process's request, because it is
-// refunded, or will be, or is no longer replayed, or was made at another endpoint. A new
-// payment then makes a new purchase.
+// isOver reports whether a payment gives no answer to this process's request, because the
+// payment is or will be refunded, its answer is no longer replayed, or it was made at another
+// endpoint. A new payment then makes a new purchase.
 func (p *process) isOver(a *authorization) bool {
 	r := p.w.record(a)
 	if r.Paid() && a.madeElsewhere(p.endpoint) {

@@ -64,7 +64,7 @@ func canBeAbout(info fault.Info, s ledger.Standing) bool {
 		return s == ledger.StandingInDoubt || s == ledger.StandingOwed
 	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
 		return s == ledger.StandingMissing || s == ledger.StandingUnsent || s == ledger.StandingInDoubt
-	case fault.InternalError: // it can come before or after the settlement
+	case fault.InternalError: // this error can happen before or after the settlement
 		return true
 	}
 	if info.Class == fault.NoCharge { // the same payment may have been used before

@@ -16,8 +16,8 @@ func (x *explorer) meaning(r *ledger.Payment, s *state) ledger.Meaning {
 }
 
 // isOver reports whether another payment of the purchase may be charged when a request arrives
-// at the endpoint at the given time, because the payment's answer, or its right to an answer,
-// does not stand. A debt stands until its amount goes back.
+// at the endpoint at the given time, because the payment no longer has an answer, or a right
+// to an answer. A debt gives this right until its amount is sent back.
 func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) bool {
 	switch {
 	case r == nil:

@@ -8,7 +8,7 @@ import (
 type task struct {
 	kind     taskKind
 	auth     int8 // the authorization of a request, or of the debt that an operator sends back
-	at       int8 // the instant at which it begins
+	at       int8 // the instant at which the process begins
 	serial   uint8
 	signed   int8 // the instant at which the third authorization was signed
 	endpoint int8

@@ -8,8 +8,8 @@ import (
 )
 
 // omittedRule is a rule that one exploration leaves out. The explored worlds have one name for
-// each payment, clocks that go on and one transport. TestCampaignDetects leaves out the rules
-// about several names, stopped clocks and two transports.
+// each payment, clocks that never stop, and one transport. TestCampaignDetects leaves out the
+// rules about several names, stopped clocks and two transports.
 type omittedRule struct {
 	name  string
 	shows string                  // the violation that the exploration must find

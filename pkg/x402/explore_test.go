@@ -17,18 +17,19 @@ import (
 //
 // A process is a goroutine. A step is a call that a process makes to something outside it: the
 // store, a facilitator, the chain, the index, the work, or the pause between two reads of a
-// record. The process stops there until the explorer gives it one of the possible replies, at
-// some instant. The next action of a process depends only on the replies that it got.
-// Therefore a tree of replies (type node) describes everything that processes can do. A state
-// of the world consists of the stored records, the state of the chain, the instant, the events
-// that may still happen, and the place of each process in the tree. Every state is visited
-// once, the nearest first, and therefore the story of a violation is as short as possible.
+// record. The process stops at the call until the explorer gives it one of the possible
+// replies, at some instant. The next action of a process depends only on the replies that it
+// got. Therefore a tree of replies (type node) describes everything that processes can do. A
+// state of the world consists of the stored records, the state of the chain, the instant, the
+// events that may still happen, and the place of each process in the tree. Every state is
+// visited once, the nearest first, and therefore the story of a violation is as short as
+// possible.
 //
 // Each world names its bounds (explored): how many requests, runs, crashes and faults, which
 // replies of the facilitator, which instants. In all worlds there are at most two processes at
 // once, and two authorizations of one payer for one purchase. After every state in which no
 // process runs, the explorer tries some days without faults: a payer repeats the last payment,
-// or signs a third one, until it is answered.
+// or signs a third payment, until there is an answer.
 //
 // States count as the same, without loss, for these reasons:
 //

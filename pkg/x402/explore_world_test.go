@@ -69,15 +69,15 @@ const (
 // onChain describes what has truly happened to an authorization.
 type onChain struct {
 	truth   truth
-	at      int8 // the instant at which it was used or cancelled
+	at      int8 // the instant at which the authorization was used or cancelled
 	byUs    bool // the money was moved by a facilitator to which we sent it
-	lied    bool // a facilitator refused it, but moved the money
-	pending bool // a facilitator has sent it to the chain, and no block has it yet
+	lied    bool // a facilitator refused the payment, but moved the money
+	pending bool // a facilitator has sent the authorization to the chain, and no block has it yet
 	stale   bool // pending, and the payer has meanwhile been told that nothing is charged
 
 	// The checker remembers these.
 	over     uint8 // the other authorizations that were already over when this one was sent
-	complete bool  // a whole answer was given for it, and is on record
+	complete bool  // a whole answer was given for the payment, and is on record
 	fresh    bool  // the answer was given by the request that caused the work
 	returned bool  // the operator has sent the amount back
 }

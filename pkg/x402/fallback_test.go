@@ -322,9 +322,8 @@ func TestTimeoutsOfContractWallets(t *testing.T) {
 	}
 }
 
-// TestNotSentAgain checks that a payment which is not sent again, because its window is over,
-// does not count against a facilitator that hangs, and that this facilitator is not recorded
-// as asked.
+// TestNotSentAgain checks a payment that is not sent again because its window is over. It does
+// not count against a facilitator that hangs, and this facilitator is not recorded as asked.
 func TestNotSentAgain(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(nil)
@@ -350,8 +349,8 @@ func TestNotSentAgain(t *testing.T) {
 	})
 }
 
-// TestNoTimeToAsk checks that a facilitator is not asked if no time is left for it after its
-// name was written to the record.
+// TestNoTimeToAsk checks that a facilitator is not asked if writing its name to the record
+// took all the time that was left.
 func TestNoTimeToAsk(t *testing.T) {
 	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if p, _ := r.(ledger.Payment); op == ledgertest.Replace && p.State == ledger.Settling && len(p.Asked) == 2 {

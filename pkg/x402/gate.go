@@ -64,8 +64,9 @@ const (
 type Gate struct {
 	Ledger  *ledger.Ledger
 	Settler Settler // sends the payments to facilitators
-	// Evidence reads the chain. Without it a payment in doubt may stay in doubt, and a payment
-	// that was sent before counts as paid if a facilitator says that its nonce is used.
+	// Evidence reads the chain. If it is nil, a payment in doubt may stay in doubt, and a
+	// payment that was sent before counts as paid if a facilitator says that the nonce is
+	// used.
 	Evidence Evidence
 	Slots    Slots    // limits how many requests settle and look up at once
 	Receipts Receipts // signs receipts and offers

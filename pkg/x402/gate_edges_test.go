@@ -273,8 +273,8 @@ func (b *harness) listed() {
 }
 
 // TestOneAuthorizationIsSentAsTheSameBytes checks that one authorization is always sent as the
-// same bytes, both to verify and to settle it. The facilitator does not see anything that a
-// client adds to its authorization and signature.
+// same bytes, both for verifying and for settling. The facilitator does not see anything that
+// a client adds to its authorization and signature.
 func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 	for name, change := range map[string]func(*x402test.Draft){"a key": nil, "a contract": contractPayer} {
 		var sent [2][]x402.Payload

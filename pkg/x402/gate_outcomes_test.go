@@ -241,8 +241,8 @@ func TestMeterFull(t *testing.T) {
 }
 
 // TestBesideTheAnswer checks that three things happen at once: the cost of a paid request is
-// written, its slot is given back, and its answer is written. Each of the three waits here
-// until the others have begun.
+// written, the request's slot is given back, and the answer is written. Each of the three
+// waits here until the others have begun.
 func TestBesideTheAnswer(t *testing.T) {
 	for name, capped := range map[string]bool{"no cap": false, "with a cap": true} {
 		var meets func()

@@ -237,7 +237,8 @@ func TestClientGoesAway(t *testing.T) {
 }
 
 // TestLargeAnswers checks that every answer that the store can keep is replayed. An answer
-// that is too large is looked up again, counts as a lookup of its payment, and is not a debt.
+// that is too large to keep is looked up again. This counts as a lookup of the payment, and
+// the payment is not a debt.
 func TestLargeAnswers(t *testing.T) {
 	noise := make([]byte, 600<<10)
 	_, _ = rand.Read(noise) // it never fails

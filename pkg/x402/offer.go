@@ -17,7 +17,7 @@ import (
 // of base64 bytes. A proxy with default settings (nginx, proxy_buffer_size) reads the whole
 // head of a response into 4,096 bytes, and answers 502 if the head is longer. The limit leaves
 // 512 of these bytes for the status line and the other headers. A signature of the terms is
-// not counted, because it is left out if there is no room for it.
+// not counted, because it is left out if the header has no room for it.
 const MaxOfferHeader = 3584
 
 // ErrOfferSize says that an offer does not fit into its header (MaxOfferHeader).
@@ -74,7 +74,7 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
 	}
 	// A facilitator uses the bazaar extension of the offer to list the operation. The payment
-	// identifier is not forwarded, because it concerns only the payer and this server: a
+	// identifier is not forwarded, because only the payer and this server use it: a
 	// facilitator that stores results by identifier would give one payer the result of
 	// another.
 	o.forwarded = maps.Clone(required.Extensions)
@@ -325,8 +325,8 @@ func containsAny(infos []object, echo any) bool {
 	return false
 }
 
-// window checks that the authorization can be executed now, that enough time is left, and that
-// its window does not end too late.
+// window checks that the window of the authorization has begun, has enough time left, and does
+// not end too late.
 func window(p *Payment, now time.Time) error {
 	earliest := now.Add(leastWindow)
 	latest := now.Add(MaxWindow)

@@ -35,8 +35,8 @@ type object = untrusted.Object
 
 func parseObject(data []byte) (object, error) { return untrusted.Parse(data, maxDepth) }
 
-// Payment is a well-formed payment from a PAYMENT-SIGNATURE header. It is not yet known
-// whether it matches the offer and whether the payer signed it.
+// Payment is a well-formed payment from a PAYMENT-SIGNATURE header. It need not match the
+// offer, and need not be signed by the payer.
 type Payment struct {
 	From, To                Address
 	Value                   *big.Int // atomic units
@@ -239,9 +239,9 @@ func visible(s string, most int) bool {
 	return s != "" && len(s) <= most && untrusted.ASCII(s) && !strings.Contains(s, " ")
 }
 
-// exact returns the authorization with its signature in one fixed spelling, and nothing else
-// that the client sent. One authorization is therefore always sent as the same bytes, and a
-// facilitator recognizes a resend.
+// exact returns the authorization and its signature in one fixed spelling, without anything
+// else that the client sent. One authorization is therefore always sent as the same bytes, and
+// a facilitator recognizes a resend.
 func (p *Payment) exact() ExactPayload {
 	return ExactPayload{
 		Signature: "0x" + hex.EncodeToString(p.Signature),

@@ -276,8 +276,8 @@ func TestInvalidKeys(t *testing.T) {
 }
 
 // TestRefusedSignatureHoldsThePurchase checks that an authorization which was refused for its
-// signature holds the purchase while it can execute. The answer to a new signature says that a
-// new key buys at once, and it does.
+// signature holds the purchase as long as the authorization can execute. The answer to a new
+// signature says that a new key buys at once, and it does.
 func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window, b.chain = duplicateWindow, shows(x402.StillOpen)

@@ -272,7 +272,7 @@ type doubt int
 
 const (
 	noDoubt    doubt = 1 << iota // no attempt can have reached a facilitator
-	sentBefore                   // an attempt reached a facilitator, which said that it did not settle
+	sentBefore                   // an attempt reached a facilitator, which said that it did not settle the payment
 	inDoubt                      // an attempt may have reached a facilitator, with an unknown outcome
 	anyDoubt   = noDoubt | sentBefore | inDoubt
 )

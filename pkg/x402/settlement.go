@@ -83,9 +83,9 @@ type Verification struct {
 	Valid  bool   // true only if the facilitator said so
 	Reason string // why the payment is not valid, bounded and printable
 	// BadSignature means that the payment is not valid because the signature is not the
-	// payer's. If it is false, Reason is about something else, such as the balance. NonceUsed
-	// means that the payment is not valid because the authorization is used or cancelled,
-	// which says nothing about the signature.
+	// payer's. If BadSignature is false, Reason is about something else, such as the balance.
+	// NonceUsed means that the payment is not valid because the authorization is used or
+	// cancelled, which says nothing about the signature.
 	BadSignature, NonceUsed bool
 	// Fault is set if nothing was decided about the payer: the facilitator is unavailable,
 	// unauthorized or misconfigured, or did not say why the payment is not valid.
@@ -127,8 +127,9 @@ const (
 	// the payee with the right value, at the latest head.
 	Paid
 	// NeverPaid means that the authorization moved no money to the payee for this record and
-	// never will. It was cancelled, used for another transfer, or used before it was claimed
-	// here; or it is unused, and a safe block is later than the end of its window.
+	// never will. The authorization was cancelled, used for another transfer, or used before
+	// it was claimed here; or it is unused, and a safe block is later than the end of its
+	// window.
 	NeverPaid
 	// StillOpen means that the authorization is unused and can still be executed.
 	StillOpen

@@ -29,9 +29,9 @@ type Settler interface {
 
 // Time budgets that a Settler and its Gate share.
 const (
-	LeastSettle    = 2 * time.Second // a settlement is started only if at least this is left
-	EvidenceBudget = 4 * time.Second // longest question to the chain, if no facilitator is asked after it
-	LeastEvidence  = time.Second / 2 // the chain is asked only if at least this is left
+	LeastSettle    = 2 * time.Second // a settlement is started only if at least this much time is left
+	EvidenceBudget = 4 * time.Second // the chain is asked for at most this long, if no facilitator is asked afterwards
+	LeastEvidence  = time.Second / 2 // the chain is asked only if at least this much time is left
 )
 
 // One returns a Settler that asks one facilitator, and then the chain if the reply does not
@@ -77,7 +77,7 @@ type Result struct {
 	// it away. The reply is from a later facilitator.
 	SentElsewhere bool
 	// RefusedBy names the facilitator that refused the payment for a reason about the payer.
-	// It is empty if none did. The record keeps the first such name.
+	// It is empty if no facilitator did. The record keeps the first such name.
 	RefusedBy string
 	// Asked has the reply of each facilitator, for the log.
 	Asked []Ask
@@ -86,7 +86,7 @@ type Result struct {
 // Ask is the reply of one facilitator, if there are several.
 type Ask struct {
 	Facilitator string // its name
-	Fallback    bool   // whether it is asked only after another one failed
+	Fallback    bool   // whether this facilitator is asked only after another one failed
 	Class       string // the text of Class.String
 	Reason      string // the Reason of the Settlement
 	Took        time.Duration

@@ -33,9 +33,10 @@ func ParseAddress(s string) (Address, error) {
 }
 
 // CheckAddress returns an error that says what is wrong with an address that a person has
-// entered, or nil. If token is empty, the address is that of a token. Otherwise it is that of
-// an account that is paid, and token is the contract of its token. An address in mixed case
-// must have the checksum of EIP-55. The error text begins with a verb, such as "must".
+// entered, or nil. If token is empty, s is the address of a token's contract. Otherwise s is
+// the address of an account that is paid, and token is the contract of the token in which it
+// is paid. An address in mixed case must have the checksum of EIP-55. The error text begins
+// with a verb, such as "must".
 func CheckAddress(s, token string) error {
 	a, err := ParseAddress(s)
 	switch {
@@ -170,7 +171,7 @@ func (p *Payment) signedAs(v byte, s secp256k1.ModNScalar, digest [32]byte) bool
 }
 
 // CheckOrigin returns nil if proof is payTo's signature of a bare origin such as
-// https://api.example.com, and otherwise an error that says why it is not. proof is 65 bytes
+// https://api.example.com, and otherwise an error that says what is wrong. proof is 65 bytes
 // (r, s, v) in hex over a personal message (EIP-191). Crawlers show it to prove who owns the
 // service.
 func CheckOrigin(origin, proof, payTo string) error {

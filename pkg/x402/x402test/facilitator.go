@@ -106,8 +106,8 @@ func (f *Facilitator) load() error {
 	return nil
 }
 
-// write appends a transfer to the journal. If it cannot write the whole line, it removes the
-// part that was written, because the next line would otherwise be lost as well.
+// write appends a transfer to the journal. If write cannot write the whole line, it removes
+// what was written, because the next line would otherwise be lost as well.
 func (f *Facilitator) write(text string) error {
 	end, err := f.journal.Seek(0, io.SeekEnd)
 	if err != nil {

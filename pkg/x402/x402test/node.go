@@ -167,8 +167,8 @@ type event struct {
 	block           uint64
 }
 
-// events returns the events of all transfers. Each transfer has the event of its
-// authorization, if it has one, followed directly by the event of the money.
+// events returns the events of all transfers. If a transfer has an authorization, the event of
+// the authorization comes first, followed directly by the event of the money.
 func (n Node) events() []event {
 	moved := slices.Clone(n.Moved())
 	slices.SortFunc(moved, func(a, b Transfer) int {

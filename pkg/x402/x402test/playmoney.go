@@ -11,9 +11,9 @@ import (
 )
 
 // PlayMoney returns a Settler that settles payments to an account in play money, and an
-// Evidence that knows all its transfers. Both work in this process. They are for trying a
-// seller of USDC on Base before anybody really pays it. Every account has enough. The
-// transfers are lost when the process ends.
+// Evidence that knows all its transfers. Both work in this process. Use them to try a seller
+// of USDC on Base before anybody really pays it. Every account has enough. The transfers are
+// lost when the process ends.
 func PlayMoney(payTo string) (x402.Settler, x402.Evidence) {
 	terms := x402.USDC()
 	terms.PayTo = payTo
@@ -22,7 +22,7 @@ func PlayMoney(payTo string) (x402.Settler, x402.Evidence) {
 }
 
 // InProcess returns the facilitator for a seller in the same process, which calls it without a
-// network. It behaves as it does over HTTP.
+// network. The facilitator behaves as it does over HTTP.
 func (f *Facilitator) InProcess() x402.Facilitator { return inProcess{f} }
 
 type inProcess struct{ books *Facilitator }

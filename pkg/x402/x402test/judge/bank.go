@@ -40,7 +40,7 @@ type bank struct {
 
 	mu    sync.Mutex
 	stage *stage          // the row that is being played
-	lives map[string]bool // whether a life of a seller in this process still lasts; see newLife
+	lives map[string]bool // by name: whether a life of a seller in this process still lasts; see newLife
 }
 
 func newBank(w World) *bank { return &bank{world: w, lives: map[string]bool{}} }
@@ -52,8 +52,8 @@ func (b *bank) enter(s *stage) {
 	b.stage = s
 }
 
-// newLife implements Settings.NewLife. Each life has its own URL of the facilitator. After end
-// is called, requests to this URL get no answer.
+// newLife implements Settings.NewLife. Each life gets a different URL of the facilitator.
+// After end is called, requests to this URL get no answer.
 func (b *bank) newLife(base string) (facilitator string, end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -165,7 +165,7 @@ func (r reply) pause() time.Duration {
 // word is the seller's statement about one payment, as far as a reply contains it.
 type word struct {
 	text    string
-	charged *bool // whether the seller said that it charged; nil if it said nothing about that
+	charged *bool // whether the seller said that it charged; nil if the seller did not say
 }
 
 // word returns the seller's statement in a reply.

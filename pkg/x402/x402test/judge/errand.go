@@ -182,7 +182,8 @@ func (e *errand) answer() {
 	e.p.answered++
 }
 
-// inVain counts a failed request. The payer then waits, or gives up after too many of them.
+// inVain counts a failed request. The payer then waits, or gives up after too many failed
+// requests.
 func (e *errand) inVain(ctx context.Context, pause time.Duration) {
 	e.vain++
 	if e.vain >= e.p.stage.row.mostTries() {

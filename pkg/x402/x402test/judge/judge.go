@@ -42,7 +42,7 @@ type Settings struct {
 	Facilitator string // the URL of the facilitator, for every process of the seller
 	Node        string // the URL of a node of the chain
 	Upstream    string // the URL of a service for handlers; it fails in some rows
-	Price       string // the price to ask for, in units of the token; empty if it never changes
+	Price       string // the price to ask for, in units of the token; empty if the price never changes
 	// NewLife returns another URL of the facilitator, and a function that ends it. Later requests
 	// to this URL get no answer. It is for sellers that cannot really be killed.
 	NewLife func() (facilitator string, end func())
@@ -56,7 +56,7 @@ type Seller interface {
 
 // Instance is one running process of a seller.
 type Instance interface {
-	// Origin returns the URL where it listens, such as http://127.0.0.1:8080.
+	// Origin returns the URL where the process listens, such as http://127.0.0.1:8080.
 	Origin() string
 	// Kill ends the process at once, whatever it is doing, and returns when it has ended.
 	Kill()

@@ -106,7 +106,8 @@ func playStranger(ctx context.Context, p *purchase) {
 }
 
 // visit sends the request of a stranger. The stranger copies the authorization and its
-// signature from the chain, and combines them with an offer that it got for itself.
+// signature from the chain, and combines them with an offer that the seller gave to the
+// stranger.
 func (p *purchase) visit(ctx context.Context) {
 	p.mu.Lock()
 	published := p.published

@@ -14,12 +14,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// purchase is one thing that one payer wants to buy in one row. It is the same purchase however
-// many payments the payer signs for it.
+// purchase is one thing that one payer wants to buy in one row. All payments that the payer
+// signs for it belong to the same purchase.
 type purchase struct {
 	stage    *stage
 	way      Way
-	outsider *Outsider // the external program that buys; nil if the payer is one of this package
+	outsider *Outsider // the external program that buys; nil if the payer belongs to this package
 	payer    Payer
 	key      string // the payer's private key
 	name     string // the purchase's Idempotency-Key, and its id for payment-identifier
@@ -38,7 +38,7 @@ type purchase struct {
 	answers   int                // how many of these replies were answers
 	onSend    func()             // runs when the line sees the next paid request
 	requests  int                // how many errands want the answer: one, or two at once
-	answered  int                // how many of these errands have it
+	answered  int                // how many of these errands have the answer
 	another   int                // answers to another question for the same payment
 	stranger  int                // answers that a stranger has got
 	words     []string           // the seller's statements, except those to ask again later

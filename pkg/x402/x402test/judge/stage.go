@@ -198,8 +198,8 @@ func (s *stage) asksUpstream() bool {
 }
 
 // meet waits until all payers that are still active have reached this point, and then runs the
-// event once. A seller that serves one payer after the other never lets all of them get there.
-// In that case the event happens after Config.Hold.
+// event once. If a seller serves one payer after the other, the payers never reach this point
+// together. In that case the event happens after Config.Hold.
 func (s *stage) meet(p *purchase, event func()) {
 	s.mu.Lock()
 	s.arrived[p] = true

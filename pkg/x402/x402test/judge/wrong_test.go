@@ -286,7 +286,7 @@ func TestDoesNotStartAgain(t *testing.T) {
 		Goods: judge.Goods{Path: "/weather?city=Oslo"},
 		Rows:  []string{"kill-after"},
 		Seller: judge.Handler(func(s judge.Settings) http.Handler {
-			if starts++; starts > 2 { // the first one is asked for the price
+			if starts++; starts > 2 { // the first process is asked for the price
 				return nil
 			}
 			return wrongSeller{s, forgets, seen}
