@@ -167,8 +167,8 @@ func rulesOfPurchases() []brokenRule {
 	}
 }
 
-// ofOwner returns a function that changes the record of a payment other than the client's,
-// which then owns the client's purchase, if the record has one of the given states.
+// ofOwner returns a function that applies read to the record of the purchase's owner, if this
+// is not the client's payment and the record has one of the given states.
 func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*process, *ledger.Payment) {
 	return func(p *process, r *ledger.Payment) {
 		a := p.w.authorizationOf(r.Key)

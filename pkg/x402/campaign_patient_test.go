@@ -333,7 +333,7 @@ func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 		own := w.record(p.pay)
 		// Without chain evidence, the facilitator may lie, or the client's payment may be in
 		// doubt while the owner is refused each time. After a deploy, the terms of the owner
-		// are no longer accepted, and it is not sent again.
+		// are no longer accepted, and the owner is not sent again.
 		accepted := out.Payment.Charged != nil || a != p.pay && !w.deployAt.IsZero() || !w.chainVisible &&
 			(w.lies.times > 0 && w.lies.to(a.reached-1) || a != p.pay && own != nil && own.Doubt)
 		// A payment that was made at another endpoint is not sent from here: only the chain

@@ -43,7 +43,7 @@ type node struct {
 	parent   *node
 	by       edge
 	main     *call // nil while the main thread waits for the others
-	job      *call // the work, while it runs
+	job      *call // the call in which the thread of the work waits, while the work runs
 	end      *ending
 	children map[edge]*node
 	live     *live // a process that has stopped here; nil if a process must first be brought here

@@ -23,8 +23,8 @@ type explored struct {
 	anew     bool // each payment is a separate purchase
 	window   time.Duration
 	instants []time.Duration // the times since the beginning at which something happens
-	auths    int             // authorizations that the payer signs for the purchase
-	atOnce   int             // processes at once
+	auths    int             // number of authorizations that the payer signs for the purchase
+	atOnce   int             // largest number of processes at once
 	words    []word          // the possible replies of the facilitator
 	works    []work          // the possible ends of the work
 	mute     bool            // the node may be unable to tell
@@ -84,7 +84,7 @@ type onChain struct {
 
 // running is a process in a state.
 type running struct {
-	node int32 // 0 is none
+	node int32 // number of the process's node; 0 means that there is no process
 	// claimed holds the authorizations that the process has claimed. stale holds those claimed
 	// authorizations whose payer has meanwhile been told that nothing is charged.
 	claimed, stale uint8
@@ -115,12 +115,12 @@ type explorer struct {
 	rules       ledger.Rules
 	conclusions []x402.Conclusion
 	offers      [2]*x402.Offer
-	instants    []time.Time // the instants of the world, followed by the instants of a kind continuation
+	instants    []time.Time // the instants of the world, followed by the instants of a continuation without faults
 	keys        [allKeys]string
 	large       []byte
 
 	records   []ledger.Record
-	numbers   map[string]int32 // of records
+	numbers   map[string]int32 // numbers of records, by their content
 	canonical map[canonicalKey]int32
 	nodes     []*node
 	roots     map[task]*node
@@ -129,13 +129,13 @@ type explorer struct {
 	states []step
 	index  map[uint64]struct{} // the hashes of the known states
 	seed   maphash.Seed
-	kinds  map[trial]bool // whether a kind continuation from this trial ends in an answer
+	kinds  map[trial]bool // whether a continuation without faults from this trial ends in an answer
 
 	transitions int
 	found       map[string]int32 // violations by name, each with the step that showed it
 	traces      map[string]string
 	doing       step
-	sequel      []string // what a kind continuation did after the step
+	sequel      []string // the steps of a continuation without faults, after the last step
 	stopAtFirst bool
 	wholeDays   bool // no instant of the world is later than an hour and earlier than 25 hours after the beginning
 
@@ -159,13 +159,14 @@ type canonicalKey struct {
 // explorationBegins is so far after the clock of a synctest bubble that no context ends.
 var explorationBegins = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// kindTimes returns the times at which a kind continuation goes on, counted from its
-// beginning.
+// kindTimes returns the times of the instants in a continuation without faults, counted from
+// its beginning.
 func kindTimes() []time.Duration {
 	return []time.Duration{20 * time.Second, 80 * time.Second, 12 * time.Minute, time.Hour, 19 * time.Hour, 26 * time.Hour, 50 * time.Hour}
 }
 
-// later returns the next instant of a kind continuation. After the last instant ok is false.
+// later returns the next instant of a continuation without faults. After the last instant ok
+// is false.
 func (x *explorer) later(now int8) (next int8, ok bool) {
 	world, each := len(x.world.instants), len(kindTimes())
 	if int(now) < world {

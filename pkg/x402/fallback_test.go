@@ -278,8 +278,8 @@ func TestPrimaryHangs(t *testing.T) {
 	})
 }
 
-// TestBudgetsWithAFallback checks the time limit of each call while every call hangs. Together
-// they leave enough time in a request for the longest lookup.
+// TestBudgetsWithAFallback checks the time limit of each call while every call hangs. All
+// calls together leave enough time in a request for the longest lookup.
 func TestBudgetsWithAFallback(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(func() x402.Finding { time.Sleep(b.left[len(b.left)-1]); return x402.Finding{} })

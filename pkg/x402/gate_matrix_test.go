@@ -147,8 +147,8 @@ func (b *harness) refuseBy(w wayToRefuse, s standing, stranger bool) {
 	}
 }
 
-// TestAssetRespelled checks that a deploy which writes the token's address in another letter
-// case changes no earlier payment.
+// TestAssetRespelled checks that earlier payments are not affected by a deploy that writes the
+// token's address in another letter case.
 func TestAssetRespelled(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)

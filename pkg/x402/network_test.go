@@ -31,8 +31,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestCompleted checks that a seller has to name only a known network, and that nothing is
-// guessed about another token.
+// TestCompleted checks that it is enough for a seller to name a known network, and that
+// nothing is guessed about a token other than its USDC.
 func TestCompleted(t *testing.T) {
 	base, sepolia := Network(Base).USDC, Network(BaseSepolia).USDC
 	const token = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"

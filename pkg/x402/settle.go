@@ -364,9 +364,10 @@ func conclusions() []conclusion {
 		{anyClass, anyDoubt, Paid, ledger.EventSettled, replyLookUp},
 		{anyClass, anyDoubt, NeverPaid, ledger.EventDisproved, replyRefused},
 
-		// The authorization is used, and the chain does not show for what. If no node can be
-		// asked, a payment that was sent before counts as paid, regardless of the earlier
-		// reply: refusing a payer who has paid is worse than answering one who cancelled.
+		// The authorization is used, and the chain does not show what it was used for. If no
+		// node can be asked, a payment that was sent before counts as paid, regardless of the
+		// earlier reply: refusing a payer who has paid is worse than answering one who
+		// cancelled.
 		{used, noDoubt, noNode, ledger.EventRefused, replyRefused},
 		{used, anyDoubt, noNode, ledger.EventSettled, replyLookUp},
 		{used, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},

@@ -38,7 +38,7 @@ const (
 	// Refused means that the facilitator gave a reason that is about the payer. Facilitators
 	// give such a reason only before they broadcast anything.
 	Refused
-	// TurnedAway means that the facilitator was sent the request and did not process it, for a
+	// TurnedAway means that the facilitator got the request and did not process it, for a
 	// reason that the operator has to deal with (credentials, quota, configuration).
 	TurnedAway
 	// NotSent means that the request provably was not sent.
@@ -124,7 +124,7 @@ const (
 	// is the zero value: a fate that nobody has set proves nothing.
 	CannotTell Fate = iota
 	// Paid means that the authorization was used, and that the transfer that it made went to
-	// the payee with the right value, at the latest head.
+	// the payee with the right value, according to the latest block.
 	Paid
 	// NeverPaid means that the authorization moved no money to the payee for this record and
 	// never will. The authorization was cancelled, used for another transfer, or used before

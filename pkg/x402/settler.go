@@ -182,8 +182,8 @@ func (h *holder) notResent(r ledger.Payment) string {
 	return ""
 }
 
-// AskChain asks the chain within a budget if the reply in a result does not decide, and adds
-// the finding to the result.
+// AskChain asks the chain within a budget if the facilitator's reply in a result does not
+// decide, and adds the finding to the result.
 func (o *Order) AskChain(ctx context.Context, r *Result, budget time.Duration) {
 	r.Finding = Finding{Fate: notAsked}
 	if !asksChain(classOf(r.Settlement), o.doubt) {

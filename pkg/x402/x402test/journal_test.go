@@ -19,8 +19,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// process calls the function do as one process that uses the books. The function settles,
-// which do gets, reports whether the authorization with a nonce executes.
+// process calls do with a facilitator, as one process that uses the books. The function
+// settles reports whether the authorization with a nonce executes.
 func process(t *testing.T, journal string, do func(f *Facilitator, settles func(nonce byte) bool)) {
 	t.Helper()
 	f, err := NewFacilitator(FacilitatorConfig{Now: time.Now, Journal: journal})

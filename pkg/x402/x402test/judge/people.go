@@ -42,7 +42,7 @@ func peopleRows() []row {
 	}
 }
 
-// pair holds back the first call of the facilitator until there is a second call, or a reply
+// pair holds back the first call to the facilitator until there is a second call, or a reply
 // to one of the two requests.
 func (p *purchase) pair(c *call) {
 	p.mu.Lock()

@@ -46,8 +46,8 @@ type purchase struct {
 	falseWord string             // the first false statement of the seller about the money
 	steps     []string
 
-	// When two requests are sent at once, the first call of the facilitator is held back until
-	// there is a second one.
+	// When two requests are sent at once, the first call to the facilitator is held back until
+	// there is a second call.
 	holding chan struct{} // closed when the first call is held back
 	pairs   sync.Once
 	paired  chan struct{} // closed when the first call continues
@@ -114,7 +114,7 @@ func (p *purchase) tell(format string, args ...any) {
 	p.stage.court.config.Watch(Event{Row: p.stage.row.name, Way: p.way, Text: fmt.Sprintf(format, args...)})
 }
 
-// asked answers a call of the facilitator about this purchase.
+// asked answers a call to the facilitator about this purchase.
 func (p *purchase) asked(c *call) {
 	p.mu.Lock()
 	p.calls[c.step]++
@@ -207,7 +207,7 @@ func (p *purchase) replied(r reply) (arriving int) {
 	return p.stage.row.reply(p, n, r)
 }
 
-// heard records the seller's statement in a reply to a payment, and checks whether its
+// heard records the seller's statement in a reply to a payment, and checks whether the
 // statement about the money is true.
 func (p *purchase) heard(r reply, nonce string) {
 	said := r.word()

@@ -196,8 +196,8 @@ func facilitatorRows() []row {
 }
 
 // pending returns a function for row.facilitator. The money moves at the first call of
-// /settle, but the facilitator says that the settlement is pending. It confirms the settlement
-// when it is asked again.
+// /settle, but the facilitator says that the settlement is pending. The facilitator confirms
+// the settlement when the seller asks again.
 func pending() func(p *purchase, c *call, n int) {
 	says := movesAnd("says that it is pending", func(_ *purchase, c *call, transaction string) {
 		c.refuse(http.StatusOK, "settlement_pending", transaction)

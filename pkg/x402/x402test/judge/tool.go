@@ -71,7 +71,7 @@ func toolResultOf(r reply) *toolResult {
 	return message.Result
 }
 
-// greet opens a session and returns its name, which may be empty.
+// greet opens a session and returns the name of the session, which may be empty.
 func (c *client) greet(ctx context.Context) (session string, err error) {
 	r, err := c.post(ctx, "", map[string]any{
 		"jsonrpc": "2.0", "id": 1, "method": "initialize",

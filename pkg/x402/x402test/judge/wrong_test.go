@@ -27,7 +27,7 @@ const (
 	forgets  fault = "forgets"  // it only forgets its answers
 	upfront  fault = "upfront"  // it settles before it has an answer
 	trusts   fault = "trusts"   // it answers even if the facilitator refuses
-	believes fault = "believes" // it takes a used nonce for a payment
+	believes fault = "believes" // it takes a used nonce as the proof of a payment
 	reserves fault = "reserves" // it takes no payment twice, even after a failure
 	hasty    fault = "hasty"    // it does not wait for the facilitator
 	silent   fault = "silent"   // it fails once the money has moved
