@@ -149,8 +149,8 @@ func (p *process) mayBeCopy() bool {
 
 // checkStranger checks the answer to a stranger's copy of public chain data. Such a copy gets
 // nothing if the payment was recorded as paid, or if its first claim recorded a token.
-// Otherwise anybody who has the authorization may repeat it: the result is then false, and the
-// answer is checked like an answer to the payer.
+// Otherwise anybody who has the authorization may repeat it: checkStranger then returns false,
+// and the answer is checked like an answer to the payer.
 func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
 	if p.pay.token == "" && !p.paidBefore {
 		return false
@@ -178,7 +178,7 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 		"an answer after a refund was begun":      a.refundBegun() && !p.faulty.Load(),
 	})
 	if a.cancelled && !a.moved() {
-		w.observed("used in doubt counts as paid") // an accepted loss without chain evidence
+		w.observed("used in doubt counts as paid") // a loss that the seller accepts if there is no chain evidence
 	}
 	w.countLookup(p)
 }

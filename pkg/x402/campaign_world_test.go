@@ -23,7 +23,7 @@ type world struct {
 	mu           sync.Mutex
 	faultsOver   atomic.Bool // the phase without faults has begun
 	chainVisible bool        // the Gate has x402.Evidence
-	broken       *brokenRule // of TestCampaignDetects; nil breaks no rule
+	broken       *brokenRule // the rule that TestCampaignDetects breaks; nil breaks no rule
 
 	// Settings, drawn once.
 	ownKey          bool           // the payer signs with a key; otherwise with a contract wallet

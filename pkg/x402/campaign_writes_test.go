@@ -195,7 +195,7 @@ func (w *world) owner(purchase string) *authorization {
 // checkChargedOnce checks that no facilitator moved money twice for one purchase. There are
 // three exceptions. The first payment was used up, refunded or no longer replayed when the
 // second began to own the purchase. Or a third party had submitted the first payment
-// (checkTakeover checks whether another payment could take the purchase over from it). Or a
+// (checkTakeover checks whether the purchase could be taken over from that payment). Or a
 // facilitator moved money that it had refused, and there is no chain evidence (the end of the
 // schedule checks that a refund is due).
 func (w *world) checkChargedOnce(a *authorization) {

@@ -66,9 +66,9 @@ func TestNoEndpointOnRecord(t *testing.T) {
 	})
 }
 
-// TestBoughtElsewhere checks that a new signature at another endpoint buys there: it ends the
-// claims of the payment at the first endpoint. If that payment is in doubt, the chain settles
-// the doubt first, and nothing is sent for it.
+// TestBoughtElsewhere checks that a new signature at another endpoint buys there, and replaces
+// the payment at the first endpoint as the owner of the purchase. If the first payment is in
+// doubt, the chain settles the doubt first, and the first payment is not sent again.
 func TestBoughtElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		state   string

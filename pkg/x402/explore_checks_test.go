@@ -72,7 +72,7 @@ func (x *explorer) checkSend(s *state, t task, c *call) {
 	}
 	executable := s.chain[auth].truth == truthUnused && now.Before(x.endOf(s, auth))
 	p, opened := x.records[s.recs[purchase]].(ledger.Purchase)
-	doubtAlone := !x.world.node && r.Doubt // nothing else could settle the payment
+	doubtAlone := !x.world.node && r.Doubt // without a node, only another attempt to send the payment can resolve the doubt
 	name := primaryName
 	if c.second {
 		name = fallbackName
@@ -105,7 +105,7 @@ func (x *explorer) checkRun(s *state, slot int, n *node) {
 	}
 }
 
-// countsAsPaid reports whether the code may take an authorization for paid. If there is no
+// countsAsPaid reports whether the code may treat an authorization as paid. If there is no
 // node to ask, this includes an authorization that the payer has cancelled.
 func (x *explorer) countsAsPaid(c onChain) bool {
 	return c.truth == truthMoved || !x.world.node && c.truth == truthCancelled

@@ -44,7 +44,7 @@ type explored struct {
 // budget says how often each event may still happen.
 type budget struct {
 	requests, reconciles, refunds, attests, crashes, storeFaults, lies, thirds, cancels, silences uint8
-	freezes                                                                                       uint8 // how often the clock goes on while a process runs
+	freezes                                                                                       uint8 // how often the clock may move while a process runs
 }
 
 // The keys of a world's records.

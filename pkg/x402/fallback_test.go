@@ -21,7 +21,7 @@ func hangs(ctx context.Context, _ int) x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: "timeout", NoDecision: true}
 }
 
-// These are the results of a facilitator's client.
+// These functions return results that a facilitator's client can give.
 func unreached() x402.Settlement {
 	return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed"}
 }

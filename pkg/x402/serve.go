@@ -158,7 +158,7 @@ func (a *attempt) identify() error {
 		Asks:        a.gate.Settler.First(),
 	}
 	if token := p.token(); token != "" {
-		a.claim.Token = digestOf(token) // only the digest is stored, and neither is logged
+		a.claim.Token = digestOf(token) // only the digest is stored, and neither the token nor the digest is logged
 	}
 	return nil
 }

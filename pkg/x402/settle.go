@@ -48,8 +48,8 @@ func (h *holder) noSlot(ctx context.Context, f *fault.Error) *Outcome {
 	return failed(f, nil).by(h.record())
 }
 
-// settle moves the money, once, and then runs the lookup. It computes the budget again,
-// because the write of the claim took time.
+// settle moves the money, once, and then runs the lookup. It computes the time for the
+// settlement again, because the write of the claim took some time.
 func (h *holder) settle(ctx context.Context) *Outcome {
 	if refusal := h.stopped(ctx); refusal != nil {
 		return h.stop(ctx, refusal)

@@ -63,7 +63,7 @@ func TestConclusions(t *testing.T) {
 			})
 		}
 	}
-	// An attempt that is given up before anything is sent, with and without doubt.
+	// Attempts can be given up before anything is sent, with and without doubt.
 	concludes(t, NotSent, inDoubt, notAsked, none)
 }
 

@@ -56,10 +56,10 @@ type Order struct {
 	Recovered bool          // the signer was recovered from the signature
 	HasChain  bool          // a node is configured that can be asked
 
-	// The record of earlier attempts. InDoubt means that an attempt may have moved money.
-	// Refused means that a facilitator refused the payment for a reason about the payer, and
-	// RefusedBy names that facilitator. RefusedBy is empty if the facilitator had no name
-	// then.
+	// These three fields describe earlier attempts. InDoubt means that an attempt may have
+	// moved money. Refused means that a facilitator refused the payment for a reason about the
+	// payer, and RefusedBy names that facilitator. RefusedBy is empty if the facilitator had
+	// no name at that time.
 	InDoubt, Refused bool
 	RefusedBy        string
 

@@ -43,8 +43,8 @@ type Settings struct {
 	Node        string // the URL of a node of the chain
 	Upstream    string // the URL of a service for handlers; it fails in some rows
 	Price       string // the price to ask for, in units of the token; empty if the price never changes
-	// NewLife returns another URL of the facilitator, and a function that ends it. Later requests
-	// to this URL get no answer. It is for sellers that cannot really be killed.
+	// NewLife returns another URL of the facilitator, and a function that shuts this URL down.
+	// Later requests to the URL get no answer. It is for sellers that cannot really be killed.
 	NewLife func() (facilitator string, end func())
 }
 

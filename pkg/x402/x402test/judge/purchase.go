@@ -28,7 +28,7 @@ type purchase struct {
 	server   *http.Server
 
 	mu        sync.Mutex
-	number    map[string]int // the number of each payment in the account, by nonce
+	number    map[string]int // the number that each payment has in the report, by nonce
 	first     *payment
 	transfers map[string]string  // transactions, by nonce
 	published *x402.ExactPayload // the authorization of the first transfer, as the chain shows it
@@ -95,7 +95,7 @@ func randomOf(seed uint64, names ...string) *mathrand.ChaCha8 {
 	return source
 }
 
-// note adds a step to the account of what happened, unless it repeats the last step.
+// note adds a step to the report of what happened, unless it repeats the last step.
 func (p *purchase) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	p.mu.Lock()
@@ -133,7 +133,7 @@ func (p *purchase) honest(c *call) {
 	c.honest(p)
 }
 
-// named returns the name of a payment in the account, such as "payment 1".
+// named returns the name that a payment has in the report, such as "payment 1".
 func (p *purchase) named(nonce string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
