@@ -38,11 +38,12 @@ type Page struct {
 // name; infra/house minifies these files.
 func pageOf(from embed.FS, name string, more template.FuncMap) *template.Template {
 	return template.Must(template.New(name).Funcs(template.FuncMap{
-		"prose": prose,
-		"json":  highlight,
-		"code":  func(s snippet) template.HTML { return template.HTML(s.markup) },                     // #nosec G203 -- escaped by TestGenerated
-		"css":   func(name string) template.CSS { return template.CSS(generated(from, name+".css")) }, // #nosec G203 -- ours
-		"js":    func(name string) template.JS { return template.JS(generated(from, name+".js")) },    // #nosec G203 -- ours
+		"prose":  prose,
+		"labels": func(name string) []string { return strings.SplitAfter(name, ".") }, // a line may end after each
+		"json":   highlight,
+		"code":   func(s snippet) template.HTML { return template.HTML(s.markup) },                     // #nosec G203 -- escaped by TestGenerated
+		"css":    func(name string) template.CSS { return template.CSS(generated(from, name+".css")) }, // #nosec G203 -- ours
+		"js":     func(name string) template.JS { return template.JS(generated(from, name+".js")) },    // #nosec G203 -- ours
 	}).Funcs(more).ParseFS(from, "assets/"+name, "assets/parts.html.tmpl"))
 }
 
@@ -189,6 +190,9 @@ var paywallPage = sync.OnceValue(func() *template.Template { return pageOf(paywa
 // visitor without a wallet, the page explains everything as text.
 func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 	p := &paywall{siteView: siteViewOf(s), opView: opViewOf(s, op), Visit: v}
+	if p.Refused != "" { // it begins with the name of a parameter
+		p.Refused = strings.ToUpper(p.Refused[:1]) + p.Refused[1:]
+	}
 	p.takeParams()
 	p.Data = p.data(string(encode(signable(v.Offer))))
 	p.PlayWallet = template.JS(s.PlayWallet) // #nosec G203 -- the runner's, and no word of a request

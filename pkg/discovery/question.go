@@ -8,7 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// piece is a piece of a heading: fixed text, or the value of a parameter.
+// piece is a piece of a heading: fixed text, or the value of a parameter. The value includes
+// what makes a URL of it, so that a line does not end within the URL if it has room for it.
 type piece struct {
 	Text  string
 	Value bool
@@ -20,18 +21,25 @@ func questionOf(op catalog.Operation, values url.Values) []piece {
 	var heading []piece
 	ours, rest, found := strings.Cut(op.Question, "{")
 	for {
-		if ours != "" {
-			heading = append(heading, piece{Text: ours})
+		text, isURL := strings.CutSuffix(ours, scheme)
+		if text != "" {
+			heading = append(heading, piece{Text: text})
 		}
 		if !found {
 			return heading
 		}
 		var name string
 		name, rest, _ = strings.Cut(rest, "}")
-		heading = append(heading, piece{Text: valueOf(op, name, values), Value: true})
+		value := valueOf(op, name, values)
+		if isURL {
+			value, rest = scheme+value+"/", strings.TrimPrefix(rest, "/")
+		}
+		heading = append(heading, piece{Text: value, Value: true})
 		ours, rest, found = strings.Cut(rest, "{")
 	}
 }
+
+const scheme = "https://"
 
 func valueOf(op catalog.Operation, name string, values url.Values) string {
 	for _, param := range op.Params {

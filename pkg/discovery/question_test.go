@@ -36,6 +36,6 @@ func TestQuestionOf(t *testing.T) {
 	same(t, "with a default", []piece{{Text: "A", Value: true}, {Text: " records of "}, {Text: "example.com", Value: true}}, questionOf(catalog.DNS(), asked))
 	asked.Set("type", "MX")
 	same(t, "with a type", "MX", questionOf(catalog.DNS(), asked)[0].Text)
-	same(t, "words of ours at the end", piece{Text: "/ leads"}, questionOf(catalog.ResolveRedirect(), asked)[2])
+	same(t, "a URL", []piece{{Text: "Where "}, {Text: "https://example.com/", Value: true}, {Text: " leads"}}, questionOf(catalog.ResolveRedirect(), asked))
 	same(t, "words of ours alone", []piece{{Text: "A test payment"}}, questionOf(catalog.Ping(), asked))
 }
