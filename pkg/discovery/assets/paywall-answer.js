@@ -43,15 +43,16 @@ function verdict(rules, answer) {
     const value = at(answer, path);
     if (how === "host") return quoted(hostOf(value, noun && at(answer, noun)), "an address without a host");
     if (how === "name") return quoted(/^[\w.-]+$/.exec(value)?.[0], "a name of other characters");
-    if (how === "date") return dateOf(value);
-    if (how === "distance") return distance(value);
+    if (how === "date") return whole(dateOf(value));
+    if (how === "distance") return whole(distance(value));
     if (how === "list") return value.join(", ");
     if (how === "count") return count(value.length, noun);
-    return words(value, 300);
+    return sentence(words(value, 300));
   });
   return { says: el("span", {}, ...says), tone: rule[2] };
 }
 
+const whole = (text) => el("span", { class: "nowrap" }, text);
 const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
 const dateOf = (text) => new Date(text).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
 
@@ -157,7 +158,7 @@ function section(name, value) {
   if (!("domain" in value || value.error)) return [fieldTable(label(name), Object.entries(value), true)];
   const line = value.error ? { says: words(value.error.message), tone: "warn" } : verdict(verdicts[name], value);
   return [
-    el("h3", {}, label(name)), ...(line ? [el("p", { class: "verdict " + line.tone }, line.says, ...footnote(value.error && words(value.error.code)))] : []),
+    el("h3", {}, label(name)), ...(line ? [el("p", { class: "verdict " + line.tone }, el("span", {}, line.says, ...footnote(value.error && words(value.error.code))))] : []),
     ...(value.error ? [] : tables(value, label(name))),
   ];
 }

@@ -26,7 +26,7 @@ function receipt(settled, bytes, name) {
   checked(facts.receipt, settled, bytes).then(([text, holds]) => { verdict.replaceChildren(holds ? text : marked(text, "missing")); });
   const link = page.explorer && /^0x[0-9a-f]{64}$/i.test(hash)
     ? el("a", { href: `${page.explorer}/tx/${hash}`, rel: "noopener noreferrer", target: "_blank" }, mono(hash), el("span", { class: "unseen" }, " (opens the explorer in a new tab)"))
-    : mono(hash || "none was sent");
+    : hash ? mono(hash) : new Text("none");
   part("receipt").replaceChildren(...rows([
     ["Question", new Text(all("h1")[0].textContent)], ["Answered", new Text(timeOf(answeredAt))],
     ["Amount", new Text(usdc(BigInt(terms.amount)) + " USDC"), terms.amount + " atomic units"], ["Signature", verdict],
@@ -46,7 +46,8 @@ async function checked(signed, settled, bytes) {
     problem = "Not checked: the keys of this service cannot be read.";
     const { verificationMethod, assertionMethod } = await (await fetch("/.well-known/did.json", { signal: AbortSignal.timeout(10_000) })).json();
     const key = assertionMethod.includes(kid) && verificationMethod.find(({ id }) => id === kid);
-    if (!key || !kid.startsWith(`did:web:${new URL(resource.url).host.replace(":", "%3A")}#`)) return ["Invalid: no key of this service signed the receipt."];
+    const { host } = new URL(resource.url);
+    if (!key || !kid.startsWith(`did:web:${host.replace(":", "%3A")}#`)) return ["Invalid: no key of this service signed the receipt."];
     problem = "Not checked: this browser has no Ed25519.";
     const { subtle } = crypto;
     const valid = await subtle.verify("Ed25519", await subtle.importKey("jwk", key.publicKeyJwk, "Ed25519", false, ["verify"]), raw(signature), new TextEncoder().encode(head + "." + payload));
@@ -54,7 +55,7 @@ async function checked(signed, settled, bytes) {
     const is = (...list) => JSON.stringify(list);
     if (!valid || is(said.resourceUrl, said.request, said.network, said.payer, said.transaction ?? "", said.responseHashAlg, said.responseHashEncoding, said.responseHash) !==
       is(resource.url, page.request, settled.network, settled.payer, settled.transaction, "sha256", "raw", "0x" + hash)) return ["Invalid: the receipt does not match this answer."];
-    return [`Valid: ${words(kid)} signed this answer.`, true];
+    return [`Valid: ${host} signed this answer.`, true];
   } catch {
     return [problem];
   }

@@ -178,7 +178,7 @@ async function send(alone = false) {
   }
   part("stage").classList.toggle("alone", alone);
   part("stage").setAttribute("aria-busy", "true");
-  const slow = setTimeout(() => { if (!alone) say("Confirming the payment and looking up. This takes some seconds; keep the page open."); }, 1500);
+  const slow = setTimeout(() => { if (!alone) say("Confirming the payment. The answer takes some seconds."); }, 1500);
   const giveUp = new AbortController();
   const late = setTimeout(() => giveUp.abort(), patience);
   let answer, bytes;
@@ -213,7 +213,7 @@ function judge(answer, bytes) {
   if (answer.status === 200 && body) return done(answer, bytes, body);
   if (answer.status === 402) return notAccepted(answer, body);
   const { charged, retryable, ...error } = body?.error ?? {};
-  const code = words(error.code), message = words(error.message), sentence = message.replace(/\.$/, "");
+  const code = words(error.code), message = words(error.message), title = sentence(message);
   const wait = Math.min(Number(answer.headers.get("Retry-After")) || 0, 3600);
   if (!code) {
     again({ kind: "warn", title: "We can’t read what the server sent", text: "Your payment may or may not have arrived. " + once, code: "HTTP " + answer.status }, wait, true);
@@ -228,9 +228,9 @@ function judge(answer, bytes) {
         ...(contact ? [" If you have a question, ", el("a", { href: contact.href }, "contact us"), "."] : [])],
     });
   } else if (charged) {
-    done(answer, bytes, body, { kind: "warn", title: sentence, text: ["That is the answer you paid for."], code });
+    done(answer, bytes, body, { kind: "warn", title, text: ["That is the answer you paid for."], code });
   } else {
-    notCharged(sentence, charged === false && !doubted, code);
+    notCharged(title, charged === false && !doubted, code);
   }
 }
 
@@ -284,12 +284,12 @@ function again(problem, wait, safe, paid = false) {
 
 /** 402: this signature buys nothing. Another one may, on the same terms. */
 function notAccepted(answer, body) {
-  const reason = (words(body?.error ?? body?.message) || "The service gave no reason").replace(/\.$/, "");
+  const said = words(body?.error ?? body?.message), reason = said ? `Reason: ${sentence(said)}.` : "The service gave no reason.";
   const title = "The payment was not accepted";
   const { success } = header(answer, "PAYMENT-RESPONSE");
   if (doubted && typeof success !== "boolean") {
     show({
-      stage: 3, problem: { title, text: reason + ". An earlier request with this signature may have been paid. " + once },
+      stage: 3, problem: { title, text: reason + " An earlier request with this signature may have been paid. " + once },
       actions: [button("Try again", send), button("Discard and pay again", another, "quiet")],
     });
     return;
@@ -301,7 +301,7 @@ function notAccepted(answer, body) {
   const same = asOffered(header(answer, "PAYMENT-REQUIRED")) === asOffered(offer);
   show({
     stage: 2,
-    problem: { title, text: `${reason}. This request was not charged.${success ? " An earlier one was, and its answer is not kept any longer." : ""}${clock}${same ? "" : " The terms have changed: reload the page to see them."}` },
+    problem: { title, text: `${reason} This request was not charged.${success ? " An earlier one was, and its answer is not kept any longer." : ""}${clock}${same ? "" : " The terms have changed: reload the page to see them."}` },
     actions: same ? [button("Sign another payment", () => (wallet ? checkChain() : look()))] : [button("Reload the page", () => location.reload())],
   });
 }
@@ -347,7 +347,7 @@ function done(answer, bytes, body, problem = null) {
   part("answer-json").replaceChildren(json);
   part("answer-tools").replaceChildren(copyButton("Copy answer", json), downloadButton("Download answer", name + ".json", json));
   receipt(settled, bytes, name);
-  part("next").replaceChildren(...(owed ? [button("Get the rest, free of charge", send)] : []), button(`Look up again (${price})`, forget, "quiet"));
+  part("next").replaceChildren(...(owed ? [button("Get the rest, free of charge", send)] : []), button((document.forms[0] ? "Look up again" : "Pay again") + ` (${price})`, forget, "quiet"));
   part("result").hidden = false;
   measure();
   part("result-title").focus();

@@ -39,6 +39,9 @@ function words(value, most = 200) {
   return text.length > most ? text.slice(0, most) + "…" : text;
 }
 
+/** A sentence as a title, or as a part of another sentence. */
+const sentence = (text) => text.replace(/\.$/, "");
+
 const say = (text) => { part("progress").textContent = text; };
 
 let turn = 0; // counts what was shown; what waited longer than that is late
@@ -64,8 +67,9 @@ async function press(node, run) {
 }
 
 /**
- * Shows a state: its stage (1 connect, 2 sign, 3 answer), a line of status, a
- * problem, a body and the actions, the likeliest first. Focus that would be
+ * Shows a state: its stage (1 connect, which is not a step where there is nothing to
+ * connect, 2 sign, 3 answer), a line of status, a problem, a body and the actions,
+ * the likeliest first. Focus that would be
  * lost moves to what is to be read, or done, next. calm leaves the page scrolled
  * as it is.
  */
@@ -73,9 +77,10 @@ function show({ stage, status = "", problem = null, body = [], actions = [], cal
   turn++;
   pressed = null;
   const held = part("wallet").contains(document.activeElement);
-  for (const [i, item] of [...part("stages").children].entries()) {
-    item.classList.toggle("past", i + 1 < stage);
-    if (i + 1 === stage) item.setAttribute("aria-current", "step");
+  const steps = [...part("stages").children].reverse();
+  for (const [i, item] of steps.entries()) {
+    item.classList.toggle("past", 3 - i < stage);
+    if (3 - i === stage) item.setAttribute("aria-current", "step");
     else item.removeAttribute("aria-current");
   }
   say(status);
@@ -197,10 +202,10 @@ function elsewhere() {
   ];
 }
 
-/** Rows of a description list: [name, what it is, words that explain it]. */
+/** Rows of a description list: [name, what it is, words that explain it, in parentheses]. */
 function rows(list) {
   return list.flatMap(([name, value, note]) => [
-    el("dt", {}, name), el("dd", {}, value instanceof Node ? value : mono(value), ...(note ? [" ", soft(note)] : [])),
+    el("dt", {}, name), el("dd", {}, value instanceof Node ? value : mono(value), ...(note ? [" ", soft(`(${note})`)] : [])),
   ]);
 }
 

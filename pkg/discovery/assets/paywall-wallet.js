@@ -43,7 +43,7 @@ function choose(problem = null) {
   const found = wallets();
   if (!play && found.length === 0) {
     show({
-      stage: 1, actions: [button("Look again", look, "quiet")], body: elsewhere(),
+      stage: 1, actions: [button("Look for a wallet again", look, "quiet")], body: elsewhere(),
       problem: {
         kind: "warn", title: "No wallet found in this browser",
         text: `Open this page where a wallet with USDC on ${chainName} is installed, or in the wallet’s own browser. Without one, see “Pay from code” below.`,
@@ -57,7 +57,8 @@ function choose(problem = null) {
     return el("li", {}, node);
   }));
   if (play) {
-    show({ stage: 2, problem, body: others(), actions: [button(play.name, () => connect(play)), list] });
+    if (found.length > 0 && !part("stages").children[2]) part("stages").prepend(el("li", {}, "Connect"));
+    show({ stage: found.length > 0 ? 1 : 2, problem, body: others(), actions: [button(play.name, () => connect(play)), list] });
     return;
   }
   show({ stage: 1, problem, body: [list, ...others()], status: found.length > 1 ? `${found.length} wallets found. Choose the one to pay with.` : "Connecting shares your address with this page, nothing else." });
@@ -181,7 +182,7 @@ function draw(next) {
 /** Shows exactly what will be signed: the bill, the exact terms, and for how long. */
 function review(problem = null) {
   draw(authorization());
-  const note = el("p", { class: "soft", id: "balance" }, `The signature expires in ${Math.round(terms.maxTimeoutSeconds / 60)} minutes.` + (page.play && " Play money: your account can be empty."));
+  const note = el("p", { class: "soft", id: "balance" }, `One transfer, valid for ${Math.round(terms.maxTimeoutSeconds / 60)} minutes.` + (page.play && " Play money: your account can be empty."));
   show({
     stage: 2, problem, status: "Connected. Your wallet will show the same terms.",
     body: [el("h3", { tabindex: "-1" }, "What you will sign"), note],

@@ -235,7 +235,7 @@ export async function newPrice(stage) {
   await stage.sees("You have signed a payment for this.");
   await resend(stage, wallet);
   assert.match(await page.locator("#outcome").innerText(), /Paid 0\.005 USDC/);
-  assert.match(await page.locator("#receipt").innerText(), /5000 atomic units/);
+  assert.match(await page.locator("#receipt").innerText(), /0\.005 USDC \(5000 atomic units\)/);
 }
 
 /** A clock that is ten minutes off: said, and mended for the next signature. */

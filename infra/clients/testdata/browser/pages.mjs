@@ -169,10 +169,12 @@ export async function everyAnswer(stage) {
   }
 }
 
+/** A page that asks for nothing: another payment is no lookup. */
 export async function payHere(stage) {
-  await stage.open({ wallets: [new Wallet()] });
+  const page = await stage.open({ wallets: [new Wallet()] });
   await toReview(stage);
   await toAnswer(stage);
+  assert.equal(await page.locator("#next").innerText(), "Pay again ($0.001)");
   return { answer: await answerJSON(stage) };
 }
 

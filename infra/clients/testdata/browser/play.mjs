@@ -6,12 +6,19 @@ import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
 
 const note = "This server takes play money. No real money moves.";
 
+/** The steps of a payment. The first one is what the page waits for. */
+async function steps(page) {
+  assert.equal(await page.locator("#stages li").first().getAttribute("aria-current"), "step");
+  return page.locator("#stages li").allInnerTexts();
+}
+
 /** One press, without a wallet: the answer, its receipt, and the same again without another charge. */
 export async function playMoney(stage) {
   const page = await stage.open({});
   assert.equal((await page.locator(".play").innerText()).trim(), note);
   await page.getByRole("button", { name: "Pay with play money" }).waitFor();
   assert.equal(await page.locator("#stage button, #actions button").count(), 1);
+  assert.deepEqual(await steps(page), ["Sign", "Answer"], "there is nothing to connect");
   await stage.look("play-money");
   await stage.click("Pay with play money");
   await answered(stage);
@@ -51,6 +58,7 @@ export async function playMoneyOrWallet(stage) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await page.getByRole("button", { name: "Connect Test wallet" }).waitFor();
   assert.deepEqual(await page.locator("#stage button, #actions button").allInnerTexts(), ["Pay with play money", "Connect Test wallet"]);
+  assert.deepEqual(await steps(page), ["Connect", "Sign", "Answer"]);
   await stage.look("play-money-or-wallet");
   await toReview(stage);
   await toAnswer(stage);

@@ -24,7 +24,7 @@ export async function receiptKept(stage) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await toReview(stage);
   await toAnswer(stage);
-  await stage.sees(" signed this answer.", "#receipt");
+  await stage.sees(/Valid: 127\.0\.0\.1:\d+ signed this answer\./, "#receipt");
   await stage.look("", "#result");
   const first = await download(page);
   const [head, payload] = first.receipt.split(".").map((part) => Buffer.from(part, "base64url"));

@@ -59,6 +59,7 @@ export async function payAndReplay(stage) {
   await stage.sees("Confirming the payment");
   assert.equal(await page.locator("#stage[aria-busy=true]").count(), 1, "the stage says that it is busy");
   assert.equal(await page.evaluate(() => document.activeElement.textContent), "Getting the answer");
+  assert.deepEqual(await page.locator("summary:visible, footer:visible").allInnerTexts(), ["Exact terms"], "nothing leads away");
   await stage.look("confirming");
   await held.release();
   await answered(stage);
@@ -176,7 +177,7 @@ export async function noWallet(stage) {
   await stage.sees("No wallet found in this browser");
   await stage.look("no-wallet");
   assert.equal(await page.getByRole("link", { name: /^Open in / }).count(), 0, "a computer has no wallet's browser");
-  await stage.click("Look again");
+  await stage.click("Look for a wallet again");
   await stage.sees("No wallet found in this browser");
   await page.evaluate(() => window.wakeWallets());
   await toReview(stage);
