@@ -60,7 +60,7 @@ const (
 )
 
 // ofNetwork describes in the runbook what an empty variable of the token means.
-const ofNetwork = "that of USDC on `NETWORK`, where that is known"
+const ofNetwork = "that of USDC on `NETWORK`, if known"
 
 // knownNetworks returns the names of the networks whose token and nodes are known, so NETWORK
 // alone is enough.
