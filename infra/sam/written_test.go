@@ -210,8 +210,8 @@ func TestCatalogDecides(t *testing.T) {
 		filters(filter{Metric: service.MetricNewBroken, Term: "$." + service.MetricBroken + " = 1", Value: `"1"`}, sells),
 		filters(filter{Metric: service.MetricNewUnanswered, Term: "$." + service.MemberUnanswered + " >= 0", Value: "$." + service.MemberUnanswered}, sells),
 	), releaseJudge(), service.MemberRelease, strings.Join(versions, ", "), sellers}))
-	written(t, "template.yaml", part(t, whole, "  # Written by go test ./infra/sam -update, of infra/sam/testdata/operations.tmpl:\n",
-		"  # Here ends what is written.\n", text.String()))
+	written(t, "template.yaml", part(t, whole, "  # Written by go test ./infra/sam -update from infra/sam/testdata/operations.tmpl:\n",
+		"  # The generated part ends here.\n", text.String()))
 }
 
 // writeReadme checks the README's example answer, and the paths and prices in its table, or
