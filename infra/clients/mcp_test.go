@@ -208,10 +208,10 @@ func TestSwallowedReply(t *testing.T) {
 			}
 		}
 	})
-	isWritten(t, fmt.Sprintf("the reply is swallowed; the client gives up after %d s, with a key after %d s", givesUp, givesUpKeyed), len(stockClients()))
-	isWritten(t, fmt.Sprintf("the reply is swallowed; the SDK gives up after %d s", givesUpKeyed), len(toolClients()))
-	isWritten(t, "the same at the shop", len(toolClients()))
-	isWritten(t, "the same at the shop, where a `POST` is sold", len(toolClients()))
+	isWritten(t, fmt.Sprintf("the reply never arrives; the client gives up after %d s, or with a key after %d s", givesUp, givesUpKeyed), len(stockClients()))
+	isWritten(t, fmt.Sprintf("the reply never arrives; the SDK gives up after %d s", givesUpKeyed), len(toolClients()))
+	isWritten(t, "the same with the shop", len(toolClients()))
+	isWritten(t, "the same with the shop, which sells a `POST`", len(toolClients()))
 }
 
 // toolClients returns the names of the mcpClients that have a timeout for a call.

@@ -69,7 +69,7 @@ func TestClientsComeBack(t *testing.T) {
 			}
 		}
 	}
-	isWritten(t, "the loop ends while the answer is owed; the client comes back after the window, and signs again", len(stockClients()))
+	isWritten(t, "the loop ends while the answer is owed; the client comes back after the duplicate window, and signs again", len(stockClients()))
 }
 
 // newOutage starts a service whose goods fail, with a buyer for each client.

@@ -57,15 +57,15 @@ func failureModes() []failureMode {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	}
 	return []failureMode{
-		{name: "accept_then_timeout", means: "settles, never answers", plays: 1, play: func(c *testbed.Relayed, _ settleAnswer) { c.Hold() }},
-		{name: "5xx_after_settle", means: "settles, answers 502", plays: 1, play: instead(http.StatusBadGateway, "<html>Bad Gateway</html>")},
-		{name: "double_402", means: "settles, refuses the payment", plays: 1, recognises: true, play: refuse},
+		{name: "accept_then_timeout", means: "settles, but never answers", plays: 1, play: func(c *testbed.Relayed, _ settleAnswer) { c.Hold() }},
+		{name: "5xx_after_settle", means: "settles, but answers 502", plays: 1, play: instead(http.StatusBadGateway, "<html>Bad Gateway</html>")},
+		{name: "double_402", means: "settles, but refuses the payment", plays: 1, recognises: true, play: refuse},
 		// The second answer is "nonce used", from which it follows that the first was false.
-		{name: "contradicts", means: "settles, refuses; a second refusal contradicts the first", plays: 1, play: refuse},
-		{name: "refuses", means: "refuses every time, settled once, with a node", plays: everyTime, node: liveNode, play: refuse},
-		{name: "refuses_unseen", means: "the same without a node; no answer comes", plays: everyTime, unanswered: true, play: refuse},
+		{name: "contradicts", means: "settles, but refuses; its second refusal contradicts the first", plays: 1, play: refuse},
+		{name: "refuses", means: "settles once, but refuses every time; the seller has a node", plays: everyTime, node: liveNode, play: refuse},
+		{name: "refuses_unseen", means: "the same, but the seller has no node; no answer comes", plays: everyTime, unanswered: true, play: refuse},
 		{
-			name: "slow_answer", means: "settles, answers after 12 s", plays: 1, settles: true,
+			name: "slow_answer", means: "settles, but answers only after 12 s", plays: 1, settles: true,
 			play: func(c *testbed.Relayed, a settleAnswer) {
 				select {
 				case <-time.After(slowAnswer):
@@ -77,19 +77,19 @@ func failureModes() []failureMode {
 		{
 			// The service does not know the result of the settlement. The node of the chain
 			// never answers, and the facilitator fails at the first repeat as well.
-			name: "reconcile_unavailable", means: "settles, answers 504 twice, no chain to ask", plays: 2, recognises: true,
+			name: "reconcile_unavailable", means: "settles, but answers 504 twice; the node is down", plays: 2, recognises: true,
 			node: deadNode, play: instead(http.StatusGatewayTimeout, ""),
 		},
 		{
 			// The facilitator declares that a repeat is safe, which is true. In this mode
 			// a server must not be too careful, because the answer has to come.
-			name: "declared_safe", means: "settles, declares repeats safe", plays: 1, settles: true, recognises: true,
+			name: "declared_safe", means: "settles, and declares that repeats are safe", plays: 1, settles: true, recognises: true,
 			play: func(c *testbed.Relayed, a settleAnswer) {
 				a.Idempotent = true
 				honest(c, a)
 			},
 		},
-		{name: "clean", means: "settles, answers", plays: 1, settles: true, play: honest},
+		{name: "clean", means: "settles, and answers", plays: 1, settles: true, play: honest},
 	}
 }
 

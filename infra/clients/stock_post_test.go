@@ -55,7 +55,7 @@ func TestStockClientsPost(t *testing.T) {
 	for _, p := range all {
 		t.Run(p.client.title+", "+p.refused.sold.name, func(t *testing.T) { p.check(t, results) })
 	}
-	isWritten(t, "a report of 1 MB at the shop, twice, by `POST` of JSON, a form, or a multipart form", len(clients))
+	isWritten(t, "a report of 1 MB is posted to the shop twice, as JSON, as a form, or as a multipart form", len(clients))
 }
 
 // newPostings returns the reports that a client posts in one format.

@@ -131,9 +131,9 @@ func (p *playbill) addService() {
 }
 
 const (
-	atShop = "any of these, at the shop in [`infra/shop`](../shop) with a node"
-	noNode = "any of these that needs no node, at the shop without one (`NODE=none`)"
-	byPost = "the first three, at the shop, by `POST` of JSON, a form, or a multipart form with a new boundary in each call"
+	atShop = "any of these, with the shop in [`infra/shop`](../shop), which has a node"
+	noNode = "any of these that needs no node, with the shop, which has none (`NODE=none`)"
+	byPost = "the first three, with the shop, by `POST` of JSON, of a form, or of a multipart form whose boundary is new in each call"
 )
 
 // addShop adds trials of the shop in every mode. Each has one client, and together they have all
@@ -168,7 +168,7 @@ func (p *playbill) addFailing() {
 	for _, sold := range []goods{ours(p.t), shop()} {
 		r := p.add(sold, clean, betweenCalls, everyClient()...)
 		r.fails(p.t)
-		r.row = "the resolvers of the service, or the handler of the shop, fail for a while; the answer comes"
+		r.row = "the resolvers of the service, or the handler of the shop, fail for a while; then the answer comes"
 	}
 }
 

@@ -29,14 +29,14 @@ func peopleRows() []row {
 			reply: lost, play: playStranger,
 		},
 		{
-			name: "stranger-in-doubt", what: "the same while the seller does not know whether the money has moved", ways: repeating,
+			name: "stranger-in-doubt", what: "the same, while the seller does not know whether the money has moved", ways: repeating,
 			facilitator: movesAnd("answers 500 without a word", func(_ *purchase, c *call, _ string) {
 				c.w.WriteHeader(http.StatusInternalServerError)
 			}),
 			reply: lost, play: playStranger,
 		},
 		{
-			name: "another-question", what: "a payment that was answered asks for something else", ways: repeating,
+			name: "another-question", what: "a payment that was answered is sent again, for something else", ways: repeating,
 			play: playOther, needsOther: true,
 		},
 	}

@@ -125,17 +125,17 @@ func movesAnd(what string, says func(p *purchase, c *call, transaction string)) 
 func facilitatorRows() []row {
 	return []row{
 		{
-			name: "settle-silent", what: "the facilitator settles, and never answers", ways: allWays(),
+			name: "settle-silent", what: "the facilitator settles, but never answers", ways: allWays(),
 			facilitator: movesAnd("does not answer", func(p *purchase, c *call, _ string) { c.hold(p.stage.court.config.Hold) }),
 		},
 		{
-			name: "settle-refused", what: "the facilitator settles, and says that the payer lacks the funds", ways: allWays(),
+			name: "settle-refused", what: "the facilitator settles, but says that the payer lacks the funds", ways: allWays(),
 			facilitator: movesAnd("says that the payer lacks the funds", func(_ *purchase, c *call, _ string) {
 				c.refuse(http.StatusOK, insufficient, "")
 			}),
 		},
 		{
-			name: "settle-later", what: "the facilitator refuses, and the money moves when the payer comes again", ways: allWays(),
+			name: "settle-later", what: "the facilitator refuses, but the money moves when the payer tries again", ways: allWays(),
 			facilitator: firstSettle(func(p *purchase, c *call) {
 				nonce := c.payload.Payload.Authorization.Nonce
 				p.note("the facilitator refuses %s", p.named(nonce))
@@ -147,17 +147,17 @@ func facilitatorRows() []row {
 			}),
 		},
 		{
-			name: "settle-500", what: "the facilitator settles, and answers 500 with the transaction", ways: allWays(),
+			name: "settle-500", what: "the facilitator settles, but answers 500 with the transaction", ways: allWays(),
 			facilitator: movesAnd("answers 500 with the transaction", func(_ *purchase, c *call, transaction string) {
 				c.refuse(http.StatusInternalServerError, "unexpected_settle_error", transaction)
 			}),
 		},
 		{
-			name: "settle-pending", what: "the facilitator settles, and says that it is pending; a repeat confirms it", ways: allWays(),
+			name: "settle-pending", what: "the facilitator settles, but says that the settlement is pending; when asked again, it confirms the settlement", ways: allWays(),
 			facilitator: pending(),
 		},
 		{
-			name: "settle-used", what: "the facilitator settles, and says that the nonce was used before", ways: allWays(),
+			name: "settle-used", what: "the facilitator settles, but says that the nonce was used before", ways: allWays(),
 			facilitator: movesAnd("says that the nonce was used before", func(_ *purchase, c *call, _ string) {
 				c.refuse(http.StatusOK, nonceUsed, "")
 			}),
@@ -246,7 +246,7 @@ func killRows() []row {
 			},
 		},
 		{
-			name: "kill-while", what: "the seller is killed when the money has moved, before it hears of it", ways: allWays(),
+			name: "kill-while", what: "the seller is killed after the money has moved, before it knows that", ways: allWays(),
 			facilitator: firstSettle(func(p *purchase, c *call) {
 				c.move(p)
 				p.note("the facilitator settles %s, and the seller is killed before it hears of it", p.named(c.payload.Payload.Authorization.Nonce))
@@ -254,7 +254,7 @@ func killRows() []row {
 			}),
 		},
 		{
-			name: "kill-after", what: "the seller is killed when it has answered, and the reply is lost", ways: allWays(),
+			name: "kill-after", what: "the seller is killed after it has answered, and the reply is lost", ways: allWays(),
 			reply: func(p *purchase, n int, r reply) int {
 				if n > 1 {
 					return len(r.body)
@@ -265,7 +265,7 @@ func killRows() []row {
 			},
 		},
 		{
-			name: "evening", what: "the facilitator settles and answers 500; then the first answer is lost, and the seller is killed", ways: allWays(),
+			name: "evening", what: "the facilitator settles, but answers 500; then the first answer is lost, and the seller is killed", ways: allWays(),
 			facilitator: movesAnd("answers 500 without a word", func(_ *purchase, c *call, _ string) {
 				c.w.WriteHeader(http.StatusInternalServerError)
 			}),
@@ -311,7 +311,7 @@ func sellerRows() []row {
 			},
 		},
 		{
-			name: "price-changes", what: "the reply is lost, and the price has changed when the payer comes again", needsPrice: true,
+			name: "price-changes", what: "the reply is lost, and the price has changed when the payer tries again", needsPrice: true,
 			ways: allWays(),
 			reply: func(p *purchase, n int, r reply) int {
 				if n > 1 {
