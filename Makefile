@@ -1,12 +1,12 @@
-# make help prints what there is. Go is enough for run, pay, test and build;
-# make verify also uses what .ci/run installs. With -C add -s: make says
-# "Entering directory" on stdout before it reads this file.
+# make help lists the targets. run, pay, test and build need only Go; make verify also
+# needs the tools that .ci/run installs. With the flag -C, also give make -s: otherwise it
+# prints "Entering directory" on stdout before it reads this file.
 
 SHELL := /bin/bash
 ARCH ?= $(shell go env GOARCH)
 FUNCTIONS := $(notdir $(wildcard functions/*))
-# lambda.norpc leaves out what only the retired Go runtime needs; no cgo, so
-# that the binary runs on any Linux.
+# lambda.norpc leaves out code that only the retired Go runtime needs. Functions are built
+# without cgo, so that the binaries run on any Linux.
 BUILD_FLAGS := -trimpath -tags=lambda.norpc -ldflags="-s -w$${RELEASE:+ -buildid=$$RELEASE}"
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
@@ -15,8 +15,8 @@ GO_NEEDED := $(shell sed -n "s/^go //p" go.mod)
 GOTEST ?= go test
 export GOFLAGS ?= -buildvcs=false
 
-# What a person types gets to the recipes through the environment, as it was
-# typed: make does not expand it here, and the recipes' "$$NAME" is not code.
+# The values that a person types reach the recipes through the environment, unchanged:
+# make does not expand them here, and the shell does not run a value in "$$NAME" as code.
 TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE STACK
 TYPED += SELLER PRICE OTHER_PRICE PROMISES ROW FORMAT OTHER BODY TOOL_URL TOOL ARGS PYTHON
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
@@ -45,8 +45,8 @@ help: ## Print this help
 .PHONY: run
 run: ## Start the whole service on http://127.0.0.1:8402
 ##   NETWORK=...       eip155:84532 for test money on Base Sepolia (default: Base, with play money)
-##   PAY_TO=0x...      account that receives real money, with FACILITATOR_URL
-##   FACILITATOR_URL=... service that settles it (default: play money)
+##   PAY_TO=0x...      account that receives real money; also set FACILITATOR_URL
+##   FACILITATOR_URL=... x402 facilitator that settles payments (default: play money)
 ##   LOCAL_ADDR=...    address to listen on; play money uses the next port (default: 127.0.0.1:8402)
 ##   DNS_RESOLVERS=... resolvers to query (default: public ones)
 	@mkdir -p build .local
@@ -54,7 +54,7 @@ run: ## Start the whole service on http://127.0.0.1:8402
 	@exec build/local
 
 .PHONY: demo
-demo: ## Watch one purchase survive a bad minute, beside a seller without a ledger; needs no network
+demo: ## Watch a purchase survive a bad minute, next to a seller without a ledger; needs no network
 	@mkdir -p build
 	@$(call compile,./infra/local ./infra/demo ./infra/demo/thirty)
 	@exec build/demo
@@ -75,17 +75,17 @@ pay: ## Buy an answer, with a throwaway key and play money unless you set KEY_FI
 pay-mcp: ## Let any MCP host buy from a paid MCP server: print what to paste into the host
 ##   URL=...           the server (default: http://127.0.0.1:8402/mcp)
 ##   DO=allow          allow real money, within limits that you set
-##   DO=status         show what was spent, and what has no answer
+##   DO=status         show the money spent, and purchases without an answer
 	@$(needs_go)
 	@mkdir -p build && (cd infra/paymcp && go build -o ../../build/pay-mcp .) && exec build/pay-mcp $${DO:+"$$DO"} "$${URL:-http://127.0.0.1:8402/mcp}"
 
 .PHONY: judge
-judge: ## Test any x402 seller for double charges and lost answers: 1 to 5 minutes
+judge: ## Test any x402 seller for double charges and lost answers; 1 to 5 minutes
 ##   SELLER='...'      command that starts the seller; {facilitator} stands for the facilitator's URL
 ##   URL=...           what the seller sells: an http URL on this machine
 ##   PRICE=0.01        the price that it must ask (default: any)
-##   PROMISES=same,new,key  retries for which the seller promises one charge (default: none)
-##   ROW=name V=1      play this row alone, and show each step
+##   PROMISES=same,new,key  kinds of retries for which the seller promises one charge (default: none)
+##   ROW=name V=1      play only this row, and show each step
 ##   FORMAT=markdown   or json (default: text)
 ##   OTHER=...         URL of another item at the same price (default: URL with another query)
 ##   OTHER_PRICE=0.02  second price to test, if SELLER has {price}
@@ -116,12 +116,12 @@ clean: ## Remove build outputs, the local ledger and saved signatures
 
 ##@ Develop
 
-# The packages that make test runs with -short. What it leaves out is in VERIFY: the
-# packages with tests that -short skips, and all others. .ci/run fails when a test or a
-# package is in neither. Those that take longest begin first. MODULES are the modules
-# below this one, whose dependencies are not to be everybody's: make test runs the tests of
-# infra/house, and make verify those of infra/cdk, infra/deploy, infra/paymcp and infra/shop. They are run
-# with -count=1: go test does not see that a file outside of its module has changed.
+# QUICK has the packages that make test runs with -short. VERIFY has all other packages, and
+# those with tests that -short skips; the slowest come first. .ci/run fails if a test or a
+# package is in neither list. MODULES has the modules below this one. They are separate, so that
+# users of this module do not get their dependencies. make test runs the tests of infra/house,
+# and make verify those of infra/cdk, infra/deploy, infra/paymcp and infra/shop. These use
+# -count=1, because go test does not see that a file outside its module has changed.
 MODULES := infra/cdk infra/deploy infra/house infra/paymcp infra/shop infra/clients/testdata/mcp/go
 QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet ./infra/testbed/npmproxy ./infra/testbed/programs
 VERIFY := ./infra/clients ./infra/samcli ./infra/functions ./infra/runbook ./infra/workflows ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
@@ -129,14 +129,14 @@ VERIFY := ./infra/clients ./infra/samcli ./infra/functions ./infra/runbook ./inf
 	./pkg/boot ./pkg/x402/ledger/dynamo ./pkg/x402/chain/... ./pkg/x402/x402test/...
 
 .PHONY: test
-test: ## Run the tests that need only Go: units, contracts, state exploration, fault schedules: 4 to 7 minutes
+test: ## Run the tests that need only Go: units, contracts, state exploration, fault schedules; 4 to 7 minutes
 	go test -vet=off -cover -timeout 60m -run Campaign ./pkg/x402
 	go test -vet=off -cover -timeout 60m -skip Campaign ./pkg/x402 ./pkg/x402/reconcile ./pkg/x402/ledger ./pkg/service
 	cd infra/house && $(GOTEST) -vet=off -count=1 $(TESTFLAGS) ./...
 	$(GOTEST) -race -vet=off -short -timeout 60m $(TESTFLAGS) $(QUICK)
 
 .PHONY: verify
-verify: node-packages ## Run the rest of CI: real peers, namespaces, browser, load, the judge: 17 minutes
+verify: node-packages ## Run the other tests of CI: real peers, namespaces, browser, load, the judge; 17 minutes
 	$(GOTEST) -race -vet=off -timeout 60m $(TESTFLAGS) $(VERIFY)
 	cd infra/cdk && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...
 	cd infra/deploy && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...
@@ -177,7 +177,7 @@ release: ## Build and pack the functions for arm64 into build/release, reproduci
 		cd build/release && sha256sum -- *.tar.gz | tee SHA256SUMS
 
 .PHONY: local-invoke
-local-invoke: ## Run one function with an event, as Lambda would; pays play money if needed
+local-invoke: ## Run a function with an event, as Lambda would; it pays play money if needed
 ##   FN=dns            the function
 ##   EVENT=...         file with the event (default: events/FN.json)
 ##   SAM=1             use sam local invoke, in Docker
@@ -188,8 +188,8 @@ local-invoke: ## Run one function with an event, as Lambda would; pays play mone
 	@go run ./infra/local/invoke -build build/trial -fn "$$FN" $${EVENT:+-event "$$EVENT"} $(if $(SAM),-sam)
 
 .PHONY: bench
-bench: node-packages build ## Benchmark against the alternatives; write infra/bench/table.md: 12 minutes
-##   RUNS=15           lookups per operation and rounds of requests; most run a third as often (default: 15)
+bench: node-packages build ## Compare the service with the alternatives, and write infra/bench/table.md; 12 minutes
+##   RUNS=15           lookups per operation, and rounds of requests; most measurements run a third of this (default: 15)
 ##   RTT=50ms          round-trip time to all other hosts (default: 50ms)
 ##   RECORDS=1000000   payments in the largest ledger (default: 1000000)
 	@go build -o build/bench ./infra/bench && go build -o build/local ./infra/local && \
@@ -210,9 +210,9 @@ fuzz: ## Run every fuzz target
 	done
 
 .PHONY: update
-update: ## Regenerate everything derived from the catalog and the pages; then read the diff
+update: ## Regenerate all files derived from the catalog and the pages; then read the diff
 	@(cd infra/house && go test -vet=off -run '^(TestPrograms|TestMinified|TestPictures)$$' . -update)
-	@for i in 1 2 3; do go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery -update >/dev/null || true; done # a document is made of another; what fails fails again below
+	@for i in 1 2 3; do go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery -update >/dev/null || true; done # some documents are made from others; a real failure appears again below
 	@go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery
 
 .PHONY: stats
@@ -226,7 +226,7 @@ campaign: ## Run the payment layer through random schedules of faults
 	go test ./pkg/x402 -run '^TestCampaign$$' -count=1 -timeout 0 -v -campaign.n="$${N:-1000000}" -campaign.seed="$${SEED:-0}" -campaign.progress
 
 .PHONY: storm
-storm: ## Kill a shop's processes while it sells and its facilitator lies; check every transfer: 3 to 6 minutes
+storm: ## Kill a shop's processes while it sells and its facilitator lies; check every transfer; 3 to 6 minutes
 ##   N=1000            number of purchases (default: 1000)
 ##   SEED=1            seed of the faults and the clients (default: 1)
 	cd infra/shop && go test ./storm -run '^TestStorm$$' -count=1 -timeout 0 -v -storm.n="$${N:-1000}" -storm.seed="$${SEED:-1}"
@@ -237,8 +237,8 @@ gameday: ## Break each dependency once; print what clients see and which alarms 
 		cd infra/gameday && ../../build/gameday.test -test.run '^TestGameDay$$' -test.v
 
 .PHONY: prove
-prove: node-packages ## Run what CI does not: third-party conformance lists, newest linters, mutants, a million schedules: 45 minutes
-##   PART=linters      run this part alone: linters, lists (2 minutes), printed, lighthouse, mutants or campaign (default: all)
+prove: node-packages ## Run the tests that CI does not run: third-party conformance lists, newest linters, mutants, a million schedules; 45 minutes
+##   PART=linters      run only this part: linters, lists (2 minutes), printed, lighthouse, mutants or campaign (default: all)
 	@go build -o build/local ./infra/local && go build -o build/pay ./infra/local/pay
 	@cmp -s infra/prove/requirements.txt build/prove/installed || { python3 -m venv --clear build/prove && \
 		build/prove/bin/pip install -q --disable-pip-version-check -r infra/prove/requirements.txt && \
@@ -246,11 +246,11 @@ prove: node-packages ## Run what CI does not: third-party conformance lists, new
 	@build/prove/bin/python -B infra/prove/prove.py $${PART:+"$$PART"}
 
 .PHONY: screenshots
-screenshots: node-packages ## Write a screenshot of each page state to build/screenshots, and update those of the README
+screenshots: node-packages ## Write a screenshot of each page state to build/screenshots, and update the README's screenshots
 	go test ./infra/clients -run '^TestBrowser$$' -count=1 -timeout 60m -update-screenshots
 
 .PHONY: schemathesis
-schemathesis: ## Send generated requests to a service and check the answers against its OpenAPI description
+schemathesis: ## Send generated requests to a service, and check its answers against its OpenAPI description
 ##   URL=...           origin of the service (default: http://127.0.0.1:8402)
 	@test -x .local/schemathesis/bin/schemathesis || { python3 -m venv .local/schemathesis && .local/schemathesis/bin/pip install -q schemathesis==4.32.5; }
 	.local/schemathesis/bin/schemathesis run "$${URL:-http://127.0.0.1:8402}/openapi.json" --exclude-checks positive_data_acceptance,negative_data_rejection --max-examples 200
@@ -269,14 +269,14 @@ sam-build: ## Build for deployment with the SAM CLI, as a new release each time
 	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=lambda.norpc '-ldflags=-s -buildid=$$(date +%s)'" sam build
 
 .PHONY: deploy
-deploy: ## Deploy what infra/stacks/STACK.toml describes, and verify the deployment
+deploy: ## Deploy the stack that infra/stacks/STACK.toml describes, and check the deployment
 ##   STACK=...         the name of the file, without .toml
 ##   YES=1             deploy without asking
 	@test -n "$$STACK" || { echo "usage: make deploy STACK=name [YES=1]; the file is infra/stacks/name.toml" >&2; exit 2; }
 	@cd infra/deploy && go run . deploy $${YES:+-yes="$$YES"} -- "$$STACK"
 
 .PHONY: rollback
-rollback: ## Deploy the previous code, with the parameters of today's file
+rollback: ## Deploy the code of the previous release, with the parameters of today's file
 ##   STACK=...         the name of the file
 ##   TO=...            commit to deploy (default: the previous release)
 ##   YES=1             deploy without asking
@@ -290,7 +290,7 @@ check-stack: ## Check infra/stacks/STACK.toml as make deploy does, without deplo
 	@cd infra/deploy && go run . check -- "$$STACK"
 
 .PHONY: smoke
-smoke: ## Check a deployment: its file, /ready, then a paid ping
+smoke: ## Check a deployment: compare it with its file, read /ready, and pay for a ping
 ##   STACK=...         the name of the file
 ##   ORIGIN=https://... instead of STACK, for a deployment without a file
 ##   KEY_FILE=...      pay real money with the private key in this file
@@ -326,20 +326,20 @@ backup: ## Copy the ledger file, even while a service has it open
 ##   TO=...            file to create; nothing is overwritten (default: the ledger's name and the time)
 	@CALLED_BY=make go run ./infra/local/operate backup $${TO:+"$$TO"}
 
-# These six work on the ledger file of make run, even while it runs, or on the table that
-# LEDGER_TABLE names; RPC_URL lets them ask the chain. CALLED_BY=make has their messages name
-# make targets.
+# These six commands work on the ledger file of make run, even while it runs, or on the table
+# that LEDGER_TABLE names. With RPC_URL they can ask the chain. CALLED_BY=make makes their
+# messages name make targets.
 .PHONY: reconcile
 reconcile: ## Check every payment in doubt once, and settle what can be settled
 	@CALLED_BY=make go run ./infra/local/operate reconcile
 
 .PHONY: owed
-owed: ## List payments that are owed an answer or a refund, and those in doubt
+owed: ## List payments that are owed an answer or a refund, and payments in doubt
 ##   JSON=1            print JSON
 	@CALLED_BY=make go run ./infra/local/operate owed $(if $(JSON),-json)
 
 .PHONY: payer
-payer: ## Show everything one wallet paid, got and is owed
+payer: ## Show what one wallet has paid, has got, and is owed
 ##   WALLET=0x...      the wallet
 ##   JSON=1            print JSON
 	@test -n "$$WALLET" || { echo "usage: make payer WALLET=0x... [JSON=1]" >&2; exit 2; }
@@ -349,12 +349,12 @@ payer: ## Show everything one wallet paid, got and is owed
 refund: ## Begin a refund and show what to transfer, or close it
 ##   KEY='...'         the payment, as make owed prints it
 ##   TRANSACTION=0x... close the debt with this transaction
-##   FORCE=1           close it unconfirmed by the chain; without TRANSACTION, withdraw the refund
+##   FORCE=1           close it even if the chain cannot be asked; without TRANSACTION, withdraw the refund
 	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x...] [FORCE=1]; make owed prints keys" >&2; exit 2; }
 	@CALLED_BY=make go run ./infra/local/operate refund $(if $(FORCE),-force) "$$KEY" $${TRANSACTION:+"$$TRANSACTION"}
 
 .PHONY: answered
-answered: ## Close a debt that was answered before the ledger was restored
+answered: ## Close a debt whose answer was given before the ledger was restored
 ##   KEY='...'         the payment, as make owed prints it
 ##   TRANSACTION=0x... transaction that paid for it, from the log line of the answer
 ##   FORCE=1           close it even if a refund has begun
@@ -362,7 +362,7 @@ answered: ## Close a debt that was answered before the ledger was restored
 	@CALLED_BY=make go run ./infra/local/operate answered $(if $(FORCE),-force) "$$KEY" "$$TRANSACTION"
 
 .PHONY: books
-books: ## Compare a day's transfers on the chain with the ledger; fails if they differ
+books: ## Compare a day's transfers on the chain with the ledger; fail if they differ
 ##   DAY=2026-11-20    the day, in UTC
 ##   JSON=1            print JSON
 	@test -n "$$DAY" || { echo "usage: make books DAY=2026-11-20 [JSON=1]" >&2; exit 2; }
@@ -370,7 +370,7 @@ books: ## Compare a day's transfers on the chain with the ledger; fails if they 
 
 .PHONY: secret
 secret: ## Show, create or change the secret of FacilitatorSecretArn, one part at a time
-##   NAME=...          its name, which begins with the stack's name, or its ARN
+##   NAME=...          the secret's name, which begins with the stack's name, or its ARN
 ##   SET=token         part to change: token, key, rpc_urls or receipt_key
 ##   UNSET=...         part to remove
 ##   FILE=...          read the value from this file (default: ask for it)
