@@ -69,7 +69,7 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:      "FACILITATOR_URL",
 			Otherwise: "that of a known test network; otherwise none or, locally, play money",
-			Meaning:   "base URL of the facilitator: https, or http on this machine",
+			Meaning:   "base URL of the facilitator: https, or http if it is on this machine",
 			Readers:   readByPaid,
 			parse:     into(&v.primary.url, parsePeer),
 		},
