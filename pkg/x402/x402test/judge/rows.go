@@ -301,7 +301,7 @@ func (c *call) kill(p *purchase) {
 func sellerRows() []row {
 	return []row{
 		{
-			name: "handler-fails", what: "what the seller depends on fails for a while", ways: allWays(), needsUpstream: true,
+			name: "handler-fails", what: "a service that the seller depends on fails for a while", ways: allWays(), needsUpstream: true,
 			play: func(ctx context.Context, p *purchase) {
 				e := p.errand()
 				e.try(ctx)
