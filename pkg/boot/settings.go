@@ -257,7 +257,7 @@ func otherSettings(v *values) []Setting {
 		},
 		{
 			Name:    "AWS_SECRET_ACCESS_KEY",
-			Meaning: "set by Lambda; needed whenever `AWS_ACCESS_KEY_ID` is",
+			Meaning: "set by Lambda; elsewhere needed together with `AWS_ACCESS_KEY_ID`",
 			Readers: inAWS,
 			parse:   text(&v.secretAccessKey),
 		},
