@@ -44,22 +44,22 @@ type Result struct {
 // ", ". Of any other header only the first field is used. Values are converted with
 // origin.Text.
 type Headers struct {
-	AccessControlAllowOrigin        *string `json:"access-control-allow-origin" doc:"As the origin sent it; null when it did not"`
-	CacheControl                    *string `json:"cache-control" doc:"As the origin sent it; null when it did not"`
-	ContentSecurityPolicy           *string `json:"content-security-policy" doc:"As the origin sent it; null when it did not" show:"expected"`
-	ContentSecurityPolicyReportOnly *string `json:"content-security-policy-report-only" doc:"As the origin sent it; null when it did not"`
-	ContentType                     *string `json:"content-type" doc:"As the origin sent it; null when it did not"`
-	CrossOriginOpenerPolicy         *string `json:"cross-origin-opener-policy" doc:"As the origin sent it; null when it did not"`
-	CrossOriginResourcePolicy       *string `json:"cross-origin-resource-policy" doc:"As the origin sent it; null when it did not"`
-	Location                        *string `json:"location" doc:"As the origin sent it; null when it did not"`
-	PermissionsPolicy               *string `json:"permissions-policy" doc:"As the origin sent it; null when it did not" show:"expected"`
-	ReferrerPolicy                  *string `json:"referrer-policy" doc:"As the origin sent it; null when it did not" show:"expected"`
-	Server                          *string `json:"server" doc:"As the origin sent it; null when it did not"`
-	StrictTransportSecurity         *string `json:"strict-transport-security" doc:"As the origin sent it; null when it did not" show:"expected"`
-	WWWAuthenticate                 *string `json:"www-authenticate" doc:"As the origin sent it; null when it did not"`
-	XContentTypeOptions             *string `json:"x-content-type-options" doc:"As the origin sent it; null when it did not" show:"expected"`
-	XFrameOptions                   *string `json:"x-frame-options" doc:"As the origin sent it; null when it did not" show:"expected"`
-	XPoweredBy                      *string `json:"x-powered-by" doc:"As the origin sent it; null when it did not"`
+	AccessControlAllowOrigin        *string `json:"access-control-allow-origin" doc:"As the origin sent it; null if it sent none"`
+	CacheControl                    *string `json:"cache-control" doc:"As the origin sent it; null if it sent none"`
+	ContentSecurityPolicy           *string `json:"content-security-policy" doc:"As the origin sent it; null if it sent none" show:"expected"`
+	ContentSecurityPolicyReportOnly *string `json:"content-security-policy-report-only" doc:"As the origin sent it; null if it sent none"`
+	ContentType                     *string `json:"content-type" doc:"As the origin sent it; null if it sent none"`
+	CrossOriginOpenerPolicy         *string `json:"cross-origin-opener-policy" doc:"As the origin sent it; null if it sent none"`
+	CrossOriginResourcePolicy       *string `json:"cross-origin-resource-policy" doc:"As the origin sent it; null if it sent none"`
+	Location                        *string `json:"location" doc:"As the origin sent it; null if it sent none"`
+	PermissionsPolicy               *string `json:"permissions-policy" doc:"As the origin sent it; null if it sent none" show:"expected"`
+	ReferrerPolicy                  *string `json:"referrer-policy" doc:"As the origin sent it; null if it sent none" show:"expected"`
+	Server                          *string `json:"server" doc:"As the origin sent it; null if it sent none"`
+	StrictTransportSecurity         *string `json:"strict-transport-security" doc:"As the origin sent it; null if it sent none" show:"expected"`
+	WWWAuthenticate                 *string `json:"www-authenticate" doc:"As the origin sent it; null if it sent none"`
+	XContentTypeOptions             *string `json:"x-content-type-options" doc:"As the origin sent it; null if it sent none" show:"expected"`
+	XFrameOptions                   *string `json:"x-frame-options" doc:"As the origin sent it; null if it sent none" show:"expected"`
+	XPoweredBy                      *string `json:"x-powered-by" doc:"As the origin sent it; null if it sent none"`
 }
 
 // Expected returns the names of the security headers that an answer should have.
