@@ -34,14 +34,15 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 	return rows
 }
 
-// fill creates a ledger file with copies of a payment's records, each for another payer. The
-// argument left holds the payment's records, and payer is the payer in their keys.
+// fill creates a ledger file that has copies of a payment's records. Each copy is for another
+// payer. The argument left has the records to copy, and the argument payer is the payer in
+// their keys.
 func (s *site) fill(payments int, payer string, left []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))
 	defer func() { check(store.Close()) }()
 	crowd, ctx := errgroup.WithContext(s.ctx)
-	crowd.SetLimit(2000) // concurrent writes share a sync of the file
+	crowd.SetLimit(2000) // writes at the same time need only one sync of the file
 	for n := range payments {
 		crowd.Go(func() error {
 			for _, r := range left {
@@ -59,8 +60,7 @@ func (s *site) fill(payments int, payer string, left []ledger.Record) (file stri
 	return file
 }
 
-// under returns a copy of a record, which is a payment or a purchase, with another key and
-// version.
+// under returns a copy of a payment's or a purchase's record, with another key and version.
 func under(r ledger.Record, row ledger.Row) ledger.Record {
 	switch r := r.(type) {
 	case ledger.Payment:

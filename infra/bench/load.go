@@ -34,7 +34,7 @@ type target struct {
 	// make returns the bytes of the next request of a round. All requests are made before the
 	// round begins, because signing is the client's work and is not measured.
 	make func() []byte
-	// A right answer has this status, and its body contains the text part.
+	// A correct answer has this status, and its body contains the text in the field part.
 	status int
 	part   string
 }
@@ -208,8 +208,8 @@ func call(s *server, meta map[string]any) []byte {
 		catalog.PathMCP, s.host(), len(body), body)
 }
 
-// newFacilitator returns a facilitator that accepts everything at once, because its time would
-// only hide the differences between servers.
+// newFacilitator returns a facilitator that accepts every payment at once. A slow facilitator
+// would only hide the differences between the servers.
 func newFacilitator() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var asked struct {
@@ -219,7 +219,7 @@ func newFacilitator() *httptest.Server {
 		payer, hash := asked.PaymentPayload.Payload.Authorization.From, make([]byte, 32)
 		_, _ = rand.Read(hash) // never fails
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]map[string]any{ // the server may have ended
+		_ = json.NewEncoder(w).Encode(map[string]map[string]any{ // an error means that the server has ended
 			"/supported": {
 				"kinds":      []map[string]any{{"x402Version": x402.Version, "scheme": x402.Scheme, "network": network}},
 				"extensions": []string{}, "signers": map[string]any{},

@@ -35,8 +35,9 @@ func main() {
 	}
 }
 
-// failed is an error after which nothing can be measured. It is thrown, so that deferred calls
-// stop everything that was started, and run returns it.
+// failed is the value of a panic: an error after which nothing can be measured. The panic runs
+// the deferred calls that stop everything that was started, and then the method run returns
+// the error.
 type failed struct{ error }
 
 func check(err error) {
@@ -50,7 +51,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// caught is deferred. It stores the error that check has thrown, if any, in the result err.
+// caught is called with defer. If the function check has panicked with an error, caught
+// recovers, and stores the error in the result err.
 func caught(err *error) {
 	switch f := recover().(type) {
 	case nil:

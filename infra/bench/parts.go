@@ -28,7 +28,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// copied is an answer of the service. A bare server repeats it.
+// copied is an answer that the service has given. A bare server gives the same answer.
 type copied struct {
 	Status int
 	Header http.Header

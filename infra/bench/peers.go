@@ -65,7 +65,8 @@ func (p peer) timeOf(domain string) answer {
 	return a
 }
 
-// broken is the name of the peers for hosts with dead addresses.
+// broken is the key under which the function peers returns the peers for hosts with dead
+// addresses.
 const broken = "broken"
 
 // peers returns the libraries and tools to compare with, by the slug of the operation.
@@ -120,7 +121,7 @@ func answered(r *dns.Msg) error {
 func certificate(ctx context.Context, domain string) error {
 	conn, err := new(tls.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(domain, "443"))
 	if err == nil {
-		err = conn.Close() // the handshake succeeded, so there was a certificate
+		err = conn.Close() // the handshake succeeded, so the server has sent a certificate
 	}
 	return err
 }

@@ -143,8 +143,8 @@ func (s *site) growth() {
 	}
 }
 
-// figures runs tests or benchmarks of a package. The returned function returns the numbers that
-// they report under a name, of which there must be exactly count.
+// figures runs tests or benchmarks of a package. The returned function returns the numbers
+// that the tests report under a name. It fails unless there are exactly count numbers.
 func (s *site) figures(pkg string, arguments ...string) func(count int, name string) []float64 {
 	all := parseFigures(s.output(".", "go", append([]string{"test", "-vet=off", pkg}, arguments...)...))
 	return func(count int, name string) []float64 {
@@ -202,7 +202,7 @@ func (s *site) handlers() {
 		calls := b(c.name, "network-calls")
 		one.add(c.what, "%.0f µs, %.0f network calls", micros(c.name), calls).held(fmt.Sprintf("≤ %g µs, 0 calls", c.most), micros(c.name) <= c.most && calls == 0)
 	}
-	const share = 512.0 / 1769 // Lambda's share of a processor for 512 MB: it gives a whole one for 1,769 MB
+	const share = 512.0 / 1769 // Lambda gives a function with 1,769 MB a whole processor, and a function with 512 MB this share of one
 	paid, memory := micros("PaidDNS")/1000/share, b("Memory", "MB/1000th")
 	one.add("paid DNS lookup, ledger in memory, facilitator and resolver on loopback", "%.0f µs", micros("PaidDNS"))
 	one.add("the same with 512 MB's share of a processor", "%.1f ms", paid).held("≤ 20 ms", paid <= 20)
@@ -219,7 +219,7 @@ func (s *site) functions() {
 	}
 	cold := s.section("Functions started from nothing: the built binary behind a Runtime API")
 	for _, slug := range slugs {
-		f, first := measured(2*starts, slug), 0.0 // f alternates between microseconds and bytes
+		f, first := measured(2*starts, slug), 0.0 // even elements of f are microseconds, odd ones are bytes
 		for i := range starts {
 			first += f[2*i] / 1000 / starts
 		}

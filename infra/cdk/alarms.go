@@ -71,7 +71,7 @@ func (e *envelope) forNow() []alarm {
 		"The facilitator is down, not configured, or refuses our credentials: nobody can pay."),
 		e.faultsAlarm("ledger-faults", service.MetricLedger, service.ProbeLedger,
 			"The ledger's table does not answer or does not take a verdict, or a record in it cannot be read: sales fail, or are not on record."), {
-			// While the ledger does not answer, nobody can tell whether it is marked.
+			// While the ledger does not answer, nobody can tell whether it has the mark.
 			name: "ledger-mark",
 			means: "The ledger's table is not marked as this stack's, or for another payee: it may be another table than before, " +
 				"so that payments are answered twice and debts are forgotten.",
@@ -108,7 +108,7 @@ func (e *envelope) forNow() []alarm {
 			breaching: 2,
 		}, {
 			// Reconcile cannot check the origin while the resolvers fail or the gateway cannot
-			// call functions. Other pages report these faults.
+			// call functions. Other alarms report these faults.
 			name:  "public-origin",
 			means: "A stranger does not reach the service at its public origin: its name, its certificate, or its mapping to the API is lost.",
 			of: []series{
@@ -121,10 +121,11 @@ func (e *envelope) forNow() []alarm {
 			periods:    3,
 			breaching:  2,
 		}, {
-			// Only this alarm notifies when data stop, and no value is below its bound of 0.
-			// Before the first run it already has the state for missing data, so it does not
-			// notify then. It evaluates only one period, because the more periods an alarm
-			// evaluates, the more empty periods CloudWatch waits for.
+			// This alarm goes off only when the metric has no more data: no value is below the
+			// bound of 0. Before reconcile has run for the first time, the alarm is already in
+			// the state for missing data, so it does not notify then. It evaluates only one
+			// period, because CloudWatch waits for more empty periods if an alarm evaluates
+			// more.
 			name:    "reconcile-silent",
 			means:   "No run of reconcile ended for a quarter of an hour: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
 			of:      []series{e.serviceMetric("", service.MetricReady, statMax)},
@@ -148,7 +149,8 @@ func (e *envelope) forTomorrow() []alarm {
 		of: append(e.percentile(service.MetricLookup), e.serviceMetric("owed", service.MetricOwed, statSum),
 			e.serviceMetric("runs", service.ReadyMetric(service.ProbeResolvers), statCount),
 			e.serviceMetric("ready", service.ReadyMetric(service.ProbeResolvers), statSum)),
-		// A page reports two runs in which the resolvers failed.
+		// If the resolvers failed in two runs, the alarm resolvers reports it, and not this
+		// one.
 		expression: fmt.Sprintf("IF(FILL(runs, 0) > (FILL(ready, 0) + 1), 0, FILL(owed, 0) + IF(FILL(n, 0) >= %d, IF(p95 > %v, %d, 0), 0))",
 			enough, slowLookup, few+1),
 		bound:  few,
@@ -214,7 +216,8 @@ func (e *envelope) forTomorrow() []alarm {
 		period:  minutes15,
 		periods: 4,
 	}, {
-		// Without the chain nothing can be settled later; the alarm chain reports that.
+		// Without a chain node, payments in doubt cannot be settled. The alarm chain reports
+		// that.
 		name:  "reconcile-open",
 		means: "For an hour every run found payments in doubt that cannot be made any more, and the chain answers: some are not being settled by evidence.",
 		of: []series{
@@ -280,7 +283,7 @@ const (
 const (
 	missingGood   = "notBreaching"
 	missingIgnore = "ignore"
-	// missingTells notifies the alarm's topic when data stop.
+	// missingTells makes the alarm notify its topic when there are no more data.
 	missingTells = "missing"
 )
 

@@ -69,7 +69,7 @@ func TestAlarms(t *testing.T) {
 // percentiles of too few samples.
 func checkQueries(t *testing.T, a gameday.Alarm) {
 	t.Helper()
-	// With two samples, a percentile is just the slower one.
+	// Of two samples, the 95th percentile is simply the slower one.
 	few := !regexp.MustCompile(`IF\((FILL\()?n(, 0\))? >= 20, `).MatchString(a.Queries[len(a.Queries)-1].Expression)
 	for _, q := range a.Queries {
 		if q.Statistic == statP95 && few {
@@ -158,15 +158,15 @@ const (
 	priceDashboard = 3.00
 )
 
-// The number of calls in a month of normal use, and the price of each call from the README's
-// table, which pkg/service counts.
+// The number of calls in a month of normal use, and the price of each call in the README's
+// table. A test of pkg/service checks that table.
 const (
 	challenges, priceChallenge = 1_000_000, 2.52e-6
 	paidCalls, pricePaid       = 100_000, 29.14e-6
 )
 
-// TestBudget checks that the notice at 80 % of the budget does not come in a month in which
-// everything is used and nothing is wrong.
+// TestBudget checks that a month in which nothing is wrong costs less than 80 % of the budget,
+// so there is no notice, even if every metric and alarm is used.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	series := len(newMetrics())

@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// printedOutput returns an output as CloudFormation prints it, with the given values for what
-// only AWS knows.
+// printedOutput returns an output as CloudFormation prints it. The map values has the
+// attributes that only AWS knows.
 func printedOutput(t *testing.T, d document, id string, values map[string]string) string {
 	t.Helper()
 	value := section(section(d, "Outputs"), id)["Value"]

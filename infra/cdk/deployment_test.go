@@ -186,9 +186,9 @@ func (d deployment) holds(condition any) bool {
 	return false
 }
 
-// identity returns a text that identifies a physical resource. CloudFormation replaces a
-// resource if the logical id or a property that cannot be updated changes, and so this text
-// changes exactly then.
+// identity returns a text that identifies a physical resource. The text changes exactly when
+// CloudFormation would replace the resource: when its logical id changes, or a property that
+// cannot be updated.
 func (d deployment) identity(id string) string {
 	if known, ok := d.identities[id]; ok {
 		return known
@@ -238,7 +238,8 @@ func replacedBy(t *testing.T, kind string) [][]string {
 	return paths
 }
 
-// answering returns the version to which the alias of each function points, by logical id.
+// answering returns the version to which the alias of each function points, by the logical id
+// of the function.
 func (d deployment) answering() map[string]any {
 	all := map[string]any{}
 	for _, slug := range functionSlugs() {
@@ -248,8 +249,8 @@ func (d deployment) answering() map[string]any {
 	return all
 }
 
-// configured returns the properties of a function that Lambda publishes with a version. Lambda
-// does not publish a function whose properties are the same as in the last version.
+// configured returns those properties of a function that belong to a version. If they are the
+// same as in the last version, Lambda publishes no new version.
 func (d deployment) configured(id string) any {
 	p := maps.Clone(properties(d.template, id))
 	delete(p, "ReservedConcurrentExecutions") // these two are not in a version

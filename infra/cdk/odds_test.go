@@ -143,9 +143,9 @@ func (j judge) back(r release, times int) float64 {
 
 // TestReleaseOdds checks the odds of a rollback. On an ordinary day less than one good release
 // in a hundred is rolled back, at any rate and with any way to move requests, and no stranger
-// can cause it. A release that breaks a third of the payments is rolled back within its canary
-// at 60 payments a minute, and one that breaks a tenth at 600. The runbook says what is
-// detected at lower rates.
+// can cause a rollback. A release that breaks a third of the payments is rolled back within
+// its canary at 60 payments a minute. A release that breaks a tenth of them is rolled back at
+// 600 payments a minute. The runbook says what is detected at lower rates.
 func TestReleaseOdds(t *testing.T) {
 	t.Parallel()
 	const times = 400

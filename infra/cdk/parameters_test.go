@@ -256,9 +256,10 @@ func TestAParameterIsMissed(t *testing.T) {
 	}
 }
 
-// TestStopIsAtOnce checks that a change that stops selling, or narrows which payments are
-// accepted, reaches every request at once, whatever Release says, and that no alarm rolls it
-// back. Alarms watch any other deployment.
+// TestStopIsAtOnce checks changes that stop selling, or that narrow which payments are
+// accepted. Such a change must reach every request at once, whatever the parameter Release
+// says, and no alarm may roll it back. A change of the payee is released as Release says, and
+// alarms watch it.
 func TestStopIsAtOnce(t *testing.T) {
 	t.Parallel()
 	alarms := len(releaseAlarms(t))

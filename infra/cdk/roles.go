@@ -30,8 +30,8 @@ func (c *contextParser) mayAssume() map[string][]string {
 	return all
 }
 
-// roles creates those operators' roles that somebody may assume. The arguments topics are the
-// topics of the alarms.
+// roles creates the roles of operators, except those that nobody may assume. The arguments
+// topics are the topics of the alarms.
 func (e *envelope) roles(topics ...*string) {
 	for _, r := range operators.Roles() {
 		who := e.assume[r.Name]
@@ -61,7 +61,7 @@ func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 			on = append(on, e.places(place, topics)...)
 		}
 		statement := object{"Effect": "Allow", "Action": p.Actions, "Resource": on}
-		if p.Keys != nil { // the condition applies to every request for items, because it contains their keys
+		if p.Keys != nil { // every request for items contains their keys, so the condition applies to all such requests
 			statement["Condition"] = object{"ForAllValues:StringLike": object{"dynamodb:LeadingKeys": p.Keys}}
 		}
 		all = append(all, statement)
@@ -69,7 +69,7 @@ func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 	return all
 }
 
-// places returns the ARNs of the resources that a place stands for.
+// places returns the ARNs of the resources of a kind.
 func (e *envelope) places(place operators.Place, topics []*string) []any {
 	const index = "/index/" + dynamo.IndexName
 	switch place {

@@ -66,7 +66,7 @@ type settings struct {
 	// assume has the principals that may assume each operators' role, by the role's name.
 	assume map[string][]string
 
-	released // the record of the code from make deploy
+	released // which code is deployed, as make deploy records it
 }
 
 // contextParser parses settings and collects every fault.

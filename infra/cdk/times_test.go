@@ -17,7 +17,7 @@ import (
 type trouble struct {
 	alarm  string
 	metric string // a metric of reconcile's runs, which is 1 while all is well
-	silent bool   // no run of reconcile ends any more
+	silent bool   // reconcile no longer completes any run
 }
 
 // TestTimes checks that the runbook states the least and the greatest time until an alarm goes
@@ -50,8 +50,9 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// takes returns how many minutes pass from the first run that finds the trouble, or from the
-// last run, until the alarm goes off.
+// takes returns the least and the greatest number of minutes until the alarm goes off. The
+// minutes count from the first run of reconcile that finds the fault or, if reconcile stops,
+// from its last run.
 func (c trouble) takes(t *testing.T, a gameday.Alarm) (least, most int) {
 	t.Helper()
 	const well, minutes, every = 180, 400, 5

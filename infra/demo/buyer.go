@@ -98,8 +98,8 @@ func (b *buyer) name(call []byte) string {
 	return "a payment of somebody else"
 }
 
-// read prints the reply, which took some time to come. It reports whether to send the same
-// payment again.
+// read prints a reply, and how long the buyer waited for it. It reports whether to send the
+// same payment again.
 func (b *buyer) read(r x402test.Reply, lost error, took time.Duration) (again bool) {
 	text := says(r)
 	status := fmt.Sprint(r.Status)

@@ -56,7 +56,7 @@ type seller struct {
 	killed  time.Time // when the seller was killed
 	held    string    // the payment that the kill interrupted; empty once the seller settles again
 	waited  bool      // the page has said that the seller waits for a lease
-	down    bool      // a client has met the killed seller
+	down    bool      // the client has sent a request to the killed seller
 	lost    bool      // whether the network has lost an answer
 }
 
@@ -141,7 +141,7 @@ func (s *seller) serve(ctx context.Context, h http.Handler) (address string, err
 	}
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	server.SetKeepAlivesEnabled(false)
-	go func() { _ = server.Serve(listener) }() // it ends with Close
+	go func() { _ = server.Serve(listener) }() // Serve returns when the server is closed
 	s.open = append(s.open, func() { _ = server.Close() })
 	return "http://" + listener.Addr().String(), nil
 }
@@ -169,8 +169,8 @@ func (s *seller) start() error {
 	return process.Ready()
 }
 
-// turn lets the client try once. If the client has met the killed seller, the seller is then
-// started again.
+// turn lets the client try once. If the seller was down during the try, turn then starts the
+// seller again.
 func (s *seller) turn(ctx context.Context) error {
 	if err := s.buyer.try(ctx); err != nil {
 		return err
@@ -283,8 +283,8 @@ func (s *seller) report(payment string, answer []byte) {
 	}
 }
 
-// toSeller forwards requests to the seller. If the seller gives no answer, it closes the
-// connection.
+// toSeller returns a handler that forwards requests to the seller. If the seller gives no
+// answer, the handler closes the client's connection.
 func (s *seller) toSeller() http.Handler {
 	return &httputil.ReverseProxy{
 		Transport:    &http.Transport{DisableCompression: true, DisableKeepAlives: true},

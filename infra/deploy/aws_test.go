@@ -35,7 +35,7 @@ type account struct {
 	t        *testing.T
 	endpoint string
 	emulator cloud.Dynamo
-	// environment is added to the environment in the template of the functions.
+	// environment holds variables that the functions get in addition to those in the template.
 	environment map[string]string
 	versions    int // how many versions of the functions were published; each deployment adds one
 

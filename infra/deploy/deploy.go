@@ -24,7 +24,8 @@ const (
 // sells is the name of the command that prints what a release sells.
 const sells = "sells"
 
-// say prints what this code sells, which make rollback of a later release reads.
+// say prints what this code sells. During make rollback, a later release runs it and reads its
+// output.
 func (d desk) say() error {
 	return json.NewEncoder(d.out).Encode(thisCode())
 }

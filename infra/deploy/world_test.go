@@ -40,7 +40,7 @@ type operator struct {
 	env     []string
 }
 
-// Whether the SAM CLI really builds.
+// Values for an argument of newOperator, which says whether the SAM CLI really builds.
 const (
 	reallyBuilds = true
 	playsBuild   = false // the account runs functions that were built before

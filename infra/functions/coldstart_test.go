@@ -36,7 +36,7 @@ func TestColdStartAsksNobody(t *testing.T) {
 	h, logs := host(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web})
 	for slug := range deployed.Routes() {
 		if slug == sam.Reconcile {
-			continue // reconcile always calls others
+			continue // reconcile always calls other servers
 		}
 		event := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "events", slug+".json")))
 		payload, cold, err := h.Call(sam.LogicalID(slug), event)

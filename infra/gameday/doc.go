@@ -16,10 +16,11 @@
 // table and the chain.
 //
 // Alarms are read from the template that the CDK app synthesizes. They are evaluated from the
-// output of the functions and from the metrics counted in the gateway's log. Time is compressed:
-// a scenario is a sequence of rounds, and the output of one round is one period of every alarm,
-// whether that is 5 minutes or 15. A line belongs to the round that contains its timestamp. An
-// alarm on four periods needs four rounds. Reconcile runs in each of them.
+// output of the functions and from the metrics counted in the gateway's log. Time is
+// compressed: a scenario is a sequence of rounds, and each round counts as one period of every
+// alarm, whether the period is 5 minutes or 15 minutes long. A line belongs to the round that
+// contains its timestamp. An alarm that evaluates four periods needs four rounds. Reconcile
+// runs in each of them.
 //
 // The code outside of tests simulates the parts of Amazon CloudWatch that decide whether an
 // alarm of this deployment goes off: metrics from log lines, in the embedded metric format or by

@@ -103,7 +103,7 @@ func newResolver(t testing.TB, addr string, origin, registry, front net.IP) *res
 // registry handles requests to an RDAP registry in which every domain under com exists.
 func registry(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "application/rdap+json")
-	_ = json.NewEncoder(w).Encode(map[string]any{ // the function may have ended
+	_ = json.NewEncoder(w).Encode(map[string]any{ // an error means that the function has ended
 		"objectClassName": "domain", "ldhName": strings.TrimPrefix(q.URL.Path, "/v1/domain/"), "handle": "1_DOMAIN_COM", "status": []string{"active"},
 		"events": []map[string]string{{"eventAction": "registration", "eventDate": "2001-02-03T04:05:06Z"}},
 	})

@@ -45,7 +45,8 @@ type scenario struct {
 	lingers []string // alarms that are still on in the end, in spite of the repair
 }
 
-// rest is the number of calm rounds at the end: enough for every alarm to end.
+// rest is the number of calm rounds at the end. It is so large that every alarm is OK again in
+// the last of them.
 const rest = 4
 
 // outcome holds the results of a scenario.
@@ -241,8 +242,9 @@ func (c scenario) first(w *world, payers []*payer) {
 	}
 }
 
-// saw returns the last answer that a payer has seen. The test fails if this is not the answer that
-// the function of returns for the operation. If the function is nil, the answer must be a success.
+// saw returns the last answer that a payer has seen, and fails the test if it is not the
+// expected answer. The last argument returns the expected answer for an operation. If that
+// argument is nil, a success is expected.
 func (p *payer) saw(when string, of func(op string) sight) sight {
 	got := p.last()
 	want := sight{status: http.StatusOK}

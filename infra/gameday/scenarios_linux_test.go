@@ -237,8 +237,8 @@ func refusal(code fault.Code, charged, retryable string) sight {
 	return sight{status: info.Status, Fault: testbed.Fault{Code: string(code), Charged: charged, Retryable: retryable}}
 }
 
-// owedWith returns what payers see when they are owed an answer: the code of the operation, or a
-// success if there is none.
+// owedWith returns what payers see when they are owed an answer: the error code for their
+// operation, or a success if the map codes has none.
 func owedWith(codes map[string]fault.Code) func(string) sight {
 	return func(op string) sight {
 		if code, ok := codes[op]; ok {
@@ -341,7 +341,8 @@ func scenarios() []scenario {
 		name: "DynamoDB is down", payers: 1, rounds: 6, blind: true, breakage: shut(func(w *world) *door { return w.table.door }),
 		ready: http.StatusServiceUnavailable, sees: everybody(refusal(fault.LedgerUnavailable, "null", "true")), fires: []string{"ledger-faults"},
 	}, {
-		// It throttles the writes after the claim: the answer is sold but cannot be recorded.
+		// DynamoDB refuses the writes after the claim: the answer is sold but cannot be
+		// recorded.
 		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2,
 		breakage: failing(theTable, throttling), fires: []string{"ledger-faults"},
 	}, {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// taken holds the ports that address has returned.
+// taken holds the ports that the function address has returned.
 var taken sync.Map
 
 // address returns an address on which no program listens. The system never assigns its port to

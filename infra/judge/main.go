@@ -66,7 +66,8 @@ func (l *list) Set(one string) error {
 	return nil
 }
 
-// options are the command line's flags and arguments. Parse documents each of them.
+// options are the command line's flags and arguments. The function parse describes each of
+// them.
 type options struct {
 	seller string // the command that starts the seller
 	goods  judge.Goods

@@ -289,8 +289,8 @@ func tableOf(peers []peer, reports []*judge.Report) string {
 	return b.String()
 }
 
-// cellOf returns the table cell for a seller's result in a row: transfers/answers, once if all
-// ways of paying had the same result, and otherwise for each way.
+// cellOf returns the table cell for a seller's result in a row, in the form transfers/answers.
+// If the ways of paying had different results, the cell has one such entry for each way.
 func cellOf(row judge.RowResult) string {
 	if row.NotPlayed != "" {
 		return "–"

@@ -27,8 +27,8 @@ const (
 	Bootstrap Place = "the roles of the CDK"
 )
 
-// The names of copies of a table begin with the name of the table and one of these suffixes. The
-// copies of drills have the second.
+// The names of copies of a table begin with the name of the table and one of these suffixes.
+// The copy that a drill makes has the second suffix.
 const (
 	CopySuffix  = "-copy"
 	DrillSuffix = "-drill"

@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// answers is a server that gives a fixed answer, a result or an error, to every call of a
-// method.
+// answers is a server that always gives the same answer to a method. The map has the answer
+// for each method, which is a result or an error.
 type answers map[string]string
 
 // ServeHTTP implements http.Handler. It speaks the protocol with a handshake but without

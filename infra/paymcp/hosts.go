@@ -18,15 +18,15 @@ type start struct {
 	args    []string
 }
 
-// host is a program with a model that starts MCP servers.
+// host is a program that has a language model and starts MCP servers.
 type host struct {
 	names string // the names of the programs
 	where string // the settings file, or what to do in the program
 	text  func(start) string
 }
 
-// hosts returns the common hosts and the configuration for each. The hosts in the first entry
-// share one form. Every host waits at least a minute for an answer.
+// hosts returns the common hosts and their configurations. The hosts in one entry have the
+// same form of configuration. Every host waits at least a minute for an answer.
 func hosts() []host {
 	return []host{
 		{

@@ -73,8 +73,8 @@ func (h guest) showsAll(t *testing.T) {
 	}
 }
 
-// Whatever happens to its payment, a call is charged once. A call with the same arguments gets
-// the answer.
+// Whatever happens to its payment, a call is charged once. The next call with the same
+// arguments gets the answer.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	drop := func(r *testbed.Relayed) { r.Drop() }

@@ -200,7 +200,8 @@ func TestChangedTerms(t *testing.T) {
 		s.change(func(s *stranger) { s.terms = former })
 	}
 	s.charged(t, 0)
-	// A fault of the files stops a running process as well.
+	// If one of these files becomes accessible to others, a running process stops paying as
+	// well.
 	for path, says := range map[string]string{p.AllowanceFile(): "chmod 600", filepath.Join(dir, "wallet.key"): "chmod 600"} {
 		testbed.Check(os.Chmod(path, 0o644))
 		if r := h.call(t, "tool_0", map[string]any{}); !r.IsError || !strings.Contains(texts(r), says) {

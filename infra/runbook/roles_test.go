@@ -119,7 +119,7 @@ func (w *watched) form(sent string) {
 	w.add(service+":"+values.Get("Action"), place, "")
 }
 
-// add records an action. A key of an item is replaced by the form of keys that the role may use.
+// add records an action. It replaces an item's key with the pattern of keys that the role may use.
 func (w *watched) add(action string, place operators.Place, key string) {
 	for _, p := range w.as.May {
 		for _, form := range p.Keys {

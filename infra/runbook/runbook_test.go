@@ -48,8 +48,8 @@ func chapters(t *testing.T) map[string][]string {
 }
 
 // step is a command of a chapter. The field command is a part of its printed text that no
-// other command has. The function before runs first, and the list says has texts that the
-// command must print.
+// other command has. The function in the field before runs before the command. The field says
+// lists texts that the command must print.
 type step struct {
 	command string
 	before  func()
@@ -312,8 +312,8 @@ func TestRunbookIsPlayed(t *testing.T) {
 			{"aws dynamodb delete-table", nil, false, []string{`"TableName": "ledger-copy"`}},
 		},
 	}
-	// The comment of each line names the test that runs the commands, or checks a chapter that has
-	// none.
+	// The comment on each line names a test. This test runs the commands of the chapter or, if
+	// there are none, checks the chapter in another way.
 	elsewhere := map[string][]string{
 		"Releases":               {"make smoke STACK=<name> KEY_FILE=…"}, // TestMake of infra/deploy
 		"Rollback":               {"make rollback STACK=<name>"},         // TestRollback of infra/deploy

@@ -121,8 +121,8 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	}
 }
 
-// settingsByParameter returns the settings whose values are parameters of the template, without a
-// change, by the name of the parameter.
+// settingsByParameter returns the settings that get the unchanged value of a parameter in the
+// template, by the name of this parameter.
 func settingsByParameter(t *testing.T) map[string]boot.Setting {
 	t.Helper()
 	tpl := template(t)
@@ -139,8 +139,8 @@ func settingsByParameter(t *testing.T) map[string]boot.Setting {
 	return found
 }
 
-// checkVariable checks that a variable is empty if it is hidden, and is set otherwise. It must
-// not refer to the Api, because the Api depends on the function.
+// checkVariable checks that a variable is empty if it is hidden, and is set otherwise. The
+// variable must not refer to the Api, because the Api depends on the function.
 func checkVariable(t *testing.T, what string, node yaml.Node, hidden bool) {
 	t.Helper()
 	if node.Tag == "!Ref" && node.Value == "Api" {

@@ -29,7 +29,7 @@ func TestTemplateRules(t *testing.T) {
 	}
 	walk(&root, func(n *yaml.Node) {
 		named := n.Kind == yaml.MappingNode && slices.ContainsFunc(n.Content, func(of *yaml.Node) bool { return of.Value == "FunctionName" })
-		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // a dimension may have this name
+		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // the dimension of a metric may have this name
 			t.Errorf("line %d: FunctionName or %s", n.Line, n.Value)
 		}
 		switch {
@@ -59,7 +59,7 @@ func TestTemplateRules(t *testing.T) {
 
 // referred returns the name that a !Ref or !GetAtt refers to.
 func referred(n *yaml.Node) string {
-	if n.Kind == yaml.SequenceNode && n.Content[1].Value == "Version.Version" { // the CDK does not change a list
+	if n.Kind == yaml.SequenceNode && n.Content[1].Value == "Version.Version" { // the template has a list here, because the CDK does not change a list
 		return n.Content[0].Value
 	}
 	name, _, _ := strings.Cut(n.Value, ".")

@@ -42,8 +42,9 @@ Resources:
   Other: {Type: AWS::Serverless::Function, Properties: {CodeUri: functions/other}}
 `
 
-// functions resolves the functions of a template with the parameters Payee and Table. The list
-// more has names and values of other parameters in turn; the value "-" removes a parameter.
+// functions resolves the functions of a template with the parameters Payee and Table, and with
+// further parameters. The list more alternates names and values; the value "-" removes the
+// parameter.
 func functions(t *testing.T, text string, more ...string) ([]sam.Function, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "template.yaml")

@@ -43,8 +43,8 @@ func written(t *testing.T, file, want string) {
 	}
 }
 
-// part returns a text in which the argument words replaces what is between the texts from and
-// to.
+// part returns a copy of a text in which the argument words replaces everything between the
+// texts from and to. The texts from and to stay.
 func part(t *testing.T, text, from, to, words string) string {
 	t.Helper()
 	before, rest, begins := strings.Cut(text, from)

@@ -36,7 +36,8 @@ func brokenHosts() []host {
 	return all
 }
 
-// alsoDead8 makes a certificate valid for dead8.example.com as well, which has the same address.
+// alsoDead8 makes the certificate of a host valid for dead8.example.com as well, because both
+// names have the same address.
 func alsoDead8(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "dead8.example.com") }
 
 // brokenTrip is a lookup of a host with dead addresses. The field most is the largest allowed ratio

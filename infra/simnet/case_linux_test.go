@@ -240,10 +240,10 @@ func (r *runner) buy(t testing.TB, path string) (x402test.Reply, error) {
 	return reply, err
 }
 
-// maxResident is the limit of design §12 for the memory of an instance after 1,000 paid requests,
-// in KiB, although the runner also holds the ledger's file and the play-money facilitator. The
-// constant maxPeak is the limit for a moment, with 48 hostile peers at the same time that each send
-// as much as the service lets them.
+// maxResident is the limit of design §12 for the memory of an instance after 1,000 paid
+// requests, in KiB. It applies although the runner also holds the ledger's file and the
+// play-money facilitator. The constant maxPeak is the limit at any moment, even while each of
+// 48 hostile peers sends as much as the service accepts.
 const maxResident, maxPeak = 64 << 10, 128 << 10
 
 // deploy starts the built functions as the template deploys them, without limits and without a

@@ -18,9 +18,10 @@ func portalAddrs() []string { return []string{"93.184.3.1", "93.184.3.2"} }
 // relayAddr is the address of a resolver that answers only queries for name servers truthfully.
 const relayAddr = "93.184.3.3"
 
-// portal denies names. The first label of a name decides which SOA record the answer has.
+// portal is a resolver that denies every name. The first label of a name decides which SOA
+// record the answer has.
 type portal struct {
-	relays *resolvers // answer queries for name servers; may be nil
+	relays *resolvers // answers queries for name servers; nil means that these are denied as well
 }
 
 func (p portal) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
@@ -69,9 +70,9 @@ func deniedRows() (rows []row) {
 	return rows
 }
 
-// relayedRows returns the rows for a network that denies addresses and answers queries for name
-// servers truthfully, with another resolver that is not in this network. The answers of that
-// resolver are sold.
+// relayedRows returns the rows for a service with two resolvers. The first is at relayAddr,
+// and denies addresses. The second is a truthful resolver outside that network. The service
+// sells the answers of the second.
 func relayedRows() []row {
 	return []row{
 		asks("dns")("example.com", has(`"rcode":"NOERROR"`, `"resolver":"1.1.1.1"`, `"records":[{"address":"`)),

@@ -45,7 +45,7 @@ func moved(kind string, i int) string    { return measured(kind, i) + "moved" }
 // host that redirects to it has another.
 func measuredSix(i int) string { return fmt.Sprintf("2606:2800:220:2::%x", i+1) }
 
-// measuredAddrs returns commands of ip that add these addresses.
+// measuredAddrs returns the commands for ip that add every address that measuredSix returns.
 func measuredAddrs() string {
 	var b strings.Builder
 	for i := range 2 * hostsOfKind {

@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// fateKind is what became of a signature that the server refuses.
+// fateKind says what became of a signature that the server refuses.
 type fateKind int
 
 const (
@@ -22,8 +22,8 @@ const (
 	stuck                 // this program cannot find out
 )
 
-// fate is what became of a signature, and the transaction that executed it, as a phrase for a
-// message.
+// fate says what became of a signature. The field by is a phrase for a message; it names the
+// transaction that executed the signature.
 type fate struct {
 	kind fateKind
 	by   string

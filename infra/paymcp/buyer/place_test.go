@@ -48,7 +48,8 @@ func (p *place) start() *buyer.Buyer {
 	}
 }
 
-// call asks a question in a process that may be killed meanwhile, and reports whether it was.
+// call asks a question in a process that may be killed meanwhile. The result died says whether
+// the process was killed.
 func call(b *buyer.Buyer, arguments string) (r buyer.Result, died bool) {
 	defer func() {
 		if cause := recover(); cause != nil {

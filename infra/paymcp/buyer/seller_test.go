@@ -113,7 +113,8 @@ func (s *seller) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error)
 	return reply, nil
 }
 
-// serve answers a request with a payment, with or without records.
+// serve answers a request that carries a payment. The seller may be one that keeps records or
+// one that keeps none.
 func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Reply {
 	key, _ := q.Meta[mcp.KeyPurchase].(string)
 	until, _ := strconv.ParseInt(a.ValidBefore, 10, 64)

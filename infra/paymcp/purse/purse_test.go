@@ -101,8 +101,8 @@ func TestBrokenBook(t *testing.T) {
 	}
 }
 
-// Only one caller at a time holds a purchase. The next one reads exactly what it stored, with
-// any characters.
+// Only one caller at a time holds a purchase. The next caller reads exactly what the previous
+// caller stored, whatever characters it contains.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -132,7 +132,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// A purchase that was not made leaves no file, even while others wait for it.
+// If no purchase was made, no file is left, even while other callers wait for the lock.
 func TestLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -106,10 +106,10 @@ func everyLayout(t *testing.T, test func(t *testing.T, k kind, l layout)) {
 	}
 }
 
-// A cent that was paid for the cheap handler, whether it was answered or is still owed, never
-// pays for the expensive one. This holds with names, and without them if the router tells the
-// endpoints apart. The expensive handler sells at its own price, and the cheap one still gives
-// the answer that it owes.
+// A payment of a cent for the cheap handler never pays for the expensive one, whether the
+// answer of the cheap handler was given or is still owed. This holds with names, and without
+// them if the router tells the endpoints apart. The expensive handler sells at its own price,
+// and the cheap one still gives the answer that it owes.
 func TestCheapForDear(t *testing.T) {
 	t.Parallel()
 	everyLayout(t, func(t *testing.T, k kind, l layout) {

@@ -29,7 +29,8 @@ func transports() map[string]func(t *testing.T, program http.Handler) *http.Clie
 		"HTTP/1.1": func(t *testing.T, program http.Handler) *http.Client { return overTLS(t, program, false) },
 		"HTTP/2":   func(t *testing.T, program http.Handler) *http.Client { return overTLS(t, program, true) },
 		"algnhsa": func(_ *testing.T, program http.Handler) *http.Client {
-			// Adapters without their own options all write to one variable of the library.
+			// Each adapter gets its own options. Otherwise all adapters would write to one
+			// variable of the library.
 			options := &algnhsa.Options{}
 			return &http.Client{Transport: function{algnhsa.New(program, options)}}
 		},
@@ -188,8 +189,8 @@ func slowURL(i int) string { return fmt.Sprintf("http://shop.example/v1/slow/min
 func ownCity(i int) string { return fmt.Sprintf("mine-%d, mine-%d", i, i) }
 
 // buySlow sends a payment to the slow handler. The response may be a 504, which means that the
-// answer is owed: some transports send the 504 before the handler ends, and otherwise the 504
-// may have been decided when the handler's time ended.
+// answer is owed. Some transports send the 504 before the handler ends. With the others, the
+// seller may have chosen the 504 when the handler's time ended.
 func (s *slowShop) buySlow(i int, signature string) {
 	r := s.get(slowURL(i), signature)
 	if r.Status != http.StatusGatewayTimeout && string(r.Body) != ownCity(i) {

@@ -95,8 +95,8 @@ func (b *bank) behave(int, string) x402test.Behaviour {
 	return how
 }
 
-// slow returns a random duration for a slow step. A settlement has 15 s, and SlowBefore takes
-// about as long.
+// slow returns a random duration for a slow step. The shop waits 15 s for a settlement, and a
+// settlement with SlowBefore takes about as long.
 func (b *bank) slow(how x402test.Behaviour) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,7 +19,7 @@ type process struct {
 	url    string
 	socket *os.File
 	log    *os.File
-	ended  chan struct{} // closed after the last end of the process
+	ended  chan struct{} // closed when the process has ended and is not started again
 
 	mu       sync.Mutex
 	settings settings
