@@ -1,5 +1,6 @@
-// Command bench compares the service with the alternatives that a user has, and prints one
-// table of ratios within one run (make bench). It runs in the folder of the module.
+// Command bench compares the service with the alternatives that a user has, and prints a table
+// of ratios (make bench). Both figures of a ratio come from the same run. The command runs in the
+// folder of the module.
 //
 //	bench table     measure everything, and write the table
 //	bench peers     do a lookup of the service with third-party libraries and tools

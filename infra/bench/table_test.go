@@ -28,7 +28,7 @@ func TestReadsFigures(t *testing.T) {
 	}
 }
 
-// TestOrder checks percentiles, which use the nearest rank, medians, and the format of large
+// TestOrder checks medians, percentiles (by the nearest rank), and the format of large
 // numbers.
 func TestOrder(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// few is the number of events in a period, such as payments in doubt, up to which no alarm
-// goes off.
+// few is the largest number of events in a period, such as payments in doubt, for which no
+// alarm goes off.
 const few = 2
 
 // enough is the number of samples from which a percentile of durations is meaningful.
@@ -149,8 +149,8 @@ func (e *envelope) forTomorrow() []alarm {
 		of: append(e.percentile(service.MetricLookup), e.serviceMetric("owed", service.MetricOwed, statSum),
 			e.serviceMetric("runs", service.ReadyMetric(service.ProbeResolvers), statCount),
 			e.serviceMetric("ready", service.ReadyMetric(service.ProbeResolvers), statSum)),
-		// If the resolvers failed in two runs, the alarm resolvers reports it, and not this
-		// one.
+		// If the resolvers failed in two runs, the alarm resolvers reports this fault, and
+		// this alarm does not.
 		expression: fmt.Sprintf("IF(FILL(runs, 0) > (FILL(ready, 0) + 1), 0, FILL(owed, 0) + IF(FILL(n, 0) >= %d, IF(p95 > %v, %d, 0), 0))",
 			enough, slowLookup, few+1),
 		bound:  few,
@@ -311,8 +311,9 @@ type alarm struct {
 	expression string
 	bound      float64
 	below      bool // the alarm goes off below the bound, not above
-	// period is in seconds. The alarm goes off when the value is beyond the bound in at least
-	// breaching of the last periods; 0 periods means 1, and 0 breaching means all.
+	// The field period is in seconds. The alarm looks at the last few periods, and the field
+	// periods says at how many; 0 means 1. The alarm goes off when the value is beyond the
+	// bound in at least as many of them as the field breaching says; 0 means all.
 	period, periods, breaching int
 	missing                    string // missingGood when empty
 }

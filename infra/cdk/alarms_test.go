@@ -128,8 +128,8 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// TestGatewayErrors checks that the filter counts 5xx answers in the gateway's log that no
-// function gave, under the stack's name.
+// TestGatewayErrors checks that the filter counts a line of the gateway's log if the status is
+// 5xx and no function gave the answer. The metric must be in the stack's namespace.
 func TestGatewayErrors(t *testing.T) {
 	t.Parallel()
 	d := synthesized(t)

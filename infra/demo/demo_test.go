@@ -97,7 +97,8 @@ func timeless(event string) string {
 	return event
 }
 
-// unwrapped adds a line of a column to its events. An indented line continues the last event.
+// unwrapped adds a line of a column to the column's events. An indented line continues the
+// last event.
 func unwrapped(events []string, line string) []string {
 	text := strings.TrimSpace(line)
 	switch {

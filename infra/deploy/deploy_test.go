@@ -129,8 +129,9 @@ func TestRefused(t *testing.T) {
 	o.does(deployIt, "Selling   no    yes\n", "selling: yes")
 }
 
-// TestRollback checks that a rollback restores the code of the previous release but no
-// parameter, even past a change of the payee and past a stop.
+// TestRollback checks that a rollback restores the code of the previous release, and no
+// parameter: a payee that was changed after that release stays changed, and stopped sales stay
+// stopped.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, playsBuild)
@@ -155,7 +156,7 @@ func TestRollback(t *testing.T) {
 		t.Errorf("a checkout of the former release is left:\n%s", left)
 	}
 
-	// A rollback past a stop keeps the stop.
+	// If the sales were stopped after the earlier release, a rollback does not start them.
 	o.file(`Selling = "yes"`, `Selling = "no"`)
 	o.does(deployIt, "selling: no", "payee "+testbed.Account(2))
 	o.does(rollBack, "selling: no", "payee "+testbed.Account(2))

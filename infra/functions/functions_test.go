@@ -26,8 +26,8 @@ func parameters() map[string]string {
 // slugs returns the functions of the template.
 func slugs() []string { return slices.Sorted(maps.Keys(deployed.Routes())) }
 
-// host runs the built functions with the settings of the template. The returned function logs
-// ends them and returns what they logged.
+// host runs the built functions with the settings of the template. Its second result is a
+// function that ends the built functions and returns what they logged.
 func host(t *testing.T, params, env map[string]string) (h *cloud.Host, logs func() string) {
 	t.Helper()
 	var text bytes.Buffer

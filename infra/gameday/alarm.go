@@ -23,8 +23,8 @@ type Alarm struct {
 
 	below     bool // values below the threshold breach, instead of values above it
 	threshold float64
-	// The alarm goes off if Datapoints of the last Periods data points breach. Period is the
-	// length of a period in seconds.
+	// The alarm goes off if at least Datapoints of the last Periods data points breach. Period
+	// is the length of a period in seconds.
 	Period, Periods, Datapoints int
 	// Extra is how many data points CloudWatch fetches in addition to Periods. Together they
 	// are the evaluation range. ReadAlarms sets Extra to LeastExtra.

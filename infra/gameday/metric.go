@@ -7,7 +7,8 @@ import (
 	"fmt"
 )
 
-// Metric identifies a metric. Of has its dimensions, each as name=value with a semicolon.
+// Metric identifies a metric. The field Of has its dimensions, each as name=value followed by
+// a semicolon.
 type Metric struct{ Namespace, Name, Of string }
 
 // Sample is one value of a metric.

@@ -29,8 +29,8 @@ type scenario struct {
 	// meanwhile is called during the fault, after the payers' first answers.
 	meanwhile func(w *world, payers []*payer)
 
-	// The function sees returns the first answer that the payers of an operation must see, and
-	// the function ends returns the last one; nil means success.
+	// sees returns the first answer that the payers of an operation must see. ends returns the
+	// last one. If one of the functions is nil, this answer must be a success.
 	sees, ends func(op string) sight
 	ready      int // status of /ready during the fault; 0 if it is not checked
 	absent     int // how many payers of each operation never come back
@@ -242,8 +242,8 @@ func (c scenario) first(w *world, payers []*payer) {
 	}
 }
 
-// saw returns the last answer that a payer has seen, and fails the test if it is not the
-// expected answer. The last argument returns the expected answer for an operation. If that
+// saw returns the last answer that a payer has seen, and fails the test if this answer is
+// not the expected one. The last argument returns the expected answer for an operation. If that
 // argument is nil, a success is expected.
 func (p *payer) saw(when string, of func(op string) sight) sight {
 	got := p.last()

@@ -71,7 +71,7 @@ func settling(how func(w *world) failure) breakage {
 	})
 }
 
-// and returns both breakages, at the same time.
+// and returns a breakage that consists of both breakages at the same time.
 func (b breakage) and(c breakage) breakage {
 	return breakage{
 		breaks: func(w *world) { b.breaks(w); c.breaks(w) },
@@ -123,7 +123,7 @@ func refusing(*world) failure {
 }
 
 // reverting answers as a facilitator does when the transaction was reverted. This happens, for
-// example, if the payer empties the wallet in time.
+// example, if the payer empties the wallet before the transaction is executed.
 func reverting(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) {
 		_, _ = io.WriteString(r.ResponseWriter, `{"success":false,"errorReason":"transaction_reverted","transaction":"","network":"eip155:8453"}`)
@@ -216,7 +216,7 @@ func freezing(w *world) failure {
 			if err := syscall.Kill(-process.PID, syscall.SIGSTOP); err != nil {
 				w.Errorf("freeze: %v", err)
 			}
-			time.AfterFunc(frozenFor, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // it may have ended
+			time.AfterFunc(frozenFor, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // an error means that it has ended
 		}
 	}
 }

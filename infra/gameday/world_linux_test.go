@@ -304,7 +304,8 @@ func (w *world) store() *dynamo.Table { return w.db.Open(w.name) }
 // bundlePlaces is how many requests of a bundle may run at once, by the template's default.
 const bundlePlaces = 20
 
-// placesTaken returns a breakage in which all n places of an operation are taken.
+// placesTaken returns a breakage in which an operation has n slots for requests at once, and
+// all of them are taken.
 func placesTaken(operation string, n int) breakage {
 	var leases []limit.Lease
 	for i := range n {

@@ -247,7 +247,8 @@ func drawn(t *testing.T, name string, want *image.NRGBA, encode func(*testing.T,
 	return len(kept)
 }
 
-// looks reports whether a PNG file shows the picture want, with small differences in colour.
+// looks reports whether a PNG file shows the picture want, with at most small differences
+// in colour.
 func looks(file []byte, want *image.NRGBA) bool {
 	got, err := png.Decode(bytes.NewReader(file))
 	if err != nil || got.Bounds() != want.Bounds() {

@@ -228,7 +228,8 @@ func byHand(args []string, as called.As, report *judge.Report) string {
 	return "See one row by hand: " + as.Program("") + " -row " + row + " -v " + quoted(args[1:])
 }
 
-// firstWrong returns the first row with a case whose verdict is not held.
+// firstWrong returns the first row in which a case has another verdict than Held, and otherwise
+// the row reply-lost.
 func firstWrong(report *judge.Report) string {
 	for _, r := range report.Rows {
 		for _, c := range r.Cases {

@@ -36,7 +36,7 @@ var proxy struct {
 	tree   modproxy.Packed
 }
 
-// packed packs the tree as it is now, at the first call, and returns the result.
+// packed returns the packed tree. The first call packs the tree as it is now.
 func packed(t *testing.T) modproxy.Packed {
 	t.Helper()
 	proxy.Do(func() {

@@ -48,8 +48,8 @@ func chapters(t *testing.T) map[string][]string {
 }
 
 // step is a command of a chapter. The field command is a part of its printed text that no
-// other command has. The function in the field before runs before the command. The field says
-// lists texts that the command must print.
+// other command has. The function in the field before runs first. The command must print the
+// texts in the list says.
 type step struct {
 	command string
 	before  func()

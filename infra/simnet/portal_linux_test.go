@@ -72,7 +72,7 @@ func deniedRows() (rows []row) {
 
 // relayedRows returns the rows for a service with two resolvers. The first is at relayAddr,
 // and denies addresses. The second is a truthful resolver outside that network. The service
-// sells the answers of the second.
+// sells the answers of the second resolver.
 func relayedRows() []row {
 	return []row{
 		asks("dns")("example.com", has(`"rcode":"NOERROR"`, `"resolver":"1.1.1.1"`, `"records":[{"address":"`)),

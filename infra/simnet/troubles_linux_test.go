@@ -148,8 +148,8 @@ func (s *series) String() string {
 	return text
 }
 
-// over formats the ratios of the times in s to the times of the tool in theirs. It returns an
-// empty text if all lookups of the tool failed.
+// over formats the ratios of the times in s to the times in theirs, which are the times of a
+// tool. It returns an empty text if all lookups of the tool failed.
 func (s *series) over(theirs *series) string {
 	if len(theirs.failed) == len(theirs.ms) {
 		return ""

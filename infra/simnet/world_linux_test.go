@@ -86,8 +86,8 @@ func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 
 type host struct {
 	name string // as in the tables; see full
-	// addrs are its A and AAAA records. A host with serve and without addrs
-	// gets a new public IPv4 address.
+	// addrs are its A and AAAA records. A host that has a server, but no addrs, gets a new
+	// public IPv4 address.
 	addrs []string
 	// dead are addresses at which nothing answers. Their records come before those of addrs.
 	dead []string
@@ -277,7 +277,8 @@ func webUpTo(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate
 	return webFor(func(hello *tls.ClientHelloInfo) bool { return hello.SupportedVersions[0] <= highest }, h, edits...)
 }
 
-// webFor returns an HTTPS server that refuses every hello for which wants returns false.
+// webFor returns an HTTPS server that refuses every hello for which the function wants returns
+// false.
 func webFor(wants func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webBy(func(config *tls.Config) {
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

@@ -131,7 +131,7 @@ func (r *running) untilReady(ctx context.Context) error {
 	for {
 		answers := r.answers(ctx)
 		select {
-		case <-r.process.Gone(): // then another program answers at this address
+		case <-r.process.Gone(): // if the seller has ended, another program has answered
 			return fmt.Errorf("the seller ended before it took requests at %s; it printed:\n%s", r.host(), &r.process.Log)
 		default:
 		}

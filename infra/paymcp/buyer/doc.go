@@ -1,7 +1,7 @@
 // Package buyer buys answers from tools, with one charge for each question.
 //
-// Calls of the same tool with the same arguments are one purchase while it has no answer, and
-// for Window after its answer. A signature is on disk before it is sent. The next call for the
+// Calls of the same tool with the same arguments are one purchase until the purchase has an
+// answer, and for Window after that. A signature is on disk before it is sent. The next call for the
 // same question sends the same signature again, whether the host repeats the call, the process
 // was restarted or another process uses the same folder. A server can execute a signature only
 // once, so sending it again never charges twice. After a signature was sent, the package makes
