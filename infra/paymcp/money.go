@@ -137,8 +137,8 @@ func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 	return ""
 }
 
-// question returns the URL that asks the same as a call of one of this product's tools. It
-// returns nil for any other tool.
+// question returns the URL that asks the same question as a call of a tool. It returns nil for
+// the tools of other products.
 func (t *till) question(b buyer.Bought) *url.URL {
 	var arguments map[string]any
 	if json.Unmarshal(b.Arguments, &arguments) != nil || !strings.HasSuffix(t.at.Path, catalog.PathMCP) {

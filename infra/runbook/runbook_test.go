@@ -273,7 +273,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 				if err == nil || !strings.Contains(out, "finish it: make restore TO=ledger-copy, with LEDGER_TABLE naming the original") {
 					t.Errorf("a copy that is not finished: %v\n%s", err, out)
 				}
-				o.words[" AT=2026-11-20T08:00:00Z"] = "" // the emulator restores the present, and says so
+				o.words[" AT=2026-11-20T08:00:00Z"] = "" // the emulator can only restore the present state, and says so
 			}, false, []string{"ledger-copy is there already", "deploy with LedgerTableName=ledger-copy"}},
 			{"make reconcile", func() {
 				recent := now.Add(-30 * time.Minute)

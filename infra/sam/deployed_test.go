@@ -54,8 +54,8 @@ func testParams() map[string]string {
 	return map[string]string{"PayTo": boot.LocalPayTo, "Ledger": "Ledger"}
 }
 
-// TestOneFunctionForEachSlug: the template and the folders functions and events have the same
-// functions as the catalog and the list of other functions.
+// TestOneFunctionForEachSlug: the template, the folder functions and the folder events all
+// have the same functions: one for each operation of the catalog, and the other functions.
 func TestOneFunctionForEachSlug(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)

@@ -126,8 +126,8 @@ type judgedBy struct {
 // The alarm needs at least three payers whose payments failed or were refused. Each of these
 // payments adds the number of its payer to a metric. With one or two payers, every value of the
 // metric is its minimum or its maximum. So the sum is the count times the minimum, plus a whole
-// multiple of the difference between maximum and minimum, for any number of payments. With a
-// third payer this is practically never so.
+// multiple of the difference between maximum and minimum, for any number of payments. With
+// three or more payers, the sum practically never has this form.
 //
 // The alarm allows the new release three times the failure rate of the previous release. For
 // that, the alarm adds two to the failures of the previous release, which may have had few

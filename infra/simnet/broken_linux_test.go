@@ -19,7 +19,7 @@ func deadAddrs(n int) (all []string) {
 	return all
 }
 
-// brokenHosts returns hosts with dead addresses before good ones.
+// brokenHosts returns hosts whose dead addresses come before their good ones.
 func brokenHosts() []host {
 	all := []host{
 		{name: "dead1", dead: deadAddrs(1), serve: web(ok)},

@@ -46,7 +46,7 @@ func fails(code fault.Code, message ...string) want {
 	return want{code, []string{fmt.Sprintf(`"code":"%s","message":"%s`, code, strings.Join(message, ""))}}
 }
 
-// child returns the text of a bundle's child that failed.
+// child returns the text that a bundle's answer has for a child that failed.
 func child(name string, code fault.Code) string {
 	return fmt.Sprintf(`"%s":{"error":{"code":"%s"`, name, code)
 }

@@ -71,8 +71,8 @@ func deniedRows() (rows []row) {
 }
 
 // relayedRows returns the rows for a service with two resolvers. The first is at relayAddr,
-// and denies addresses. The second is a truthful resolver outside that network. The service
-// sells the answers of the second resolver.
+// and denies addresses. The second is 1.1.1.1, and answers truthfully. The service sells the
+// answers of the second resolver.
 func relayedRows() []row {
 	return []row{
 		asks("dns")("example.com", has(`"rcode":"NOERROR"`, `"resolver":"1.1.1.1"`, `"records":[{"address":"`)),

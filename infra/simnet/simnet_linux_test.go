@@ -73,7 +73,8 @@ func TestSimnet(t *testing.T) {
 			seen.play(t, nowhere, asks("host-intel")("example.com", has(child("whois", lookup.BootstrapUnavailable), `"expired":false`)))
 		})
 	})
-	// If a row failed, or -run selected only some, the checks below would miss something.
+	// If a row failed, or -run selected only some rows, the checks below would fail for that
+	// reason alone.
 	missed := t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/")
 	if !missed {
 		t.Run("covers the spec", func(t *testing.T) { covered(t, seen) })
@@ -362,8 +363,8 @@ func (p *tap) dropped(t *testing.T) uint32 {
 	return v.drops
 }
 
-// proveTap connects to addresses that nothing else uses, checks that the tap has seen it, and
-// returns these addresses.
+// proveTap connects to addresses that nothing else uses, checks that the tap has seen these
+// connections, and returns the addresses.
 func proveTap(t *testing.T, p *tap) []netip.AddrPort {
 	own := []netip.AddrPort{netip.MustParseAddrPort("10.99.99.99:443"), netip.MustParseAddrPort("[fd99::99]:443")}
 	for _, to := range own {

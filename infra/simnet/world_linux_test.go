@@ -91,7 +91,7 @@ type host struct {
 	addrs []string
 	// dead are addresses at which nothing answers. Their records come before those of addrs.
 	dead []string
-	// later replaces addrs from the second query to each resolver on.
+	// later replaces addrs when a resolver gets the same query again.
 	later   []string
 	records []string // other records, in zone file form without the owner
 	rcode   int      // the response code of every answer about the host

@@ -45,8 +45,8 @@ const (
 // seller is a paid server with its own chain, which executes an authorization only once.
 type seller struct {
 	// keeps means that the server keeps records as this product does: it charges a purchase
-	// once whatever is sent, and every error says whether it charged. Otherwise the server
-	// behaves like the reference servers.
+	// once, even if several payments for it arrive, and every error says whether it charged.
+	// Otherwise the server behaves like the reference servers.
 	keeps bool
 	offer x402.PaymentRequired
 	plan  func() deed

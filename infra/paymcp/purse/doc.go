@@ -5,5 +5,5 @@
 //
 // A signature is in the book before it is in a purchase, and in the file of its purchase before
 // it is sent. So the budget counts every signature that a server can have, even one that the
-// server refused, because it can still be settled until it expires.
+// server refused, because a refused signature can still be settled until it expires.
 package purse

@@ -31,8 +31,8 @@ type kind struct {
 	// param reads a path parameter as handlers of this router do. It is nil if they get no
 	// path parameters.
 	param func(r *http.Request, name string) string
-	// The field pattern means that a sold handler gets a pattern, and inner means that this
-	// pattern lacks the prefix of the group.
+	// The field pattern means that a sold handler gets a pattern. The field inner means that
+	// this pattern lacks the prefix of the group.
 	pattern, inner bool
 }
 

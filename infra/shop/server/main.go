@@ -4,8 +4,8 @@
 //   - PAY_TO, the account that is paid
 //   - FACILITATOR, a URL
 //   - WINDOW, how long an answer is returned again to a request without a key
-//   - LEDGER_FILE, and LEDGER_ACCEPT, the word that makes it accept a ledger that was refused as
-//     incomplete
+//   - LEDGER_FILE, and LEDGER_ACCEPT, the word that makes the server accept a ledger that it has
+//     refused as incomplete
 //   - ADDR, and ORIGIN, which is http://ADDR by default
 //   - NODE, the URL of a node of Base that replaces the public one, or "none" for no node
 //   - STATION, a URL that knows the weather; without it, the weather is always fair

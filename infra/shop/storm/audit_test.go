@@ -159,9 +159,9 @@ func (a *audit) placeOf(key string, r *ledger.Payment) place {
 	}
 }
 
-// mayFollow reports whether a purchase may be charged again. It may if the answer to the
-// previous payment could no longer be returned when the next payment was sent, by the clock of
-// the process that sent this next payment.
+// mayFollow reports whether a purchase may be charged again. This is allowed if the answer to
+// the previous payment could no longer be returned when the next payment was sent. The clock
+// of the process that sent the next payment decides this.
 func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transfer) bool {
 	if p.key != "" || before == nil || before.State != ledger.Redeemed {
 		return false
