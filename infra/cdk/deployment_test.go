@@ -24,7 +24,7 @@ type deployment struct {
 	*testing.T
 	template   document
 	values     map[string]string
-	identities map[string]string // by logical id; identity fills it
+	identities map[string]string // the results of the method identity, by logical id
 }
 
 // deploy returns the stack that CloudFormation creates from a transformed template with the

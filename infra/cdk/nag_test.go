@@ -24,7 +24,7 @@ type exception struct{ rule, of, reason string }
 // exceptions returns all exceptions. TestCDKNag fails if an exception is not needed, and on
 // any other finding of cdk-nag.
 func exceptions() []exception {
-	// A policy can state only the form of a name that AWS completes or a person chooses.
+	// If AWS completes a name, or a person chooses it, a policy can state only its form.
 	byForm := func(of, reason string) exception {
 		return exception{rule: "AwsSolutions-IAM5", of: "Resource::" + of, reason: reason}
 	}

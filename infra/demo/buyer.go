@@ -82,7 +82,7 @@ func (b *buyer) sign() (header string, err error) {
 	return b.client.Wallet.Seal(draft)
 }
 
-// name returns the timeline's name for the payment in a call to the facilitator.
+// name returns how the timeline names the payment in a call to the facilitator.
 func (b *buyer) name(call []byte) string {
 	var q struct {
 		PaymentPayload x402.Payload `json:"paymentPayload"`

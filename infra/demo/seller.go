@@ -315,7 +315,7 @@ func (s *seller) carry(r *testbed.Relayed) {
 	r.Send(answer, answer.Body.Len())
 }
 
-// loses reports whether the line loses this answer.
+// loses reports whether the network loses this answer.
 func (s *seller) loses(r *http.Request, status int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -103,7 +103,7 @@ func newAccount(t *testing.T) *account {
 		}
 		a.answer(w, form)
 	}))
-	// Only for the host name localhost does the emulator look for the bucket in the path.
+	// The emulator looks for the bucket in the path only if the host name is localhost.
 	a.endpoint = strings.Replace(served, "127.0.0.1", "localhost", 1)
 	const bucket = `{"Resources":{"Code":{"Type":"AWS::S3::Bucket","Properties":{"BucketName":"code-of-functions"}}},
 		"Outputs":{"SourceBucket":{"Value":"code-of-functions"},"Version":{"Value":"1"}}}`

@@ -19,7 +19,7 @@ type Alarm struct {
 	Name    string  // AlarmName
 	Means   string  // AlarmDescription
 	Queries []Query // in the order of the template; a plain alarm has one
-	returns string  // id of the query that is compared
+	returns string  // id of the query whose value is compared with the threshold
 
 	below     bool // values below the threshold breach, instead of values above it
 	threshold float64

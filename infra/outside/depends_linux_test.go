@@ -27,7 +27,7 @@ var (
 // dependencies lists the modules that a program depends on, from three sources.
 type dependencies struct {
 	graph  []string // from go mod graph: they take part in selecting versions
-	sums   []string // modules whose files go.sum lists, not only their go.mod: they may be downloaded
+	sums   []string // go.sum has the hash of all files of these modules, not only of their go.mod, so they may be downloaded
 	binary []string // linked into the program
 }
 

@@ -116,7 +116,7 @@ var ranOut = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|ledger_unav
 
 // observed collects what the answers have shown so far.
 type observed struct {
-	facts sync.Map         // the facts that were noted, such as an operation with a code that it answered
+	facts sync.Map         // the facts that were noted, such as an operation together with an error code that it answered
 	api   *clients.OpenAPI // every answer must conform to it
 }
 
