@@ -184,8 +184,9 @@ func (q *Request) unknownVersion(version string) *Response {
 	return q.Fail(http.StatusBadRequest, codeVersion, message, versions{Supported: Versions(), Requested: version})
 }
 
-// checkHeaders compares a request of revision 2026-07-28 with its headers. They repeat parts
-// of the body for proxies that route by them (basic/transports/streamable-http).
+// checkHeaders compares a request of revision 2026-07-28 with its headers. These headers
+// repeat parts of the body, for proxies that route by headers
+// (basic/transports/streamable-http).
 func (q *Request) checkHeaders(h http.Header) *Response {
 	if _, ok := q.meta[metaCapabilities].(untrusted.Object); !ok {
 		return q.invalid(codeInvalidParams, "_meta[%q] must be an object", metaCapabilities)

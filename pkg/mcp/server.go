@@ -24,8 +24,8 @@ import (
 // ServerName is the name of the hostfacts server in the protocol.
 const ServerName = "hostfacts"
 
-// Server answers all requests except calls of tools. It is immutable. Its JSON describes it to
-// clients.
+// Server answers all requests except calls of tools. It is immutable. Clients get the JSON
+// form of a Server as its description.
 type Server struct {
 	Name    string        `json:"name"`
 	Title   string        `json:"title,omitempty"`

@@ -66,7 +66,7 @@ func EscapeJSON(text []byte) []byte {
 
 // hidden reports whether a reader cannot see the character in a text.
 func hidden(r rune) bool {
-	switch { // for speed: most texts are in these blocks, which have no hidden characters
+	switch { // for speed: most characters are in these blocks, none of which has a hidden character
 	case 0xae <= r && r < 0x34f, 0x350 <= r && r < 0x600, 0x4e00 <= r && r < 0xd800:
 		return false
 	}

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// Max is the longest text of others that is shown, in bytes.
+// Max is the length to which Text and Lines cut a text, in bytes.
 const Max = 512
 
 // ellipsis marks the end of a text that was cut.
@@ -24,8 +24,9 @@ const ellipsis = "…"
 // Text returns s on one line, cut to Max bytes.
 func Text(s string) string { return Clip(s, Max) }
 
-// Clip returns s on one line, cut to most bytes. If it was cut, it ends with an ellipsis,
-// which is included in the length; most must leave room for it.
+// Clip returns s on one line. The result has at most as many bytes as the argument most says.
+// A result that was cut ends with an ellipsis, which counts as part of that length; most must
+// leave room for the ellipsis.
 func Clip(s string, most int) string {
 	if len(s) <= most && ASCII(s) {
 		return s
@@ -70,7 +71,8 @@ func ASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// Quote returns the first most bytes of s in quotes and in ASCII.
+// Quote returns s in quotes and in ASCII. If s has more bytes than the argument most says,
+// only that many are quoted, and an ellipsis follows.
 func Quote(s string, most int) string {
 	if len(s) > most {
 		return strconv.QuoteToASCII(s[:most]) + ellipsis

@@ -113,7 +113,7 @@ func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 func (c *actors) client(rng *mathrand.Rand) {
 	w := c.w
 	time.Sleep(time.Duration(rng.Int64N(int64(20*time.Second))) + 1)
-	anew := []int{0, 3, 10}[rng.IntN(3)] // the number of retries out of ten that have a new signature
+	anew := []int{0, 3, 10}[rng.IntN(3)] // how many of ten retries have a new signature
 	i := 0
 	if rng.IntN(3) == 0 {
 		i = rng.IntN(w.early)

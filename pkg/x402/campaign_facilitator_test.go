@@ -24,9 +24,10 @@ const (
 )
 
 // lies describes the false answers of the primary facilitator about each authorization, in the
-// phase without faults as well. The first answers are true; after is their number. The next
-// answers say that the balance is insufficient, although the facilitator settles or has
-// settled; times is their number. All later answers are true.
+// phase without faults as well. The first answers are true; the field after is the number of
+// these answers. The next answers say that the balance is insufficient, although the
+// facilitator settles or has settled; the field times is the number of these false answers.
+// All later answers are true.
 type lies struct{ after, times int }
 
 func (l lies) to(n int) bool { return n >= l.after && n < l.after+l.times }
@@ -283,7 +284,8 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	return a
 }
 
-// checkFacilitatorChoice checks that the process may ask this one of the two facilitators.
+// checkFacilitatorChoice checks that the process may ask the facilitator by, and not only the
+// other one.
 func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	w, at := p.w, p.of(a)
 	if r := w.record(a); r == nil || !slices.Contains(r.Asked, by) {
@@ -291,7 +293,7 @@ func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	}
 	recorded := a.refusedBy
 	if !a.refusedAt.Before(at.wroteAt) {
-		recorded = "" // another process recorded the refusal after this process's last write, and that write permitted this process to ask
+		recorded = "" // this process's last write permitted it to ask; another process recorded the refusal later
 	}
 	for _, refuser := range []string{recorded, at.refusedBy} {
 		if refuser != "" && refuser != by {

@@ -23,7 +23,7 @@ type fixture struct {
 	payer                                             string
 	// In the phase with faults, clients send the payments in early or, if processes stand
 	// still for an hour, the payments in long. Afterwards the patient client sends the
-	// payments in later. The windows of these end half a day apart.
+	// payments in later. The windows of the payments in later end half a day apart.
 	early, long, later []signedAuthorization
 }
 

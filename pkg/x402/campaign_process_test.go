@@ -43,7 +43,8 @@ type process struct {
 	early   bool      // begun while there were faults
 	overMCP bool      // the request comes over the Model Context Protocol
 	arrived time.Time // when the request began, by the clock of the process
-	// These say whether pay was on record, and recorded as paid, when the request began.
+	// When the request began: recordedBefore says whether pay was on record, and paidBefore
+	// whether pay was recorded as paid.
 	recordedBefore, paidBefore bool
 	// copied says that the request shows only data that may be on the chain. claimedFirst says
 	// that the request made the record of pay.
@@ -76,7 +77,7 @@ type attempt struct {
 	refusedBy  string                // the facilitator whose refusal of the payer arrived
 	refusal    *x402.Settlement      // the last refusal that decides about the payment
 	verdict    *x402.Fate            // what the chain showed last, if it was asked
-	wroteAt    time.Time             // the last write of the record, and whether it recorded doubt
+	wroteAt    time.Time             // when this process last wrote the record; wroteDoubt says whether that write recorded doubt
 	wroteDoubt bool
 }
 
@@ -344,8 +345,8 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	}
 }
 
-// isPublic reports whether everything that a request needs, to refer to this record, may be
-// readable on the chain.
+// isPublic reports whether a stranger may be able to send a request for this record: all data
+// that such a request needs may be on the chain.
 func isPublic(r ledger.Payment) bool {
 	return r.Token == "" && r.Purchase != "" && (r.Sent || r.Doubt || r.State == ledger.Settling)
 }

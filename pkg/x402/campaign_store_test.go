@@ -15,11 +15,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// The process as a store. A call can fail without effect, take effect and report failure, hang
-// until the client library's timeout, or be sent twice because the first reply was lost. A
-// write that hangs may take effect long after its caller has given up. A record may have
-// changed by the time the reader gets it. Fetch is consistent, as ledger.Store requires; the
-// index is not.
+// These methods make a process a store. A call can fail without effect, take effect and report
+// failure, hang until the client library's timeout, or be sent twice because the first reply
+// was lost. A write that hangs may take effect long after its caller has given up. A record
+// may have changed by the time the reader gets it. Fetch is consistent, as ledger.Store
+// requires; the index is not.
 
 // call calls the store. late is the effect that a hanging call may have later; nil means none.
 func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Record, error), late func(context.Context)) (r ledger.Record, err error) {

@@ -35,13 +35,14 @@ var (
 // consistent).
 //
 // Some events do not occur in random schedules in reasonable time, or cost nobody money. Unit
-// tests cover them: the answer after a refusal that could not be written; the question to the
-// chain at once after doubt or an unknown outcome, and its time limit; an attempt that
-// continues from evidence of its payment, but only within its lease; a lookup that had no time
-// and is not counted; a reconciler's decision about a version other than the one that it asked
-// about; more than eight other signatures; answers too large to keep; bundles with an owed
-// piece; a new price between two signatures for one purchase; a client that disconnects; dust;
-// lists of many pages; a silent target's debt that nobody asks for until a day is over.
+// tests cover them: the answer after a refusal that could not be written; that the chain is
+// asked at once if a payment is in doubt or an outcome is unknown, and for how long; an
+// attempt that continues from evidence of its payment, but only within its lease; a lookup
+// that had no time and is not counted; a reconciler's decision about a version other than the
+// one that it asked about; more than eight other signatures; answers too large to keep;
+// bundles with an owed piece; a new price between two signatures for one purchase; a client
+// that disconnects; dust; lists of many pages; a silent target's debt that nobody asks for
+// until a day is over.
 //
 // Two effects do not make an answer a violation: a transfer by a third party after the answer,
 // and a signature that can no longer be verified.

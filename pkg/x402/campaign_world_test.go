@@ -205,8 +205,8 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, broken *brokenRule) *wor
 	return w
 }
 
-// drawOthers draws the behaviour of the facilitator, the seller and the store. one reports
-// true once in n times.
+// drawOthers draws the behaviour of the facilitator, the seller and the store. The function
+// one returns true in one of n calls.
 func (w *world) drawOthers(one func(n int) bool, rng *mathrand.Rand) {
 	if one(10) {
 		w.lies = lies{rng.IntN(2), []int{1, 2, 4, 1000}[rng.IntN(4)]}

@@ -15,9 +15,9 @@ func (x *explorer) meaning(r *ledger.Payment, s *state) ledger.Meaning {
 	return x.rules.Meanings[x.standing(r, s)]
 }
 
-// isOver reports whether another payment of the purchase may be charged when a request arrives
-// at the endpoint at the given time, because the payment no longer has an answer, or a right
-// to an answer. A debt gives this right until its amount is sent back.
+// isOver reports whether a payment no longer has an answer or a right to one, for a request
+// that arrives at the endpoint at the given time. Another payment of the purchase may then be
+// charged. A payment whose answer is owed has this right until its amount is sent back.
 func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) bool {
 	switch {
 	case r == nil:

@@ -36,7 +36,7 @@ const (
 	callTransfers
 )
 
-// call is a call for whose reply a process waits.
+// call is a call that a process has made. The process waits for the reply.
 type call struct {
 	kind   callKind
 	key    int           // put, fetch: the key of the record
@@ -51,7 +51,8 @@ type call struct {
 	record ledger.Record // put: the record, before it has a number
 }
 
-// reply is the explorer's reply to a call. The field what decides the meaning of n and rec.
+// reply is the explorer's reply to a call. The field named what decides the meaning of n and
+// rec.
 type reply struct {
 	what uint8
 	rec  int32
@@ -247,7 +248,8 @@ func (p *live) Transfers(_ context.Context, _ x402.Address, from uint64) (reconc
 // cursor.
 func (p *live) BlockAt(context.Context, time.Time) (uint64, error) { return 0, errReply }
 
-// pause waits between two reads of a record, which is a step of the explorer.
+// pause is called between two reads of a record. The explorer decides how the pause ends, as
+// it decides the reply to any call.
 func (p *live) pause(_ context.Context, d time.Duration) bool {
 	return p.do(&call{kind: callPause, pause: d, seen: p.seen, key: p.seenKey}).what == replyDone
 }

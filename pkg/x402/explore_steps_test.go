@@ -22,7 +22,7 @@ const (
 	begins     actionKind = iota // a process begins
 	steps                        // a process gets a reply
 	crashes                      // a process crashes
-	ticks                        // the clock goes on to the next instant
+	ticks                        // the clock moves to the next instant
 	executes                     // an authorization that a facilitator sent to the chain is executed
 	thirdParty                   // somebody else submits the authorization
 	cancels                      // the payer cancels the authorization
@@ -198,7 +198,7 @@ func (x *explorer) step(from int32, s state, slot int) {
 	}
 }
 
-// proceed lets a process go on with one reply.
+// proceed gives a process one reply, and records the state that the process reaches with it.
 func (x *explorer) proceed(from int32, s state, slot int, e edge) {
 	n := x.nodes[s.procs[slot].node]
 	x.doing.did.edge = e
@@ -207,7 +207,8 @@ func (x *explorer) proceed(from int32, s state, slot int, e edge) {
 	x.take(from, action{kind: steps, node: n.number, edge: e}, s)
 }
 
-// arrived checks a process that has gone on, and removes it if it has ended.
+// arrived checks a process that has just taken a step, and removes the process if that step
+// ended it.
 func (x *explorer) arrived(s *state, slot int) {
 	n := x.nodes[s.procs[slot].node]
 	if n.job != nil {

@@ -28,8 +28,8 @@ type explored struct {
 	words    []word          // the possible replies of the facilitator
 	works    []work          // the possible ends of the work
 	mute     bool            // the node may be unable to tell
-	other    bool            // the second authorization is for another endpoint, at another price
-	onePrice bool            // with other: the price is the same
+	other    bool            // the second authorization is for another endpoint, at another price unless onePrice is set
+	onePrice bool            // if other is set: the other endpoint has the same price
 	checks   bool            // the seller's check refuses some requests
 	mostRuns int             // how many runs the seller allows for a payment, 0 for any number
 	budget   budget
@@ -156,7 +156,8 @@ type canonicalKey struct {
 	now int8
 }
 
-// explorationBegins is so far after the clock of a synctest bubble that no context ends.
+// explorationBegins is much later than the time in a synctest bubble. No deadline of a context
+// is therefore ever reached.
 var explorationBegins = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // kindTimes returns the times of the instants in a continuation without faults, counted from

@@ -54,8 +54,8 @@ func screened() x402.Settlement {
 // TestFallback checks every reply of the primary with every reply of the fallback: who is
 // asked, in which order, and the result.
 func TestFallback(t *testing.T) {
-	// A fallback that reports a settlement is believed as soon as the chain has the transfer,
-	// because a node can be some blocks behind.
+	// The chain has the transfer only at the fourth question, as if the node were some blocks
+	// behind. The fallback's report of a settlement is believed from then on.
 	behind := 0
 	later := func() x402.Finding {
 		behind++

@@ -37,8 +37,8 @@ const tokenLength = 22
 // challenge copies it.
 type Form struct {
 	head, tail    []byte
-	before, after string // in base64: head without the bytes in end, and tail without the bytes in begin
-	end, begin    []byte // the last bytes of head and the first bytes of tail, which share base64 groups with the token
+	before, after string // base64 of head without the bytes in end, and of tail without the bytes in begin
+	end, begin    []byte // the last bytes of head and the first bytes of tail: their base64 depends on the token
 }
 
 // NewForm returns the Form of the value that build returns for a retry token. It fails if the

@@ -174,7 +174,7 @@ type Job struct {
 	Run func(ctx context.Context) (Reply, error)
 }
 
-// Unfinished is the error of a Run whose time is over although its work continues.
+// Unfinished is the error of a Run whose time is up but whose work continues.
 type Unfinished struct {
 	// Rest waits for the end of the work, and returns what Run would have returned.
 	Rest func() (Reply, error)
@@ -236,9 +236,9 @@ type Outcome struct {
 	Answered time.Time       // when a replayed answer was stored
 	Owed     []string        // parts of a bundle that are still owed (header Answer-Owed)
 	Trace    Trace
-	// Finish is nil unless the work continues after its time. If it is set, the caller first
-	// sends the answer and then calls Finish, which returns when the work has ended and its
-	// outcome is recorded. Until then the request holds its lease and its slot.
+	// Finish is nil unless the work continues after its time is up. If it is set, the caller
+	// first sends the answer and then calls Finish, which returns when the work has ended and
+	// its outcome is recorded. Until then the request holds its lease and its slot.
 	Finish func()
 }
 

@@ -132,7 +132,7 @@ func (b *harness) called(ctx context.Context, who string) {
 	b.left = append(b.left, time.Until(until))
 }
 
-// was returns who was called since the last call of was.
+// was returns the field asked, which names everyone who was called since was was last used.
 func (b *harness) was() string {
 	asked := b.asked
 	b.asked = ""
@@ -309,14 +309,14 @@ func resigned(t *testing.T, d x402test.Draft) string {
 	return must(x402.EncodeHeader(d.Payload))
 }
 
-// settles answers the nth settlement with the nth value, and every later one with the last
-// value.
+// settles answers the nth settlement with the nth value. When the values are used up, it
+// repeats the last one.
 func settles(all ...x402.Settlement) func(context.Context, int) x402.Settlement {
 	return func(_ context.Context, n int) x402.Settlement { return all[min(n, len(all))-1] }
 }
 
-// looksUp fails the nth lookup with the nth code, and every later one with the last code. An
-// empty code stands for an answer.
+// looksUp fails the nth lookup with the nth code. When the codes are used up, it repeats the
+// last one. With an empty code the lookup gives an answer.
 func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	return func(_ context.Context, n int) ([]byte, error) {
 		if code := codes[min(n, len(codes))-1]; code != "" {
@@ -336,8 +336,8 @@ func (b *harness) stored(header string) ledger.Payment {
 	return *r
 }
 
-// countedSlots are slots that are free, after some time, unless full is set. They count how
-// many are taken and released.
+// countedSlots counts how many slots are taken and released. A caller gets a slot after the
+// time late or, if full is set, the error full.
 type countedSlots struct {
 	late            time.Duration
 	full, broken    error

@@ -120,7 +120,7 @@ func (c settlementRow) first() x402.Settlement { return c.said[0] }
 
 func (c settlementRow) last() x402.Settlement { return c.said[len(c.said)-1] }
 
-// shows reports whether the chain has the given verdict.
+// shows reports whether the chain's finding is the given fate.
 func (c settlementRow) shows(v x402.Fate) bool { return c.chain != nil && c.chain.Fate == v }
 
 // outcome returns the expected outcome of the last request.

@@ -345,8 +345,9 @@ func TestNoTimeToLookUp(t *testing.T) {
 // mostTries is the number of lookups that the seller of TestNoTimeToLookUp allows.
 const mostTries = 5
 
-// lookUpTooLate sends a payment. The first lookups fail, and before is their number. The next
-// lookup has no time left. how is the fault of the write that gives this last lookup back.
+// lookUpTooLate sends a payment. The first lookups fail; the argument before is the number of
+// these lookups. The next lookup has no time left, so a write takes it off the count; the
+// argument how is the fault of that write.
 func lookUpTooLate(t *testing.T, before int, late time.Duration, how ledgertest.Fault) {
 	t.Helper()
 	armed := before == 0
@@ -378,7 +379,7 @@ func lookUpTooLate(t *testing.T, before int, late time.Duration, how ledgertest.
 		b.askOften(h, mostTries+2, 11*time.Minute, 0)
 		had := mostTries
 		if before > 0 && how == ledgertest.FailBefore {
-			had-- // the lookup that did not begin could not be given back
+			had-- // the lookup that did not begin could not be taken off the count
 		}
 		b.expectCalls("in all", 1, had)
 	})

@@ -97,9 +97,9 @@ func (l *lookup) end(ctx context.Context, reply Reply, f *fault.Error) *Outcome 
 	return l.owe(ctx, f).with(l.paid)
 }
 
-// answerUnfinished answers a payment whose work continues after its time. The answer is owed,
-// and Finish records it when the work has ended. Until then the lease prevents other runs, and
-// the slot stays taken.
+// answerUnfinished answers a payment whose work continues after its time is up. The answer is
+// owed, and Finish records it when the work has ended. Until then the lease prevents other
+// runs, and the slot stays taken.
 func (l *lookup) answerUnfinished(ctx context.Context, u *Unfinished) *Outcome {
 	slot := l.dues.slot
 	l.dues.slot = nil
@@ -117,7 +117,7 @@ func (l *lookup) answerUnfinished(ctx context.Context, u *Unfinished) *Outcome {
 	return out
 }
 
-// awaitRest waits for the end of work that continues after its time.
+// awaitRest waits for the end of work that continues after its time is up.
 func awaitRest(u *Unfinished) (reply Reply, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestConclusions checks the conclusion from every combination of the facilitator's answer,
-// earlier doubt and the chain's verdict.
+// earlier doubt and the chain's finding.
 func TestConclusions(t *testing.T) {
 	settled, disproved := to{ledger.EventSettled, replyLookUp}, to{ledger.EventDisproved, replyRefused}
 	refused, doubted := to{ledger.EventRefused, replyRefused}, to{ledger.EventRefused, replyUnsure}
@@ -73,7 +73,7 @@ type to struct {
 	reply reply
 }
 
-// concludes checks the conclusion from an answer, earlier doubt and the chain's verdict.
+// concludes checks the conclusion from an answer, earlier doubt and the chain's finding.
 func concludes(t *testing.T, class Class, d doubt, v Fate, want to) {
 	t.Helper()
 	c := new(Gate).conclusion(class, d, v)

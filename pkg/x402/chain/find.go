@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// slack is how much older than the first claim a payment's block may be, because block
-	// times and our clock differ by seconds. sentSlack is the same limit for a payment that we
-	// may have sent ourselves. The transfer of such a payment hardly belongs to anybody else,
-	// and must be found even if our clock was ahead at the claim.
+	// slack is how much older a payment's block may be than the first claim of the payment,
+	// because block times and our clock differ by seconds. sentSlack is the same limit for a
+	// payment that we may have sent ourselves. The transfer of such a payment hardly belongs
+	// to anybody else, and must be found even if our clock was ahead at the claim.
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute
 

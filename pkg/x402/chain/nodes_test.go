@@ -44,8 +44,8 @@ func TestProbe(t *testing.T) {
 	p.expectNothing(t, p.claimed(), methodState)
 }
 
-// TestChainID checks that nodes are asked for their chain id until it was right once, even if
-// many callers ask at the same time.
+// TestChainID checks that a node is asked for its chain id until one reply has the right id,
+// even if many callers ask at the same time.
 func TestChainID(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -208,7 +208,7 @@ func TestNodesThatAreRead(t *testing.T) {
 		name         string
 		list         []string
 		fails        error
-		answers, was bool // whether a node answers; whether Read is told that none did the last time
+		answers, was bool // answers: a node answers; was: Read is told that no node answered the last time
 	}{
 		{name: "not read yet", fails: fails, answers: true},
 		{name: "one is down", list: []string{down.url(), p.proxy.url()}, answers: true},

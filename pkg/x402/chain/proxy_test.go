@@ -171,7 +171,7 @@ func either(a, b rule) rule {
 	return func(c *call) bool { return a(c) || b(c) }
 }
 
-// capped refuses to search more than most blocks.
+// capped applies the rule refuse to searches of more blocks than most says.
 func capped(t testing.TB, most uint64, refuse rule) rule {
 	return on(methodLogs, func(c *call) bool {
 		var filter map[string]json.RawMessage
@@ -242,8 +242,8 @@ func member(name, value string) rule {
 	})
 }
 
-// instead replaces the text what by other in the calls that mention it, and so gives the
-// answer about something else, such as another block.
+// instead replaces the text what with the text other in every call that contains what. The
+// node then answers about something else, such as another block.
 func instead(what, other string) rule {
 	return about(what, func(c *call) bool { return c.say(c.node(strings.Replace(c.body, `"`+what+`"`, `"`+other+`"`, 1))) })
 }

@@ -127,7 +127,7 @@ func afterPrefix(raw json.RawMessage) (string, bool) {
 	return strings.CutPrefix(s, "0x")
 }
 
-// decodeList decodes a list that has no more items than most says.
+// decodeList decodes a list. It fails if the list has more items than the argument most says.
 func decodeList[T any](raw json.RawMessage, most int, item func(json.RawMessage) (T, error)) ([]T, error) {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil || list == nil || len(list) > most {
@@ -242,8 +242,8 @@ func word(s string) (b [32]byte) {
 	return b
 }
 
-// is reports whether a log is the given event of the token with two indexed arguments, the
-// first of which is an account.
+// is reports whether a log is the given event of the token. The log must have two indexed
+// arguments, and the first one must be an account.
 func (l entry) is(event, token string) bool {
 	return l.Address == token && len(l.Topics) == 3 && l.Topics[0] == event && isAccount(l.Topics[1])
 }

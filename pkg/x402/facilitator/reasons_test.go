@@ -40,7 +40,8 @@ const unlisted = "|error|ok|brand_new_reason|insufficient_funds_for_gas|INSUFFIC
 // status without a meaning, 401 or 403, 404 or 405, and 429. The request carries credentials.
 type outcomes struct{ settle, verify [4]string }
 
-// ofPayer ends the text for a /verify that decides nothing, if its reason is about the payer.
+// ofPayer is the end of the expected text if /verify decides nothing and gives a reason about
+// the payer.
 const ofPayer = ", about the payer"
 
 func column(status int) int {

@@ -216,7 +216,7 @@ func equal(t *testing.T, what string, want, got any) {
 	}
 }
 
-// over returns a client of the origin with the given transport function.
+// over returns a client that sends its requests with the given function.
 func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *Client {
 	f := must(New(Config{URL: origin}))
 	f.transport = func(context.Context) http.RoundTripper { return roundTrip(transport) }
@@ -242,8 +242,8 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 // patience is far longer than a call over loopback takes on any machine.
 const patience = 2 * time.Minute
 
-// raw returns a handler that writes a raw answer, and closes the connection once then has
-// returned.
+// raw returns a handler that writes a raw answer, calls the function then, and closes the
+// connection.
 func raw(text string, then func(c net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

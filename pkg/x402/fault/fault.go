@@ -122,8 +122,8 @@ func (e *Error) Silence() *Error {
 // IsSilence reports whether the error was returned by Silence or is a copy of such an error.
 func (e *Error) IsSilence() bool { return e.silence }
 
-// Error returns a text for logs: code, message and cause. The cause may quote a peer. It
-// follows the message after a colon, which replaces the full stop.
+// Error returns a text for logs: code, message and cause. A colon between message and cause
+// replaces the full stop of the message. The cause may quote a peer.
 func (e *Error) Error() string {
 	s := string(e.Code)
 	if e.Message != "" {

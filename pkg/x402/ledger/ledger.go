@@ -222,7 +222,7 @@ func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Clai
 	ask(&first, Change{asks: p.Asks})
 	first, old, err := create(ctx, l, first)
 	switch {
-	case old == nil: // first was written, unless there is an error; old comes only with ErrConflict
+	case old == nil: // no record was in the way; err is nil if first was written
 		return l.claimed(first, err, time.Time{})
 	case old.AuthDigest != p.AuthDigest:
 		return Claim{Result: OtherAuthorization, Record: *old}, nil

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Sold lists the accounts to which one token is or was paid by the buyers of all sellers on
-// this ledger. An account stays in the list as long as transfers to that account have to be
-// checked. So a seller can change the payee without any other setting: transfers to the
+// Sold lists the accounts that buyers pay, or have paid, in one token. It covers all sellers
+// that use this ledger. An account stays in the list as long as transfers to that account have
+// to be checked. So a seller can change the payee without any other setting: transfers to the
 // previous payee are still found.
 type Sold struct {
 	Row

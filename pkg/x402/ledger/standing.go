@@ -130,8 +130,8 @@ func standRefused(r Payment, v View) Standing {
 	return StandingRefused
 }
 
-// deadAfter is the time from the end of its window until a refused payment counts as dead, if
-// the chain cannot be asked.
+// deadAfter is how long the window of a refused payment must be over before the payment counts
+// as dead. It applies only if the chain cannot be asked.
 const deadAfter = 10 * time.Minute
 
 func standOwed(r Payment, now time.Time, live bool) Standing {
@@ -145,7 +145,7 @@ func standOwed(r Payment, now time.Time, live bool) Standing {
 	case live:
 		return StandingRunning
 	case r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && silentEnough(r, now):
-		return StandingSilent // only if the last lookup was not cut off
+		return StandingSilent // a zero LeaseUntil shows that the last lookup was not cut off
 	case r.MostLookups > 0 && r.Lookups >= r.MostLookups:
 		return StandingExhausted
 	case overdue && wait > 0:
@@ -168,7 +168,7 @@ func standAnswered(r Payment, now time.Time, live bool) Standing {
 		return standUnkept(r, now, live)
 	case !incomplete(r, now) || !now.Before(r.AnswerValidUntil):
 		return StandingAnswered
-	case live || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // the pause of the second lookup, even after the first
+	case live || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // even after the first lookup, the pause is as long as after the second
 		return StandingPartLater
 	}
 	return StandingPartOwed

@@ -43,10 +43,11 @@ var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 // for operators. An Index may be behind the store by some seconds, so callers fetch a record
 // before they act on it.
 type Index interface {
-	// List returns, in order, at most limit places of a list (see Record.Listed) that follow
-	// the place after. If it returns fewer, the list ends there. Unless before is zero, it
-	// leaves out places whose time is later than before. A record that is written while a list
-	// is read moves towards the end of the list, and so may be returned twice.
+	// List returns, in order, places of a list (see Record.Listed) that follow a given place,
+	// the argument after. It returns at most limit places. If it returns fewer, the list ends
+	// there. Unless before is zero, it leaves out places whose time is later than before. A
+	// record that is written while a list is read moves towards the end of the list, and so
+	// may be returned twice.
 	List(ctx context.Context, list string, before time.Time, after Place, limit int) ([]Place, error)
 }
 
@@ -78,8 +79,8 @@ func (p Place) Compare(q Place) int {
 	return cmp.Or(p.At.Compare(q.At), cmp.Compare(p.Key, q.Key))
 }
 
-// FirstPlaces returns the places that follow the place after, sorted, and at most limit of
-// them. It modifies the slice all.
+// FirstPlaces sorts places, and returns the first ones that follow a given place, the argument
+// after. It returns at most limit places. It modifies the slice all.
 func FirstPlaces(all []Place, after Place, limit int) []Place {
 	all = slices.DeleteFunc(all, func(p Place) bool { return p.Compare(after) <= 0 })
 	slices.SortFunc(all, Place.Compare)
@@ -97,11 +98,12 @@ type Sweeper interface {
 
 // Rows reads a store page by page, for operators. It may have to read the whole store.
 type Rows interface {
-	// Page reads at most limit rows whose keys begin with prefix (see PayerPrefix). It reads
-	// the rows that follow the key after in the order of the store, or the first rows if after
-	// is empty. With a prefix it sees every write that succeeded before the call; without one
-	// it may be behind by some seconds. A row that is written while pages are read is in one
-	// of them, in its old or its new version.
+	// Page reads at most limit rows whose keys begin with prefix (see PayerPrefix). If the
+	// argument after is empty, it reads the first rows. Otherwise it reads the rows that
+	// follow the row with the key after, in the order of the store. With a prefix it sees
+	// every write that succeeded before the call; without one it may be behind by some
+	// seconds. A row that is written while pages are read is in one of them, in its old or its
+	// new version.
 	Page(ctx context.Context, prefix, after string, limit int) (Page, error)
 }
 

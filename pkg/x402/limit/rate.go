@@ -126,7 +126,7 @@ type tally struct {
 	sent   int           // how many of these units were reported, or may have been
 	total  Units         // the store's last answer
 	heard  time.Time     // when that answer came
-	firm   int           // the highest number of units in an answer that cannot be given back
+	firm   int           // the largest number of units that an answer of the store has shown as final (All minus Open)
 	report chan struct{} // closed when the report under way is over; nil if there is none
 }
 

@@ -18,8 +18,8 @@ import (
 )
 
 // TestReconcileIndexFails checks that Run returns the error of an index that fails, and still
-// does the half of its work that does not need it. The same holds for the first record at
-// which the store fails.
+// does all work that does not need the index. The same holds if the store fails: Run returns
+// the first error of the store.
 func TestReconcileIndexFails(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.uncertain(1)

@@ -37,8 +37,8 @@ func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(un
 // withTimedBody returns a copy of a request with a timedBody, and a function to call after the
 // answer is written. The function reads the rest of the body, up to most bytes: a client that
 // is still sending would otherwise lose the connection and, with it, the answer. The function
-// does nothing over HTTP/2, where the stream ends anyway. Nor does it if the client sent
-// Expect, because such a client waits before it sends the body.
+// does nothing over HTTP/2, where the stream ends anyway. It also does nothing if the client
+// sent the header Expect, because such a client waits before it sends the body.
 //
 // The request is a copy, so that net/http still sees the body of the original request.
 // net/http then closes the connection if that body was not read to its end. Otherwise it would

@@ -115,7 +115,7 @@ func (f *Front) serve(
 	f.write(w, r, id, res)
 	f.Observe(r, name, id, res, f.Now().Sub(begun))
 	if res.finish != nil {
-		_ = http.NewResponseController(w).Flush() // where that cannot be done the response waits
+		_ = http.NewResponseController(w).Flush() // where the connection cannot be flushed, the response is sent after finish
 		res.finish()
 	}
 }

@@ -163,8 +163,8 @@ func (m *market) refused(what string, r x402test.Reply, reason string, charged b
 	}
 }
 
-// apply writes an event to the record of the first transfer, as an operator would whose clock
-// is ahead.
+// apply writes an event to the record of the first transfer, as an operator would. The
+// operator's clock is ahead by the given time.
 func (m *market) apply(event ledger.Event, ahead time.Duration) {
 	m.Helper()
 	l := ledger.New(&m.store, func() time.Time { return time.Now().Add(ahead) }, rand.Text)

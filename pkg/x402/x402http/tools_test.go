@@ -135,8 +135,8 @@ func (m *market) buysTwice(overMCP bool) {
 	m.moved("10000")
 }
 
-// toolShop opens a shop with one tool, /weather. Its requests pass through the middleware
-// behind.
+// toolShop opens a shop with one working tool, /weather, and two tools that lead nowhere. The
+// argument behind is a middleware, which all requests pass through.
 func (m *market) toolShop(h http.Handler, behind func(http.Handler) http.Handler, options ...x402http.Option) {
 	m.Helper()
 	s, mux := m.seller(), http.NewServeMux()

@@ -19,8 +19,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// process calls do with a facilitator, as one process that uses the books. The function
-// settles reports whether the authorization with a nonce executes.
+// process opens a facilitator on the journal, as a new process does, and passes it to the
+// function do. The other argument of do settles the authorization with a nonce, and reports
+// whether it executes.
 func process(t *testing.T, journal string, do func(f *Facilitator, settles func(nonce byte) bool)) {
 	t.Helper()
 	f, err := NewFacilitator(FacilitatorConfig{Now: time.Now, Journal: journal})

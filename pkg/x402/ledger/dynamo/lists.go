@@ -24,8 +24,8 @@ const (
 	listTimeout = 15 * time.Second
 )
 
-// List implements ledger.Index. It asks every partition of a list for limit places, because a
-// single partition may hold all the first ones, and merges the results.
+// List implements ledger.Index. It asks each partition of a list for as many places as limit
+// allows, because one partition may hold all the places to return. Then it merges the results.
 func (t *Table) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -52,9 +52,10 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// places queries one partition, page by page, for the places that follow the place after. It
-// stops when it has enough: limit places, and all others with the same time as the last of
-// these, because places with the same time are in no order in the index.
+// places queries one partition, page by page, for the places that follow a given place, the
+// argument after. It stops when it has as many places as limit allows, and also all others
+// with the same time as the last of these. The index does not order places that have the same
+// time.
 func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	pageSize := min(limit, t.pageSize-1) + 1
 	in := &dynamodb.QueryInput{

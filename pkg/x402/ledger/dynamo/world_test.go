@@ -117,8 +117,8 @@ func (w *world) took() charges {
 	return seen
 }
 
-// loses loses the replies that the function which selects, from now on. Calls are counted from
-// here. If which is nil, no reply is lost.
+// loses sets which replies are lost from now on: those for which the function which returns
+// true. The number n of a call is counted from now on. If which is nil, no reply is lost.
 func (w *world) loses(which func(op string, n int) bool) {
 	w.took()
 	w.lost = which

@@ -181,8 +181,8 @@ func cancelled(t *testing.T, s limit.Store) {
 	acquire(t, s, "op", lease("b"), 1)
 }
 
-// races runs f n times at once, and fails the test unless exactly the number winners of these
-// calls return true.
+// races runs f n times at once. The argument winners says how many of these calls must return
+// true; any other number fails the test.
 func races(t *testing.T, n, winners int, f func(i int) (bool, error)) {
 	t.Helper()
 	var all errgroup.Group
