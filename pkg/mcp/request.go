@@ -256,7 +256,7 @@ type Call struct {
 	Keys []string
 }
 
-// Paid reports whether the call has a payment, whether it is valid or not.
+// Paid reports whether the call has a payment, valid or not.
 func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 
 // Call parses a request of the method tools/call. has reports whether a tool exists.

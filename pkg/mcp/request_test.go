@@ -22,7 +22,7 @@ func header(pairs ...string) http.Header {
 	return h
 }
 
-// routed are the headers of a request of revision 2026-07-28.
+// routed returns the headers of a request of revision 2026-07-28.
 func routed(method string, more ...string) http.Header {
 	return header(append([]string{"MCP-Protocol-Version", mcp.Modern, "Mcp-Method", method}, more...)...)
 }

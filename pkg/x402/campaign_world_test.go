@@ -112,7 +112,7 @@ type authorization struct {
 	purchase      string    // in the record of its first claim; empty before that
 	endpoint      string    // in the record of its first claim; empty before that
 	token         string    // in the record of its first claim
-	possibleSends int       // attempts to send the payment that may have sent something
+	possibleSends int       // number of attempts that may have sent the payment
 	supersededAt  time.Time // when another payment replaced this one
 	ownershipLost bool      // its purchase was taken over by another payment
 	// overBefore holds the payments of the same purchase whose answers were used up, refunded
@@ -132,7 +132,8 @@ type authorization struct {
 	undisturbedLookups int       // by attempts that neither froze nor had a store fault
 	runningLookups     map[*process]bool
 	toldUsedUp         bool // the payer was told that no lookup is left
-	// The last lookup that is known to be on record: the count including it, and its end.
+	// These describe the last lookup that is known to be on record: its number, and when it
+	// ended.
 	lastLookupCount int
 	lastLookupEnd   time.Time
 }

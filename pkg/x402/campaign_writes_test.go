@@ -70,7 +70,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	}
 	a.lookupsBegun += r.Lookups - old.Lookups
 	if r.Lookups < old.Lookups {
-		a.toldUsedUp = false // an attempt whose lease had ended returned its lookup
+		a.toldUsedUp = false // an attempt took its lookup off the count after its lease had ended
 	}
 	a.settledAt = r.SettledAt
 	p.noteRefund(a, *old, r)

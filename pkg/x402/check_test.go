@@ -36,7 +36,7 @@ type verdict struct {
 	status        int
 	code          fault.Code
 	charged       string
-	settles, runs int // the totals
+	settles, runs int // the total numbers of settlements and runs
 }
 
 func (v verdict) holds(b *harness, signature string) {

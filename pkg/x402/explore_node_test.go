@@ -57,5 +57,5 @@ type ending struct {
 	worked   int           // the authorization for which the work ran, or -1
 	held     int           // the authorization whose lease was taken last, or -1
 	panicked bool
-	reread   int // the authorization whose record was read or met last, or -1
+	reread   int // the authorization whose record the process has read last, or has found in the way of a write; or -1
 }

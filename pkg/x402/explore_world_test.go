@@ -312,7 +312,8 @@ func (x *explorer) number(r ledger.Record) int32 {
 }
 
 // batch returns what a Scanner finds on the chain. Each instant has ten blocks, and the blocks
-// of the current instant are not safe yet. moved holds the instants of the transfers.
+// of the current instant are not safe yet. moved has one byte for each authorization: the
+// instant of its transfer plus one, or 0 if there is no transfer.
 func (x *explorer) batch(moved int32, from uint64, now int) reconcile.Batch {
 	b := reconcile.Batch{Next: from, Safe: uint64(now) * blocksPerInstant, SafeTime: x.instants[now]}
 	b.Next = max(from, b.Safe+1)

@@ -38,7 +38,7 @@ func (h *holder) fulfil(ctx context.Context) *Outcome {
 	return h.lookUp(ctx, nil)
 }
 
-// noSlot gives the claim back after no slot was free. Nothing was sent, and no lookup is
+// noSlot gives the claim back, because no slot was free. Nothing was sent, and no lookup is
 // counted.
 func (h *holder) noSlot(ctx context.Context, f *fault.Error) *Outcome {
 	if h.record().State == ledger.Settling {

@@ -166,7 +166,7 @@ func about(what string, r rule) rule {
 	return func(c *call) bool { return c.mentions(what) && r(c) }
 }
 
-// either applies the first of two rules that answers.
+// either tries two rules in order, until one of them answers.
 func either(a, b rule) rule {
 	return func(c *call) bool { return a(c) || b(c) }
 }

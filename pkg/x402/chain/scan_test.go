@@ -179,7 +179,7 @@ func TestReceived(t *testing.T) {
 		name, hash string
 		to         x402.Address
 		rule       rule
-		want       error // nil if there is no error, and nothing was received
+		want       error // nil: if says is empty too, there is no error and no transfer
 		says       string
 	}{
 		{name: "to somebody else", hash: deposited, to: p.other},

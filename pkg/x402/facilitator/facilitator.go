@@ -233,7 +233,7 @@ type reply struct {
 	sent       bool  // a byte of the request may have left; false proves that none did
 	expired    bool  // the call's time was up when err occurred
 	authorized bool  // the request carried credentials
-	status     int   // 0 if no header of an answer came
+	status     int   // HTTP status; 0 if not even the header of an answer came
 	header     http.Header
 	body       []byte
 }

@@ -156,7 +156,8 @@ func From(err error) *Error {
 	return New(InternalError, err)
 }
 
-// HeaderRetryAfter is the header with the seconds of Wait (RFC 9110 section 10.2.3).
+// HeaderRetryAfter is the header that says, in whole seconds, how long the client should wait
+// (RFC 9110 section 10.2.3). See Wait.
 const HeaderRetryAfter = "Retry-After"
 
 // Body is the JSON of every error except a 402.

@@ -131,8 +131,8 @@ const keep = 35 * 24 * time.Hour
 
 // purchaseKept is how long a purchase is kept after it was given to a payment. A purchase must
 // not expire before its owner is decided, even if the chain cannot be asked for weeks. Because
-// it is kept twice as long as a decided payment, a missing purchase is evidence about every
-// payment of the last 35 days (see Sending).
+// a purchase is kept twice as long as a decided payment, a missing purchase is evidence about
+// every payment of the last 35 days (see Sending).
 const purchaseKept = 2 * keep
 
 // expiry returns when a record that was just written may be deleted. It is zero, which means

@@ -11,9 +11,9 @@ import (
 // effect.
 type Store interface {
 	// Count adds n, which may be negative, to the units of a client in the window that begins
-	// at the time window, and returns the client's new total in that window. If the total
-	// would exceed most, it adds nothing, and ok is false. If most is Unbounded, one call
-	// never adds n twice.
+	// at the time window, and returns the client's new total in that window. The argument most
+	// is the limit of that total: if the total would exceed it, Count adds nothing, and ok is
+	// false. If most is Unbounded, one call never adds n twice.
 	Count(ctx context.Context, client string, window time.Time, n Units, most int) (total Units, ok bool, err error)
 
 	// Acquire adds a lease to an operation if that operation has fewer than limit leases,

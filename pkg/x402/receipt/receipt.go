@@ -252,7 +252,7 @@ func FormatPublic(key ed25519.PublicKey) string { return encode(key) }
 
 func parse(text string) ([]byte, error) {
 	key, err := decode(text)
-	if err != nil || len(key) != ed25519.PublicKeySize { // which is also ed25519.SeedSize
+	if err != nil || len(key) != ed25519.PublicKeySize { // the seed of a private key has the same size
 		return nil, errors.New("must be 32 bytes in base64url, as make receipt-key prints them")
 	}
 	return key, nil

@@ -67,7 +67,8 @@ func (r Response) WireStatus() int {
 	return r.Status
 }
 
-// hasLength reports whether the response to a method has the header Content-Length.
+// hasLength reports whether the response to a request with this method has the header
+// Content-Length.
 func (r Response) hasLength(method string) bool {
 	switch {
 	case method == http.MethodHead:

@@ -47,7 +47,7 @@ func TestBrokenHandler(t *testing.T) {
 				m.answered("the payment that was charged", m.get(oslo, first), "fair", true)
 				m.moved("10000")
 				const second, minute = time.Second, time.Minute
-				want := []time.Duration{0, 10 * second, 20 * second, 80 * second} // at each request at first, then after a minute
+				want := []time.Duration{0, 10 * second, 20 * second, 80 * second} // each of the first requests runs the handler; then the pauses are longer
 				for pause := 10 * minute; pause <= 40*minute; pause *= 2 {
 					want = append(want, want[len(want)-1]+pause)
 				}

@@ -35,7 +35,7 @@ func ExampleOpen() {
 		Origin: "https://shop.example",
 		Log:    slog.New(slog.DiscardHandler),
 	}
-	config.Settler, config.Evidence = x402test.PlayMoney(config.PayTo) // without this line the Facilitator is asked
+	config.Settler, config.Evidence = x402test.PlayMoney(config.PayTo) // play money; without this line, the Facilitator settles real payments
 	seller, err := x402http.New(config)
 	if err != nil {
 		fmt.Println(err)

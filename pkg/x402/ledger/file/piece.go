@@ -78,9 +78,9 @@ func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	return sql.OpenDB(keeping{c, fmt.Sprintf("PRAGMA busy_timeout = %d; PRAGMA synchronous = FULL", patience.Milliseconds())}), nil
 }
 
-// keeping makes connections that do not remove the -wal. It applies the other settings after
-// that one: SQLite may open the -wal to apply them and fail, and must not remove the -wal even
-// then.
+// keeping makes connections that do not remove the -wal. It first tells SQLite to keep the
+// -wal, and then applies the other settings. To apply these, SQLite may have to open the -wal.
+// If that fails, SQLite must not remove the -wal.
 type keeping struct {
 	driver.Connector
 	settings string
