@@ -112,7 +112,7 @@ type Response struct {
 
 // Result is the result of a call.
 type Result struct {
-	// Body is the answer, and MediaType is its media type; empty means text.
+	// Body is the answer, and MediaType is its media type; an empty MediaType means text.
 	Body      []byte
 	MediaType string
 	// URI identifies the answer if it is not text, a picture or a sound.

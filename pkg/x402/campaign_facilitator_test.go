@@ -284,8 +284,8 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	return a
 }
 
-// checkFacilitatorChoice checks that the process may ask the facilitator by, and not only the
-// other one.
+// checkFacilitatorChoice checks that the process may ask the facilitator that the argument by
+// names.
 func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	w, at := p.w, p.of(a)
 	if r := w.record(a); r == nil || !slices.Contains(r.Asked, by) {

@@ -84,9 +84,10 @@ func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return f
 }
 
-// find checks the transaction of the question first. That is the shortest way, and its receipt
-// counts even if the node that answers the next call is behind. The hash comes from outside
-// and is only a hint: if it is wrong, that proves nothing, and find searches for the log.
+// find checks the transaction of the question first. That is the shortest way. The receipt of
+// that transaction counts even if the next call is answered by a node that is behind. The hash
+// comes from outside and is only a hint: if it is wrong, that proves nothing, and find
+// searches for the log.
 func (i *inquiry) find() (x402.Finding, error) {
 	if x402.IsHash(i.q.Transaction) {
 		if f, _, err := i.byReceipt(strings.ToLower(i.q.Transaction)); err == nil {

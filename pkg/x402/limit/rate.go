@@ -140,8 +140,8 @@ func (t *tally) used() int { return max(t.total.All+t.unsent(), t.final()) }
 // are decided.
 func (t *tally) final() int { return max(t.count, t.firm+t.unsent()) }
 
-// exceeds reports whether that many more units would put the client over the limit, as far as
-// this environment knows.
+// exceeds reports whether the client would be over the limit with some more units, as far as
+// this environment knows. The argument more is the number of these units.
 func (t *tally) exceeds(more, limit int, now time.Time) bool {
 	if t.final()+more > limit {
 		return true

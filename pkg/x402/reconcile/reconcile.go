@@ -31,8 +31,8 @@ type Reconciler struct {
 	// Scanner reads the transfers to the payee. Without a Scanner, money that arrived for a
 	// payment that is not in doubt is not found.
 	Scanner Scanner
-	// Terms are the terms that Evidence and Scanner look at. Their addresses are valid. After
-	// a change of configuration the ledger can have payments under other terms. Of these
+	// Terms are the terms that Evidence and Scanner look at. Their addresses must be valid.
+	// After a change of configuration the ledger can have payments under other terms. Of these
 	// payments, those in doubt stay in doubt, because their absence from another chain proves
 	// nothing.
 	Terms x402.Terms
@@ -82,7 +82,7 @@ type Summary struct {
 	Failed      int // listed records that are corrupt, or on which the ledger failed
 	Left        int // listed records not reached in time, or beyond the limit of 1,000 questions
 
-	Open int // listed records that were in doubt and held by nobody when looked at
+	Open int // listed records that were in doubt and held by nobody when the run looked at them
 
 	Received  int  // transfers to the payee that were read
 	Deposits  int  // read transfers that are not payments: without authorization, or below any price

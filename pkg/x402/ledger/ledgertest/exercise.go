@@ -124,8 +124,9 @@ func compressesTo(t *testing.T, size int) []byte {
 	return nil
 }
 
-// everyKind checks that a record of each kind comes back as it was written, including from the
-// Put of another record under its key, and that only payments are listed.
+// everyKind checks that a record of each kind comes back as it was written, from Fetch and
+// from the Put of another record under the same key. It also checks that only payments are
+// listed.
 func everyKind(t *testing.T, s Planter) {
 	for _, r := range Others("exercise|kind|") {
 		MustPut(t, s, r)

@@ -32,7 +32,7 @@ func (s inProcess) Start(ctx context.Context, with Settings) (Instance, error) {
 	}
 	life := &life{origin: "http://" + listener.Addr().String(), end: end}
 	life.server = newServer(handler)
-	go func() { _ = life.server.Serve(listener) }() // it ends with Close
+	go func() { _ = life.server.Serve(listener) }() // Serve returns after Close
 	return life, nil
 }
 

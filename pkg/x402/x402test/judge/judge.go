@@ -206,7 +206,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	}
 	j := &court{config: c, bank: newBank(c.World), base: "http://" + listener.Addr().String()}
 	server := newServer(j.bank)
-	go func() { _ = server.Serve(listener) }() // it ends with Close
+	go func() { _ = server.Serve(listener) }() // Serve returns after Close
 	defer server.Close()
 	if err := j.look(ctx); err != nil {
 		return nil, err

@@ -41,8 +41,8 @@ type purchase struct {
 	answered  int                // how many of these errands have the answer
 	another   int                // answers to another question for the same payment
 	stranger  int                // answers that a stranger has got
-	words     []string           // the seller's statements, except those to ask again later
-	waiting   string             // the last statement, if it was to ask again later
+	words     []string           // the seller's statements, except statements that the payer should ask again later
+	waiting   string             // the last statement, if it was that the payer should ask again later
 	falseWord string             // the first false statement of the seller about the money
 	steps     []string
 
@@ -75,7 +75,7 @@ func newPurchase(s *stage, way Way) (*purchase, error) {
 		return nil, err
 	}
 	p.server = newServer(p.line)
-	go func() { _ = p.server.Serve(listener) }() // it ends with Close
+	go func() { _ = p.server.Serve(listener) }() // Serve returns after Close
 	p.buyer = &client{
 		http: newClient(s.court.config.Patience), goods: s.court.config.Goods, way: way, origin: "http://" + listener.Addr().String(),
 	}
