@@ -11,10 +11,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// actors holds all parties that cause something to happen in a schedule: clients of one payer
-// that retry early, and that may sign a new authorization at any moment; the payer, who may
-// cancel an authorization; a third party, who may submit one to the chain; strangers with
-// copies of public data, or with a forged signature; and the reconciler.
+// actors holds all parties that cause something to happen in a schedule. Clients of one payer
+// retry early, and may sign a new authorization at any moment. The payer may cancel an
+// authorization. A third party may submit an authorization to the chain. Strangers send copies
+// of public data, or a forged signature. The reconciler and an operator act as well.
 type actors struct {
 	w         *world
 	f         *fixture

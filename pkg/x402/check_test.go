@@ -47,9 +47,9 @@ func (v verdict) holds(b *harness, signature string) {
 }
 
 // TestCheckOfADoubt checks a payment in doubt if the seller's check refuses it. With a node,
-// the payment is not sent again: if it was paid, it is answered; if it never will be paid, the
-// answer is the check's refusal; while nobody knows, the payer is told to repeat it. Without a
-// node the payment is sent again, because nothing else could resolve the doubt.
+// the payment is not sent again. If it was paid, it is answered. If it never will be paid, the
+// answer is the check's refusal. While nobody knows, the payer is told to repeat the payment.
+// Without a node the payment is sent again, because nothing else could resolve the doubt.
 func TestCheckOfADoubt(t *testing.T) {
 	for name, v := range map[string]verdict{
 		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},

@@ -88,8 +88,8 @@ func TestSignedVector(t *testing.T) {
 	}
 }
 
-// TestSignatureForms checks that a signature which the token contract is certain to refuse is
-// refused here, and that a signature which only the chain can check is passed on.
+// TestSignatureForms checks which signatures are refused here: only those that the token
+// contract is certain to refuse. A signature that only the chain can check is passed on.
 func TestSignatureForms(t *testing.T) {
 	domain, err := baseTerms().TokenDomain()
 	if err != nil {

@@ -301,8 +301,8 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 }
 
 // TestWithoutExtensions checks what the payer learns if a payment came without its offer's
-// extensions: its signature cannot be repeated once it is paid, and a new signature is not
-// charged.
+// extensions: the same signature cannot be repeated once the payment is paid, and a new
+// signature is not charged.
 func TestWithoutExtensions(t *testing.T) {
 	for name, c := range map[string]bareRow{
 		"with":               {token: true},

@@ -145,8 +145,8 @@ func New(c Config) (*Nodes, error) {
 	}, nil
 }
 
-// parseNodes parses the URLs of endpoints. Its errors do not quote them, because many
-// providers put keys into them.
+// parseNodes parses the URLs of endpoints. No error quotes a URL, because many providers put
+// keys into their URLs.
 func parseNodes(urls []string) ([]*node, error) {
 	if len(urls) > MaxNodes {
 		return nil, fmt.Errorf("chain: more than %d nodes", MaxNodes)

@@ -148,7 +148,7 @@ func TestReorganisation(t *testing.T) {
 			return false
 		})))
 		b.refuses(t, start+1, "")
-		// The first payment is made again, in another block, but not the second.
+		// Only the first payment is made again, in another block.
 		b.Mine(t, 5)
 		b.sent = nil
 		b.enter(t, b.pay(t, a), by(t, a))

@@ -269,8 +269,8 @@ func (s *scan) addBlocks(blocks [][]entry) error {
 	return nil
 }
 
-// add adds a block's transfers to the batch, after it has checked that they agree with the
-// block's header and with the uses of authorizations in it.
+// add checks that a block's transfers agree with the block's header, and with the uses of
+// authorizations in the block. Then it adds the transfers to the batch.
 func (s *scan) add(logs []entry, rawHeader, rawUses json.RawMessage) error {
 	number := logs[0].Number
 	h, err := decodeHeader(rawHeader, hexQuantity(number))

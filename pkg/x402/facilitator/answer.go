@@ -310,7 +310,8 @@ func classifyVerification(re reply, from string) x402.Verification {
 func (re reply) ok() bool { return re.status/100 == 2 }
 
 // supports returns nil if the answer lists the kind of payment that this service takes. It
-// skips entries that it cannot decode, because they may be other features of the facilitator.
+// skips entries that it cannot decode, because such entries may describe other features of the
+// facilitator.
 func supports(re reply, network string) error {
 	members, err := untrusted.Split(re.body, maxDepth)
 	if !re.ok() || members["kinds"] == nil {

@@ -22,9 +22,9 @@ func runsInADay() []time.Duration {
 	}
 }
 
-// TestPausesAfterAnOutage checks that a client that keeps asking gets its answer soon after an
-// outage of some minutes, and that an outage of a day costs one lookup an hour, plus a few at
-// the beginning.
+// TestPausesAfterAnOutage checks that a client which keeps asking gets its answer soon after
+// an outage of some minutes. An outage of a day costs one lookup an hour, plus a few at the
+// beginning.
 func TestPausesAfterAnOutage(t *testing.T) {
 	runs := runsInADay()
 	if len(runs) < 25 || len(runs) > 30 {

@@ -63,9 +63,10 @@ func (d *testLedger) opened(t *testing.T) (first, second *ledger.Hold) {
 	return first, second
 }
 
-// TestTakeOver checks that the owner is closed before the purchase is swapped, on exactly the
-// version that was read. If a process ends between the two writes, the next process takes the
-// purchase over. The same holds if the owner has no record any more.
+// TestTakeOver checks that the owner is closed before the purchase gets another owner, and
+// only if the owner's record has not changed since it was read. If a process ends between the
+// two writes, the next process takes the purchase over. The same holds if the owner has no
+// record any more.
 func TestTakeOver(t *testing.T) {
 	d := newTestLedger(t)
 	first, second := d.opened(t)

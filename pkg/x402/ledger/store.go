@@ -102,8 +102,8 @@ type Rows interface {
 	// argument after is empty, it reads the first rows. Otherwise it reads the rows that
 	// follow the row with the key after, in the order of the store. With a prefix it sees
 	// every write that succeeded before the call; without one it may be behind by some
-	// seconds. A row that is written while pages are read is in one of them, in its old or its
-	// new version.
+	// seconds. A row that is written while pages are read is in one of the pages, in its old
+	// or its new version.
 	Page(ctx context.Context, prefix, after string, limit int) (Page, error)
 }
 
@@ -111,6 +111,7 @@ type Rows interface {
 type Page struct {
 	Records []Record // the records, without the bodies of their answers
 	Corrupt []string // keys of rows that cannot be read
-	// Next is the argument after for the next page; empty if there is no further page.
+	// Next is what to pass as the argument after to read the next page. It is empty if there
+	// is no further page.
 	Next string
 }

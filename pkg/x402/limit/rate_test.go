@@ -56,8 +56,9 @@ func passed(t *testing.T, r *limit.Rate, client string, n int) (ok int) {
 	return ok
 }
 
-// TestRate checks one environment: the limit is exact, a tenth of it needs no report, and each
-// report carries the tenth that was not reported yet, and the request that it decides.
+// TestRate checks one environment. The limit is exact. A tenth of the limit passes without a
+// report. Each report carries all requests that were not reported yet, including the request
+// that the report decides.
 func TestRate(t *testing.T) {
 	for _, c := range []struct{ perMinute, requests, ok, calls int }{
 		{300, 30, 30, 0}, {300, 31, 31, 1}, {300, 61, 61, 1}, {300, 62, 62, 2}, {300, 300, 300, 9}, {300, 5000, 300, 9},

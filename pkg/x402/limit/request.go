@@ -176,8 +176,8 @@ func (q *Request) correction(present time.Time, atFault bool) (time.Time, Units)
 // carry adds units to the next windows after a request at fault has put the client above the
 // limit in its window. units is how many units the fault has added there, and total is what
 // the client has used there by now. carry adds those of the units that are above the limit.
-// Without it, a client could begin many requests at once that are found to be at fault only
-// when it is too late to refuse them.
+// Without carry, a client could begin many requests at once. Their faults would show only when
+// it is too late to refuse them.
 func (r *Rate) carry(ctx context.Context, client string, window time.Time, total Units, units int) (err error) {
 	for range r.debts {
 		units = min(units, total.All-total.Open-r.limit)

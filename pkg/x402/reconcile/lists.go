@@ -127,7 +127,7 @@ func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited
 // visited is the result of reading records.
 type visited struct {
 	gone       int   // records that do not exist any more
-	failed     int   // records that could not be read, or for which see failed
+	failed     int   // records that could not be read, or for which the function see failed
 	notReached int   // records that were not read before ctx ended
 	whole      bool  // the list was read to its end
 	err        error // error of the index, and the first error of the store

@@ -199,10 +199,10 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 // unreadable is an error of the node: the next run continues.
 type unreadable struct{ error }
 
-// batch reads one batch, compares it with the ledger and moves the cursor to the block after
-// it. If the time is up before that, it moves the cursor to the first block that is not
-// finished. Otherwise, if a batch took longer than a run, every run would begin it and none
-// would finish it.
+// batch reads one batch, compares its transfers with the ledger, and moves the cursor to the
+// block after the batch. If the time is up before that, it moves the cursor to the first block
+// that is not finished. Otherwise, if a batch took longer than a run, every run would begin it
+// and none would finish it.
 func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) (done bool, err error) {
 	b, err := r.Scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {

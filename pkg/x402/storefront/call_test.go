@@ -232,9 +232,9 @@ func TestQuotes(t *testing.T) {
 	}
 }
 
-// TestServe checks that an answer states its length if it has a body, that it counts with as
-// many units as the size of what is sent requires, and that it tells the client the state of
-// its limit unless the answer is public.
+// TestServe checks that an answer states its length if it has a body. The answer counts with
+// as many units as the size of the sent body requires. It tells the client the state of the
+// limit unless the answer is public.
 func TestServe(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string

@@ -162,9 +162,9 @@ func (w *Recorder) Write(b []byte) (int, error) {
 // has written is dropped. w is a Recorder.
 func Fail(w http.ResponseWriter, f *fault.Error) { w.(*Recorder).Fault = f }
 
-// Mark marks an answer with owed parts. prevented means that none of these parts was tried,
-// and silent that at least one of them is owed because its target did not respond. w is a
-// Recorder.
+// Mark marks an answer with owed parts. prevented means that none of these parts was tried.
+// silent means that at least one of these parts is owed because its target did not respond. w
+// is a Recorder.
 func Mark(w http.ResponseWriter, prevented, silent bool) {
 	recorder := w.(*Recorder)
 	recorder.Prevented = prevented

@@ -237,8 +237,8 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// TestWrongSettings checks that every wrong setting is an error at start that names it, and
-// that a price or a method which cannot be sold is an error as well.
+// TestWrongSettings checks that every wrong setting is an error at start, and that the error
+// names the setting. A price or a method that cannot be sold is an error as well.
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	good := x402http.Config{PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "https://shop.example"}

@@ -90,10 +90,10 @@ type settings struct{ accepted string }
 // refused file has another word.
 func Accept(word string) Option { return func(s *settings) { s.accepted = word } }
 
-// Open opens the ledger at path. If it is missing, Open creates it with its folder, readable
-// by this user only. ErrUnreadable means that the file is something else, or that its pages
-// are damaged. ErrHalved means that its -wal file is missing. ErrBeside means that the -wal
-// file beside it belongs to another ledger.
+// Open opens the ledger at path. If there is no file at path, Open creates the file and its
+// folder, readable by this user only. ErrUnreadable means that the file is something else, or
+// that its pages are damaged. ErrHalved means that its -wal file is missing. ErrBeside means
+// that the -wal file beside it belongs to another ledger.
 func Open(path string, options ...Option) (*Store, error) {
 	var set settings
 	for _, option := range options {

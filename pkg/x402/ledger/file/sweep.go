@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// mostSwept is how many rows one Sweep looks at, and sweptTogether how many of them it looks
-// at in one transaction. No payment has to wait long for such a transaction.
+// mostSwept is how many rows one Sweep looks at. sweptTogether is how many of these rows it
+// looks at in one transaction. No payment has to wait long for such a transaction.
 const (
 	mostSwept     = 20_000
 	sweptTogether = 500

@@ -141,7 +141,7 @@ func (r *toolResult) kind() kind {
 	case r.isOffer():
 		return kindUnpaid
 	case r.IsError:
-		return kindWait // an error does not say that asking again is useless
+		return kindWait // an error may be temporary, so the payer asks again
 	default:
 		return kindAnswer
 	}
