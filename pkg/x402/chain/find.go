@@ -52,7 +52,7 @@ type inquiry struct {
 	q                   x402.Question
 	payer, payee, nonce string        // as topics of a log
 	slack               time.Duration // how much older than the first claim a block may be
-	oldest              time.Time     // the oldest time of a block with the payment
+	oldest              time.Time     // the earliest time that a block with the payment can have
 }
 
 // Find implements x402.Evidence. It ends with ctx, and after ten seconds at the latest. The

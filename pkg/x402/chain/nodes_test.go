@@ -191,9 +191,9 @@ func (p *play) answersAll(ctx context.Context, t *testing.T, n *Nodes, tx string
 	}
 }
 
-// TestNodesThatAreRead checks a list of nodes that is read with Config.Read. Its nodes replace
-// the configured ones, and another list replaces it. Until a list can be read, the configured
-// nodes are asked. Read is told when no node could answer.
+// TestNodesThatAreRead checks a list of nodes that is read with Config.Read. The nodes of the
+// list replace the configured nodes, and a later list replaces an earlier one. Until a list
+// can be read, the configured nodes are asked. Read is told when no node could answer.
 func TestNodesThatAreRead(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)

@@ -24,7 +24,7 @@ const (
 	// in Unix seconds. It is far above what any chain will reach, and so small that arithmetic
 	// with them cannot overflow.
 	maxQuantity = 1 << 52
-	maxTopics   = 4 // most topics of a log in the EVM
+	maxTopics   = 4 // the largest number of topics of a log in the EVM
 	// maxDepth bounds the nesting of JSON. The deepest expected reply is a receipt in a batch,
 	// with about six levels.
 	maxDepth = 32

@@ -90,7 +90,7 @@ func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
 	switch {
 	case o.RefusedBy == p.Second.Name:
 		s.askAlone(ctx, &p.Second)
-	case o.RefusedBy != "", o.Refused: // a refusal without a name is the primary's, from before there was a second
+	case o.RefusedBy != "", o.Refused: // a refusal without a name came from the primary, before there was a second
 		s.askAlone(ctx, &p.Primary)
 	default:
 		s.askInTurn(ctx)

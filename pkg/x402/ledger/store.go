@@ -17,9 +17,8 @@ import (
 type Store interface {
 	// Put writes a record over the version before it or, if its version is 1, under a free
 	// key. It returns the record that is stored afterwards. If that record has the WriteID of
-	// r, the write has succeeded, perhaps when a client library sent it for the first time.
-	// Otherwise nothing was written, because another version is stored, or no record at all
-	// (nil).
+	// r, the write has succeeded, even if a client library had to send it twice. Otherwise
+	// nothing was written, because another version is stored, or no record at all (nil).
 	Put(ctx context.Context, r Record) (current Record, err error)
 
 	// Fetch reads a record consistently: it sees every write that has succeeded. It returns

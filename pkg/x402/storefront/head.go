@@ -31,8 +31,9 @@ func headSize(h http.Header) int {
 
 func headerSize(name, value string) int { return len(name) + len(": \r\n") + len(value) }
 
-// firstFitting returns the first offer that fits into the header PAYMENT-REQUIRED, which may
-// have room bytes. If none fits, it returns the last offer.
+// firstFitting returns the first offer that fits into the header PAYMENT-REQUIRED. The
+// argument room is the number of bytes that this header may have. If no offer fits,
+// firstFitting returns the last one.
 func firstFitting(offers []string, room int) string {
 	for _, offer := range offers {
 		if headerSize(x402.HeaderRequired, offer) <= room {

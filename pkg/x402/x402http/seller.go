@@ -61,12 +61,12 @@ func New(c Config) (*Seller, error) {
 	return s, nil
 }
 
-// Reconcile decides the payments that requests left in doubt, by Config.Evidence. It returns a
-// summary of the results and of the refunds that are due. It finds the payments that no client
-// asks about again. Call it every few minutes, in one process at a time. If no process calls
-// it, payments that are in doubt for more than a quarter of an hour are logged as an error.
-// Reconcile ends when ctx does. It returns an error if the ledger fails, or keeps no index of
-// open payments.
+// Reconcile uses Config.Evidence to decide the payments that requests left in doubt. It
+// returns a summary of the results and of the refunds that are due. It finds the payments that
+// no client asks about again. Call it every few minutes, in one process at a time. If no
+// process calls it, payments that are in doubt for more than a quarter of an hour are logged
+// as an error. Reconcile ends when ctx does. It returns an error if the ledger fails, or keeps
+// no index of open payments.
 func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 	index, ok := s.config.Ledger.(ledger.Index)
 	if !ok {
