@@ -78,7 +78,7 @@ func outrun(n *node) bool {
 	return met > tries
 }
 
-// faulty reports whether a process has met a fault of the store.
+// faulty reports whether a call of the store by this process has failed.
 func faulty(n *node) bool {
 	for ; n.parent != nil; n = n.parent {
 		if n.by.reply.what == replyFailed || n.by.reply.what == replyLost {

@@ -28,7 +28,8 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 	}
 }
 
-// inDoubt changes a record into that of a payment whose attempt ended without an answer.
+// inDoubt changes a record as if the attempt to settle the payment had ended without an
+// answer.
 func inDoubt(r *ledger.Payment) { r.Doubt, r.Sent = true, true }
 
 // TestOnePurchaseOneCharge checks that a payer who signs again for the same question is

@@ -54,7 +54,8 @@ type Slots struct {
 	now       func() time.Time
 }
 
-// NewSlots returns the Slots of an operation. It panics unless most is from 1 to MaxCap.
+// NewSlots returns the Slots of an operation. The argument most is the cap of the operation.
+// NewSlots panics unless it is from 1 to MaxCap.
 func NewSlots(operation string, most int, s Store, now func() time.Time) *Slots {
 	if most < 1 || most > MaxCap {
 		panic("limit.NewSlots: the cap is out of range")

@@ -35,10 +35,11 @@ func (b *timedBody) Read(p []byte) (int, error) {
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
 // withTimedBody returns a copy of a request with a timedBody, and a function to call after the
-// answer is written. The function reads the rest of the body, up to most bytes: a client that
-// is still sending would otherwise lose the connection and, with it, the answer. The function
-// does nothing over HTTP/2, where the stream ends anyway. It also does nothing if the client
-// sent the header Expect, because such a client waits before it sends the body.
+// answer is written. The function reads the rest of the body, up to the number of bytes in the
+// argument most. Otherwise a client that is still sending would lose the connection and, with
+// it, the answer. The function does nothing over HTTP/2, where the stream ends anyway. It also
+// does nothing if the client sent the header Expect, because such a client waits before it
+// sends the body.
 //
 // The request is a copy, so that net/http still sees the body of the original request.
 // net/http then closes the connection if that body was not read to its end. Otherwise it would
