@@ -131,7 +131,7 @@ func again(text, look string) args { return args{"says": text, "look": look} }
 // faultVisits returns visits in which the service itself reports an error.
 func faultVisits(*testing.T) []visit {
 	uncertain := pays("503 settlement_uncertain, then settled", "sameSignature", wwwPath, 2).with(again("Payment not confirmed yet", "uncertain"))
-	uncertain.settles = 2 // both with the same authorization, which moves money once
+	uncertain.settles = 2 // both settlements have the same authorization, which moves money once
 	uncertain.before = func(s *scene) { s.books.Plan("", x402test.DropAfter) }
 	busy := pays("503 facilitator_unavailable, not charged", "sameSignature", wwwPath, 2).with(again("Not charged yet", "not-charged-yet"))
 	busy.settles = 2
@@ -196,8 +196,8 @@ func lossVisits(*testing.T) []visit {
 	}
 }
 
-// owing passes the answer of the service on, and marks the answer as incomplete, like that of a
-// bundle that still owes a part.
+// owing lets the service answer, and marks the answer as incomplete. The answer of a bundle is
+// marked like this if the service still owes a part of it.
 func owing(r *testbed.Relayed) {
 	r.ResponseWriter.Header().Set(x402.HeaderOwed, "ssl, headers")
 	r.Pass()
@@ -227,8 +227,8 @@ func moneyVisits(*testing.T) []visit {
 	}
 }
 
-// doubtVisits returns visits with answers after which the page knows whether the signature was
-// paid, or cannot know it.
+// doubtVisits returns visits with unclear answers. From each answer the page must conclude
+// whether the signature was paid, was not paid, or may have been paid.
 func doubtVisits(*testing.T) []visit {
 	steps := func(texts ...string) args { return args{"steps": texts} }
 	overloaded := fails(503, 0, "overloaded", "false", true)
@@ -270,7 +270,7 @@ func reoffers(r *testbed.Relayed) {
 func tabVisits(*testing.T) []visit {
 	overloaded := fails(503, 0, "overloaded", "false", true)
 	const day, month = 24, 31 * 24 // hours
-	const before = 1.0 / 6         // hours; a visit takes less, even on a slow machine
+	const before = 1.0 / 6         // hours before the time is over; a visit takes less, even on a slow machine
 	signedFor, paidFor := "You have signed a payment for this.", "You have paid for this."
 	unpaid := visit{name: "unpaid for certain, and a day later", script: "aged", path: wwwPath, signatures: 1, plan: []step{overloaded}}
 	unpaid.args = args{"comes": "Not charged yet", "offers": signedFor, "until": 1, "from": day}

@@ -27,11 +27,11 @@ type gateway struct {
 	url string
 
 	mu    sync.Mutex
-	every step // used when no step of the plan is left; nil means pass
+	every step // the step of requests after the end of the plan; nil means pass
 	plan  []step
 	seen  []paidRequest
 
-	goesOn chan struct{} // a value on it sends the second piece of a page
+	goesOn chan struct{} // gets a value when the second piece of a page is to be sent
 }
 
 // paidRequest is a request with a payment.
@@ -162,8 +162,8 @@ func fails(status, retryAfter int, code, charged string, retryable bool) step {
 		`,"retryable":`+strconv.FormatBool(retryable)+`},"request_id":"x","docs_url":"/docs"}`)
 }
 
-// lostThen returns a step that lets the service do its work, drops its answer, and takes another
-// step, the argument then.
+// lostThen returns a step that lets the service do its work and drops its answer. The other
+// step, the argument then, answers instead.
 func lostThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.Answer()
@@ -171,8 +171,8 @@ func lostThen(then step) step {
 	}
 }
 
-// settledThen is like lostThen, but the header with the receipt of the service is kept for the
-// other step.
+// settledThen is like lostThen, but the answer of the other step has the header with the
+// service's receipt.
 func settledThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.ResponseWriter.Header().Set(x402.HeaderResponse, r.Answer().Header().Get(x402.HeaderResponse))

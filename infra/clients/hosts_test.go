@@ -49,7 +49,7 @@ func mcpHosts() map[string]func(t *testing.T, tool, arguments string, server []s
 	}
 }
 
-// inspect does with the MCP inspector what the other programs do.
+// inspect lists the tools and calls one of them twice, with the MCP inspector.
 func inspect(t *testing.T, tool, arguments string, server []string) told {
 	ask := func(more ...string) []byte {
 		launcher := filepath.Join("node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")

@@ -130,8 +130,8 @@ const (
 	endsNothing  = "nothing"  // the program has no answer, and none can come any more
 )
 
-// loss is a plan of the steps in which answers are lost, and how a program ends then. If there
-// are no steps, the program is interrupted.
+// loss is a plan whose steps lose answers, and the way in which a program ends after that
+// plan. If the plan is nil, the program is interrupted.
 type loss struct {
 	plan []step
 	ends string
@@ -175,8 +175,9 @@ func (c loss) check(t *testing.T, p program) {
 	}
 }
 
-// one checks that all requests have the same key. They must also have the same signature, except
-// that the program retries signs each attempt. The method one returns the first signature.
+// one checks that all requests have the same key and the same signature. The program retries
+// is an exception: it signs a new payment for each attempt. The method one returns the first
+// signature.
 func (p program) one(t *testing.T, g *gateway) string {
 	signatures, keys := map[string]bool{}, map[string]bool{}
 	for _, r := range g.paid() {

@@ -172,8 +172,8 @@ const (
 	givesUpKeyed = 60
 )
 
-// window is the default of the time within which another payment without a key, for the same
-// request over HTTP, is the same purchase.
+// window is the default duplicate window: over HTTP, another payment for the same request,
+// without a key, counts as the same purchase within this time.
 const window = 45 * time.Second
 
 // usualWindow is the setting of a shop with the default window.

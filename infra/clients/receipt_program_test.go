@@ -28,18 +28,18 @@ const (
 // judged is a request whose receipt the program checks.
 type judged struct {
 	path   string                     // the path and query; "" means the example call
-	host   string                     // the host that is asked; the service then calls itself localhost
+	host   string                     // the host in the requested URL; if it is set, the service calls itself localhost
 	change step                       // what an attacker does with the answer; nil means nothing
-	said   func(s *receipt.Statement) // changes the statement of the receipt, which is signed again
-	by     ed25519.PrivateKey         // the key that signs it again; nil means the service's key
+	said   func(s *receipt.Statement) // changes the statement of the receipt; the changed receipt is signed again
+	by     ed25519.PrivateKey         // the key that signs the changed receipt; nil means the service's key
 	want   string                     // a part of the program's output
 }
 
 const example = "/v1/tools/dns?domain=example.com&type=MX"
 
-// TestReceiptProgram runs the program with receipts of three kinds: honest receipts for questions
-// that were spelled in another way than in the receipt, receipts that are proven to be false, and
-// receipts that prove nothing. The program calls only the second kind false.
+// TestReceiptProgram runs the program with three kinds of receipts. Some are honest, but the
+// request spelled its question in another way than the receipt does. Some are proven to be
+// false. Some prove nothing. The program calls only the second kind false.
 func TestReceiptProgram(t *testing.T) {
 	t.Parallel()
 	_, stranger, _ := ed25519.GenerateKey(rand.Reader) // never fails
@@ -126,8 +126,8 @@ func otherExchange(body []byte) []byte {
 	return bytes.Replace(body, []byte("mx1"), []byte("mx2"), 1)
 }
 
-// signed returns a receipt with the statement of another one, changed by c.said and signed by a
-// key.
+// signed returns a changed copy of the receipt jws: c.said has changed the statement, and key
+// signs the copy.
 func (c judged) signed(t *testing.T, jws string, key ed25519.PrivateKey) string {
 	payload := testbed.Must(base64.RawURLEncoding.DecodeString(strings.Split(jws, ".")[1]))
 	said := decoded[receipt.Statement](t, payload)

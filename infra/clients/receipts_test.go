@@ -35,8 +35,8 @@ func resigned(change func(jws string) string) func(*x402.SettleResponse) {
 
 func forged(jws string) string { return jws[:len(jws)-4] + "___w" }
 
-// found is what the unmodified package @x402/extensions reports about an answer, or the
-// signature that it makes.
+// found is a result of the unmodified package @x402/extensions: what it reports about an
+// answer, or a signature that it makes.
 type found struct {
 	Failed                         string
 	Found, JWS                     bool
@@ -80,7 +80,7 @@ func (c checker) check(t *testing.T, b bought, payers ...string) found {
 	return c.ask(t, map[string]any{"job": "answer", "header": b.Header.Get(x402.HeaderResponse), "body": b.Body, "required": b.required, "payers": payers})
 }
 
-// holds fails unless the package finds a receipt that holds for the answer.
+// holds fails the test unless the package finds a receipt that is valid for the answer.
 func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) found {
 	f := c.check(t, b, payer)
 	settled, err := b.Receipt()

@@ -196,9 +196,9 @@ func (p program) fails(t *testing.T, w workshop) {
 	}
 }
 
-// at returns a command that runs the program as the page of a service shows it. In its text, the
-// address old is replaced by the address other; both may be beginnings of addresses. In one
-// workshop, every run has the same payer.
+// at returns a command that runs the program as the page of a service shows it. In the
+// program's text, the address other replaces the address old; both may be beginnings of
+// addresses. All runs in one workshop have the same payer.
 func (p program) at(t *testing.T, w workshop, s service, old, other string) *exec.Cmd {
 	shown := readPage(t, s)
 	code := strings.ReplaceAll(shown.programs[p.id], old, other)

@@ -16,8 +16,9 @@ const (
 	// narrowWindow is a window in seconds. It is over when a client comes back, because the
 	// pause before the third lookup alone is ten seconds.
 	narrowWindow = "1"
-	// patientClient is a client's timeout in seconds where no answer is lost. With a shorter
-	// one, a client could give up on a busy machine, and would buy again after a narrow window.
+	// patientClient is a client's timeout in seconds, for trials in which no answer is lost.
+	// With a shorter timeout, a client could give up on a busy machine. After a narrow window
+	// it would then buy again.
 	patientClient = 120
 )
 

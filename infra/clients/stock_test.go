@@ -52,11 +52,11 @@ const (
 	wideWindow = "600"
 )
 
-// TestStockClients: a loop around an unmodified client, which signs a new payment on every call,
-// ends with one settlement and one answer. That is so for every failure of the facilitator, if
-// answers are lost, if the service is killed in between, and on either ledger. It is also so if
-// the goods fail for a while, and at the shop of infra/shop: with a node, without one, and by
-// POST. charged.md has a table of the results.
+// TestStockClients runs loops around unmodified clients, which sign a new payment on every
+// call. Each loop must end with one settlement and one answer. The trials have every failure
+// of the facilitator, lost answers, a service that is killed in between, and either ledger. In
+// other trials the goods fail for a while, or the seller is the shop of infra/shop: with a
+// node, without one, and by POST. charged.md has a table of the results.
 //
 // The test takes the half minute that a lease lasts, and the timeout of a settlement.
 func TestStockClients(t *testing.T) {

@@ -319,7 +319,7 @@ func TestAtHome(t *testing.T) {
 		{listening: here, base: "http://127.0.0.1:8402", path: "/mcp", host: "127.0.0.1:8402", origin: "null", status: 403},
 		{listening: here, base: "http://127.0.0.1:8402", path: "/mcp", host: "127.0.0.1.evil.example.com", status: 403},
 		{listening: here, base: "http://127.0.0.1:8402", path: "/docs", host: "evil.example.com", origin: "https://evil.example.com", status: 200},
-		{listening: here, base: "https://api.example.com", path: "/mcp", host: "api.example.com", origin: "https://api.example.com", status: 200}, // behind a proxy here
+		{listening: here, base: "https://api.example.com", path: "/mcp", host: "api.example.com", origin: "https://api.example.com", status: 200}, // behind a proxy on this machine
 		{listening: everywhere, base: "http://127.0.0.1:8402", path: "/mcp", host: "my-machine.example.com", origin: "https://evil.example.com", status: 200},
 	} {
 		h := atHome(c.listening, c.base, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Parallel lets n tests of a suite run at once, unless the command line sets the number, because
-// most of them wait and compute little. TestMain calls it.
+// Parallel lets n tests of a suite run at once, because most tests wait and compute little. A
+// number on the command line takes precedence. TestMain calls Parallel.
 func Parallel(n int) {
 	if !flag.Parsed() {
 		flag.Parse()
@@ -132,10 +132,10 @@ func build(kind, pkg string) (string, error) {
 	return once.(func() (string, error))() //nolint:forcetypeassert // the map has nothing else
 }
 
-// compile runs the compiler, which links only the programs that are missing or outdated. Suites
-// run at the same time, so compile holds a file lock and the other suites wait. Commands are
-// built with the flags of go vet and go test. Those have compiled the packages already, and only
-// linking remains. Functions need packages that are compiled without cgo.
+// compile runs the compiler, which links only the programs that are missing or outdated.
+// Suites run at the same time, so compile holds a file lock and the other suites wait.
+// Commands are built with the flags of go vet and go test, which have compiled the packages
+// already, so only linking remains. Functions need packages that are compiled without cgo.
 func compile(kind, pkg string) (string, error) {
 	in := filepath.Join(Root(), moduleOf[kind])
 	kept := filepath.Join(cmp.Or(os.Getenv(keptVar), filepath.Join(Root(), "build", "tests")), kind)

@@ -23,8 +23,8 @@ var contracts []byte
 
 const (
 	batchAddress = "0x00000000000000000000000000000000000ba7c4"
-	// gas is enough for every transaction of the tests. It is set explicitly so that the node
-	// does not refuse transactions that will fail.
+	// gas is enough for every transaction of the tests. Without an explicit value, the node
+	// would refuse a transaction that will fail.
 	gas = "0x1000000"
 )
 

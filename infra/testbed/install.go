@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Install calls the function put, which installs the packages that a list names, unless the file
-// stamp is a copy of the list. After that it writes the copy.
+// Install calls the function put, which installs the packages of a list, and then copies the
+// list to the file stamp. If stamp already is a copy of the list, Install does nothing.
 func Install(dir, list, stamp string, put func() error) error {
 	// The lock is not in dir, because an installation may remove the files in dir.
 	name := fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))

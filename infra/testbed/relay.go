@@ -55,8 +55,8 @@ func (r *Relayed) Answer() *httptest.ResponseRecorder {
 	return answer
 }
 
-// Send sends the client an answer with at most as many bytes of the body as the argument
-// arriving says. If the body is longer, Send then resets the connection.
+// Send sends the client an answer. The argument arriving is the largest number of bytes of the
+// body to send. If the body is longer, Send then resets the connection.
 func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
 	body := answer.Body.Bytes()
 	maps.Copy(r.ResponseWriter.Header(), answer.Header())

@@ -81,7 +81,7 @@ func TestPublicOrigin(t *testing.T) {
 	t.Parallel()
 	const marked = `{"Item":{"pk":{"S":"stack|shop"},"stack":{"S":"shop"},"payee":{"S":"0x1"},"origin":{"S":"%s"},"written":{"N":"1"}}}`
 	for name, c := range map[string]struct {
-		base, table string // the table's answer
+		base, table string // BASE_URL, and the table's answer
 		want        string
 	}{
 		"a domain":              {"https://api.example.com", "{}", "https://api.example.com"},

@@ -102,7 +102,8 @@ func toolOf(s Site, op catalog.Operation) tool {
 
 // describeWhole returns a field's description with the fields of an array's items, as in "A
 // and AAAA {address}; MX {preference, exchange}". It omits the fields of an object. The
-// example shows these, or the entry of the tool whose result the object is.
+// example shows the fields of an object, or the entry of the tool that has this object as its
+// result shows them.
 func describeWhole(f catalog.Field) string {
 	text, joint := describe(f), ": "
 	for _, item := range f.Items {

@@ -200,8 +200,9 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 }
 
 // signable returns the parts of an offer that the page needs: the terms, and the extensions
-// that a payer repeats. A payer need not repeat what is sold and what catalogs list, because
-// the service tells the facilitator that.
+// that a payer repeats. It omits the description of the resource, the listing for catalogs and
+// the signed offers. A payer need not repeat these: the service itself tells the facilitator
+// what is sold and what catalogs list.
 func signable(offer x402.PaymentRequired) object {
 	extensions := maps.Clone(offer.Extensions)
 	delete(extensions, "bazaar")
@@ -369,10 +370,10 @@ func rulesOf(op catalog.Operation) string {
 	return strings.Join(rules, "\n")
 }
 
-// showing collects what the page needs to show an answer. rules gets the rules for the line
-// above each part of a bundle, which are the rules of the operation whose result the part is.
-// hints gets how fields are shown, by the names of the fields. A name means the same
-// everywhere in an answer.
+// showing collects what the page needs to show an answer. The map rules gets, for the name of
+// each part of a bundle, the rules for the line above that part. These are the rules of the
+// operation that has this part as its result. The map hints gets, for the name of a field, how
+// the field is shown. A name means the same everywhere in an answer.
 func showing(fields []catalog.Field, rules, hints map[string]string) {
 	for _, f := range fields {
 		if f.Show != "" {

@@ -212,8 +212,8 @@ func selected(root *html.Node) []string {
 	return values
 }
 
-// FuzzPaywallDomain checks that any name appears on the page as mere text. The guard of the
-// service should let only valid names through, but another one must do no harm.
+// FuzzPaywallDomain checks that the page shows any name as plain text. The guard of the
+// service should let only valid names through, but an invalid name must do no harm either.
 func FuzzPaywallDomain(f *testing.F) {
 	for _, s := range []string{
 		"example.com", `<script>`, `"'><`, "\u202e", "\xff", "a&b=c", "\x00",

@@ -8,8 +8,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// piece is a piece of a heading: fixed text, or the value of a parameter. The value includes
-// what makes a URL of it, so that a line does not end within the URL if it has room for it.
+// piece is a piece of a heading: fixed text, or the value of a parameter. If the value is part
+// of a URL in the heading, the piece has the whole URL. The page then does not break a line
+// within the URL, if the URL fits on one line.
 type piece struct {
 	Text  string
 	Value bool

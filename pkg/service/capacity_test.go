@@ -105,7 +105,7 @@ func TestCapacity(t *testing.T) {
 		t.Run(fmt.Sprintf("%d_a_second", rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { sells(t, rate) })
 		})
-		if rate >= 1000 { // with the smoke test, which takes no slot, as another environment on the same table
+		if rate >= 1000 { // again, with an environment of the smoke test, which takes no slot, on the same table
 			t.Run(fmt.Sprintf("%d_a_second_and_ping", rate), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { sells(t, rate, service.Ping()) })
 			})

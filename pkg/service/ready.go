@@ -27,8 +27,8 @@ const (
 type ReadyStore interface {
 	// Load returns the last stored results, or a zero KeptReady.
 	Load(ctx context.Context) (KeptReady, error)
-	// Claim takes the right to probe, at the time at. If several processes loaded the same
-	// KeptReady, only one of them is granted the right.
+	// Claim takes the right to probe. The argument at is the time of the claim. If several
+	// processes loaded the same KeptReady, only one of them is granted the right.
 	Claim(ctx context.Context, loaded KeptReady, at time.Time) (granted bool, err error)
 	// Keep stores the checks.
 	Keep(ctx context.Context, checks []byte, at time.Time) error
@@ -70,9 +70,9 @@ type checkCache struct {
 	last map[string]check // nil before the first probe
 }
 
-// fresh reports whether the time at is less than the duration within ago. It compares wall
-// clock times, because the monotonic clock may stand still while Lambda has the process
-// frozen. If the clock was set back, nothing is fresh.
+// fresh reports whether the time since at is shorter than within. It compares wall clock
+// times, because the monotonic clock may stand still while Lambda has the process frozen. If
+// the clock was set back, nothing is fresh.
 func (k *checkCache) fresh(at time.Time, within time.Duration) bool {
 	age := k.now().Round(0).Sub(at)
 	return age >= 0 && age < within

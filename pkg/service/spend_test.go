@@ -249,7 +249,8 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// comes starts many clients. The time between two clients is apart.
+// comes starts many clients one after another. The argument apart is the time between two of
+// them.
 func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
 	for i := range many {
 		all.Go(func() {

@@ -16,8 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// A crowd has as many payments as the machine handles in crowdTime. A crowd below smallCrowd
-// would be too small for its payments to meet, and one above largeCrowd would show nothing new.
+// A crowd has as many payments as the machine handles in crowdTime. With fewer payments than
+// smallCrowd, too few would be handled at the same time. With more than largeCrowd, the test
+// would show nothing new.
 const (
 	smallCrowd, largeCrowd = 50, 1000
 	// crowdTime is half of the time limit for one lookup, because a lookup may have to wait for

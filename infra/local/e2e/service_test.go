@@ -72,8 +72,8 @@ func TestService(t *testing.T) {
 	}
 }
 
-// playPaid checks that a payment gets its answer again, for another spelling of the same question
-// and by the tool, and gets no answer to another question.
+// playPaid checks that the same payment gets its answer again, for another spelling of the
+// question and over the tool. The payment gets no answer to another question.
 func playPaid(r *run) {
 	dns := catalog.DNS().Path
 	r.buys(lookUp(r.name, "A"), r.answer())

@@ -92,8 +92,8 @@ func normalise(s string) (string, error) {
 	}
 	host := strings.ToLower(u.Hostname())
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16)
-	// At least two labels, the last of which begins with a letter. This is true of all top-level
-	// domains and of no IP address.
+	// A public host has at least two labels, and its last label begins with a letter. All
+	// top-level domains begin with a letter, and the last part of an IP address does not.
 	public := regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	switch {
 	case len(host) > 253 || !public.MatchString(host):

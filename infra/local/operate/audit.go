@@ -19,9 +19,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// audit makes the books of a day. First all transfers of the day are read, then all records,
-// and each record is matched with its transfer in memory. Unmatched records and transfers are
-// looked up one by one.
+// audit compares the ledger with the chain for one day, and makes the books of that day. It
+// first reads all transfers of the day, then all records, and matches each record with its
+// transfer in memory. It looks up unmatched records and transfers one by one.
 type audit struct {
 	opened
 	*books
@@ -318,13 +318,13 @@ func (a *audit) refunded(ctx context.Context, p recorded) {
 	}
 }
 
-// settle handles what is unmatched after everything was read: records that contradict their
-// transfer, and transfers without a record.
+// settle handles the records and transfers that are unmatched after everything was read:
+// records that contradict their transfer, and transfers without a record.
 func (a *audit) settle(ctx context.Context) error {
 	for _, p := range a.mismatched {
 		m := a.moved[p.authorization]
 		switch {
-		case m.matched: // the transfer belongs to another record, so this one has none
+		case m.matched: // the transfer belongs to another record, so p has no transfer
 			if a.within(p.SettledAt) {
 				a.claimed(ctx, p, "its nonce was used for another transfer")
 			}

@@ -78,7 +78,7 @@ func (s *shop) step(line string) bool {
 	ctx, n, value := s.t.Context(), int(number), words[2]
 	back, nobodys := fmt.Sprintf("0x%064x", 0xbb00+n), ledger.Key("eip155:8453", asset, sender, "")
 	switch words[0] {
-	case "honest": // a day with payments of every kind, all of them in order
+	case "honest": // a day with payments of every kind, on which the ledger and the chain agree
 		text, err := os.ReadFile("testdata/honest.steps")
 		s.must(err)
 		for line := range strings.Lines(string(text)) {

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// inMemory returns an opened ledger that is in memory, with the node at the URL rpc.
+// inMemory returns an open ledger in memory, which asks the node at the URL rpc.
 func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc string) opened {
 	t.Helper()
 	config, err := boot.ParseLocal(func(name string) string { return map[string]string{"RPC_URL": rpc, "PAY_TO": payee}[name] })
@@ -31,7 +31,8 @@ func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc s
 	return o
 }
 
-// inOrder returns a shop with a ledger in memory, and with one payment that is in order.
+// inOrder returns a shop with a ledger in memory and with one payment, on which the ledger and
+// the chain agree.
 func inOrder(t *testing.T) (*shop, *ledgertest.Memory) {
 	t.Helper()
 	s, memory := newShop(t), new(ledgertest.Memory)

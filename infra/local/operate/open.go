@@ -32,8 +32,8 @@ var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDG
 	"Set PAY_TO to the address that the deployment has as PayTo")
 
 // within opens the ledger that the environment names, calls the function do with the ledger,
-// and closes the ledger. The argument byPayee means that this function searches for transfers
-// to the payee.
+// and closes the ledger. The argument byPayee means that the function do searches for
+// transfers to the payee.
 func (o order) within(byPayee bool, do func(opened) error) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {

@@ -20,8 +20,8 @@ const principal = "arn:aws:sts::111122223333:assumed-role/shop-RefundRole-1ABCDE
 const identity = `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
 <Arn>` + principal + `</Arn><UserId>AROA:ann</UserId><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`
 
-// asked returns a ledger in memory that stands for a table in AWS and has one debt. The handler
-// says answers the requests for the principal.
+// asked returns a ledger in memory with one debt. The ledger stands for a table in AWS. The
+// handler in the argument says answers the requests for the principal.
 func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
 	t.Helper()
 	env := tableVariables(map[string]string{endpointSTS: testbed.Serve(t, says)})

@@ -33,8 +33,9 @@ const (
 	unknown    = ledger.CaseUnknown
 )
 
-// standingOf returns the standing of a payment in the operators' lists. If the attempt to pay
-// has died, the record of its purchase helps to tell whether the payment was sent.
+// standingOf returns the standing of a payment in the operators' lists. If a process died
+// while it handled the payment, the record of the purchase helps to tell whether the payment
+// was sent.
 func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
 	stands := ledger.Stand(&r, ledger.View{Now: l.Platform.Now(), Node: l.Chain != nil})
 	if stands != ledger.StandingPerhapsUnsent {
@@ -190,7 +191,8 @@ func (p payment) note() string {
 	if p.Chain != nil {
 		about += ", the chain: " + words(p.Chain.Verdict) + ", " + cmp.Or(p.Chain.Transaction, p.Chain.Reason)
 	}
-	// Not plain, because the name of an AWS principal is longer than plain allows.
+	// The function plain is not used here, because the name of an AWS principal is longer than
+	// plain allows.
 	return untrusted.Text(cmp.Or(strings.TrimPrefix(about, ", "), "-"))
 }
 

@@ -99,7 +99,8 @@ func enumerated(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + ", and " + list[len(list)-1]
 }
 
-// plain returns text from a record, safe for a terminal: one cell, never empty.
+// plain returns text from a record in a form that is safe for a terminal. The text fits into
+// one cell of a table and is never empty.
 func plain(s string) string {
 	const most = 200
 	if s == "" {

@@ -25,7 +25,7 @@ const (
 	payer  = "0x857b06519E91e3A54538791bDbb0E22373e36b66"
 	asset  = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 	lookup = "GET /v1/tools/dns?domain=example.com&type=A"
-	// back is the transaction of a refund, which sender makes.
+	// back is the transaction of a refund. The account sender makes it.
 	back   = "0x00000000000000000000000000000000000000000000000000000000000000bb"
 	sender = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
 	// paidIn is the transaction of the only payment on the node's chain, with the amount 5000.

@@ -104,10 +104,10 @@ func parse(args []string, as called.As) (o options) {
 	return o
 }
 
-// errTyped marks an error in the command line.
+// errTyped marks errors that say what is wrong with the command line.
 var errTyped = errors.New("")
 
-// typed returns an error in the command line.
+// typed returns an error that says what is wrong with the command line. It wraps errTyped.
 func typed(format string, args ...any) error {
 	return fmt.Errorf("%w%s", errTyped, text(format, args...))
 }

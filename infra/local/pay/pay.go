@@ -44,9 +44,9 @@ const (
 	maxTries = 8
 	// maxWait is the longest pause before the next try.
 	maxWait = time.Minute
-	// patience limits the time for retries, unless the money is on its way: if the service has
-	// no network, waiting does not help. It is shorter than firstAnswer, 15 seconds, because
-	// each try may take longer than the previous one.
+	// patience limits the time for retries. If the service has no network, waiting longer does
+	// not help. There is no such limit while the money is on its way. The limit is shorter
+	// than firstAnswer, 15 seconds, because each try may take longer than the previous one.
 	patience = 13 * time.Second
 )
 
@@ -134,7 +134,8 @@ func (p *payer) send(ctx context.Context, signature string) error {
 	}
 }
 
-// moving reports whether the answer is waiting for the money, which may take a while.
+// moving reports whether there is no answer yet because the payment is still being processed,
+// which may take a while.
 func moving(r x402test.Reply) bool {
 	code := failure(r.Body).Code
 	return code == "settlement_uncertain" || code == "payment_in_progress"

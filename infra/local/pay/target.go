@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// firstAnswer limits the first request, when nothing is signed yet, and the connection time
-	// of later ones.
+	// firstAnswer is the time limit for the first request, before anything is signed. For
+	// later requests it limits only the time to connect.
 	firstAnswer = 15 * time.Second
 	// localAddr is the address that make run listens on, unless LOCAL_ADDR is set.
 	localAddr = "127.0.0.1:8402"

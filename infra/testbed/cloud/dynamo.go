@@ -52,8 +52,8 @@ func StartDynamo(t testing.TB) Dynamo {
 	return Dynamo{URL: programs.StartPeer(t, cmd, "").URL}
 }
 
-// Config returns the configuration for dynamo.NewClient with which a client uses the server. Its
-// timeouts are long enough for a busy machine.
+// Config returns a configuration for dynamo.NewClient. The resulting client uses this server,
+// and its timeouts are long enough for a busy machine.
 func (s Dynamo) Config() aws.Config {
 	return aws.Config{
 		Region:       DynamoRegion,

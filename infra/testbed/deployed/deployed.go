@@ -122,11 +122,11 @@ func Routes() map[string][]string {
 	return all
 }
 
-// Granted returns the permissions that the template gives a function, sorted. A permission is an
-// action on items whose keys have a certain form, such as "dynamodb:GetItem on Ledger.Arn of
-// rate|*", or an action on an index of the table or on a secret. Granted reports any other
-// statement as an error of the test. It also does so for policy templates and for AWS's managed
-// policies, which grant more than a function needs.
+// Granted returns the permissions that the template gives a function, sorted. A permission is
+// an action on items whose keys have a certain form, such as "dynamodb:GetItem on Ledger.Arn
+// of rate|*", or an action on an index of the table or on a secret. Granted fails the test for
+// any other statement. It also does so for policy templates and AWS's managed policies, which
+// grant more than a function needs.
 func Granted(tb testing.TB, slug string) (all []string) {
 	resources := Template()["Resources"].(object)
 	properties := func(id string) object { return resources[id].(object)["Properties"].(object) }
@@ -164,7 +164,7 @@ type object = map[string]any
 
 // permissionsOf returns the permissions of a statement. The statement must be about one of these:
 //
-//   - the stack's ledger table or its index, or the same of the table that LedgerTableName names;
+//   - the stack's ledger table, the table that LedgerTableName names, or the index of either;
 //   - a secret that the facilitator needs, on the condition that a parameter names it.
 //
 // It returns nil for any other statement.

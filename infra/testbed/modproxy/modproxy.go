@@ -28,10 +28,10 @@ type Packed struct {
 	folder  string // the proxy's folder
 }
 
-// Pack packs the module in the folder root, whose module path is path, into a proxy, whose files
-// are put into another folder. It takes the files that git tracks, and new files that git does not
-// ignore. The version is different each time, because the go command caches a version that it has
-// seen.
+// Pack packs a module into a proxy, whose files it puts into folder. The module is in the
+// folder root, and path is its module path. Pack takes the files that git tracks, and new
+// files that git does not ignore. The version is different each time, because the go command
+// caches a version that it has seen.
 func Pack(folder, root, path string) (Packed, error) {
 	when := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := module.Version{Path: path, Version: module.PseudoVersion("v0", "", when, strings.ToLower(rand.Text())[:12])}

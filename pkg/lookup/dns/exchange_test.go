@@ -60,8 +60,9 @@ func silence() []string {
 	return append(hedged(), "tcp "+first+" at 2s", "tcp "+second+" at 2.2s", "tcp "+third+" at 2.6s")
 }
 
-// whether returns the dials of the check whether the resolvers work: over UDP at the time at,
-// and over TCP at the time overTCP unless that is empty.
+// whether returns the dials of the check whether the resolvers work. The argument at is the
+// time of the dials over UDP. The argument overTCP is the time of the dials over TCP; if it is
+// empty, there are none.
 func whether(at, overTCP string) (dials []string) {
 	for _, r := range []string{first, second, third} {
 		dials = append(dials, r+" at "+at)

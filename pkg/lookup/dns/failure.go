@@ -53,7 +53,8 @@ func (f *failure) Error() string { return f.text }
 
 func (f *failure) Unwrap() error { return f.cause }
 
-// failures is the cause of a question without an answer.
+// failures holds the reasons why a question got no answer. It is the cause of the error of a
+// lookup.
 type failures struct {
 	of    []*failure
 	ended error // the error of the context, or nil
@@ -100,7 +101,8 @@ func unreached(resolver netip.AddrPort, late bool, cause error) *failure {
 	return &failure{text: fmt.Sprintf("resolver %s %s", resolver, text), cause: cause}
 }
 
-// reasons returns joined errors in one line. It leaves out that the time was over.
+// reasons returns joined errors in one line. It leaves out the errors of a context that has
+// ended.
 func reasons(err error) string {
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {

@@ -11,9 +11,9 @@ const (
 	// lateLasts is how long a late resolver is queried after the others.
 	lateLasts = time.Minute / 2
 
-	// trialDelay is how long to wait before the next resolver is queried as well, when a
-	// resolver that was late is queried at its usual place again. If it is still dead, only
-	// this time is lost.
+	// trialDelay is for a late resolver that is on trial at its usual place. After this delay
+	// the next resolver is queried as well. If the late resolver is still dead, only this time
+	// is lost.
 	trialDelay = 15 * time.Millisecond
 )
 
@@ -61,8 +61,8 @@ func (l *late) last(servers []netip.AddrPort) []netip.AddrPort {
 	return slices.Concat(order, behind)
 }
 
-// onTrial reports whether a resolver that was late may be queried at its usual place again,
-// because lateLasts is over, but has not replied since.
+// onTrial reports whether a resolver is on trial: it was late, the time lateLasts is over, and
+// it has not replied since. It may then be queried at its usual place again.
 func (l *late) onTrial(server netip.AddrPort) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -122,8 +122,9 @@ func TestRefusedByTheStandardLibrary(t *testing.T) {
 	})
 }
 
-// halting is the connection of a server. After it has written left bytes, it stops the server
-// and calls end. If left is 0, it does so after the first flight.
+// halting is the connection of a server. It stops the server and calls end after the server
+// has written as many bytes as the field left says. If the field left is 0, it does so after
+// the first flight.
 type halting struct {
 	net.Conn
 	left  int

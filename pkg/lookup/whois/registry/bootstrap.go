@@ -77,9 +77,9 @@ func (b *bootstrap) due(s *state) bool {
 }
 
 // load returns the file in use. If a newer file is due, one of the concurrent calls looks for
-// it first, and the other calls wait. The errors of load are whois_timeout if ctx ends first,
-// and bootstrap_unavailable. In the pause after a failed download, bootstrap_unavailable is
-// marked as prevented (fault.Error.IsPrevented).
+// it first, and the other calls wait. load fails with whois_timeout if ctx ends first, and
+// otherwise with bootstrap_unavailable. In the pause after a failed download,
+// bootstrap_unavailable is marked as prevented (fault.Error.IsPrevented).
 func (b *bootstrap) load(ctx context.Context) (registry, error) {
 	if s := b.state.Load(); !b.due(s) {
 		return s.registry, nil
