@@ -181,8 +181,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// holdImports checks that a package imports only packages that its layer allows, and no
-// foreign module that only other packages may import.
+// holdImports checks the imports of a package. The layer of the package must allow each of
+// them, and none may be a foreign module that only other packages may import.
 func holdImports(t *testing.T, name string, imports []string, l layer) {
 	t.Helper()
 	for _, imported := range imports {

@@ -93,8 +93,9 @@ func spectral(t *testing.T, paths []string) reports {
 // validator must then contain the text about.
 type spoil struct{ old, other, about string }
 
-// checkOpenAPI checks that no validator complains about the description that the service serves,
-// and that each validator finds the faults that it is used for in broken descriptions.
+// checkOpenAPI checks that no validator complains about the description that the service
+// serves. It also gives broken descriptions to each validator, which must find the faults that
+// it is used for.
 func checkOpenAPI(t *testing.T, s service) {
 	doc := s.document(t, catalog.PathOpenAPI)
 	for name, c := range map[string]struct {

@@ -17,9 +17,9 @@ func Alone() map[string]string {
 	return map[string]string{"RPC_URL": "none", "RDAP_BOOTSTRAP_URL": "http://127.0.0.1:9/", "RATE_LIMIT_PER_MINUTE": "0"}
 }
 
-// Local returns a command that runs the local runner, whose path is program, on a port that it
-// chooses, with its ledger in the folder dir. The runner's settings are those of Alone; each of the
-// maps in the argument settings replaces earlier values.
+// Local returns a command that runs the local runner, whose path is program. The runner
+// chooses a port, and its ledger is in the folder dir. Its settings are those of Alone; each
+// of the maps in the argument settings replaces earlier values.
 func Local(program, dir string, settings ...map[string]string) *exec.Cmd {
 	all := Alone()
 	all["LOCAL_ADDR"], all["LEDGER_FILE"] = "127.0.0.1:0", filepath.Join(dir, "ledger.db")

@@ -67,10 +67,10 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// TestLog checks that a log line has the id of its invocation, even if its context was
-// separated from the invocation's deadline, and has no id outside an invocation. Lambda reads
-// the level and the time from members with these names, and would otherwise add its own. Text
-// from a peer is bounded, and cannot control a terminal.
+// TestLog checks that a log line has the id of its invocation, even if the line's context was
+// separated from the invocation's deadline. Outside an invocation, a log line has no id.
+// Lambda reads the level and the time from members with these names, and would otherwise add
+// its own. Text from a peer is bounded, and cannot control a terminal.
 func TestLog(t *testing.T) {
 	const id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
 	for _, want := range []string{id, ""} {

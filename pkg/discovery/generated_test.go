@@ -54,8 +54,8 @@ func TestRelease(t *testing.T) {
 	kept(t, file, string(encode(r))+"\n")
 }
 
-// TestCatalogOfAnySite checks that the embedded tool catalog with the values of a Site is the
-// catalog that package catalog gives for that Site.
+// TestCatalogOfAnySite puts the values of a Site into the embedded tool catalog. The result
+// must be the catalog that package catalog gives for that Site.
 func TestCatalogOfAnySite(t *testing.T) {
 	for _, s := range []Site{testSite(), {Origin: "http://127.0.0.1:8402", Terms: x402.Terms{Network: "eip155:84532", Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e"}}} {
 		same(t, s.Origin, string(encode(madeCatalog(s))), string(toolCatalogOf(s)))

@@ -23,10 +23,10 @@ import (
 //go:embed assets/*.tmpl assets/*.json assets/favicon.svg assets/snippets assets/generated
 var assets embed.FS
 
-// LongestInHeader is the longest signature of a payment, in bytes, that gets through a gateway
-// in a request for any operation, if the gateway accepts 10,240 bytes of headers, as AWS's
-// does. It leaves room for the headers of a browser, the longest name, and a key of 255
-// characters.
+// LongestInHeader is a length of a signature, in bytes. A payment whose signature is not
+// longer gets through a gateway in a request for any operation, if the gateway accepts 10,240
+// bytes of headers, as AWS's does. This leaves room for the headers of a browser, the longest
+// name, and a key of 255 characters.
 const LongestInHeader = 1800
 
 // siteView is a Site in the form that templates use, with names and texts.

@@ -51,9 +51,9 @@ func (s *shop) rawly(method, path, version string, headers ...string) (head, bod
 
 // TestHeads checks that every response that asks for a payment gets through a proxy with
 // default settings. It sends requests from programs and browsers, with every length of a host
-// name, with a long query and with an origin, while a limit and signed offers add headers. The
-// offer in the header is signed if there is room for a signature. The JSON of the body is
-// always signed.
+// name, with a long query, and with an origin. A limit and signed offers add headers to the
+// responses. The offer in the header is signed if there is room for a signature. The JSON of
+// the body is always signed.
 func TestHeads(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{14, 24, 40, 51, 60, 64, 100, 180, 253} {

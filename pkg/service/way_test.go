@@ -184,11 +184,11 @@ func (w way) expect(a answer, status int, code, charged string) {
 	same(w, w.String()+": "+a.all, a.said, want)
 }
 
-// TestLostAnswerOnTheOtherTransport checks that a client whose answer was lost on one
-// transport gets it on the other for the same payment, which is settled once. If the request
-// was lost, the payment is accepted on the other transport: its echo of the offer is valid for
-// the first claim there. Another signature for the same question belongs to the same purchase.
-// A signature does not pay for another question, on either transport.
+// TestLostAnswerOnTheOtherTransport checks a client that loses an answer on one transport. On
+// the other transport it gets the answer for the same payment, which is settled once. If the
+// request was lost, the payment is accepted on the other transport: its echo of the offer is
+// valid for the first claim there. Another signature for the same question belongs to the same
+// purchase. A signature does not pay for another question, on either transport.
 func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	s := newShop(t, slots(50))
 	for i, w := range s.ways() {

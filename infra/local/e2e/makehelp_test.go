@@ -134,8 +134,8 @@ func theProgramsOwn(t *testing.T, lines map[string]string) {
 	}
 }
 
-// TestMakeTimes checks that targets which drive a browser or measure everything raise the time
-// limit of go test, because its default of ten minutes is too short for them.
+// TestMakeTimes checks the targets that drive a browser or measure everything. They must raise
+// the time limit of go test, because its default of ten minutes is too short for them.
 func TestMakeTimes(t *testing.T) {
 	t.Parallel()
 	limit := regexp.MustCompile(`\bgo test\b.* -timeout (0|[3-9]\dm|\d+h)\b`)

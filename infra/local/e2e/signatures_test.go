@@ -83,8 +83,9 @@ func (u undeployed) signs(path string, length int) (header, signature string) {
 // tooLong is the gateway's status for a request whose headers are too long.
 var tooLong = http.StatusRequestHeaderFieldsTooLarge
 
-// heads checks that the longest signature that the documents allow in a header passes for every
-// operation, together with the headers of a browser and the longest key and name.
+// heads sends the longest signature that the documents allow in a header, together with the
+// headers of a browser and the longest key and name. The gateway must let such a request pass
+// for every operation.
 func (u undeployed) heads() {
 	name := strings.Repeat(strings.Repeat("a", 63)+".", 3) + strings.Repeat("b", 57) + ".com"
 	for _, op := range catalog.All() {
@@ -136,8 +137,9 @@ func (u undeployed) byTool() {
 	is(u, "the signatures that arrived", strings.Join(u.bank.signatures()[before:], " "), signature)
 }
 
-// TestLongSignatures checks that wallets whose signatures are too long for HTTP, according to the
-// documents, can pay over MCP, and that all others can pay over HTTP, even through a gateway.
+// TestLongSignatures checks wallets with long signatures. The documents say which signatures
+// are too long for HTTP. Wallets with such signatures can pay over MCP. All other wallets can
+// pay over HTTP, even through a gateway.
 func TestLongSignatures(t *testing.T) {
 	t.Parallel()
 	for world, open := range map[string]func(*testing.T, *lab, setup) *deployment{

@@ -120,8 +120,8 @@ type deployment struct {
 }
 
 // openLocal runs the built local runner with a new ledger file. The runner must end without an
-// error at the end of the test. It is built with the race detector, except in a quick run, which
-// must not need a C compiler, and for a crowd, for which the detector is too slow.
+// error at the end of the test. It is built with the race detector, with two exceptions: a
+// quick run must not need a C compiler, and for a crowd the detector is too slow.
 func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deployment {
 	program := testbed.Watched
 	if testing.Short() || s.crowd {

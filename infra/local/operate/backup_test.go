@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// TestBackup checks that a backup is written while a service has the ledger open, that it opens
-// as a ledger with the same list of debts, and that it overwrites no file.
+// TestBackup checks a backup that is written while a service has the ledger open. The backup
+// must open as a ledger with the same list of debts. It must overwrite no file.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	path, _ := stored(t, fillings(t)["fill"])

@@ -37,8 +37,8 @@ func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
 	return o, memory
 }
 
-// TestPrincipal checks that for a table in AWS, a record names the principal that begins a refund
-// and the principal that closes it.
+// TestPrincipal checks the records of a table in AWS: a record names the principal that begins
+// a refund, and the principal that closes it.
 func TestPrincipal(t *testing.T) {
 	t.Parallel()
 	o, memory := asked(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, identity) })

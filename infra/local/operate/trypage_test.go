@@ -93,8 +93,8 @@ func TestTryPage(t *testing.T) {
 	prints(t, notes, "shop-errors is in alarm already, so it cannot be tried: deal with that first")
 }
 
-// TestTryPageConfirmed checks that try-page reads all pages of subscribers and prints those who
-// have not confirmed, and that it prints an error of AWS in AWS's words, without control
+// TestTryPageConfirmed checks that try-page reads all pages of subscribers and prints those
+// who have not confirmed. An error of AWS is printed in AWS's words, without control
 // characters.
 func TestTryPageConfirmed(t *testing.T) {
 	t.Parallel()
@@ -169,8 +169,8 @@ func TestTryPageConfirmed(t *testing.T) {
 	}
 }
 
-// TestTriedAlarms checks that the CDK app has the two alarms that try-page sets off, as a page and
-// as a ticket, and that both evaluate five minutes, so they end soon.
+// TestTriedAlarms checks the two alarms that try-page sets off. The CDK app must have one as a
+// page and one as a ticket. Both must evaluate five minutes, so they end soon.
 func TestTriedAlarms(t *testing.T) {
 	t.Parallel()
 	type query struct {
