@@ -43,7 +43,8 @@ func playMoney(t *testing.T) {
 	}
 }
 
-// playTransfers returns the number of payments that the facilitator of a local runner has moved.
+// playTransfers returns the number of transfers that the play-money facilitator of a local
+// runner has made.
 func playTransfers(t *testing.T, p *programs.Process) int {
 	facilitator := regexp.MustCompile(`facilitator +(http\S+)`).FindStringSubmatch(p.Log.String())
 	client := &x402test.Client{HTTP: http.DefaultClient}

@@ -95,7 +95,7 @@ type args = map[string]any
 // visit is a visit to a page, with the payments that it must make.
 type visit struct {
 	name   string
-	script string // in testdata/browser
+	script string // the name of a script in testdata/browser
 	path   string
 	args   args
 	before func(*scene)

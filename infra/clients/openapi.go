@@ -304,8 +304,8 @@ func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	return nil
 }
 
-// checkChildren checks each failed child in the result of a bundle. Its code must be one that the
-// child's operation lists, and that a lookup can have.
+// checkChildren checks each failed child in the result of a bundle. Its code must be an error
+// code of lookups, and the child's operation must list it.
 func checkChildren(body []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {

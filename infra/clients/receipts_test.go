@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// changeReceipt changes the header of an answer that reports the payment.
+// changeReceipt changes the header in which an answer reports the payment.
 func changeReceipt(h http.Header, change func(*x402.SettleResponse)) {
 	settled := testbed.Must(x402test.Reply{Header: h}.Receipt())
 	change(&settled)

@@ -217,7 +217,7 @@ type outcome struct {
 	err        error
 }
 
-// keyLine matches the line with the key of its purchase that a program prints.
+// keyLine matches the line in which a program prints the key of its purchase.
 var keyLine = regexp.MustCompile(`(?m)^IDEMPOTENCY_KEY=([0-9A-Za-z-]{26,36})\n`)
 
 // under returns the workshop for another run of a program, with the key that it has printed.

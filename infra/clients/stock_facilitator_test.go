@@ -28,7 +28,8 @@ type failureMode struct {
 	play  func(*testbed.Relayed, settleAnswer)
 	// settles reports whether the answer still says that the payment is settled.
 	settles bool
-	// node returns the node of the chain that the service can ask; nil means that it has none.
+	// node returns the node of the chain that the service can ask; nil means that the service
+	// has none.
 	node func(*testbed.Facilitator) http.Handler
 	// unanswered reports whether the service cannot find out that the money has moved, so that
 	// no answer comes.

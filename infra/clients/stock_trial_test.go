@@ -37,7 +37,7 @@ const (
 // killed once, and starts again on the same port and ledger.
 type trial struct {
 	name    string
-	row     string // its row in charged.md
+	row     string // the trial's row in charged.md
 	mode    failureMode
 	moment  killMoment
 	gateway *gateway // the clients call it
@@ -65,7 +65,7 @@ type buyer struct {
 	result loopResult
 
 	// What the gateway and the facilitator have recorded. The trial's lock protects it.
-	reached     bool                    // it has reached the moment of the trial
+	reached     bool                    // the buyer has reached the moment of the trial
 	settlements map[string]settleAnswer // by nonce
 	plays       int
 	early       bool // a result came before the service was killed

@@ -13,9 +13,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 )
 
-// TestTokens: the texts that models read have at most a certain number of tokens. A third-party
-// tokenizer counts them, with the encoding o200k_base. The service has a receipt key, a contact,
-// and a host name of 40 characters. The response of a tool is the one without a payment.
+// TestTokens: the texts that models read have at most a certain number of tokens. A
+// third-party tokenizer counts them, with the encoding o200k_base. The service has a receipt
+// key, a contact, and a host name of 40 characters. The response of a tool is its response to
+// a call without a payment.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	w, addr := newWorld(t, resolver(t)), testbed.FreeAddr(t)

@@ -144,8 +144,8 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 }
 
 // newServer returns a server with timeouts. A handler may take 27 s, as on Lambda. The limit
-// on headers is above API Gateway's, so this service answers an oversized payment header, and
-// not net/http.
+// on headers is above API Gateway's, so an oversized payment header is answered by this
+// service and not by net/http.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,

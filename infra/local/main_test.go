@@ -172,8 +172,8 @@ func TestRunOnATestNetwork(t *testing.T) {
 	}
 }
 
-// TestRunAsConfigured checks that a configured facilitator is used instead of the play-money one,
-// and that a configured table is in DynamoDB and is created if it is missing.
+// TestRunAsConfigured checks that a configured facilitator is used instead of the play-money
+// one, and that a configured table in DynamoDB is used and is created if it is missing.
 func TestRunAsConfigured(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -36,7 +36,8 @@ const (
 	CDKApp = "github.com/hostfacts/hostfacts/infra/cdk"
 )
 
-// The kinds of programs. The programs of each kind are in the folder of build/tests with its name.
+// The kinds of programs. The programs of a kind are in the folder of build/tests that has the
+// name of the kind.
 const (
 	plain     = "commands"
 	watched   = "watched"
@@ -60,8 +61,8 @@ func kindOf(pkg string) string {
 	return plain
 }
 
-// keptVar is an environment variable. It replaces the folder build/tests when mutants are tested,
-// whose programs must not be kept there.
+// keptVar is an environment variable with a folder that replaces build/tests. It is set when
+// mutants are tested, because their programs must not be kept in build/tests.
 const keptVar = "HOSTFACTS_PROGRAMS"
 
 var flagsOf = map[string][]string{watched: {"-race"}, functions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}

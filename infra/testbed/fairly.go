@@ -70,7 +70,8 @@ func (t *trial) run(do func()) {
 	}
 }
 
-// Cleanup runs within the trial, so that its faults count.
+// Cleanup registers a function that runs as a part of the trial, so the function's faults
+// count.
 func (t *trial) Cleanup(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

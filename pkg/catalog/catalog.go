@@ -2,8 +2,8 @@
 // parameters, answer and errors of each operation (spec §1, §2, §4, §7).
 //
 // The discovery documents and the payment offers are rendered from this package. Tests compare
-// everything else that states such a fact with it: the SAM template, the events, and the Go
-// result types.
+// the catalog with everything else that states such a fact: the SAM template, the events, and
+// the Go result types.
 package catalog
 
 import (

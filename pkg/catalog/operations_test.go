@@ -129,7 +129,8 @@ func described(t *testing.T, fields []Field) {
 }
 
 // TestSlip checks which parameter a wrong name means. The wrong name is misspelt, or is the
-// name that another operation uses. Names mean only parameters whose wrong values are refused.
+// name that another operation uses. A wrong name can only mean a parameter whose wrong values
+// are refused.
 func TestSlip(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ op, name, meant string }{

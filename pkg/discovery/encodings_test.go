@@ -16,8 +16,8 @@ import (
 )
 
 // TestEncodings checks that every document is served plain and compressed, with the same text
-// and different ETags. The responses to HEAD, and with status 304, must have the headers of
-// the response to GET.
+// and different ETags. The response to HEAD, and a response with status 304, must have the
+// headers of the response to GET.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	d, etags := rendered(), map[string]string{}

@@ -133,7 +133,7 @@ func headersOf(e errorSet) object {
 		if x402.ChargeOf(o.Info).Yes {
 			charged = true
 		}
-		if o.Class == fault.Answer { // it can be replayed from the ledger
+		if o.Class == fault.Answer { // such an error can be replayed from the ledger
 			replayed = true
 		}
 	}

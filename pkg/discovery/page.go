@@ -190,7 +190,7 @@ var paywallPage = sync.OnceValue(func() *template.Template { return pageOf(paywa
 // visitor without a wallet, the page explains everything as text.
 func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 	p := &paywall{siteView: siteViewOf(s), opView: opViewOf(s, op), Visit: v}
-	if p.Refused != "" { // it begins with the name of a parameter
+	if p.Refused != "" { // the reason begins with the name of a parameter
 		p.Refused = strings.ToUpper(p.Refused[:1]) + p.Refused[1:]
 	}
 	p.takeParams()

@@ -95,7 +95,8 @@ func toolCatalogOf(s Site) []byte {
 	return []byte(values.Replace(generated(assets, "catalog.json")))
 }
 
-// blankSite returns the Site with placeholders that the embedded tool catalog was made for.
+// blankSite returns a Site that consists of placeholders. The embedded tool catalog was made
+// for this Site.
 func blankSite() Site {
 	return Site{Origin: "{origin}", Terms: x402.Terms{Network: "{network}", Asset: "{asset}"}}
 }

@@ -166,7 +166,7 @@ func priceOf() map[string]float64 {
 	return map[string]float64{
 		"GB-s":        0.0000133334,     // Lambda, arm64
 		"write-units": 0.625 / 1e6,      // DynamoDB, on demand
-		"read-units":  0.125 / 1e6,      // the same
+		"read-units":  0.125 / 1e6,      // DynamoDB, on demand
 		"log-bytes":   0.50 / (1 << 30), // CloudWatch Logs, ingested
 		"out-bytes":   0.09 / (1 << 30), // to the internet
 	}

@@ -111,8 +111,8 @@ func (p *peers) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
 	return noRecords(q), nil
 }
 
-// silent is a lookup whose target accepts connections and sends nothing. The lookup ends with
-// silent as its error code.
+// silent is a lookup whose target accepts connections and sends nothing. Its value is the
+// error code with which the lookup ends.
 type silent[Q, R any] fault.Code
 
 func (s silent[Q, R]) Lookup(ctx context.Context, _ Q) (r R, err error) {
@@ -307,9 +307,9 @@ func (t *table) write(item string, units int, entries ...string) error {
 	return nil
 }
 
-// pays counts the cost of a call by the ledger. If the condition of a write fails, the write
-// costs as much as the existing item. If a write replaces an item, it costs as much as the
-// larger of the two.
+// pays counts the cost of a call that the ledger makes. If the condition of a write fails, the
+// write costs as much as the existing item. If a write replaces an item, it costs as much as
+// the larger of the two.
 func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 	if op == ledgertest.Fetch {
 		t.add(func(s *spent) { s.Reads++ })

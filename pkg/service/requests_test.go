@@ -35,7 +35,7 @@ type request struct {
 	status        int
 	code, charged string // see way.expect
 	replayed      bool
-	counts        string         // its metrics, except Requests, and except Faults if the status is 500 or more
+	counts        string         // the metrics of the request, except Requests, and except Faults if the status is 500 or more
 	unjudged      bool           // the request does not count towards rolling back a release
 	silent        bool           // the facilitator does not reply
 	line          map[string]any // further members of the log line

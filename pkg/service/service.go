@@ -69,7 +69,7 @@ type Offering struct {
 // them are still accepted until Until.
 type FormerTerms struct {
 	Terms  x402.Terms
-	Prices map[string]string // in atomic units, by slug; an operation that is not in it has its current price
+	Prices map[string]string // in atomic units, by slug; an operation that is not in the map has its current price
 	Until  time.Time
 }
 

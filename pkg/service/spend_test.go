@@ -30,8 +30,8 @@ const (
 type free struct {
 	name      string
 	one, many spent
-	// headers returns the payments that the client sends in a minute, one after another and
-	// then again from the first.
+	// headers returns the payments that the client sends in a minute, one after another. After
+	// the last payment the client begins again with the first.
 	headers func(f *fleet, offer x402test.Reply) []string
 	// asks and operation are the domain and the operation; by default example.com and the DNS
 	// Explorer.
@@ -83,7 +83,7 @@ func freeRequests() []free {
 			name: "silent target", one: spent{Writes: 740, Units: 960, Settles: 22}, many: spent{Writes: 940, Units: 1150, Settles: 22},
 			headers: pool(honest, rich), asks: "a" + silentHosts,
 		},
-		{ // the same; each payment that gets no slot costs the write of its claim
+		{ // this request is paid as well; each payment that gets no slot costs the write of its claim
 			name: "bundle with a silent target", one: spent{Writes: 1450, Units: 1800, Settles: 12}, many: spent{Writes: 1650, Units: 2000, Settles: 12},
 			headers: pool(honest, rich), operation: silentBundle,
 		},

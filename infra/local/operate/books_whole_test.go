@@ -50,7 +50,7 @@ func TestBooksUnreadable(t *testing.T) {
 	s, memory := inOrder(t)
 	s.move(2, "5000")
 	s.must(memory.Plant(t.Context(), keyOf(2), []byte(`{"key":`)))
-	s.must(memory.Plant(t.Context(), keyOf(3), []byte(`{"key":`))) // without a transfer, so its day is unknown
+	s.must(memory.Plant(t.Context(), keyOf(3), []byte(`{"key":`))) // a record without a transfer, so its day is unknown
 	s.answered(4, txOf(4))
 	mute := false
 	s.refuse = func(call []byte) (status int) {

@@ -68,7 +68,7 @@ type order struct {
 
 // command is one of the program's commands. It checks its arguments before it opens a ledger.
 type command struct {
-	usage       string // its name, its flags as -name, and its arguments
+	usage       string // the command's name, its flags as -name, and its arguments
 	least, most int    // the numbers of arguments that it accepts
 	do          func(context.Context, order) error
 }

@@ -75,8 +75,8 @@ func TestNoPrincipal(t *testing.T) {
 	}
 }
 
-// TestWhoseTable checks that AWS is asked for the principal for a table in AWS, and not for a
-// table on this machine.
+// TestWhoseTable checks that AWS is asked for the principal if the table is in AWS, and is not
+// asked if the table is on this machine.
 func TestWhoseTable(t *testing.T) {
 	t.Parallel()
 	for endpoint, asks := range map[string]bool{"http://127.0.0.1:1": false, "": true} {

@@ -139,8 +139,9 @@ func complete(b *buyer) {
 	b.reserves(6, 0)
 }
 
-// reserves reserves one transfer of a refund, the nth transfer of the transaction back, for
-// the record of the payment with the number owner.
+// reserves reserves a transfer of a refund for the record of a payment. The argument owner is
+// the number of the payment. The refund is the transaction back, and n is the number of the
+// transfer in this transaction.
 func (b *buyer) reserves(owner, n int) {
 	b.t.Helper()
 	mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, "5000", n), keyOf(owner))

@@ -81,7 +81,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestEcho checks that a payment repeats its parts of the offer exactly as the server wrote them,
+// TestEcho checks that a payment repeats parts of the offer exactly as the server wrote them,
 // including members that this client does not know.
 func TestEcho(t *testing.T) {
 	t.Parallel()

@@ -31,13 +31,13 @@ func Emulator(tb testing.TB) (url string) {
 	return programs.StartPeer(tb, Python(tb, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"), " Running on ").URL
 }
 
-// Tool returns a command that runs a Python program of infra/testdata/python.
+// Tool returns a command that runs a Python program of testdata/python.
 func Tool(tb testing.TB, name string, arguments ...string) *exec.Cmd {
 	return Python(tb, append([]string{filepath.Join(tools(), name)}, arguments...)...)
 }
 
-// CLI returns a command that runs a shell script with calls of the AWS CLI. They go to the server
-// at url instead of AWS.
+// CLI returns a command that runs a shell script, which calls the AWS CLI. The AWS CLI sends
+// its requests to the server at url instead of AWS.
 func CLI(tb testing.TB, url, script string) *exec.Cmd {
 	cmd := testbed.Command(tb, "sh", "-euc", script)
 	// The script cannot use the settings of the user, or reach AWS by mistake.

@@ -139,7 +139,7 @@ func (p *Process) Listens(addr string) error {
 // After an earlier Stop or Kill it does nothing and returns nil.
 func (p *Process) Stop() (err error) {
 	p.once.Do(func() {
-		_ = p.Cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+		_ = p.Cmd.Process.Signal(syscall.SIGTERM) // the program may have ended
 		late := time.AfterFunc(Patience, func() { _ = p.Cmd.Process.Kill() })
 		defer late.Stop()
 		err = p.Wait()
@@ -159,7 +159,7 @@ func (p *Process) End(tb TB) {
 // Kill it does nothing.
 func (p *Process) Kill() {
 	p.once.Do(func() {
-		_ = p.Cmd.Process.Kill() // it may be gone
+		_ = p.Cmd.Process.Kill() // the program may have ended
 		<-p.gone
 	})
 }

@@ -78,9 +78,9 @@ func TestLateClock(t *testing.T) {
 }
 
 // TestLateNumbers checks the 95th percentile of the time of a question when resolvers are dead
-// or slow. From the second question on, it exceeds the time with healthy resolvers by at most
-// 20 ms for each dead or slow resolver that comes before a healthy one, whatever the pause
-// between questions.
+// or slow. From the second question on, each dead or slow resolver that comes before a healthy
+// one adds at most 20 ms to the time with healthy resolvers. The pause between questions makes
+// no difference.
 func TestLateNumbers(t *testing.T) {
 	const trip = 10 * ms
 	slow := after(600*ms, answer(good))

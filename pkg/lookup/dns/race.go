@@ -49,8 +49,8 @@ type placed struct {
 // exchange queries the resolvers until one answers. It queries the next resolver at once when
 // another has failed, and otherwise after a delay that doubles. If none answers, or ctx ends,
 // it returns the result of the function unanswered. It panics if an attempt did. All attempts
-// have ended when it returns. During the exchange it records in the answer a which resolvers
-// were queried, and the first SERVFAIL.
+// have ended when it returns. During the exchange, the argument a records which resolvers were
+// queried, and the first SERVFAIL.
 func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *answer) (*reply, error) {
 	g := newCrew(ctx)
 	defer g.end()

@@ -125,7 +125,7 @@ func (r *reply) classify() outcome {
 		case *miekg.NS:
 			servers = true
 		case *miekg.SOA:
-			if !soa { // only the first counts; an honest reply has one
+			if !soa { // only the first SOA record counts; an honest reply has one
 				proven = zone != "." && r.leadsInto(zone)
 			}
 			soa = true

@@ -92,7 +92,7 @@ func cutScheme(raw string) (scheme, rest string) {
 func hostOf(authority string) (host string, stop StopReason) {
 	if at := strings.LastIndex(authority, "@"); at >= 0 {
 		if strings.Trim(authority[:at], ":") != "" {
-			return "", InvalidLocation // it has a user name or a password
+			return "", InvalidLocation // the authority has a user name or a password
 		}
 		authority = authority[at+1:]
 	}

@@ -13,7 +13,8 @@ import (
 )
 
 // read is a row of the table: a Location in an answer from the URL base, and the outcome of
-// follow. right names the authority for this outcome.
+// follow. right says why this outcome is right; the head of testdata/locations.tsv explains
+// the names.
 type read struct{ location, outcome, right string }
 
 // base returns the URL that the Locations of the table are relative to.
