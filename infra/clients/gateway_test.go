@@ -104,8 +104,9 @@ var (
 	swallowed      = lostThen((*testbed.Relayed).Hold)
 )
 
-// inPieces sends a page up to the end of the text place, and the rest after a request for /go-on.
-// It simulates a slow network.
+// inPieces returns a step that simulates a slow network. The argument place is a text of the
+// page. The step sends the page up to the end of this text, and the rest after a request for
+// /go-on.
 func (g *gateway) inPieces(place string) step {
 	return func(r *testbed.Relayed) {
 		if r.URL.Path == "/go-on" {

@@ -217,8 +217,8 @@ func (t *trial) failsNow() bool {
 	return false
 }
 
-// station returns a handler that knows the weather which the shop sells. It answers 502 while
-// the function fails returns true.
+// station returns a handler that knows the weather which the shop sells. While a call of fails
+// returns true, the handler answers 502.
 func station(fails func() bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if fails() {

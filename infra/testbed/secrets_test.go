@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A payment is found in a text in every form in which a log could show it. Texts that a log may
-// contain are not taken for one.
+// A payment is found in a text in every form in which a log could show it. A text that a log
+// may contain is not mistaken for a payment.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	// The first development account.

@@ -134,9 +134,9 @@ var table = sync.OnceValue(func() []fault.Info {
 	}
 })
 
-// Verdict is a rule for the line that summarises an answer, above the table of the answer on
-// the page for people. The page shows the first rule of the operation whose condition holds.
-// Its script applies the rules to the JSON of the answer.
+// Verdict is a rule for the line that summarises an answer. On the page for people, the line
+// is above the table of the answer. The page shows the first rule of the operation whose
+// condition holds. Its script applies the rules to the JSON of the answer.
 type Verdict struct {
 	// If is a list of comparisons joined by " and "; an empty If always holds. Each comparison
 	// is a path into the answer, an operator (=, !=, <, >=) and a value, such as

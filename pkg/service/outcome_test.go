@@ -208,8 +208,8 @@ func TestCodesAreListedAtStart(t *testing.T) {
 
 // TestRunOfReconcile checks that the log line of a reconcile run has a member for each number
 // of the run, and a metric for each number that alarms use. A run that did not read the whole
-// index counts as failed. With former terms, the Reconciler also reads the money that goes to
-// the former payee, and does not take a payment of a former, lower price for a deposit.
+// index counts as failed. With former terms, the Reconciler also reads the payments to the
+// former payee. It does not take a payment of a former, lower price for a deposit.
 func TestRunOfReconcile(t *testing.T) {
 	var s reconcile.Summary
 	for i, v := range reflect.ValueOf(&s).Elem().Fields() {

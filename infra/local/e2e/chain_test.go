@@ -149,7 +149,7 @@ func playKilledEverywhere(p *payer) {
 			p.killAt.Store(int64(point))
 			buy()
 			if p.killAt.Load() > 0 {
-				break // the settlement made fewer calls than point
+				break // the settlement made fewer calls than the number point
 			}
 			points++
 			p.startFacilitator(testbed.Must(url.Parse(p.facilitator.URL)).Port())

@@ -19,9 +19,9 @@ import (
 
 var update = flag.Bool("update", false, "write into the script what is printed")
 
-// TestScripts runs the command lines of a script in a project with one function. After each come
-// the answer and the notes. The event tells the function to print its environment, to fail, to
-// end, or to return a given answer. A line
+// TestScripts runs the command lines of a script in a project with one function. After each
+// command line come the answer and the notes. The event tells the function to print its
+// environment, to fail, to end, or to return a given answer. A line
 //
 //	% event JSON
 //

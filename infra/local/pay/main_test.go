@@ -133,8 +133,8 @@ func (b *buyer) does(t *testing.T, what func(context.Context) error) error {
 	return what(ctx)
 }
 
-// isKept fails unless all requests had the same signature and the same key, and there is one kept
-// payment, with this signature, key and address.
+// isKept fails the test unless all requests had the same signature and the same key, and there
+// is one kept payment, with this signature, key and address.
 func isKept(t *testing.T, kept []payment, s *service, address string) {
 	t.Helper()
 	if n := s.sent(); n == 0 || len(kept) != 1 {

@@ -142,8 +142,8 @@ func (q question) section() []miekg.Question {
 }
 
 // drawCase sets the case of each letter at random. It tries again if all letters come out
-// lower case. Otherwise a resolver that lowers names would now and then return the right reply
-// for a short name; this way it never does.
+// lower case. Otherwise a resolver that converts names to lower case would sometimes return a
+// correct reply for a short name.
 func drawCase(name string) string {
 	small := lower(name)
 	out := []byte(small)

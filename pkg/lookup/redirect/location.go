@@ -158,8 +158,8 @@ func join(segments []string, path string) []string {
 	return segments
 }
 
-// escape percent-encodes the bytes that must not appear in a request line, and the bytes that
-// more contains. Existing escapes stay unchanged.
+// escape percent-encodes the bytes that must not appear in a request line, and the bytes in
+// the string more. Existing escapes stay unchanged.
 func escape(text, more string) string {
 	var out strings.Builder
 	for _, c := range []byte(text) {
