@@ -201,8 +201,9 @@ func exampleZone(t *testing.T) string {
 	return text
 }
 
-// resolverOf starts a resolver that answers from a zone, and returns its address. The function
-// first may be nil. It can answer a query in place of the zone, and then returns true.
+// resolverOf starts a resolver that answers from a zone, and returns its address. The argument
+// first is a function that can answer a query in place of the zone, and then returns true. It
+// may be nil.
 func resolverOf(t *testing.T, zone string, first func(dns.ResponseWriter, *dns.Msg) bool) string {
 	z := testbed.ReadZone(t, zone)
 	return testbed.Resolver(t, dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {

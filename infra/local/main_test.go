@@ -63,7 +63,8 @@ func start(t *testing.T, env map[string]string) *runner {
 	return r
 }
 
-// line returns the text that the welcome prints after the text what.
+// line returns the text that the welcome prints after another text, which is the argument
+// what.
 func (r *runner) line(t *testing.T, what string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)` + what + ` +(\S.*)$`).FindStringSubmatch(r.out.String())

@@ -159,7 +159,8 @@ func compile(kind, pkg string) (string, error) {
 	return deployable(kept)
 }
 
-// deployable returns a folder with a link <name>/bootstrap to every program of the folder kept.
+// deployable returns a folder with a link <name>/bootstrap to every program in another folder,
+// which is the argument kept.
 func deployable(kept string) (string, error) {
 	folder := filepath.Join(kept, "all")
 	sources, err := filepath.Glob(filepath.Join(Root(), "functions", "*", "main.go"))

@@ -34,8 +34,8 @@ type SignedTransfer struct {
 	Signature     []byte // r, s, v
 }
 
-// Authorization returns an unsigned payment from a wallet with a random nonce. It is already
-// valid, and expires at the time until.
+// Authorization returns an unsigned payment from a wallet with a random nonce. The payment is
+// already valid. The argument until is the time at which it expires.
 func Authorization(from *x402test.Wallet, to x402.Address, value int64, until time.Time) x402.Authorization {
 	var nonce [32]byte
 	_, _ = rand.Read(nonce[:]) // never fails

@@ -251,8 +251,8 @@ func (w *Origins) dial(ctx context.Context, network, address string) (net.Conn, 
 	return CountOpen(conn, &w.open), nil
 }
 
-// CountOpen adds 1 to the count open, and returns a connection that subtracts 1 when it is closed
-// for the first time.
+// CountOpen adds 1 to the counter open, and returns a connection that subtracts 1 when it is
+// closed for the first time.
 func CountOpen(conn net.Conn, open *atomic.Int64) net.Conn {
 	open.Add(1)
 	return &counted{Conn: conn, open: open}

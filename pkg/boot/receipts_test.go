@@ -101,8 +101,8 @@ func signedByFirst(t *testing.T, jws string, published []ed25519.PublicKey) {
 	}
 }
 
-// warns checks that the probes of receipts are optional and give this warning, or no warning
-// if says is empty.
+// warns checks that the probes of receipts are optional and give the warning in the argument
+// says. If it is empty, they must give no warning.
 func warns(t *testing.T, probes []service.Probe, says string) {
 	t.Helper()
 	for _, probe := range probes {

@@ -84,7 +84,8 @@ func settings(v *values) []Setting {
 	return append(deployed, otherSettings(v)...)
 }
 
-// into returns a parser that stores the result of the function parse in place.
+// into returns a parser that stores the result of the function parse in the variable that
+// place points to.
 func into[T any](place *T, parse func(string) (T, error)) func(string) error {
 	return func(text string) error {
 		v, err := parse(text)
@@ -96,7 +97,8 @@ func into[T any](place *T, parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// text returns a parser that accepts any text and stores it in place.
+// text returns a parser that accepts any text and stores it in the variable that place points
+// to.
 func text(place *string) func(string) error {
 	return into(place, func(text string) (string, error) { return text, nil })
 }

@@ -150,8 +150,8 @@ func (b *buyer) reserves(owner, n int) {
 	}
 }
 
-// stored returns the path of a new ledger file with the records of fillings. Each filling begins
-// at the time paid, some hours ago.
+// stored returns the path of a new ledger file with the records of fillings. The result paid
+// is a time some hours ago, at which each filling begins.
 func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 	t.Helper()
 	paid = time.Now().Add(-3 * time.Hour).Truncate(time.Minute).UTC()

@@ -199,8 +199,8 @@ func hang(c net.Conn) { io.Copy(io.Discard, c) }
 
 func reset(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }
 
-// intolerant refuses a TLS 1.3 hello with answer, closes the connection, and accepts older
-// hellos.
+// intolerant refuses a TLS 1.3 hello with the bytes of the argument answer, closes the
+// connection, and accepts older hellos.
 func intolerant(answer []byte) func(net.Conn) {
 	return wants(func(h *tls.ClientHelloInfo) bool {
 		if h.SupportedVersions[0] == tls.VersionTLS13 {
