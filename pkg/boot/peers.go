@@ -150,8 +150,8 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	return chain.New(n)
 }
 
-// nodesOfSecret returns the nodes in the secret, which may have none. The argument failed
-// means that none of the nodes that were returned before works.
+// nodesOfSecret returns the nodes in the secret, which may have none. If failed is true, none
+// of the nodes that were returned before works.
 func (c Config) nodesOfSecret(ctx context.Context, now time.Time, failed bool) ([]string, error) {
 	if failed {
 		c.secret.failed()

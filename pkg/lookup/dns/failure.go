@@ -88,8 +88,8 @@ func answered(resolver, text string) *failure {
 	return &failure{answered: true, text: fmt.Sprintf("resolver %s %s", resolver, text)}
 }
 
-// unreached returns the failure of a resolver from which no reply came. The argument late
-// means that the time was over.
+// unreached returns the failure of a resolver from which no reply came. If late is true, the
+// time was over.
 func unreached(resolver netip.AddrPort, late bool, cause error) *failure {
 	text := "could not be asked"
 	if late {

@@ -197,8 +197,8 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	}
 }
 
-// end returns the result of a trace whose next hop failed. The argument late means that the
-// earlier hosts left this hop hardly any time; a time-out is then their fault.
+// end returns the result of a trace whose next hop failed. If late is true, the earlier hosts
+// left this hop hardly any time, and a time-out is their fault.
 func (r Result) end(err error, late bool) (Result, error) {
 	f := fault.From(err)
 	stop := StopReason(f.Code)
