@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -45,7 +46,10 @@ func TestPrintedAWS(t *testing.T) {
 // TestUnprotectedTable: the commands that make owed prints for an unprotected table protect it.
 func TestUnprotectedTable(t *testing.T) {
 	t.Parallel()
-	server := startEmulator(t)
+	onEmulator(t, protectByHand)
+}
+
+func protectByHand(t testing.TB, server cloud.Dynamo) {
 	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(server.Config()), "ledger"))
 	owed := func() (string, error) {
 		cmd := testbed.Command(t, testbed.Program(t, operate), "owed")

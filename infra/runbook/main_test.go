@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -30,16 +31,29 @@ func runbook() string {
 	return strings.ReplaceAll(string(text), "\\\n", " ")
 }
 
-func serve(t *testing.T, h http.HandlerFunc) string { return testbed.Serve(t, h) }
+func serve(t testing.TB, h http.HandlerFunc) string { return testbed.Serve(t, h) }
 
-// startEmulator starts moto, whose DynamoDB can restore a table.
-func startEmulator(t *testing.T) cloud.Dynamo {
+// slow is how long a call to the emulator takes at most before a failure may be its fault. The
+// programs wait twice as long for an answer of DynamoDB.
+const slow = dynamo.DefaultAttemptTimeout / 2
+
+// onEmulator runs a test with moto, whose DynamoDB can restore a table. Moto is slow on a busy
+// machine, so the test runs again if it failed after a slow call.
+func onEmulator(t *testing.T, play func(t testing.TB, server cloud.Dynamo)) {
 	t.Helper()
-	return cloud.Dynamo{URL: deployed.Emulator(t)}
+	testbed.Fairly(t, slow, func(tb testing.TB, p *testbed.Pace) {
+		moto := testbed.ProxyTo(tb, deployed.Emulator(tb))
+		timed := testbed.Relay{To: moto, Do: func(r *testbed.Relayed) {
+			begun := time.Now()
+			r.Pass()
+			p.Took(time.Since(begun))
+		}}
+		play(tb, cloud.Dynamo{URL: testbed.Serve(tb, timed)})
+	})
 }
 
 // backUp turns point-in-time recovery on.
-func backUp(t *testing.T, api *dynamodb.Client, table string) {
+func backUp(t testing.TB, api *dynamodb.Client, table string) {
 	t.Helper()
 	yes := true
 	testbed.Must(api.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
@@ -48,7 +62,7 @@ func backUp(t *testing.T, api *dynamodb.Client, table string) {
 }
 
 // protect gives a table the settings that the table of a deployment has.
-func protect(t *testing.T, server cloud.Dynamo, table string) {
+func protect(t testing.TB, server cloud.Dynamo, table string) {
 	t.Helper()
 	api := dynamo.NewClient(server.Config())
 	backUp(t, api, table)

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/payments"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -17,7 +18,7 @@ import (
 )
 
 // owes reports whether a payment is settled and has no answer yet.
-func owes(t *testing.T, store ledger.Store, key string) bool {
+func owes(t testing.TB, store ledger.Store, key string) bool {
 	t.Helper()
 	r := ledgertest.Payment(t, store, key)
 	return r != nil && r.State == ledger.Settled
@@ -28,7 +29,10 @@ func owes(t *testing.T, store ledger.Store, key string) bool {
 // the original.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
-	server := startEmulator(t)
+	onEmulator(t, drill)
+}
+
+func drill(t testing.TB, server cloud.Dynamo) {
 	api := dynamo.NewClient(server.Config())
 	testbed.Check(dynamo.Create(t.Context(), api, "ledger"))
 	backUp(t, api, "ledger")
@@ -78,7 +82,7 @@ func TestRestoreDrill(t *testing.T) {
 }
 
 // checkProtected expects the settings that DynamoDB does not restore with a table.
-func checkProtected(t *testing.T, api *dynamodb.Client, table string) {
+func checkProtected(t testing.TB, api *dynamodb.Client, table string) {
 	t.Helper()
 	ttl, err := api.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: &table})
 	if err != nil || ttl.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusEnabled || *ttl.TimeToLiveDescription.AttributeName != dynamo.AttrExpiresAt {

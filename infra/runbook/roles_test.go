@@ -1,7 +1,6 @@
 package runbook
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,10 +25,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/payments"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // The names of the deployment in these tests.
@@ -40,7 +36,7 @@ const (
 
 // watched is an emulator of AWS behind a relay that records the permissions that requests need.
 type watched struct {
-	t      *testing.T
+	t      testing.TB
 	direct cloud.Dynamo
 	url    string // of the relay
 
@@ -49,9 +45,9 @@ type watched struct {
 	asked map[string]bool // permissions in the form that the function permitted returns
 }
 
-func newWatched(t *testing.T) *watched {
+func newWatched(t testing.TB, server cloud.Dynamo) *watched {
 	t.Helper()
-	w := &watched{t: t, direct: startEmulator(t)}
+	w := &watched{t: t, direct: server}
 	w.url = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, w.direct.URL), Do: func(r *testbed.Relayed) {
 		w.note(r)
 		if !strings.Contains(string(r.Sent), "Version="+versionOfStacks) {
@@ -241,77 +237,15 @@ func (w *watched) asksForStack(commands ...string) {
 	}
 }
 
-// debts is a ledger with a payment for each case that the operator's commands handle, and the chain
-// with their transfers.
-type debts struct {
-	payer                            *x402test.Wallet
-	owed, other, doubt, dead, origin string
-	node                             string
-
-	mu    sync.Mutex
-	moved []x402test.Transfer
-}
-
-// chain returns the transfers so far.
-func (d *debts) chain() []x402test.Transfer {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.moved)
-}
-
-func newDebts(t *testing.T, server cloud.Dynamo) *debts {
-	t.Helper()
-	d := &debts{payer: testbed.Must(x402test.NewWallet(rand.Reader))}
-	store := server.Open(rolesTable)
-	long := time.Now().Add(-25 * time.Hour)
-	transfer := func() (key, transaction string) {
-		nonce := strings.ToLower(testbed.Must(x402test.NewWallet(rand.Reader)).Address().String()[2:])
-		key = ledger.Key(x402.Base, strings.ToLower(testbed.BaseUSDC), d.payer.Address().String(), "0x"+strings.Repeat("0", 24)+nonce)
-		transaction = "0x" + nonce + strings.Repeat("1", 24)
-		d.moved = append(d.moved, x402test.Transfer{Key: key, Transaction: transaction, Payee: boot.LocalPayTo, Value: "5000", At: long})
-		return key, transaction
-	}
-	l := ledger.New(store, func() time.Time { return long }, rand.Text)
-	for _, key := range []*string{&d.owed, &d.other} {
-		var transaction string
-		*key, transaction = transfer()
-		h := payments.Claim(t, l, *key, long)
-		testbed.Check(h.Settled(t.Context(), ledger.Receipt{Transaction: transaction}, true))
-		testbed.Check(h.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
-	}
-	d.doubt, _ = transfer()
-	testbed.Check(payments.Claim(t, l, d.doubt, long).End(t.Context(), ledger.EventUncertain, "timeout", ""))
-	d.dead, _ = transfer()
-	d.moved = d.moved[:len(d.moved)-1]
-	payments.Claim(t, l, d.dead, long)
-	payments.Abandon(t, store, d.dead)
-	transfer() // this transfer has no record in the ledger
-	// A former payee whose authorizations have all expired.
-	former := ledger.New(store, func() time.Time { return long.Add(-2 * 24 * time.Hour) }, rand.Text)
-	testbed.Check(ledger.NewPayees(former).Note(t.Context(), x402.Base, strings.ToLower(testbed.BaseUSDC), strings.ToLower(testbed.Account(7)), "5000"))
-	node := testbed.PlayNode{ChainID: 8453, Now: time.Now, Moved: d.chain}
-	d.node = testbed.Serve(t, node)
-	d.origin = serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"checks":{}}`)) })
-	return d
-}
-
-// back adds a refund to the chain, and returns the hash of its transaction.
-func (d *debts) back() string {
-	const hash = "0x00000000000000000000000000000000000000000000000000000000000000bb"
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.moved = append(d.moved, x402test.Transfer{
-		Key: ledger.Key(x402.Base, strings.ToLower(testbed.BaseUSDC), testbed.Account(5), ""), Transaction: hash,
-		Payee: d.payer.Address().String(), Value: "5000", At: time.Now(),
-	})
-	return hash
-}
-
 // TestRolesOfTheLedger: the roles Read and Refund have the permissions that their commands need,
 // and no others. The record of a refund names who closed it.
 func TestRolesOfTheLedger(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t)
+	onEmulator(t, readAndRefund)
+}
+
+func readAndRefund(t testing.TB, server cloud.Dynamo) {
+	w := newWatched(t, server)
 	api := dynamo.NewClient(w.direct.Config())
 	testbed.Check(dynamo.Create(t.Context(), api, rolesTable))
 	d := newDebts(t, w.direct)
@@ -354,7 +288,11 @@ func TestRunbookRoles(t *testing.T) {
 // a drill.
 func TestRoleThatRestores(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t)
+	onEmulator(t, restoreAsRole)
+}
+
+func restoreAsRole(t testing.TB, server cloud.Dynamo) {
+	w := newWatched(t, server)
 	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(w.direct.Config()), rolesTable))
 	payments.Owe(t, payments.Ledger(w.direct.Open(rolesTable)))
 	protect(t, w.direct, rolesTable)
@@ -377,7 +315,11 @@ func TestRoleThatRestores(t *testing.T) {
 // permissions that the CDK CLI needs.
 func TestRoleThatDeploys(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t)
+	onEmulator(t, deployAsRole)
+}
+
+func deployAsRole(t testing.TB, server cloud.Dynamo) {
+	w := newWatched(t, server)
 	token := filepath.Join(t.TempDir(), "token")
 	testbed.Check(os.WriteFile(token, []byte("a-token-of-the-facilitator"), 0o600))
 	nodes := filepath.Join(t.TempDir(), "nodes")

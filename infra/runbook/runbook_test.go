@@ -32,7 +32,7 @@ import (
 )
 
 // chapters returns the commands of the runbook by chapter. A command is indented by four spaces.
-func chapters(t *testing.T) map[string][]string {
+func chapters(t testing.TB) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
 	title := ""
@@ -74,7 +74,7 @@ func (o *operator) meant(printed string) string {
 
 // play runs a printed command, and returns what it prints. It removes the signatures that make pay
 // keeps in the checkout.
-func (o *operator) play(t *testing.T, printed string) (string, error) {
+func (o *operator) play(t testing.TB, printed string) (string, error) {
 	t.Helper()
 	command := o.meant(printed)
 	for {
@@ -101,7 +101,7 @@ func (o *operator) play(t *testing.T, printed string) (string, error) {
 }
 
 // plays runs a command that the runbook does not print, and that must succeed.
-func (o *operator) plays(t *testing.T, command string) {
+func (o *operator) plays(t testing.TB, command string) {
 	t.Helper()
 	if out, err := o.play(t, command); err != nil {
 		t.Errorf("%s: %v\n%s", command, err, out)
@@ -109,7 +109,7 @@ func (o *operator) plays(t *testing.T, command string) {
 }
 
 // chapter runs all commands of a chapter in their order. A step may run the last command again.
-func (o *operator) chapter(t *testing.T, printed []string, steps []step) {
+func (o *operator) chapter(t testing.TB, printed []string, steps []step) {
 	t.Helper()
 	i := 0
 	for _, s := range steps {
@@ -141,7 +141,7 @@ func (o *operator) chapter(t *testing.T, printed []string, steps []step) {
 
 // world is a ledger in an emulated table, with its payer and its chain.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	api   *dynamodb.Client
 	store ledger.Store
 	payer *x402test.Wallet
@@ -178,7 +178,10 @@ const aStack = `{"Resources":{"Topic":{"Type":"AWS::SNS::Topic"}}}`
 // command that is in neither place fails the test.
 func TestRunbookIsPlayed(t *testing.T) {
 	t.Parallel()
-	emulator := startEmulator(t)
+	onEmulator(t, playRunbook)
+}
+
+func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 	var expired atomic.Int32 // how many of the next calls of DescribeTable find the session expired
 	server := testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, emulator.URL), Do: func(r *testbed.Relayed) {
 		if !strings.HasSuffix(r.Request.Header.Get("X-Amz-Target"), ".DescribeTable") || expired.Add(-1) < 0 {
@@ -351,7 +354,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 
 // everyCommand checks that each command of the runbook is either played here or listed in the
 // map elsewhere.
-func everyCommand(t *testing.T, all map[string][]string, played map[string][]step, elsewhere map[string][]string) {
+func everyCommand(t testing.TB, all map[string][]string, played map[string][]step, elsewhere map[string][]string) {
 	t.Helper()
 	for title, printed := range all {
 		for _, known := range elsewhere[title] {
