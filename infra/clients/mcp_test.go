@@ -241,7 +241,7 @@ func givesUpOnce(t *testing.T, c stockClient) {
 	})
 }
 
-// toolGivesUpOnce buys with a client that calls a tool, gives up the call, and calls again.
+// toolGivesUpOnce buys with a client that calls a tool, gives up on the call, and calls again.
 func toolGivesUpOnce(t *testing.T, name string, start func(*testing.T) service) {
 	t.Helper()
 	settledOnce(t, 2*window, start, func(s service) (payer, fault string) {

@@ -63,8 +63,7 @@ func start(t *testing.T, env map[string]string) *runner {
 	return r
 }
 
-// line returns the text that the welcome prints after another text, which is the argument
-// what.
+// line returns the rest of the line that the welcome prints after the given text.
 func (r *runner) line(t *testing.T, what string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)` + what + ` +(\S.*)$`).FindStringSubmatch(r.out.String())

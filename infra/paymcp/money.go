@@ -36,7 +36,7 @@ func folderFor(at *url.URL) string {
 	return regexp.MustCompile(`[^a-z0-9.]+`).ReplaceAllString(at.Host, "-") + "-" + hex.EncodeToString(sum[:6])
 }
 
-// errNotAllowed means that nobody has allowed payments to the server.
+// errNotAllowed means that nobody has allowed this program to pay the server that it buys from.
 var errNotAllowed = errors.New("nobody has allowed this program to pay real money to this server")
 
 // terms returns what may be paid now.

@@ -70,7 +70,7 @@ func TestSites(t *testing.T) {
 		"an unknown network": {network("eip155:31337"), parts{
 			paywall: {"data-chain='' data-explorer='' data-rpc=''"}, docs: {"eip155:31337"},
 		}, parts{paywall: {"/address/"}, docs: {"(eip155:31337)"}}},
-		"a window": {func(*Site) {}, parts{full: {"for 45 seconds after an answer over HTTP, 90 after one over MCP"}}, nil},
+		"a window": {func(*Site) {}, parts{full: {"for 45 seconds after an answer over HTTP (90 over MCP)"}}, nil},
 		"no window": {func(s *Site) { s.DuplicateWindow = 0 }, parts{
 			full: {"while the first payment is undecided"}, challenge: {`"duplicate_window_seconds":0`, `"replay_seconds":86400`},
 		}, parts{

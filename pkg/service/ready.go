@@ -145,9 +145,8 @@ func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]che
 	}
 }
 
-// usable returns the checks in a store if their age is less than the argument within, and sets
-// k.at to the time at which they were stored. It returns nil if they are older or cannot be
-// decoded.
+// usable returns the checks in a store if they are younger than the given duration, and sets k.at
+// to the time at which they were stored. It returns nil if they are older or cannot be decoded.
 func (k *checkCache) usable(loaded KeptReady, within time.Duration) map[string]check {
 	var checks map[string]check
 	if err := json.Unmarshal(loaded.Checks, &checks); err != nil {

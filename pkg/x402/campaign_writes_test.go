@@ -271,7 +271,7 @@ func (p *process) noteOver(a *authorization, old, r ledger.Purchase) {
 	}
 }
 
-// isOver reports whether a payment gives no answer to this process's request, because the
+// isOver reports whether a payment gets no answer for this process's request, because the
 // payment is or will be refunded, its answer is no longer replayed, or it was made at another
 // endpoint. A new payment then makes a new purchase.
 func (p *process) isOver(a *authorization) bool {

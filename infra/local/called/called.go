@@ -25,8 +25,8 @@ func Here(getenv func(string) string, name string) As {
 	return As{programOf(name, build)}
 }
 
-// programOf returns what a person types to run the program again. If go run has built the program
-// at a version, the argument name is an absolute path in a temporary folder, which nobody can type.
+// programOf returns what a person types to run the program again. After go run package@version, its
+// name is an absolute path in a temporary folder, which nobody can type.
 func programOf(name string, build *debug.BuildInfo) string {
 	if build == nil || !filepath.IsAbs(name) {
 		return name

@@ -27,7 +27,7 @@ const (
 // step is what to do next.
 type step struct {
 	kind kind
-	wait time.Duration // how long the server asks to wait
+	wait time.Duration // how long the server asks us to wait
 }
 
 // judge decides what a reply to a payment means, and records what the server states about the

@@ -329,7 +329,7 @@ func answers(t *testing.T, secure *tls.Conn) {
 }
 
 // TestTimeouts checks peers that stop during the handshake or within the head. Once a peer has
-// stopped, the test lets the time expire or the caller leave, and only then the lookup ends.
+// stopped, the test lets the time expire or the caller leave, and only then does the lookup end.
 // Only expired time counts as the silence of the peer.
 func TestTimeouts(t *testing.T) {
 	heads := map[string]string{

@@ -122,9 +122,8 @@ func TestRefusedByTheStandardLibrary(t *testing.T) {
 	})
 }
 
-// halting is the connection of a server. It stops the server and calls end after the server
-// has written as many bytes as the field left says. If the field left is 0, it does so after
-// the first flight.
+// halting is the connection of a server. After the server has written c.left bytes, it calls
+// end and stops the server. If c.left starts at 0, it does so after the first flight.
 type halting struct {
 	net.Conn
 	left  int

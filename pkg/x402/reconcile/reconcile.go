@@ -52,7 +52,7 @@ type Reconciler struct {
 
 // Limits of one run.
 const (
-	maxAsked = 1000 // payments for which evidence is asked
+	maxAsked = 1000 // payments about which evidence is asked for
 	// evidenceBudget is the longest time for one question, so that a node that hangs does not
 	// use up a whole run for the first question.
 	evidenceBudget = 4 * time.Second
