@@ -74,7 +74,7 @@ func TestSites(t *testing.T) {
 		"no window": {func(s *Site) { s.DuplicateWindow = 0 }, parts{
 			full: {"while the first payment is undecided"}, challenge: {`"duplicate_window_seconds":0`, `"replay_seconds":86400`},
 		}, parts{
-			full: {" seconds after an", "after one over MCP", "a repeat within"}, docs: {" seconds after an", "a repeat within"}, tool: {" seconds after an", "over MCP"},
+			full: {" seconds after an", "over HTTP (", "a repeat within"}, docs: {" seconds after an", "a repeat within"}, tool: {" seconds after an", "over MCP"},
 		}},
 		"limits": {caps(Caps{PerMinute: 301, Undecided: 6, Refused: 21, Single: 51, Bundle: 19}), parts{full: {
 			"- Request rate: 301 units", "- Concurrency: 51 paid lookups at once of each tool and 19 of each",
