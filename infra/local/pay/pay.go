@@ -169,7 +169,7 @@ func (p *payer) hint(r x402test.Reply) {
 	case p.hinted:
 		return
 	case code == "dns_timeout", code == "upstream_unavailable":
-		p.say("         The service gets no answer from its DNS resolvers; many networks block UDP port 53 to the outside.\n" +
+		p.say("         The service gets no usable answer from its DNS resolvers: many networks block or change DNS.\n" +
 			"         Start it with a resolver it can reach: DNS_RESOLVERS=192.0.2.53 make run\n")
 	case code == "bootstrap_unavailable", code == "facilitator_unavailable", r.Status == http.StatusGatewayTimeout:
 		p.say("         The service could not reach the servers it needs. Does its machine have a network?\n")
