@@ -308,9 +308,9 @@ type conclusion struct {
 	reply reply
 }
 
-// asksChain reports whether the chain must be asked after a reply. This is so if the payment
-// is in doubt, if the reply does not exclude that money has moved, or if a payment that was
-// sent before is refused, because the earlier reply may have been false.
+// asksChain reports whether the chain must be asked after a reply: if the payment is in doubt, if
+// the reply does not exclude that money has moved, or if a payment that was sent before is
+// refused, because the earlier reply may have been false.
 func asksChain(c Class, d doubt) bool {
 	switch c {
 	case Moved:

@@ -31,7 +31,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 // limit sets the deadline for reading the body. It does nothing if the connection cannot have
-// a deadline. That is so behind an adapter for functions, where the body has already arrived.
+// a deadline, as behind an adapter for functions, where the body has already arrived.
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
 // withTimedBody returns a copy of a request with a timedBody, and a function to call after the
