@@ -157,8 +157,8 @@ func synthEach(t *testing.T, contexts map[string]map[string]any) map[string]stri
 	return paths
 }
 
-// synthesizedTo returns the folder in which a context is synthesized. The argument list is the
-// path of the list of contexts, and the argument name is the context's name in this list.
+// synthesizedTo returns the folder in which a context is synthesized, given the path of the list of
+// contexts and the context's name in this list.
 func synthesizedTo(list, name string) string { return filepath.Join(filepath.Dir(list), "of-"+name) }
 
 // synthesizeEach is the main function of the process that synthEach starts.

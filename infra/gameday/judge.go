@@ -67,9 +67,8 @@ func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
 	t.values[m][minute] = append(t.values[m][minute], value)
 }
 
-// between returns the values of several minutes: the argument from is the first of them, and
-// the argument to is the minute after the last. It leaves out values that CloudWatch does not
-// have yet at the beginning of the minute now.
+// between returns the values of the minutes from the first one given up to, but not including, the
+// second. It leaves out values that CloudWatch does not have yet at the beginning of minute now.
 func (t *Timeline) between(m Metric, from, to, now int) (values []float64) {
 	for minute := from; minute < min(to, now-t.Late); minute++ {
 		values = append(values, t.values[m][minute]...)

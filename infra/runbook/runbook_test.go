@@ -47,14 +47,12 @@ func chapters(t testing.TB) map[string][]string {
 	return all
 }
 
-// step is a command of a chapter. The field command is a part of its printed text that no
-// other command has. The function in the field before runs first. The command must print the
-// texts in the list says.
+// step is a command of a chapter.
 type step struct {
-	command string
-	before  func()
-	fails   bool
-	says    []string
+	command string   // a part of its printed text that no other command has
+	before  func()   // runs before the command
+	fails   bool     // whether the command must fail
+	says    []string // texts that the command must print
 }
 
 // operator plays chapters of the runbook in the checkout.

@@ -21,8 +21,7 @@ import (
 // These functions ask for a lookup in different ways.
 func unpaid(w way) answer { return w.ask("example.com", "") }
 
-// twice pays for example.com, and sends the same payment again with a request for the domain
-// in the argument name.
+// twice pays for example.com, and sends the same payment again with a request for the given domain.
 func twice(name string) func(way) answer {
 	return func(w way) answer {
 		header := w.sign("example.com")

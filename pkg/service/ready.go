@@ -70,9 +70,9 @@ type checkCache struct {
 	last map[string]check // nil before the first probe
 }
 
-// fresh reports whether less time than the argument within has passed since the time at. It
-// compares wall clock times, because the monotonic clock may stand still while Lambda has the
-// process frozen. If the clock was set back, nothing is fresh.
+// fresh reports whether less than the given duration has passed since a time. It compares wall
+// clock times, because the monotonic clock may stand still while Lambda has the process frozen. If
+// the clock was set back, nothing is fresh.
 func (k *checkCache) fresh(at time.Time, within time.Duration) bool {
 	age := k.now().Round(0).Sub(at)
 	return age >= 0 && age < within

@@ -24,9 +24,8 @@ const ellipsis = "…"
 // Text returns s on one line, cut to Max bytes.
 func Text(s string) string { return Clip(s, Max) }
 
-// Clip returns s on one line. The result has at most as many bytes as the argument most says.
-// A result that was cut ends with an ellipsis, which counts as part of that length; most must
-// leave room for the ellipsis.
+// Clip returns s on one line, cut to a largest number of bytes. A result that was cut ends with an
+// ellipsis, which counts as part of that length, so most must leave room for it.
 func Clip(s string, most int) string {
 	if len(s) <= most && ASCII(s) {
 		return s
@@ -71,8 +70,8 @@ func ASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// Quote returns s in quotes and in ASCII. If s has more bytes than the argument most says,
-// only that many are quoted, and an ellipsis follows.
+// Quote returns s in quotes and in ASCII. A longer text is cut to a largest number of bytes, and an
+// ellipsis follows.
 func Quote(s string, most int) string {
 	if len(s) > most {
 		return strconv.QuoteToASCII(s[:most]) + ellipsis

@@ -24,11 +24,12 @@ const (
 )
 
 // lies describes the false answers of the primary facilitator about each authorization, in the
-// phase without faults as well. The first answers are true; the field after is the number of
-// these answers. The next answers say that the balance is insufficient, although the
-// facilitator settles or has settled; the field times is the number of these false answers.
-// All later answers are true.
-type lies struct{ after, times int }
+// phase without faults as well. A false answer says that the balance is insufficient, although the
+// facilitator settles or has settled.
+type lies struct {
+	after int // number of true answers before the false ones
+	times int // number of false answers; all later ones are true
+}
 
 func (l lies) to(n int) bool { return n >= l.after && n < l.after+l.times }
 
@@ -284,8 +285,7 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	return a
 }
 
-// checkFacilitatorChoice checks that the process may ask the facilitator that the argument by
-// names.
+// checkFacilitatorChoice checks that the process may ask the named facilitator.
 func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	w, at := p.w, p.of(a)
 	if r := w.record(a); r == nil || !slices.Contains(r.Asked, by) {

@@ -345,9 +345,8 @@ func TestNoTimeToLookUp(t *testing.T) {
 // mostTries is the number of lookups that the seller of TestNoTimeToLookUp allows.
 const mostTries = 5
 
-// lookUpTooLate sends a payment. The first lookups fail; the argument before is the number of
-// these lookups. The next lookup has no time left, so a write takes it off the count; the
-// argument how is the fault of that write.
+// lookUpTooLate sends a payment. A number of lookups fail. The next one has no time left, so a
+// write takes it off the count, and this write has the given fault.
 func lookUpTooLate(t *testing.T, before int, late time.Duration, how ledgertest.Fault) {
 	t.Helper()
 	armed := before == 0

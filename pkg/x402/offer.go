@@ -49,7 +49,7 @@ type Offer struct {
 	unsigned  *Offer                     // this offer without its signature; nil if this offer is not signed
 	forwarded map[string]json.RawMessage // the extensions that are sent to the facilitator with a payment
 	// former is the offer before the last change, or nil. Payments for this former offer are
-	// accepted until the time in the field until, which is zero if there is no former offer.
+	// accepted until a time, which is zero if there is no former offer.
 	former *Offer
 	until  time.Time
 }

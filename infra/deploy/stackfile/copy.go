@@ -8,9 +8,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Copy writes the file into another checkout. The argument without lists the parameters to
-// leave out, and the argument with has the parameters to add. The comments of the file are
-// lost.
+// Copy writes the file into another checkout, without some parameters and with others added. The
+// comments of the file are lost.
 func (f File) Copy(root string, without []string, with map[string]string) error {
 	text, err := os.ReadFile(f.Path)
 	if err != nil {

@@ -140,8 +140,7 @@ func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deplo
 }
 
 // openFunctions runs the built functions as the template deploys them, with the setup's table.
-// No invocation may fail. If the argument each is not nil, this function is called with every
-// event.
+// No invocation may fail. The function each, unless it is nil, is called with every event.
 func openFunctions(tb testing.TB, l *lab, s setup, each func(*cloud.Execution, []byte)) *deployment {
 	log, parameters := new(programs.Output), testbed.Parameters(s.env)
 	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // runs after the host is closed

@@ -233,7 +233,7 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 }
 
 // never returns NeverPaid, after which nobody tries the payment again. It fails if the time of
-// the node's latest block differs from our clock by more than the argument within. A finding
+// the node's latest block differs from our clock by more than the given duration. A finding
 // that compares the chain's time with ours is only as exact as the two clocks agree.
 func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
 	_, err := i.current(min(within, headAge))

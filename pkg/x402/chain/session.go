@@ -164,7 +164,7 @@ func (s *session) latest() (header, error) {
 }
 
 // current returns the latest block of a node. It fails if the time of that block differs from
-// our clock by more than the argument within. A node that is behind would report a used
+// our clock by more than the given duration. A node that is behind would report a used
 // authorization as unused, and with a node that is ahead an authorization would expire too
 // early.
 func (s *session) current(within time.Duration) (header, error) {

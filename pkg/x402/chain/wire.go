@@ -127,7 +127,7 @@ func afterPrefix(raw json.RawMessage) (string, bool) {
 	return strings.CutPrefix(s, "0x")
 }
 
-// decodeList decodes a list. It fails if the list has more items than the argument most says.
+// decodeList decodes a list of at most the given number of items. It fails if there are more.
 func decodeList[T any](raw json.RawMessage, most int, item func(json.RawMessage) (T, error)) ([]T, error) {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil || list == nil || len(list) > most {

@@ -42,11 +42,10 @@ var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 // for operators. An Index may be behind the store by some seconds, so callers fetch a record
 // before they act on it.
 type Index interface {
-	// List returns, in order, places of a list (see Record.Listed) that follow a given place,
-	// the argument after. It returns at most limit places. If it returns fewer, the list ends
-	// there. Unless before is zero, it leaves out places whose time is later than before. A
-	// record that is written while a list is read moves towards the end of the list, and so
-	// may be returned twice.
+	// List returns, in order, places of a list (see Record.Listed) that follow a given place. It
+	// returns at most limit places. If it returns fewer, the list ends there. Unless before is
+	// zero, it leaves out places whose time is later than before. A record that is written while a
+	// list is read moves towards the end of the list, and so may be returned twice.
 	List(ctx context.Context, list string, before time.Time, after Place, limit int) ([]Place, error)
 }
 
@@ -110,7 +109,7 @@ type Rows interface {
 type Page struct {
 	Records []Record // the records, without the bodies of their answers
 	Corrupt []string // keys of rows that cannot be read
-	// Next is what to pass as the argument after to read the next page. It is empty if there
-	// is no further page.
+	// Next is passed to the next call, which then returns the next page. It is empty if there is
+	// no further page.
 	Next string
 }

@@ -48,8 +48,8 @@ type Units struct {
 	Open int // how many of All belong to undecided requests and may be given back
 }
 
-// Unbounded is a value for the parameter most of Store.Count. The units are then added
-// whatever the total is.
+// Unbounded is passed to Store.Count as the largest total, so that the units are added whatever
+// the total is.
 const Unbounded = math.MaxInt
 
 // Rate limits how many units a client may use in a Window, over all environments, which
