@@ -310,12 +310,11 @@ type alarm struct {
 	of         []series
 	expression string
 	bound      float64
-	below      bool // the alarm goes off below the bound, not above
-	// The field period is in seconds. The alarm looks at the last few periods, and the field
-	// periods says at how many; 0 means 1. The alarm goes off when the value is beyond the
-	// bound in at least as many of them as the field breaching says; 0 means all.
-	period, periods, breaching int
-	missing                    string // missingGood when empty
+	below      bool   // the alarm goes off below the bound, not above
+	period     int    // length of a period, in seconds
+	periods    int    // how many of the last periods the alarm looks at; 0 means 1
+	breaching  int    // in how many of these the value must be beyond the bound; 0 means all
+	missing    string // missingGood when empty
 }
 
 // alarm creates an alarm that notifies a topic when it goes off, but not when it ends.

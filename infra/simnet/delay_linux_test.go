@@ -345,7 +345,7 @@ func percentile(of []float64, p int) float64 {
 
 func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
 
-// askPeers has third-party libraries and tools do a lookup, in the network namespace of the
+// askPeers makes third-party libraries and tools do a lookup in the network namespace of the
 // service.
 func askPeers(n *internet, slug, domain string) (all []timing) {
 	cmd := exec.Command(*peersPath, "peers", "-bootstrap", bootstrapURL, "-resolver", resolverAddrs()[0], slug, domain)

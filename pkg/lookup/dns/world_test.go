@@ -293,7 +293,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Close ends reads first, then calls meddle, and then counts the connection as closed.
+// Close first makes pending reads return, then calls meddle, and then counts the connection as
+// closed.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {

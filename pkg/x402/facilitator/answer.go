@@ -107,16 +107,16 @@ func beginsAsObject(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, "\ufeff \t\r\n"), []byte("{"))
 }
 
-// classify returns the outcome of one request to /settle for a payment of the payer from on
-// network. resend says that the request should be sent once more. The rules, in this order:
+// classify returns the outcome of one request to /settle. The argument from is the payer. resend
+// says that the request should be sent once more. The rules, in this order:
 //
 //  1. No complete answer: not sent if that is proved, unknown otherwise.
 //  2. The body is read before the status: facilitators send settlement_pending with 500
 //     and refusals with 400. success:true is a settlement whatever the status is, because
 //     it names a transaction that anyone can check, which a status line does not.
 //     Otherwise the table of reasons decides, corrected by the status as interpret says.
-//  3. If the body is not an x402 answer, only the status decides, or the errorType of a
-//     platform's error if that is for the operator to deal with.
+//  3. If the body is not an x402 answer, only the status decides. The exception is a platform's
+//     error that the operator must deal with: then its errorType decides.
 func classify(re reply, network, from string) (s x402.Settlement, resend bool) {
 	a, err := parseAnswer(re.body)
 	switch {

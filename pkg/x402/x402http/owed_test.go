@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
@@ -180,4 +182,28 @@ func TestRefundBegun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStoredPaymentRequired checks a ledger in which the answer to a payment has the status 402, as
+// an early release stored it. A repeat gets this answer, and no offer that it would pay again.
+func TestStoredPaymentRequired(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		m.sells(newStock("more, please"))
+		_, signature := m.buy(oslo)
+		paid := *ledgertest.Payment(m, &m.store, m.books.Transfers()[0].Key)
+		answer := *paid.Answer
+		answer.Status = http.StatusPaymentRequired
+		paid.Answer = &answer
+		paid.Version++
+		ledgertest.MustPut(m, &m.store, paid)
+		again := m.get(oslo, signature)
+		if again.Status != http.StatusPaymentRequired || string(again.Body) != "more, please" {
+			m.Errorf("the repeat: %d %s", again.Status, again.Body)
+		}
+		if offer := again.Header.Get(x402.HeaderRequired); offer != "" {
+			m.Errorf("the repeat is asked to pay: %s", offer)
+		}
+		m.moved("10000")
+	})
 }
