@@ -90,7 +90,7 @@ func layers() []layer {
 		{"infra/testbed", []string{"infra/sam", "infra/testbed/programs", "pkg/x402/fault", "pkg/lookup/guard", "pkg/lookup", "pkg/x402", "pkg/x402/ledger", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
 		{"infra/testbed/payments", []string{"infra/testbed", "pkg/boot", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/ledgertest", "pkg/x402/x402test"}, "payments are put into a ledger for tests, and the tests of the ledger use testbed"},
 		{"infra/testbed/cloud", []string{"infra/local/runtimeapi", "infra/sam", "infra/testbed", "infra/testbed/programs", "pkg/x402/ledger", "pkg/x402/ledger/dynamo"}, "what stands for AWS is apart from what all suites share"},
-		{"infra/demo", []string{"infra/testbed", "infra/testbed/programs", "pkg/x402", "pkg/x402/x402test"}, "it shows sellers from outside, in the world that the suites have"},
+		{"infra/demo", []string{"infra/local/bill", "infra/testbed", "infra/testbed/programs", "pkg/x402", "pkg/x402/x402test"}, "it shows sellers from outside, in the world that the suites have"},
 		{"infra/demo/thirty", []string{"pkg/x402"}, "it has what an example has"},
 		{"infra/outside", nil, "what somebody does who has no clone is tests and nothing else"},
 		{"infra/testbed/programs", nil, "a program is started whatever it is"},

@@ -328,16 +328,16 @@ func (s *seller) loses(r *http.Request, status int) bool {
 
 // sums holds the totals at the end.
 type sums struct {
-	transfers int // on the chain
-	answers   int // received by the client
-	paid      int // in atomic units of USDC
+	transfers int   // on the chain
+	answers   int   // received by the client
+	paid      int64 // in atomic units of USDC
 }
 
 func (s *seller) sums() sums {
 	transfers := s.money.Transfers()
-	paid := 0
+	var paid int64
 	for _, t := range transfers {
-		value, _ := strconv.Atoi(t.Value) // the facilitator has checked it
+		value, _ := strconv.ParseInt(t.Value, 10, 64) // the facilitator has checked it
 		paid += value
 	}
 	return sums{transfers: len(transfers), answers: s.buyer.answers, paid: paid}

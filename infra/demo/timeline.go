@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"math/big"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
 )
 
 // tone is the colour of an event, as the number in an ANSI escape sequence.
@@ -123,13 +125,7 @@ func (p *timeline) verdict(with, without sums) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.out, "\nSame purchase, same failures: %s USDC paid with a ledger, %s without.\n",
-		dollars(with.paid), dollars(without.paid))
-}
-
-// dollars formats an amount of USDC, given in atomic units.
-func dollars(atomic int) string {
-	const unit = 1_000_000 // USDC has six decimals
-	return strconv.FormatFloat(float64(atomic)/unit, 'f', -1, 64)
+		bill.Dollars(big.NewInt(with.paid)), bill.Dollars(big.NewInt(without.paid)))
 }
 
 // cell formats the sums for a column.

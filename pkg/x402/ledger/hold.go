@@ -162,7 +162,7 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 	if err != nil {
 		return err
 	}
-	if written || !begins || !h.mayLookUp(*r) {
+	if written || !begins || !h.stillHolds(*r) {
 		return ErrLost
 	}
 	// Somebody else recorded the payment while this attempt held the lease. The lookup is not
@@ -174,10 +174,10 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 	return nil
 }
 
-// mayLookUp reports whether this attempt may look up the answer to its payment; r is the
-// record as somebody else has written it. It may if the answer is owed and nobody has claimed
-// the payment since, so that this attempt still holds the lease.
-func (h *Hold) mayLookUp(r Payment) bool {
+// stillHolds reports whether this attempt may still look up the answer to its payment, of which r
+// is the record that somebody else has written. It may if the answer is owed, and if nobody has
+// claimed the payment since, so this attempt still holds the lease.
+func (h *Hold) stillHolds(r Payment) bool {
 	now := h.ledger.now()
 	holdsLease := r.Attempt == h.record.Attempt && leaseLive(r, now)
 	return holdsLease && r.Owed() && mayBeAnswered(r, now)
