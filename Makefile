@@ -1,4 +1,4 @@
-# make help lists the targets. run, pay, test and build need only Go; make verify also
+# make help lists the commands. run, pay, test and build need only Go; make verify also
 # needs the tools that .ci/run installs. With the flag -C, also give make -s: otherwise it
 # prints "Entering directory" on stdout before it reads this file.
 
@@ -18,7 +18,7 @@ export GOFLAGS ?= -buildvcs=false
 # The values that a person types reach the recipes through the environment, unchanged:
 # make does not expand them here, and the shell does not run a value in "$$NAME" as code.
 TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE STACK
-TYPED += SELLER PRICE OTHER_PRICE PROMISES ROW FORMAT OTHER BODY TOOL_URL TOOL ARGS PYTHON
+TYPED += OF SELLER PRICE OTHER_PRICE PROMISES ROW FORMAT OTHER BODY TOOL_URL TOOL ARGS PYTHON
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 # Prints what to do if Go is missing or too old for this module.
@@ -37,10 +37,14 @@ endef
 ##@ Use
 
 .PHONY: help
-help: ## Print this help
-	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "%s%s\n", sep, substr($$0, 5); sep = "\n"} \
-		/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2} \
-		/^##   / {printf "  %-14s   %s\n", "", substr($$0, 6)}' $(MAKEFILE_LIST)
+help: ## List the commands
+##   OF=pay            the settings of this command; OF=all: of every command
+	@awk 'BEGIN {FS = ":.*## "; of = ENVIRON["OF"]} \
+		/^##@ / && (of == "" || of == "all") {printf "%s%s\n", sep, substr($$0, 5); sep = "\n"} \
+		/^[a-z-]+:.*## / {shown = of == "" || of == "all" || of == $$1; found = found || shown; if (shown) printf "  %-14s %s\n", $$1, $$2} \
+		/^##   / && shown && of != "" {printf "  %-14s   %s\n", "", substr($$0, 6)} \
+		END {if (!found) {print "There is no command " of ": make help lists them." > "/dev/stderr"; exit 1} \
+			if (of == "") print "\nmake help OF=pay shows the settings of a command, and make help OF=all those of every command."}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## Start the whole service on http://127.0.0.1:8402

@@ -102,7 +102,7 @@ type options struct {
 }
 
 const usageOfMake = "usage: make judge SELLER='command' URL=http://127.0.0.1:port/path [PRICE=0.01] [PROMISES=same,new,key]" +
-	" [ROW=name] [V=1] [FORMAT=markdown]; make help has all"
+	" [ROW=name] [V=1] [FORMAT=markdown]; make help OF=judge shows all"
 
 const usage = `usage: %[1]s [flags] -url URL 'command that starts the seller'
        %[1]s -version

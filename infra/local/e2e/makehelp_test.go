@@ -79,6 +79,28 @@ func TestMakeNeedsGo(t *testing.T) {
 	}
 }
 
+// TestMakeHelp checks that make help lists the commands alone, that OF=pay shows the settings of
+// one, and that a wrong name is an error.
+func TestMakeHelp(t *testing.T) {
+	t.Parallel()
+	verifyOnly(t, "needs make")
+	setting := regexp.MustCompile(`(?m)^ {19}[A-Z_]+=`)
+	help, _, code := runMake(t, newcomer(), "help")
+	is(t, "exit status", code, 0)
+	if found := setting.FindString(help); found != "" || !strings.Contains(help, "\n  run ") || !strings.Contains(help, "make help OF=pay") {
+		t.Errorf("make help shows the setting %q, or not the commands:\n%s", found, help)
+	}
+	help, _, code = runMake(t, newcomer(), "help", "OF=pay")
+	is(t, "exit status", code, 0)
+	if !strings.HasPrefix(help, "  pay ") || !setting.MatchString(help) || strings.Contains(help, "\n  pay-mcp ") {
+		t.Errorf("make help OF=pay shows:\n%s", help)
+	}
+	help, notes, code := runMake(t, newcomer(), "help", "OF=nothing")
+	if code == 0 || help != "" || !strings.Contains(notes, "There is no command nothing: make help lists them.") {
+		t.Errorf("make help OF=nothing: exit status %d, stdout %q, stderr %q", code, help, notes)
+	}
+}
+
 // TestMakeDefaults checks that make help marks the defaults of variables as such, and that the
 // recipes and programs use these defaults.
 func TestMakeDefaults(t *testing.T) {
