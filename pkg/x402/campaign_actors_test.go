@@ -11,10 +11,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// actors holds all parties that cause something to happen in a schedule. Clients of one payer
-// retry early, and may sign a new authorization at any moment. The payer may cancel an
+// actors holds all parties that cause something to happen in a schedule. The clients of one
+// payer retry early, and may sign a new authorization at any moment. The payer may cancel an
 // authorization. A third party may submit an authorization to the chain. Strangers send copies
-// of public data, or a forged signature. The reconciler and an operator act as well.
+// of public data, or send a forged signature. The reconciler and an operator act as well.
 type actors struct {
 	w         *world
 	f         *fixture
@@ -36,7 +36,7 @@ func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
 func (c *actors) oneIn(n int) bool { return c.rng.IntN(n) == 0 }
 
 // runWithFaults runs the phase with faults. It has up to three clients at once, some of which
-// retry early, and it lasts until after the window of the first authorization.
+// retry early. The phase lasts until after the window of the first authorization.
 func (c *actors) runWithFaults() {
 	if c.w.lateInWindow {
 		time.Sleep(4*time.Minute + 10*time.Second + time.Duration(c.rng.Int64N(int64(35*time.Second))))
@@ -53,7 +53,7 @@ func (c *actors) runWithFaults() {
 	all.Wait()
 }
 
-// disturb lets other parties cancel, submit and copy payments.
+// disturb lets other parties cancel, submit and copy payments while clients send requests.
 func (c *actors) disturb(all *sync.WaitGroup) {
 	if c.oneIn(12) {
 		all.Go(func() { c.cancelOrSubmit(true) })
@@ -66,7 +66,7 @@ func (c *actors) disturb(all *sync.WaitGroup) {
 	}
 }
 
-// refund lets an operator decide about payments, if the world has refunds.
+// refund lets an operator refund debts, or withdraw refunds, if the schedule has refunds.
 func (c *actors) refund(all *sync.WaitGroup) {
 	if !c.w.refunds {
 		return
@@ -107,13 +107,13 @@ func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 	}
 }
 
-// client sends a few requests, and respects Retry-After in two of three cases. Most clients
-// sign a new authorization for some of their retries. The reference client signs one for every
-// retry.
+// client sends a few requests. In two of three cases it respects Retry-After. It signs a new
+// authorization for none, some or all of its retries; the reference client signs a new one for
+// every retry.
 func (c *actors) client(rng *mathrand.Rand) {
 	w := c.w
 	time.Sleep(time.Duration(rng.Int64N(int64(20*time.Second))) + 1)
-	anew := []int{0, 3, 10}[rng.IntN(3)] // how many of ten retries have a new signature
+	anew := []int{0, 3, 10}[rng.IntN(3)] // the number of retries, out of ten, with a new signature
 	i := 0
 	if rng.IntN(3) == 0 {
 		i = rng.IntN(w.early)
@@ -139,8 +139,9 @@ func (c *actors) client(rng *mathrand.Rand) {
 	}
 }
 
-// vary changes some requests: to another path, another key, no key or another endpoint. If the
-// payer uses several names for a purchase, about half of the requests get a random name.
+// vary changes some requests: it chooses another path, another key, no key or another
+// endpoint. If the payer uses several names for a purchase, about half of the requests get a
+// random name.
 func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
 	if c.w.manyNames && rng.IntN(2) == 0 {
 		q.key = []string{"", keyOne, keyTwo}[rng.IntN(3)]
@@ -168,8 +169,8 @@ func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
 }
 
 // stranger sends copies of an authorization that was seen in the mempool or on the chain. The
-// calldata contains everything that the header needs, but a contract wallet's signature may be
-// missing, so some copies have a forged one.
+// calldata contains everything that the header needs, except perhaps a contract wallet's
+// signature. Some copies therefore have a forged signature.
 func (c *actors) stranger() {
 	w := c.w
 	rng := mathrand.New(mathrand.NewPCG(c.seed, 60))
@@ -195,8 +196,8 @@ func (c *actors) stranger() {
 	}
 }
 
-// cancelOrSubmit cancels the authorization that a client sent last, as its payer does, or
-// submits it to the chain, as a third party does.
+// cancelOrSubmit acts on the authorization that a client sent last. It cancels the
+// authorization, as only the payer can, or submits it to the chain, as a third party can.
 func (c *actors) cancelOrSubmit(cancel bool) {
 	rng := mathrand.New(mathrand.NewPCG(c.seed, 50))
 	w, within := c.w, 2*time.Minute
@@ -214,8 +215,8 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	case !cancel:
 		at := w.chainNow()
 		if rng.IntN(3) == 0 {
-			// The transfer is dated back by 4 or 15 minutes, to a time before the payment was
-			// claimed.
+			// Some transfers are dated back by 4 or 15 minutes, to a time before the payment
+			// was claimed.
 			at = at.Add(-time.Duration(4+11*rng.IntN(2)) * time.Minute)
 		}
 		if w.execute(a, at, time.Time{}, false) {
@@ -224,9 +225,9 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	}
 }
 
-// returnLate lets time pass, in some schedules, while there are still faults. It waits until
-// the window is over, or for more than three days, in which rows with a short lifetime would
-// expire.
+// returnLate lets time pass, in some schedules, while there are still faults. It waits for
+// some minutes, during which the window may end. Sometimes it then waits for more than three
+// days, after which rows with a short lifetime have expired.
 func (c *actors) returnLate() {
 	if !c.oneIn(6) {
 		return
@@ -245,8 +246,8 @@ func (c *actors) returnLate() {
 	c.w.checkRecorded()
 }
 
-// operate lets an operator begin a refund of a debt, if no lookup is running, or continue a
-// refund that was begun. The operator then makes the refund or, less often, withdraws it.
+// operate lets an operator act on one debt. The operator begins a refund if no lookup is
+// running. If a refund was already begun, the operator makes it or, less often, withdraws it.
 func (c *actors) operate(rng *mathrand.Rand) {
 	p := c.process()
 	p.kind = asOperator

@@ -12,7 +12,7 @@ import (
 )
 
 // isAnswer reports whether an outcome is the answer that was paid for. If the target was
-// silent in the last lookup, the fault that says so can be the final answer.
+// silent in the last lookup, the final answer can be the fault that says so.
 func isAnswer(out *x402.Outcome) bool {
 	return out.Fault == nil || out.Fault.Info().Class == fault.Answer ||
 		out.Fault.IsSilence() && !out.Payment.Retryable && !strings.Contains(out.Fault.Public(), "refund")
@@ -30,8 +30,8 @@ func allows(c x402.Charge, charged *bool) bool {
 func isTrue(b *bool) bool  { return b != nil && *b }
 func isFalse(b *bool) bool { return b != nil && !*b }
 
-// usedUpMessage is the answer to an authorization on record whose sender does not prove to be
-// the payer. Such a request may be a copy.
+// usedUpMessage is the answer to a request whose authorization is already on record, if the
+// sender does not prove to be the payer. Such a request may be a copy.
 const usedUpMessage = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
 
 func saysUsedUp(out *x402.Outcome) bool {
@@ -44,8 +44,9 @@ func isFault(out *x402.Outcome, code fault.Code) bool {
 	return out != nil && out.Fault != nil && out.Fault.Code == code
 }
 
-// paymentOf returns the payment that an answer is about. That is the payment that the receipt
-// names, or else the payment that the process claimed or sent last.
+// paymentOf returns the payment that an answer is about. This is the payment that the receipt
+// names. Without such a receipt, it is a payment that has paid, or the payment that the
+// process claimed last.
 func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 	paid := func(a *authorization) bool { return a != nil && w.record(a) != nil && w.record(a).Paid() }
 	owner := w.owner(p.pay.purchase)
@@ -53,10 +54,10 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 		if a := w.authorizationOf(out.Receipt.Transaction); a != nil {
 			return a
 		}
-		// Without chain evidence, a payment can count as paid without a transaction. Such a
-		// receipt does not identify the payment, and the payment may have lost the purchase
-		// after the process read it. Take the first payment whose record has this receipt, in
-		// the order in which the process is likely to have used the payments.
+		// Without chain evidence, a payment can count as paid although its transaction is
+		// unknown. The receipt then does not identify the payment, and the payment may have
+		// lost the purchase after the process read it. Take the first payment whose record has
+		// this receipt, in the order in which the process is likely to have used the payments.
 		for _, b := range append([]*authorization{p.current, p.pay, owner}, w.authorizations...) {
 			if paid(b) && b.purchase == p.pay.purchase && w.record(b).Receipt.Transaction == out.Receipt.Transaction {
 				return b
@@ -79,8 +80,8 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 // checkEnded checks the invariants of a request that has ended, whether or not its answer
 // arrives.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
-	// If an attempt reports that money moved, it has recorded this, unless the store failed.
-	// An attempt that lost its lease reports that money moved only if the ledger says so.
+	// An attempt that reports that money moved has recorded this, unless the store failed. An
+	// attempt that lost its lease reports that money moved only if the ledger says so.
 	a := w.paymentOf(p, out)
 	r := w.record(a)
 	told := p.current != nil && isTrue(out.Payment.Charged) && (!p.faulty.Load() || isFault(out, fault.SettlementUncertain))
@@ -141,16 +142,17 @@ func (a *authorization) madeElsewhere(endpoint string) bool {
 	return a.endpoint != "" && a.endpoint != endpoint
 }
 
-// mayBeCopy reports whether the request may be a copy of a payment on record: it has no token,
-// and did not make the record, so nothing proves that the payer sent it.
+// mayBeCopy reports whether the request may be a copy of a payment on record. It may be one if
+// the payment has no token and another request made the record, because then nothing proves
+// that the payer sent this request.
 func (p *process) mayBeCopy() bool {
 	return p.pay.token == "" && p.pay.purchase != "" && !p.claimedFirst
 }
 
 // checkStranger checks the answer to a stranger's copy of public chain data. Such a copy gets
-// nothing if the payment was recorded as paid, or if its first claim recorded a token.
-// Otherwise anybody who has the authorization may repeat it: checkStranger then returns false,
-// and the answer is checked like an answer to the payer.
+// nothing if the payment was recorded as paid, or if the first claim of the payment recorded a
+// token. Otherwise anybody who has the authorization may repeat it: checkStranger then returns
+// false, and the caller checks the answer like an answer to the payer.
 func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
 	if p.pay.token == "" && !p.paidBefore {
 		return false
@@ -207,7 +209,7 @@ func (w *world) countLookup(p *process) {
 }
 
 // checkOther checks an outcome that is neither the answer that was paid for nor a promise of
-// it.
+// that answer.
 func (w *world) checkOther(p *process, out *x402.Outcome) {
 	switch code := out.Fault.Code; code {
 	case fault.Overloaded, fault.LedgerUnavailable, fault.PaymentUnavailable, fault.PaymentInProgress, fault.IdempotencyConflict:
@@ -229,9 +231,10 @@ func (w *world) checkOther(p *process, out *x402.Outcome) {
 	}
 }
 
-// checkWaited checks that a request which finds another payment of its purchase in flight
-// waits for that payment before it answers 409: the reference client does not retry after a
-// 409. If the other record has changed meanwhile, the request need not wait again.
+// checkWaited checks that a request waits, before it answers 409, for another payment of its
+// purchase that is in flight. The wait matters because the reference client does not retry
+// after a 409. If the record of the other payment changes during the wait, the request need
+// not wait a second time.
 func (w *world) checkWaited(p *process) {
 	o := p.otherRead
 	if o == nil || o == p.pay || o.purchase != p.pay.purchase {
@@ -262,8 +265,8 @@ func (w *world) checkName(p *process, out *x402.Outcome) {
 	}
 }
 
-// checkKeyConflict checks the answer which says that one key was used for two requests, or
-// that one authorization was sent under two purchase names.
+// checkKeyConflict checks the answer to a key that was used for two requests, or to an
+// authorization that was sent under two purchase names.
 func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
 	r := w.record(p.pay)
 	if r == nil {
@@ -304,10 +307,10 @@ func (w *world) checkCharged(p *process, out *x402.Outcome) {
 	})
 }
 
-// noteUncharged records when a payer was told that no money moved and, with a failed
-// PAYMENT-RESPONSE, that none will move. At the end of the schedule, a check fails if a
-// settlement moved money nevertheless. A claim after this answer is no violation, because the
-// payer sent the authorization again.
+// noteUncharged records when a payer is told that no money has moved and, if there is a failed
+// PAYMENT-RESPONSE, that none will move. If a settlement moves money nevertheless, a check at
+// the end of the schedule fails. A claim after this answer is no violation, because the payer
+// sent the authorization again.
 func (w *world) noteUncharged(p *process, out *x402.Outcome) {
 	a, at := p.pay, p.refusedAt
 	if at.IsZero() {

@@ -23,9 +23,9 @@ const (
 	outages
 )
 
-// lies describes the false answers of the primary facilitator about each authorization, in the
-// phase without faults as well. A false answer says that the balance is insufficient, although the
-// facilitator settles or has settled.
+// lies describes the false answers of the primary facilitator about each authorization. It
+// lies in the phase without faults as well. A false answer says that the balance is
+// insufficient, although the facilitator settles or has settled.
 type lies struct {
 	after int // number of true answers before the false ones
 	times int // number of false answers; all later ones are true
@@ -34,8 +34,8 @@ type lies struct {
 func (l lies) to(n int) bool { return n >= l.after && n < l.after+l.times }
 
 // Verify implements x402.Facilitator: it checks a contract wallet's signature. Once the nonce
-// is used, a call of the token fails for any signature. Verify then reports only that the
-// nonce is used.
+// is used, the token contract rejects any signature, and Verify reports only that the nonce is
+// used.
 func (p *process) Verify(_ context.Context, pay x402.Payload, _ x402.Requirements) x402.Verification {
 	p.await()
 	down, w := p.drawFault(3), p.w
@@ -75,7 +75,7 @@ func (p *process) settle(ctx context.Context, pay x402.Payload, r x402.Requireme
 	return s
 }
 
-// settleWithFaults settles as a facilitator that is fast or slow, loses its answer, executes
+// settleWithFaults settles like a facilitator that is fast or slow, loses its answer, executes
 // late, refuses, lies, or never gets the request.
 func (p *process) settleWithFaults(ctx context.Context, a *authorization, by string) x402.Settlement {
 	p.await()
@@ -123,10 +123,11 @@ func (p *process) settleWithFaults(ctx context.Context, a *authorization, by str
 
 func timedOut() x402.Settlement { return x402.Settlement{Class: x402.Unknown, Reason: "timeout"} }
 
-// outage returns the answer of a facilitator with an outage. While there are faults, the
-// primary has its outage most of the time. The fallback has none, but in some schedules it
-// lies about payments that the primary may have been sent, without settling them. It says that
-// the money has moved, if the chain can contradict that, or that the money cannot move.
+// outage returns the answer of a facilitator that has an outage, and whether it has one. While
+// there are faults, the primary has its outage most of the time. The fallback has no outage,
+// but in some schedules it lies about payments that may have been sent to the primary, and
+// does not settle them. The fallback then says that the money cannot move or, if the chain can
+// contradict this, that the money has moved.
 func (p *process) outage(ctx context.Context, a *authorization, by string) (x402.Settlement, bool) {
 	w := p.w
 	if !w.fallback || !p.drawFault(70) {
@@ -181,7 +182,7 @@ func (p *process) lie(_ context.Context, a *authorization, by string) (x402.Sett
 }
 
 // settleWithAnyReply settles, and gives one of several replies at random. A refusal, or a
-// rejection before settlement, is true unless falseRefusals is set. With any other reply the
+// rejection before settlement, is true unless falseRefusals is set. After any other reply the
 // money may have moved, or may move later.
 func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	all := []x402.Settlement{
@@ -209,8 +210,9 @@ func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	return s
 }
 
-// executeSettlement does the facilitator's side of one settlement. It drops the request (if
-// nothing is true), refuses the payment, or executes the transfer, late or at once.
+// executeSettlement does the facilitator's side of one settlement. The first condition that is
+// true decides: with nothing the request is dropped, with refuses the payment is refused, and
+// with late the transfer is executed late. Otherwise the transfer is executed at once.
 func (p *process) executeSettlement(a *authorization, late, refuses, nothing bool, delay time.Duration) x402.Settlement {
 	w := p.w
 	defer w.lock()()
@@ -238,7 +240,8 @@ func (p *process) submit(a *authorization, after time.Duration) {
 }
 
 // hangUp returns the result of the client's timeout. The facilitator still executes the
-// transfer, unless it never got the request or refuses the payment.
+// transfer later. If the parameter nothing is true, the facilitator never got the request or
+// refuses the payment, and does nothing.
 func (p *process) hangUp(a *authorization, nothing bool, delay time.Duration) x402.Settlement {
 	defer p.w.lock()()
 	if !nothing {
@@ -259,8 +262,8 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	at.requests[by]++
 	a.possibleSends++
 	p.sent, p.current = p.sent+1, a
-	// If the transfer is already on the chain, the terms that it paid are the right ones, even
-	// after a deploy.
+	// If the transfer is already on the chain, the terms under which it was paid are the right
+	// ones, even after a deploy.
 	fresh := a == p.pay && (p.readState == "" || p.readState == ledger.Refused) && !a.used
 	// Only a payment that can no longer execute may have lost its purchase.
 	dead := a.spent() || !w.chainNow().Before(a.validBefore)
@@ -293,7 +296,7 @@ func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	}
 	recorded := a.refusedBy
 	if !a.refusedAt.Before(at.wroteAt) {
-		recorded = "" // this process's last write permitted it to ask; another process recorded the refusal later
+		recorded = "" // permitted by this process's last write; another process recorded the refusal later
 	}
 	for _, refuser := range []string{recorded, at.refusedBy} {
 		if refuser != "" && refuser != by {
@@ -341,8 +344,8 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 	}
 }
 
-// firstLie reports whether this process was the first to send the authorization, and whether
-// the facilitator refused the payment although it had moved the money. Such a refusal stands
+// firstLie reports whether this process was the first to send the authorization, and the
+// facilitator then refused the payment although it had moved the money. Such a refusal stands
 // until the reconciler finds the transfer, because a first refusal is not checked against the
 // chain.
 func (p *process) firstLie(a *authorization) bool {

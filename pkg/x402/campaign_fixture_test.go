@@ -21,9 +21,9 @@ import (
 type fixture struct {
 	offer, offerAfterDeploy, offerWithID, offerDearer *x402.Offer
 	payer                                             string
-	// In the phase with faults, clients send the payments in early or, if processes stand
-	// still for an hour, the payments in long. Afterwards the patient client sends the
-	// payments in later. The windows of the payments in later end half a day apart.
+	// In the phase with faults, clients send the payments of early. If processes stand still
+	// for an hour, they send the payments of long instead. Afterwards the patient client sends
+	// the payments of later, whose windows end half a day apart.
 	early, long, later []signedAuthorization
 }
 
@@ -36,7 +36,7 @@ type signedAuthorization struct {
 }
 
 type form struct {
-	own  bool // signed by the payer's key; otherwise by a contract wallet
+	own  bool // the payer's key signs; otherwise a contract wallet signs
 	with attachment
 }
 

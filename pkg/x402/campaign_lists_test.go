@@ -57,8 +57,8 @@ func transferOf(a *authorization) reconcile.Transfer {
 	return t
 }
 
-// Transfers implements reconcile.Scanner as a node that can be unreachable or behind, and that
-// returns one or more transfers at a time.
+// Transfers implements reconcile.Scanner. It acts as a node that may be unreachable or behind,
+// and returns one or more transfers at a time.
 func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	p.await()
 	down, lag, most := p.drawFault(10), p.drawDuration(time.Minute), 1+p.rng.IntN(3)
@@ -113,8 +113,8 @@ func (p *process) BlockAt(_ context.Context, t time.Time) (uint64, error) {
 
 func addressOf(s string) x402.Address { return must(x402.ParseAddress(s)) }
 
-// List implements ledger.Index as an index that is not up to date. It may miss a record, and
-// it lists records that do not belong on the list or no longer exist.
+// List implements ledger.Index. The index is not up to date: it may miss a record, and it
+// lists records that do not belong on the list or no longer exist.
 func (p *process) List(_ context.Context, _ string, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	p.await()
 	if p.drawFault(5) {
@@ -140,9 +140,9 @@ func (s decodedStore) List(_ context.Context, list string, before time.Time, aft
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// outstanding returns the payments in the list of debts, which includes money that came
-// without a request, and the payments in the list of doubts. It is called while nobody has a
-// lease.
+// outstanding returns the keys of the payments on the list of debts and of those on the list
+// of doubts. The debts include money that came without a request. outstanding is called while
+// no process has a lease.
 func (w *world) outstanding() (owed, doubt map[string]bool) {
 	owed, doubt = map[string]bool{}, map[string]bool{}
 	reconciler := reconcile.Reconciler{
@@ -167,9 +167,9 @@ func (w *world) outstanding() (owed, doubt map[string]bool) {
 	return owed, doubt
 }
 
-// checkRecorded checks that every payment that moved money is answered or in the list of
-// debts. Without chain evidence, it may instead be in the list of doubts. No other payment may
-// be in these lists.
+// checkRecorded checks that every payment that moved money is answered or on the list of
+// debts. Without chain evidence, the payment may be on the list of doubts instead. No other
+// payment may be on these lists.
 func (w *world) checkRecorded() {
 	owed, doubt := w.outstanding()
 	for _, a := range w.authorizations {
@@ -199,16 +199,16 @@ func (w *world) checkRecorded() {
 	}
 }
 
-// read reports whether the reconciler has read the transfer of a payment. The reconciler's
-// first cursor begins a day before its first run. A transfer by a third party in that day
-// counts only if the payment had a record.
+// read reports whether the reconciler must have read the transfer of a payment. The
+// reconciler's first cursor begins a day before its first run. A transfer by a third party in
+// that day counts only if the payment had a record.
 func (w *world) read(a *authorization) bool {
 	return w.cursorBefore || a.byUs && a.visibleAt.After(w.cursorAt.Add(-24*time.Hour))
 }
 
-// checkDoubt checks that a payment is in the list of doubts if it may have been sent. A
-// payment whose attempt ended without an answer is not in the list until it can no longer
-// execute.
+// checkDoubt checks that a payment is on the list of doubts if it may have been sent. If the
+// attempt for a payment ended without an answer, the payment is listed only when it can no
+// longer execute.
 func (w *world) checkDoubt(a *authorization, r *ledger.Payment, listed bool) {
 	undue := a.validBefore.Add(refusedUntil)
 	switch {

@@ -11,14 +11,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// brokenRule is a rule that a campaign breaks, in every record that a process reads or writes.
-// There is at least one for each invariant that can be violated in this way. The unit tests of
-// the Gate show the other faults that its code can have.
+// brokenRule is a rule that a campaign breaks in every payment that a process reads or writes.
+// There is at least one such rule for each invariant that can be violated in this way. The
+// unit tests of the Gate cover the other faults that its code can have.
 type brokenRule struct {
 	rule  string
 	want  string // a part of the name of the invariant that must be violated
 	blind bool   // the Gate has no chain evidence
-	n     int    // the largest number of schedules; 0 is 500
+	n     int    // the maximum number of schedules; 0 is 500
 	read  func(p *process, r *ledger.Payment)
 	write func(p *process, r *ledger.Payment)
 }
@@ -33,7 +33,7 @@ func (p *process) reads(r ledger.Record) ledger.Record {
 	return r
 }
 
-// written returns a record as the process writes it over another one.
+// written returns the record that a process stores in place of held when it writes r.
 func (b *brokenRule) written(p *process, held, r ledger.Record) ledger.Record {
 	pay, ok := r.(ledger.Payment)
 	if !ok {
@@ -46,7 +46,7 @@ func (b *brokenRule) written(p *process, held, r ledger.Record) ledger.Record {
 	if !ok || !onlyRaised(before, pay) {
 		return pay
 	}
-	// A broken rule changes a record when it is read. That change must not be stored.
+	// When a rule breaks a record that is read, the broken record must not be stored.
 	before.Version, before.WriteID = pay.Version, pay.WriteID
 	return before
 }
@@ -86,8 +86,8 @@ func rulesOfDoubt() []brokenRule {
 	}
 }
 
-// rulesOfRequests returns the broken rules about which facilitator is asked, and about which
-// requests get an answer.
+// rulesOfRequests returns the broken rules about the choice of the facilitator and about the
+// requests that get an answer.
 func rulesOfRequests() []brokenRule {
 	return []brokenRule{
 		{rule: "who is asked is not recorded", want: "asked, and not named on record", write: func(_ *process, r *ledger.Payment) {
@@ -161,14 +161,15 @@ func rulesOfPurchases() []brokenRule {
 		})},
 		{rule: "nobody waits", want: "did not wait for another payment", read: ofOwner("settling settled", func(p *process, r *ledger.Payment) {
 			if r.LeaseUntil.After(p.now()) {
-				p.offset.Add(int64(8 * time.Second)) // until the wait of a request ends
+				p.offset.Add(int64(8 * time.Second)) // the wait of the request is over
 			}
 		})},
 	}
 }
 
-// ofOwner returns a function that applies read to the record of the purchase's owner, if this
-// is not the client's payment and the record has one of the given states.
+// ofOwner returns a function that applies read to a client's view of another payment than its
+// own, if the record of that payment has one of the given states. Clients read another payment
+// only if it owns the purchase.
 func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*process, *ledger.Payment) {
 	return func(p *process, r *ledger.Payment) {
 		a := p.w.authorizationOf(r.Key)
@@ -178,7 +179,8 @@ func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*proc
 	}
 }
 
-// abandonedIsClosed is a rule that only processes which stall can break.
+// abandonedIsClosed is the name of a rule whose breach shows only in schedules with processes
+// that stall.
 const abandonedIsClosed = "an abandoned payment is closed ten minutes after its lease"
 
 // TestCampaignDetects breaks one rule after another, and checks that the campaign fails with

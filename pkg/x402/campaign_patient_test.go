@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// patientClient is a client that asks, after the faults are over, until it has a definitive
-// answer.
+// patientClient is a client that repeats its request, after the faults are over, until it has
+// a definitive answer.
 type patientClient struct {
 	c      *actors
 	pay    *authorization
@@ -21,12 +21,12 @@ type patientClient struct {
 	signsOnce  bool
 	signatures int // new authorizations that the client has signed
 	refusals   int // refusals of payments that had not been sent before
-	lied       int // the number of refusals by a facilitator that lies
+	lied       int // refusals by a facilitator that lies
 	// ownerRefused says that the last request was refused because the payment that owns the
-	// purchase was refused, and that the client's payment was not sent.
+	// purchase was refused. The client's payment was not sent.
 	ownerRefused bool
 	out          *x402.Outcome // the definitive answer
-	asked        time.Time     // when the client last asked
+	asked        time.Time     // when the client last sent its request
 }
 
 // runWithoutFaults ends the faults, and lets a patient client ask until it has a definitive
@@ -69,7 +69,7 @@ func (c *actors) runWithoutFaults() *patientClient {
 	}
 	defer w.lock()()
 	w.result = "stuck in doubt"
-	endless := !w.chainVisible && w.lies.times > len(c.f.later) // the facilitator refuses every payment that it settles
+	endless := !w.chainVisible && w.lies.times > len(c.f.later) // the facilitator lies about every payment that it settles
 	own := w.record(x.pay)                                      // the client's payment, which may belong to another purchase
 	blind := !w.chainVisible && own != nil && own.InDoubt()
 	if r := x.ownerRecord(); !endless && !blind && (w.chainVisible || r == nil || !r.InDoubt()) {
@@ -92,7 +92,7 @@ func (c *actors) newPatientClient() *patientClient {
 	return x
 }
 
-// signAnew takes an unused authorization of fixture.later. It reports false after a deploy,
+// signAnew takes an unused authorization of fixture.later. It returns false after a deploy,
 // because a deploy changes the terms, and the fixture has no later authorizations for the new
 // terms.
 func (x *patientClient) signAnew() bool {
@@ -137,8 +137,9 @@ func (x *patientClient) purchase() string {
 	return x.c.w.purchaseOf(key, "GET /a")
 }
 
-// ask sends the client's request, and checks the invariants of answers without faults. before
-// is the previous answer, or nil if much time has passed since.
+// ask sends the client's request, checks the invariants of answers without faults, and reports
+// whether the answer is definitive. before is the previous answer, or nil if much time has
+// passed since.
 func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool) {
 	w := x.c.w
 	w.mu.Lock()
@@ -156,7 +157,7 @@ func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool)
 	}
 	w.checkWithoutFaults(p, before, out)
 	x.checkNewSignature(p, out, due)
-	// Without chain evidence, an owner that was refused keeps the purchase for a while. The
+	// Without chain evidence, a refused owner keeps the purchase for a while. Meanwhile the
 	// owner is sent and refused again, regardless of which authorization the client signs.
 	if x.ownerRefused = p.sent > 0 && p.of(p.pay).sends == 0 || x.ownerRefusedRecently(p); x.unsent && out != nil && out.Status == 402 && !x.ownerRefused {
 		x.refusals++
@@ -175,7 +176,7 @@ func (x *patientClient) ownerRefusedRecently(p *process) bool {
 // due returns the payment that must answer the client's next request, regardless of which
 // authorization the client signs. Such a payment has paid for the purchase, and its answer is
 // owed or still replayed. due is nil if there is no such payment. over says that such an
-// answer existed but is no longer replayed; a new signature then makes a new purchase.
+// answer existed but is no longer replayed, so that a new signature makes a new purchase.
 func (x *patientClient) due() (due *ledger.Payment, over bool) {
 	w := x.c.w
 	o := w.owner(x.purchase())
@@ -195,8 +196,7 @@ func (x *patientClient) due() (due *ledger.Payment, over bool) {
 	return nil, r.State == ledger.Redeemed && left < -margin
 }
 
-// checkNewSignature compares the answer to a new signature with the answer that was due
-// before.
+// checkNewSignature checks that a new signature gets the answer that was due before.
 func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *ledger.Payment) {
 	usable := !p.pay.cancelled && (p.pay.byUs || !p.pay.moved())
 	if out == nil || due == nil || !x.unsent || !usable {
@@ -209,9 +209,9 @@ func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *le
 	})
 }
 
-// changeRequest reports whether the client sends a different request from now on: another key
-// if the first belongs to another request, or a new signature if the old one is refused. The
-// caller does not hold the lock.
+// changeRequest changes the client's request if necessary, and reports whether it did. The
+// client uses another key if the first belongs to another request, or a new signature if the
+// old one is refused. The caller does not hold the lock.
 func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
 	switch {
 	case isKeyConflict(out):
@@ -268,9 +268,9 @@ func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
 	})
 }
 
-// repeat asks once more, in some schedules, after the definitive answer. The reply must be the
-// same answer, or a refusal. A new signature also gets the same answer while the answer is
-// replayed; after that, it makes a new purchase.
+// repeat sends the request once more, in some schedules, after the definitive answer. The
+// reply must be the same answer, or a refusal. A new signature gets the same answer while the
+// answer is replayed; after that, it makes a new purchase.
 func (x *patientClient) repeat(first *x402.Outcome) {
 	w, c := x.c.w, x.c
 	if first == nil || w.result != "answered" && w.result != "used up" || !c.oneIn(3) {
@@ -287,7 +287,7 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	r := w.record(x.pay)
 	replaced := r != nil && r.State == ledger.Superseded
 	// A payment that may have been sent is not superseded. It makes a new purchase once the
-	// answer of the purchase's former owner is no longer replayed.
+	// answer of the previous owner is no longer replayed.
 	doubt := r != nil && r.InDoubt()
 	w.mu.Unlock()
 	begun := time.Now()
@@ -314,8 +314,8 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	x.unsent = false
 }
 
-// checkWithoutFaults checks the invariants of an answer if nothing fails and nobody else sends
-// requests. before is the previous answer, or nil if much time has passed since.
+// checkWithoutFaults checks the invariants of an answer when nothing fails and nobody else
+// sends requests. before is the previous answer, or nil if much time has passed since.
 func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 	if out == nil || out.Fault == nil {
 		return
@@ -331,13 +331,14 @@ func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 			a = o
 		}
 		own := w.record(p.pay)
-		// Without chain evidence, the facilitator may lie, or the client's payment may be in
-		// doubt while the owner is refused each time. After a deploy, the terms of the owner
-		// are no longer accepted, and the owner is not sent again.
+		// Uncertainty is acceptable in three cases. Without chain evidence, the facilitator
+		// may lie, or the client's payment may be in doubt while the owner is refused each
+		// time. After a deploy, the terms of the owner are no longer accepted, and the owner
+		// is not sent again.
 		accepted := out.Payment.Charged != nil || a != p.pay && !w.deployAt.IsZero() || !w.chainVisible &&
 			(w.lies.times > 0 && w.lies.to(a.reached-1) || a != p.pay && own != nil && own.Doubt)
 		// A payment that was made at another endpoint is not sent from here: only the chain
-		// decides.
+		// decides about it.
 		inside := time.Until(a.validBefore) > 30*time.Second+w.clockSkew && !a.madeElsewhere(p.endpoint)
 		final := w.chainVisible && time.Since(a.validBefore) > safeHeadDelay+w.clockSkew+time.Second
 		w.check(map[string]bool{

@@ -23,8 +23,8 @@ import (
 )
 
 // process is one execution environment, which may freeze or die at any await point. It
-// implements the Gate's store, facilitators, evidence, slots and lookup. Therefore each process
-// has different faults in all of them.
+// implements the Gate's store, facilitators, evidence, slots and lookup, so that each process
+// has different faults in all of these.
 type process struct {
 	w   *world
 	mu  sync.Mutex // guards rng
@@ -32,7 +32,7 @@ type process struct {
 
 	dead    atomic.Bool
 	offset  atomic.Int64 // the offset of the process's clock, a time.Duration
-	stopped atomic.Bool  // the process's clock stood still during a freeze, and has been behind since then
+	stopped atomic.Bool  // the process's clock stood still during a freeze, and has been slow since then
 
 	// The request and its sender. If the request has a payment-identifier and no
 	// Idempotency-Key, its key is that identifier.
@@ -43,11 +43,11 @@ type process struct {
 	early   bool      // begun while there were faults
 	overMCP bool      // the request comes over the Model Context Protocol
 	arrived time.Time // when the request began, by the clock of the process
-	// When the request began: recordedBefore says whether pay was on record, and paidBefore
-	// whether pay was recorded as paid.
+	// These describe the time when the request began: recordedBefore says whether pay was on
+	// record, and paidBefore whether pay was recorded as paid.
 	recordedBefore, paidBefore bool
-	// copied says that the request shows only data that may be on the chain. claimedFirst says
-	// that the request made the record of pay.
+	// copied says that the request contains only data that may be on the chain. claimedFirst
+	// says that the request created the record of pay.
 	copied, claimedFirst bool
 
 	// The actions and faults of the process so far. The world's lock guards the other fields.
@@ -69,7 +69,7 @@ type process struct {
 // attempt holds the actions of a process on one authorization.
 type attempt struct {
 	claimed    time.Time // when the process took the lease
-	sentBefore bool      // the authorization may have been sent before this claim
+	sentBefore bool      // the authorization may have been sent before this process claimed it
 	opened     bool      // the purchase was written
 	sends      int
 	requests   map[string]int        // number of requests to each facilitator
@@ -77,7 +77,7 @@ type attempt struct {
 	refusedBy  string                // the facilitator whose refusal of the payer arrived
 	refusal    *x402.Settlement      // the last refusal that decides about the payment
 	verdict    *x402.Fate            // what the chain showed last, if it was asked
-	wroteAt    time.Time             // when this process last wrote the record; wroteDoubt says whether that write recorded doubt
+	wroteAt    time.Time             // when this process last wrote the record; wroteDoubt says whether it then recorded doubt
 	wroteDoubt bool
 }
 
@@ -88,7 +88,7 @@ func (p *process) of(a *authorization) *attempt {
 	return p.attempts[a]
 }
 
-// actorKind says who sends a process its request, or which other task the process runs.
+// actorKind says who sends a request to a process, or which other task the process runs.
 type actorKind int
 
 const (
@@ -146,9 +146,10 @@ func (p *process) die() {
 	p.w.trace("  p%d dies", p.number)
 }
 
-// drawFreeze draws a freeze of about a minute, which sometimes outlasts the lease. In a world
-// in which processes stand still, most freezes take up to an hour or more, and in half of the
-// freezes the clock of the process stands still as well.
+// drawFreeze draws how long a process freezes, and whether its clock stands still meanwhile. A
+// freeze takes about a minute, and sometimes outlasts the lease. If the schedule has processes
+// that stand still, most freezes take up to an hour or more, and the clock stands still in
+// half of the freezes.
 func (p *process) drawFreeze() (takes time.Duration, stops bool) {
 	stops = p.w.standsStill && p.chance(50)
 	if p.w.standsStill && p.chance(70) {
@@ -157,8 +158,9 @@ func (p *process) drawFreeze() (takes time.Duration, stops bool) {
 	return 25*time.Second + p.drawDuration(time.Minute), stops
 }
 
-// stall freezes a process in a world in which processes stall. A process stalls before it
-// opens a purchase. A reconciler stalls between reading a payment and reading a purchase.
+// stall freezes a process at a critical point, in schedules with processes that stall. A
+// client's process stalls before it opens a purchase. A reconciler stalls between reading a
+// payment and reading its purchase. here says that the process is at this point.
 func (p *process) stall(here bool) {
 	if !p.w.stalls || !here || !p.drawFault(30) {
 		return
@@ -185,8 +187,8 @@ func (p *process) freeze(takes time.Duration, stops bool) {
 	}
 }
 
-// unhurried returns ctx without its deadline for a process whose clock stood still: every
-// other clock shows that the time is over, but the clock of the process does not.
+// unhurried returns ctx without its deadline if the clock of the process stood still. By every
+// other clock the time is over, but by the clock of the process it is not.
 func (p *process) unhurried(ctx context.Context) context.Context {
 	if p.stopped.Load() {
 		return context.WithoutCancel(ctx)
@@ -249,16 +251,15 @@ func (c *actors) currentOffer(endpoint string) *x402.Offer {
 }
 
 type clientRequest struct {
-	pay  *authorization
-	with attachment
-	path string
-	key  string // Idempotency-Key
-	// endpoint is the endpoint to which the request goes.
+	pay      *authorization
+	with     attachment
+	path     string
+	key      string // Idempotency-Key
 	endpoint string
 	kind     actorKind
 }
 
-// The endpoints that sell the same thing. The second one can have a higher price.
+// These are the endpoints that sell the same thing. The second one can have a higher price.
 const (
 	endpointOne = "GET /"
 	endpointTwo = "tool"
@@ -327,7 +328,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 			Error: p.renderError,
 		})
 		if p.dead.Load() {
-			return // the process died after Serve returned; nobody gets the answer
+			return // the process died after Serve returned; the client does not get the answer
 		}
 		defer c.w.lock()()
 		c.w.trace("p%d answers %d %s %v receipt %+v replayed %v", p.number, out.Status, out.Body, out.Fault, out.Receipt, out.Replayed)
@@ -345,8 +346,8 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	}
 }
 
-// isPublic reports whether a stranger may be able to send a request for this record: all data
-// that such a request needs may be on the chain.
+// isPublic reports whether a stranger may be able to send a request for this payment, because
+// all data that such a request needs may be on the chain.
 func isPublic(r ledger.Payment) bool {
 	return r.Token == "" && r.Purchase != "" && (r.Sent || r.Doubt || r.State == ledger.Settling)
 }
@@ -359,7 +360,7 @@ func (p *process) renderError(f *fault.Error, s x402.PaymentStatus) []byte {
 // gatewayCut is the timeout of the gateway in front of the processes.
 const gatewayCut = 30 * time.Second
 
-// reconcile runs a reconciler. The argument sees says whether it has chain evidence.
+// reconcile runs a reconciler, with chain evidence if sees is true.
 func (c *actors) reconcile(sees bool) {
 	p := c.process()
 	p.kind = asReconciler

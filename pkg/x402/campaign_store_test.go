@@ -15,13 +15,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// These methods make a process a store. A call can fail without effect, take effect and report
-// failure, hang until the client library's timeout, or be sent twice because the first reply
-// was lost. A write that hangs may take effect long after its caller has given up. A record
-// may have changed by the time the reader gets it. Fetch is consistent, as ledger.Store
-// requires; the index is not.
+// The following methods implement the store of a process. A call can fail without effect, take
+// effect and report failure, hang until the client library's timeout, or be sent twice because
+// the first reply was lost. A write that hangs may take effect long after its caller has given
+// up. A record may have changed by the time the reader gets it. Fetch is consistent, as
+// ledger.Store requires; the index is not.
 
-// call calls the store. late is the effect that a hanging call may have later; nil means none.
+// call makes a call of the store, which may fail. If the call hangs, late may take effect long
+// afterwards; nil means that the call has no such effect.
 func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Record, error), late func(context.Context)) (r ledger.Record, err error) {
 	p.await()
 	ctx = p.unhurried(ctx)
@@ -32,7 +33,7 @@ func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Rec
 		case failsAfter:
 			_, err = do(ctx)
 			p.await()
-		case hangs: // until the client library's timeout or the end of the context
+		case hangs: // the hang lasts until the client library's timeout or the end of the context
 			if late != nil && p.chance(70) {
 				p.land(late)
 			}
@@ -50,7 +51,7 @@ func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Rec
 }
 
 // land lets a write take effect after its caller has given up or died. Most writes land within
-// 45 seconds, some after minutes.
+// 45 seconds, and some after minutes.
 func (p *process) land(write func(context.Context)) {
 	after := p.drawDuration(45 * time.Second)
 	if p.chance(20) {
@@ -139,8 +140,8 @@ func (p *process) put(ctx context.Context, r ledger.Record) (ledger.Record, erro
 }
 
 // contextEnded fails a write whose context has ended. Once a process has claimed a payment,
-// the Gate must write the outcome of the attempt under a context that has not ended. A claim,
-// a supersession and a write of a purchase send nothing, and may fail.
+// the Gate must write the outcome of the attempt under a context that has not ended. The claim
+// itself, a supersession and a write of a purchase may fail, because they send nothing.
 func (p *process) contextEnded(ctx context.Context, old, r ledger.Record) error {
 	verdict := p.isVerdict(old, r)
 	if err := ctx.Err(); err != nil {
@@ -168,9 +169,9 @@ func (p *process) isVerdict(old, r ledger.Record) bool {
 	return !claims && !closes && !p.of(a).claimed.IsZero()
 }
 
-// decodedStore is the store. It keeps the same contract as ledgertest.Memory. To make the
-// campaign faster, it decodes a row once, when the row is written, and not at every read. The
-// world's lock guards it.
+// decodedStore is the store of the campaign. It keeps the same contract as ledgertest.Memory.
+// To make the campaign faster, it decodes a row once, when the row is written, and not at
+// every read. The world's lock guards it.
 type decodedStore map[string]ledger.Record
 
 // Put encodes and decodes a row, as a real store would, and keeps it.
@@ -247,8 +248,8 @@ func (p *process) Release(context.Context) error {
 	return nil
 }
 
-// lacksSlot reports whether a process that settles or looks up has no slot although there is a
-// cap.
+// lacksSlot reports whether there is a cap on slots, and a process that settles or looks up
+// has no slot.
 func (p *process) lacksSlot() bool { return p.w.slotCap > 0 && p.slots != 1 }
 
 func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
@@ -284,8 +285,8 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	return x402.Reply{Body: fmt.Appendf(nil, `{"answer":%d,"to":%q}`, p.drawDuration(1<<40), p.path)}, nil
 }
 
-// checkLookup checks the invariants of a lookup that begins, and returns the payment of the
-// lookup. fails says that most lookups of this payment fail, up to a certain number.
+// checkLookup checks the invariants of a lookup that begins, and returns the payment that the
+// lookup is for. fails says that most lookups of this payment fail, up to a certain number.
 func (w *world) checkLookup(p *process) (a *authorization, fails bool) {
 	defer w.lock()()
 	w.executePending()

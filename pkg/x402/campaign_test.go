@@ -23,7 +23,7 @@ var (
 )
 
 // The campaign runs the real Gate, Ledger and Reconciler through random schedules of faults.
-// It checks invariants of every answer, of every write and of the state at the end of each
+// It checks the invariants of every answer, of every write and of the state at the end of each
 // schedule. A schedule has a phase with faults and a phase without.
 //
 // Every client may sign a new authorization at any moment, so one payer can have several
@@ -35,16 +35,16 @@ var (
 // consistent).
 //
 // Some events do not occur in random schedules in reasonable time, or cost nobody money. Unit
-// tests cover them: the answer after a refusal that could not be written; that the chain is
-// asked at once if a payment is in doubt or an outcome is unknown, and for how long; an
-// attempt that continues from evidence of its payment, but only within its lease; a lookup
-// that had no time and is not counted; a reconciler's decision about a version other than the
-// one that it asked about; more than eight other signatures; answers too large to keep;
-// bundles with an owed piece; a new price between two signatures for one purchase; a client
-// that disconnects; dust; lists of many pages; a silent target's debt that nobody asks for
-// until a day is over.
+// tests cover them: the answer after a refusal that could not be written; when and for how
+// long the chain is asked about a payment in doubt or an unknown outcome; an attempt that
+// continues, within its lease, after the chain shows its payment; a lookup that is not counted
+// because it had no time; a reconciler's decision about a version other than the one that it
+// asked about; more than eight other signatures; answers too large to keep; bundles with an
+// owed piece; a new price between two signatures for one purchase; a client that disconnects;
+// dust; lists of many pages; a debt for a silent target, if nobody repeats the request for a
+// day.
 //
-// Two effects do not make an answer a violation: a transfer by a third party after the answer,
+// Two things never make an answer a violation: a transfer by a third party after the answer,
 // and a signature that can no longer be verified.
 
 // schedule runs the schedule of one seed.
@@ -69,7 +69,7 @@ type campaignResult struct {
 	mu     sync.Mutex
 	n      int
 	ends   map[string]int    // number of schedules by result, and by observed event
-	broken map[string]int    // number of schedules by violated invariant
+	broken map[string]int    // number of schedules with each violation, by the name of the invariant
 	first  map[string]uint64 // the first seed that violated the invariant
 }
 
@@ -119,9 +119,9 @@ func campaign(t *testing.T, f *fixture, n int, rpc bool, broken *brokenRule, fir
 	return sum
 }
 
-// TestCampaign checks that a payer never pays twice, pays without being owed an answer, or
-// gets an answer without payment, under any schedule of crashes, lost messages, faults and
-// clients that retry early.
+// TestCampaign checks that a payer never pays twice, never pays without being owed an answer,
+// and never gets an answer without payment, under any schedule of crashes, lost messages,
+// faults and clients that retry early.
 func TestCampaign(t *testing.T) {
 	f := newFixture(t)
 	for _, rpc := range []bool{true, false} {
@@ -136,8 +136,8 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// requiredEvents returns the events that must occur in some schedule of a large campaign.
-// Without them the campaign would not have tested its subject. TestCampaignDetects shows that
+// requiredEvents returns the events that must occur in some schedule of a large campaign,
+// because otherwise the campaign has not tested what it is for. TestCampaignDetects shows that
 // other events happen.
 func requiredEvents(rpc bool) []string {
 	all := []string{
@@ -155,12 +155,12 @@ func requiredEvents(rpc bool) []string {
 	return append(all, "stuck in doubt", "used in doubt counts as paid", "a superseded payment was found to be paid")
 }
 
-// checkCoverage fails a large campaign in which a required event never occurred,
-// too few schedules ended with an answer, or too many ended in doubt.
+// checkCoverage fails a large campaign if a required event never occurred, too few schedules
+// ended with an answer, or too many ended in doubt.
 func (t *campaignResult) checkCoverage(tt *testing.T, rpc bool) {
 	tt.Helper()
 	if t.n < 10000 {
-		return // rare events may not occur
+		return // a small campaign may miss rare events
 	}
 	for _, what := range requiredEvents(rpc) {
 		if t.ends[what] == 0 {
@@ -178,7 +178,7 @@ func (t *campaignResult) checkCoverage(tt *testing.T, rpc bool) {
 }
 
 // checkEnd compares, at the end of a schedule, what the payer paid with what the payer was
-// told, and both with the lists of debts and doubts.
+// told. It also compares both with the lists of debts and doubts.
 func (c *actors) checkEnd() {
 	w := c.w
 	open, until, movedRefused := w.unsettled()
@@ -190,7 +190,7 @@ func (c *actors) checkEnd() {
 		}
 	}
 	if w.chainVisible || movedRefused { // otherwise the operator reconciles with chain evidence later
-		time.Sleep(2 * safeHeadDelay) // every transfer is in a safe block then
+		time.Sleep(2 * safeHeadDelay) // by then every transfer is in a safe block
 		c.reconcile(true)
 	}
 	w.mu.Lock()
@@ -202,7 +202,7 @@ func (c *actors) checkEnd() {
 			lost++
 		}
 		switch resent := a.claimedAt.After(a.refusalToldAt); {
-		case !a.moved() || !a.byUs: // not by us: cancelled, unused, or submitted by a third party
+		case !a.moved() || !a.byUs: // cancelled, unused, or submitted by a third party
 		case a.movedAfterRefusal: // the reconciler finds the transfer, and the answer is owed
 			w.observed("moved after the facilitator said no")
 		case !a.refusalToldAt.IsZero() && !resent:
@@ -217,8 +217,9 @@ func (c *actors) checkEnd() {
 	w.checkRecorded()
 }
 
-// unsettled reports whether an authorization is in doubt, when the last window of the
-// authorizations in doubt ends, and whether a facilitator moved money that it had refused.
+// unsettled reports whether an authorization is in doubt, and whether a facilitator moved
+// money although it had refused the payment. until is the end of the last window of the
+// authorizations in doubt.
 func (w *world) unsettled() (open bool, until time.Time, movedRefused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,8 +235,8 @@ func (w *world) unsettled() (open bool, until time.Time, movedRefused bool) {
 	return open, until, movedRefused
 }
 
-// checkLongAfter checks, in some schedules, the state much later. After 35 days a decided row
-// has expired and its authorization is not sent again, while every debt and every doubt is
+// checkLongAfter checks the state after 36 days, in some schedules. By then a decided row has
+// expired, and a request with its authorization is refused. Every debt and every doubt is
 // still on its list.
 func (c *actors) checkLongAfter(x *patientClient) {
 	w := c.w

@@ -16,9 +16,9 @@ import (
 // invariants need. Each actor and process draws from a separate generator, seeded by the
 // schedule's seed.
 //
-// A function that looks at the world or at the actions of a process, and does not take the
-// lock, is called with the lock held. A function that asks, waits or draws is called without
-// the lock.
+// Functions that look at the world or at the actions of a process are called with the lock
+// held, unless they take the lock themselves. Functions that send requests, wait or draw are
+// called without the lock.
 type world struct {
 	mu           sync.Mutex
 	faultsOver   atomic.Bool // the phase without faults has begun
@@ -29,9 +29,9 @@ type world struct {
 	ownKey          bool           // the payer signs with a key; otherwise with a contract wallet
 	withoutToken    bool           // the payer's clients echo no retry token
 	naming          purchaseNaming // how the payer's clients name a purchase
-	manyNames       bool           // many requests use another name
+	manyNames       bool           // many requests use another name for the purchase
 	window          time.Duration  // how long an answer over HTTP is replayed for a purchase without a key
-	deployAt        time.Time      // when price and payee change, zero for never
+	deployAt        time.Time      // when price and payee change; zero for never
 	clockSkew       time.Duration  // the largest difference between two processes' clocks
 	lateInWindow    bool           // the first request comes near the end of the window
 	standsStill     bool           // processes freeze for up to an hour or more, and authorizations are valid for three hours
@@ -40,16 +40,16 @@ type world struct {
 	lookupsFail     bool           // the first lookups of a payment fail, even without faults
 	silent          bool           // failing lookups fail because the target is silent
 	freezesInSettle bool           // a process often freezes while it settles
-	falseRefusals   bool           // the facilitator may refuse and move the money nevertheless
-	slotCap         int            // number of slots, 0 for no cap
-	mostLookups     int            // number of lookups that the seller allows for a payment, 0 for any number
+	falseRefusals   bool           // the facilitator may refuse a payment and move the money nevertheless
+	slotCap         int            // number of slots; 0 for no cap
+	mostLookups     int            // number of lookups that the seller allows for a payment; 0 for any number
 	endpoints       endpoints      // the endpoints that sell the same thing
 	refunds         bool           // an operator begins refunds of debts
 	cursorBefore    bool           // the reconciler has run before
 	fallback        bool           // there is a second facilitator
-	primaryOutage   outage         // lasting fault of the first facilitator
+	primaryOutage   outage         // lasting fault of the primary facilitator
 	fallbackLies    bool           // the fallback lies about payments in doubt
-	lies            lies           // false answers of the first facilitator
+	lies            lies           // false answers of the primary facilitator
 
 	// State.
 	slots          map[*process]time.Time
@@ -60,8 +60,8 @@ type world struct {
 	payer          string
 	balance        int // of the payer, as a number of payments
 
-	restless time.Time    // when the last frozen process has thawed, and the last late write has landed
-	stir     atomic.Int64 // when an event that began in the phase with faults last happened, in nanoseconds since 1970
+	restless time.Time    // by this time every frozen process has thawed, and every late write has landed
+	stir     atomic.Int64 // when an event from the phase with faults last happened, in nanoseconds since 1970
 
 	violations, events sync.Map // keyed by name; no lock is needed
 	result             string   // the name of the patient client's last answer
@@ -80,7 +80,7 @@ const (
 	extensionID                       // by the payment-identifier extension
 )
 
-// endpoints says where the same thing is sold.
+// endpoints says at which endpoints the same thing is sold, and for which price.
 type endpoints int
 
 const (
@@ -90,7 +90,7 @@ const (
 )
 
 // authorization is the state of one signed authorization: its state on the chain, and the data
-// that the invariants need. It executes at most once.
+// that the invariants need. An authorization executes at most once.
 type authorization struct {
 	signedAuthorization
 	used, cancelled   bool      // on the chain
@@ -102,25 +102,25 @@ type authorization struct {
 	byUs              bool      // moved by a facilitator, not by a third party
 	movedAfterRefusal bool      // moved by a facilitator that had refused the payment
 	reached           int       // requests that reached the primary
-	claimedAt         time.Time // when the attempt that moved the money had claimed the payment
+	claimedAt         time.Time // when the attempt that moved the money claimed the payment
 	pending           []pendingTransaction
 
-	// The time of the last answer that told the payer "charged: false", and the time of the
-	// last answer with a failed PAYMENT-RESPONSE, which permits signing again.
+	// These are the time of the last answer that told the payer "charged: false", and the time
+	// of the last answer with a failed PAYMENT-RESPONSE, which permits signing again.
 	unchargedToldAt, refusalToldAt time.Time
 
-	purchase      string    // in the record of its first claim; empty before that
-	endpoint      string    // in the record of its first claim; empty before that
-	token         string    // in the record of its first claim
+	purchase      string    // from the record of its first claim; empty before that
+	endpoint      string    // from the record of its first claim; empty before that
+	token         string    // from the record of its first claim
 	possibleSends int       // number of attempts that may have sent the payment
 	supersededAt  time.Time // when another payment replaced this one
-	ownershipLost bool      // its purchase was taken over by another payment
+	ownershipLost bool      // another payment took over its purchase
 	// overBefore holds the payments of the same purchase whose answers were used up, refunded
 	// or no longer replayed when this payment became the owner of the purchase.
 	overBefore map[*authorization]bool
 
-	// standsUntil is the time until which the stored answer is replayed for other payments of
-	// the purchase.
+	// standsUntil is when the replay of the stored answer for other payments of the purchase
+	// ends.
 	standsUntil time.Time
 
 	lastWriter         *process
@@ -139,7 +139,7 @@ type authorization struct {
 }
 
 // pendingTransaction is a submitted transaction that executes later, if the token still
-// permits it. claimedAt is when the attempt that sent it claimed the payment.
+// permits it. claimedAt is when the attempt that sent the transaction claimed the payment.
 type pendingTransaction struct{ at, claimedAt time.Time }
 
 const (
@@ -149,10 +149,11 @@ const (
 	// covers it.
 	invocation   = 27 * time.Second
 	minimumLease = invocation + 3*time.Second
-	// defaultWindow is how long an answer over HTTP is replayed for a purchase without a key.
+	// defaultWindow is how long an answer over HTTP is usually replayed for a purchase without
+	// a key.
 	defaultWindow = 45 * time.Second
-	// If there is no chain evidence, a refused payment may still turn out to have moved money
-	// until refusedUntil after the end of its window.
+	// If there is no chain evidence, a refused payment may still turn out to have moved money.
+	// refusedUntil is how long this is possible after the end of its window.
 	refusedUntil = 10 * time.Minute
 )
 
@@ -206,8 +207,8 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, broken *brokenRule) *wor
 	return w
 }
 
-// drawOthers draws the behaviour of the facilitator, the seller and the store. The function
-// one returns true in one of n calls.
+// drawOthers draws the behaviour of the facilitator, the seller and the store. one(n) is true
+// in one of n calls.
 func (w *world) drawOthers(one func(n int) bool, rng *mathrand.Rand) {
 	if one(10) {
 		w.lies = lies{rng.IntN(2), []int{1, 2, 4, 1000}[rng.IntN(4)]}
@@ -221,7 +222,7 @@ func (w *world) drawOthers(one func(n int) bool, rng *mathrand.Rand) {
 	}
 }
 
-// restlessFor notes that an event which begins now may still have effects for the given
+// restlessFor notes that an event which begins at this moment may have effects for the given
 // duration.
 func (w *world) restlessFor(d time.Duration) {
 	defer w.lock()()
@@ -230,7 +231,7 @@ func (w *world) restlessFor(d time.Duration) {
 	}
 }
 
-// quieten waits until no event that began in the phase with faults can happen any more.
+// quieten waits until no event from the phase with faults can happen any more.
 func (w *world) quieten() {
 	w.mu.Lock()
 	until := w.restless
@@ -268,8 +269,8 @@ func (w *world) trace(format string, args ...any) {
 	}
 }
 
-// number returns the short name of a record in the trace: the end of its key, and the index of
-// its authorization.
+// number returns the short name of a record for the trace: the end of its key, and the index
+// of its authorization.
 func (w *world) number(key string) string {
 	i := slices.IndexFunc(w.authorizations, func(a *authorization) bool { return a.key == key })
 	return fmt.Sprint(key[max(0, len(key)-4):], " ", i)
@@ -277,11 +278,11 @@ func (w *world) number(key string) string {
 
 func (w *world) observed(what string) { w.events.Store(what, true) }
 
-// chainNow returns the time of the chain's clock, which is in the middle of the processes'
-// clocks.
+// chainNow returns the time of the chain's clock, which is halfway between the slowest and the
+// fastest clock of a process.
 func (w *world) chainNow() time.Time { return time.Now().Add(w.clockSkew / 2) }
 
-// authorizationOf finds an authorization by its ledger key, nonce or transaction.
+// authorizationOf returns the authorization with a ledger key, nonce or transaction, or nil.
 func (w *world) authorizationOf(key string) *authorization {
 	for _, a := range w.authorizations {
 		if a.key == key || a.nonce == key || a.tx == key {
@@ -316,7 +317,7 @@ func (w *world) executePending() {
 }
 
 // execute moves the money, if the token permits it, and reports whether it did. claimed is
-// when the attempt that sent the payment had claimed it.
+// when the attempt that sent the payment claimed it.
 func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool {
 	if a.spent() || !at.Before(a.validBefore) || w.balance == 0 {
 		return false
@@ -330,8 +331,8 @@ func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool
 	return true
 }
 
-// provenUnmoved reports whether the chain proves that the authorization has moved no money for
-// a record that was first claimed at the given time, and never will.
+// provenUnmoved reports whether the chain proves that the authorization moved no money after
+// claimed, and never will. claimed is when its record was first claimed.
 func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
 	w.executePending()
 	if a.used {
@@ -340,7 +341,7 @@ func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
 	return a.cancelled || !w.chainNow().Add(-safeHeadDelay).Before(a.validBefore)
 }
 
-// finding returns the answer of a correct node whose latest block has the given time.
+// finding returns the answer of a correct node whose latest block has the time at.
 func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Finding {
 	slack := time.Minute
 	if q.Sent {

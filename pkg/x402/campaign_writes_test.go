@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// checkWrite checks the invariants of a write that has taken effect. old is nil for the
-// first write of a key.
+// checkWrite checks the invariants of a write that has taken effect. old is the previous
+// record, or nil for the first write of a key.
 func (p *process) checkWrite(old, written ledger.Record) {
 	p.writes++
 	switch r := written.(type) {
@@ -28,8 +28,8 @@ func (p *process) checkWrite(old, written ledger.Record) {
 	}
 }
 
-// checkPaymentWrite checks the invariants of a write of a payment. old is the zero value for
-// the first write.
+// checkPaymentWrite checks the invariants of a write of a payment. old is the previous record,
+// or the zero value for the first write.
 func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	w := p.w
 	w.trace("  p%d writes %s v%d %s sent=%v doubt=%v disproved=%v lookups=%d lease=%v owner=%s", p.number, w.number(r.Key), r.Version, r.State, r.Sent, r.Doubt, r.Disproved, r.Lookups, !r.LeaseUntil.IsZero(), w.number(r.Owner))
@@ -47,7 +47,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	if r.Attempt > old.Attempt {
 		p.of(a).claimed, p.current, p.of(a).sentBefore = time.Now(), a, a.possibleSends > 0
 		a.leaseHolder = p
-		if a == p.pay { // another attempt may have ended after the request came, without sending the payment
+		if a == p.pay { // another attempt may have ended, without sending the payment, after this request came
 			p.copied = isPublic(*old)
 		}
 	}
@@ -63,14 +63,14 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	case r.State != ledger.Redeemed || old.State == ledger.Redeemed:
 	case keyed(r.Purchase):
 		a.standsUntil = r.AnsweredAt.Add(24 * time.Hour)
-	case p.kind == asReconciler: // nobody was given the answer
+	case p.kind == asReconciler: // nobody has received the answer
 		a.standsUntil = r.AnsweredAt
 	default:
 		a.standsUntil = r.AnsweredAt.Add(p.window())
 	}
 	a.lookupsBegun += r.Lookups - old.Lookups
 	if r.Lookups < old.Lookups {
-		a.toldUsedUp = false // an attempt took its lookup off the count after its lease had ended
+		a.toldUsedUp = false // an attempt uncounted its lookup after its lease had ended
 	}
 	a.settledAt = r.SettledAt
 	p.noteRefund(a, *old, r)
@@ -80,7 +80,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 }
 
 // checkLease checks a write over a record whose lease is live by this process's clock. The
-// beginning of a refund ends the lease, regardless of any clock.
+// beginning of a refund ends the lease by every clock.
 func (p *process) checkLease(a *authorization, old, r ledger.Payment) {
 	if a.leaseHolder == p || !old.LeaseUntil.After(p.now()) || old.SendingBack != nil {
 		return
@@ -138,14 +138,14 @@ func (p *process) checkTransition(a *authorization, old, r ledger.Payment) {
 	}
 }
 
-// onlyRaised reports whether a write changed only the version. A takeover writes this to stop
-// the previous holder of a record from writing.
+// onlyRaised reports whether a write changed only the version. A takeover makes such a write,
+// so that the previous holder of the record can no longer write.
 func onlyRaised(old, r ledger.Payment) bool {
 	return old.State == r.State && old.Attempt == r.Attempt && old.UpdatedAt.Equal(r.UpdatedAt)
 }
 
-// checkFoundPaid checks a superseded payment that turns out to have moved money. Its answer is
-// owed, or a refund is due if another payment has paid for the same purchase.
+// checkFoundPaid checks a superseded payment that turns out to have moved money. If another
+// payment has paid for the same purchase, a refund is due; otherwise the answer is owed.
 func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
 	if a.byUs {
 		w.observed("a superseded payment was found to be paid")
@@ -157,16 +157,17 @@ func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
 		}
 	}
 	o := w.owner(a.purchase)
-	// An owner that was paid a moment ago was perhaps not paid yet when this was decided.
+	// An owner that was recorded as paid a moment ago was perhaps not yet paid when this
+	// process decided.
 	paid := o != nil && o != a && w.record(o) != nil && w.record(o).Paid() && time.Since(o.settledAt) > 5*time.Second+w.clockSkew
 	if paid && r.DueBack == "" && !p.froze.Load() {
 		w.violated("paid twice for a purchase, and no refund is due")
 	}
 }
 
-// Invariants of purchases: for one payer and one purchase money moves at most once, regardless
-// of how many authorizations the payer signs. They state the rules for the owner of a purchase
-// a second time, in terms of the chain and the store.
+// These are the invariants of purchases: for one payer and one purchase money moves at most
+// once, regardless of how many authorizations the payer signs. The functions below state the
+// rules for the owner of a purchase a second time, in terms of the chain and the store.
 
 // purchaseOf returns the ledger key of a purchase, which is named by the payer's key or,
 // without a key, by the request.
@@ -193,11 +194,11 @@ func (w *world) owner(purchase string) *authorization {
 }
 
 // checkChargedOnce checks that no facilitator moved money twice for one purchase. There are
-// three exceptions. The first payment was used up, refunded or no longer replayed when the
-// second began to own the purchase. Or a third party had submitted the first payment
-// (checkTakeover checks whether the purchase could be taken over from that payment). Or a
-// facilitator moved money that it had refused, and there is no chain evidence (the end of the
-// schedule checks that a refund is due).
+// three exceptions. First, the earlier payment was used up, refunded or no longer replayed
+// when the later payment began to own the purchase. Second, a third party submitted one of the
+// payments; checkTakeover checks whether the purchase could be taken over. Third, a
+// facilitator moved money that it had refused, and there is no chain evidence; the end of the
+// schedule checks that a refund is due.
 func (w *world) checkChargedOnce(a *authorization) {
 	for _, b := range w.authorizations {
 		switch {
@@ -236,7 +237,8 @@ func (p *process) checkPurchaseWrite(old, r ledger.Purchase) {
 	p.noteOver(a, old, r)
 }
 
-// checkTakeover checks that a payment takes a purchase over only from a payment that is over.
+// checkTakeover checks that a payment takes a purchase over only from a payment that is over,
+// as isOver defines it.
 func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
 	w := p.w
 	before.ownershipLost = true
@@ -245,7 +247,7 @@ func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
 	if b != nil && b.State == ledger.Superseded && b.Owner != a.key {
 		w.observed("a takeover stopped halfway")
 	}
-	found := !before.byUs && !before.supersededAt.IsZero() // paid by a third party, and read in the middle of the takeover
+	found := !before.byUs && !before.supersededAt.IsZero() // paid by a third party, and read during the takeover
 	if !expired && b != nil && b.State != ledger.Superseded && !found && !p.isOver(before) {
 		w.violated("a purchase was taken over from a payment that stands: " + string(b.State))
 	}
