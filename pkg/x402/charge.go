@@ -7,9 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Charge is the set of values that the member "charged" can have in answers with one error
-// code. The member says whether money has moved for the authorization that came with the
-// request.
+// Charge lists the values that the member "charged" can have in answers with one error code.
+// The member says whether money has moved for the authorization that came with the request.
 type Charge struct {
 	No      bool
 	Unknown bool
@@ -34,9 +33,9 @@ func (c Charge) String() string {
 	return strings.Join(words, " or ")
 }
 
-// ChargeOf returns the values that "charged" can have in answers with a code. It derives them
-// from the ledger's table, which says for each standing of a payment whether money has moved.
-// The tests check every answer against the result.
+// ChargeOf returns the values that "charged" can have in answers with a code. It derives these
+// values from the ledger's table, which says for each standing of a payment whether money has
+// moved. The tests check every answer against these values.
 func ChargeOf(info fault.Info) Charge {
 	var c Charge
 	for s := range ledger.Standings {
@@ -60,11 +59,11 @@ func canBeAbout(info fault.Info, s ledger.Standing) bool {
 	switch info.Code { //nolint:exhaustive // all others are decided by their class
 	case fault.PaymentInProgress: // an attempt holds this payment, or the payment that owns its purchase
 		return s == ledger.StandingInFlight || s == ledger.StandingRunning
-	case fault.SettlementUncertain: // also if money has moved but this could not be recorded
+	case fault.SettlementUncertain: // even if money has moved, when this could not be recorded
 		return s == ledger.StandingInDoubt || s == ledger.StandingOwed
 	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
 		return s == ledger.StandingMissing || s == ledger.StandingUnsent || s == ledger.StandingInDoubt
-	case fault.InternalError: // this error can happen before or after the settlement
+	case fault.InternalError: // an internal error can happen before or after the settlement
 		return true
 	}
 	if info.Class == fault.NoCharge { // the same payment may have been used before

@@ -15,13 +15,13 @@ import (
 
 const gone fault.Code = "gone"
 
-// soldOut is a seller's check that refuses.
+// soldOut is a Job.Check that refuses.
 func soldOut() error {
 	return fault.Info{Code: gone, Status: http.StatusGone, Class: fault.NoCharge, Message: "sold out"}.New(nil)
 }
 
-// again returns the two ways in which a payer can repeat a purchase: with the first signature,
-// or with a new one.
+// again returns the two ways in which a payer can repeat a purchase: with the first signature
+// again, or with a new one.
 func again() map[string]func(b *harness, first string) (signature string) {
 	return map[string]func(*harness, string) string{
 		"the same signature": func(_ *harness, first string) string { return first },
@@ -32,7 +32,7 @@ func again() map[string]func(b *harness, first string) (signature string) {
 // verdict is the expected outcome of a payment that may have been sent before the check
 // refused it.
 type verdict struct {
-	chain         func() x402.Finding // nil means that there is no node
+	chain         func() x402.Finding // nil means that no node is configured
 	status        int
 	code          fault.Code
 	charged       string
@@ -46,10 +46,11 @@ func (v verdict) holds(b *harness, signature string) {
 	b.expectCalls("in all", v.settles, v.runs)
 }
 
-// TestCheckOfADoubt checks a payment in doubt if the seller's check refuses it. With a node,
-// the payment is not sent again. If it was paid, it is answered. If it never will be paid, the
-// answer is the check's refusal. While nobody knows, the payer is told to repeat the payment.
-// Without a node the payment is sent again, because nothing else could resolve the doubt.
+// TestCheckOfADoubt checks what becomes of a payment in doubt when the seller's check refuses
+// it. If there is a node, the payment is not sent again. If the chain shows that it was paid,
+// it is answered. If it never will be paid, the answer is the check's refusal. While the chain
+// cannot tell, the payer is told to repeat the payment. If there is no node, the payment is
+// sent again, because nothing else could resolve the doubt.
 func TestCheckOfADoubt(t *testing.T) {
 	for name, v := range map[string]verdict{
 		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
@@ -75,8 +76,8 @@ func TestCheckOfADoubt(t *testing.T) {
 }
 
 // TestCheckOfADoubtThatIsRefused checks a payment in doubt that is sent again although the
-// check refuses it, because there is no node. If a facilitator refuses the payment, the doubt
-// remains, and the answer is never the check's refusal.
+// seller's check refuses it, because there is no node. If a facilitator refuses the payment,
+// the doubt remains, and the answer is never the check's refusal.
 func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"})
@@ -89,8 +90,8 @@ func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 	})
 }
 
-// TestCheckOfARefusal checks that a payment which was sent and refused is not sent again when
-// the check refuses, even if the facilitator would now settle it.
+// TestCheckOfARefusal checks that a payment which a facilitator refused is not sent again when
+// the seller's check refuses, even if the facilitator would now settle the payment.
 func TestCheckOfARefusal(t *testing.T) {
 	for name, v := range map[string]verdict{
 		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
@@ -113,7 +114,7 @@ func TestCheckOfARefusal(t *testing.T) {
 }
 
 // TestCheckOfWhatIsPaid checks that a paid payment is answered, by a replay or a run,
-// regardless of the check. The check is asked only before a payment is sent.
+// regardless of the seller's check. The check is called only before a payment is sent.
 func TestCheckOfWhatIsPaid(t *testing.T) {
 	for name, failing := range map[string]bool{"answered": false, "owed": true} {
 		for who, comes := range again() {
@@ -144,7 +145,7 @@ func TestCheckOfWhatIsPaid(t *testing.T) {
 	}
 }
 
-// TestCheckStops checks that a check which refuses or panics stops the send, and that the
+// TestCheckStops checks that a check which refuses or panics prevents the send, and that the
 // lease and the slot are given back. The same payment is sent once the check allows it.
 func TestCheckStops(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -162,7 +163,7 @@ func TestCheckStops(t *testing.T) {
 				slots := &countedSlots{}
 				b.slots, b.check = slots, c.check
 				header := b.sign(nil)
-				for range 2 { // at once, because nobody holds the lease
+				for range 2 { // the second request comes at once, because nobody holds the lease
 					b.expect("stopped", b.ask(header, "GET /a"), expected{status: c.status, code: c.code, charged: "false", retryable: c.retryable})
 				}
 				b.expectCalls("stopped", 0, 0)

@@ -140,8 +140,8 @@ func TestMatching(t *testing.T) {
 }
 
 // TestEcho checks that an echo must contain everything that this offer advertised, or
-// everything that the offer of another transport advertised, but not a mixture of the two. At
-// any depth, an object may have more members, but lists and values must be the same.
+// everything that the offer on another transport advertised, but not a mixture of the two. At
+// any depth, an echoed object may have more members, but lists and values must be the same.
 func TestEcho(t *testing.T) {
 	const http = `{"type":"http","list":[1,"a",{"k":[true,null]}],"deep":{"a":{"b":"c"}}}`
 	const mcp = `{"type":"mcp","tool":"x"}`
@@ -203,7 +203,7 @@ func FuzzDecodePayment(f *testing.F) {
 			}
 			return
 		}
-		// The payment as the facilitator gets it decodes to the same payment.
+		// The payment in the form that the facilitator gets decodes to the same payment.
 		again, err := EncodeHeader(o.payload(p.exact(), o.terms))
 		if err != nil {
 			t.Fatal(err)
@@ -239,8 +239,8 @@ func TestNewToken(t *testing.T) {
 	}
 }
 
-// TestChallenge checks that a challenge decodes to the same offer with the retry token added
-// and, if a reason is given, with this reason as the error. The offer itself has no token.
+// TestChallenge checks that a challenge decodes to the offer with the retry token added. If a
+// reason is given, the error of the challenge is this reason. The offer itself has no token.
 func TestChallenge(t *testing.T) {
 	o := testOffer(t)
 	for _, reason := range []string{"Payment required", "because", "because of *retry-token* twice *retry-token*"} {
@@ -284,8 +284,8 @@ func checkChallenge(t *testing.T, o *Offer, header, reason, token string) {
 	}
 }
 
-// TestEchoedToken checks that an echoed token is read if it is well formed, and counts as
-// missing otherwise.
+// TestEchoedToken checks that an echoed token is read if it is well formed, and otherwise
+// counts as missing.
 func TestEchoedToken(t *testing.T) {
 	long := strings.Repeat("x", longestToken)
 	for _, c := range []struct{ extensions, want string }{
@@ -325,7 +325,7 @@ func TestForm(t *testing.T) {
 	if first[0] = 'x'; form.JSON("one")[0] != '{' {
 		t.Error("a change of the caller's copy changes another")
 	}
-	// The token may begin and end at any place in a group of base64.
+	// The token may begin and end at any place in a base64 group.
 	for before := range 7 {
 		for after := range 7 {
 			form, err := NewForm(func(token string) any {

@@ -17,7 +17,7 @@ import (
 
 // TestBundleOwes checks that a bundle with owed pieces is looked up again, at intervals, until
 // nothing is owed or no lookup is left. Meanwhile the payer gets the pieces that are
-// available, with the same signature or with a new one. Each answer has one receipt.
+// available, with the same signature or with a new one. Each distinct answer has one receipt.
 func TestBundleOwes(t *testing.T) {
 	both, one := []string{"ssl", "whois"}, []string{"whois"}
 	for name, steps := range map[string][]bundleStep{
@@ -63,7 +63,7 @@ type bundleStep struct {
 	owes      []string      // the pieces that the lookup leaves owed, if it runs
 	fails     bool          // the whole lookup fails
 	prevented bool
-	anew      bool // the request has another signature
+	anew      bool // the request has a new signature
 	body      string
 	owed      []string // the pieces that the answer names as owed
 	runs      int32
@@ -74,9 +74,9 @@ type bundleStep struct {
 type bundle struct {
 	*harness
 	signs    *receipts
-	receipts map[string]string // by answer
+	receipts map[string]string // the receipt of each answer
 	header   string
-	since    time.Time // when the replayed answer was given
+	since    time.Time // when the answer that is now replayed was given
 	now      bundleStep
 }
 
@@ -119,7 +119,7 @@ func (d *bundle) step(what string, s bundleStep) {
 	}
 }
 
-// checkReceipt checks that an answer has the same receipt as before.
+// checkReceipt checks that an answer always has the same receipt.
 func (d *bundle) checkReceipt(what string, s bundleStep, out x402.Outcome) {
 	d.t.Helper()
 	jws := d.signs.holds(d.t, what, out)
@@ -130,8 +130,8 @@ func (d *bundle) checkReceipt(what string, s bundleStep, out x402.Outcome) {
 	d.receipts[s.body] = jws
 }
 
-// TestPreventedLookupIsNotCounted checks that a lookup which our own pause prevented is not
-// counted.
+// TestPreventedLookupIsNotCounted checks that a lookup which our own pause prevented does not
+// count.
 func TestPreventedLookupIsNotCounted(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) {
@@ -149,13 +149,13 @@ func TestPreventedLookupIsNotCounted(t *testing.T) {
 }
 
 // TestSale checks that a job learns for which payment it runs, even if a payment of another
-// amount has joined the purchase. The job also learns whether there was an earlier run for
-// this payment, even if the process of that run died.
+// amount has joined the purchase. The job also learns whether this payment had an earlier run,
+// even if the process of that run died.
 func TestSale(t *testing.T) {
 	stuck := false
 	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if p, ok := r.(ledger.Payment); stuck && ok && op == ledgertest.Replace && p.LeaseUntil.IsZero() {
-			return ledgertest.FailBefore // as after a kill: no write after the run succeeds
+			return ledgertest.FailBefore // as after a kill: no write succeeds after the run
 		}
 		return ledgertest.None
 	}, func(t *testing.T, b *harness) {
@@ -190,8 +190,8 @@ func TestSale(t *testing.T) {
 	})
 }
 
-// TestNewOfferRefuses checks that NewOffer refuses an offer which nobody could pay or no
-// client could echo, and that the error says what is wrong.
+// TestNewOfferRefuses checks that NewOffer refuses an offer that nobody could pay or no client
+// could echo, and that the error says what is wrong.
 func TestNewOfferRefuses(t *testing.T) {
 	whole := func() x402.PaymentRequired {
 		return x402.PaymentRequired{

@@ -88,7 +88,7 @@ func TestSignedVector(t *testing.T) {
 	}
 }
 
-// TestSignatureForms checks which signatures are refused here: only those that the token
+// TestSignatureForms checks which signatures are refused locally: only those that the token
 // contract is certain to refuse. A signature that only the chain can check is passed on.
 func TestSignatureForms(t *testing.T) {
 	domain, err := baseTerms().TokenDomain()
@@ -129,7 +129,8 @@ func TestSignatureForms(t *testing.T) {
 	}
 }
 
-// TestCheckOrigin checks a vector that was made outside this code base, with key 1.
+// TestCheckOrigin checks a signature of an origin that was made outside this code base, with
+// key 1.
 func TestCheckOrigin(t *testing.T) {
 	const (
 		payee = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf"

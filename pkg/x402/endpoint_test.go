@@ -10,10 +10,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Two endpoints that sell the same thing.
+// These are two endpoints that sell the same thing. Most requests of these tests go to here.
 const here, there = "GET https://a.example/a", "GET https://b.example/a"
 
-// bring claims a payment at the endpoint here, and leaves its record in the named state.
+// bring claims a payment at the endpoint named by the constant here, and leaves its record in
+// the named state.
 func bring(b *harness, state string) (header string) {
 	b.t.Helper()
 	b.at, b.window = here, duplicateWindow
@@ -32,8 +33,8 @@ func bring(b *harness, state string) (header string) {
 }
 
 // TestOtherEndpoint checks that a payment is answered only at the endpoint where it was
-// claimed. Another endpoint refuses it in any state: nothing runs, nothing is replayed or
-// sent, and the payer learns whether the payment is charged.
+// claimed. Another endpoint refuses the payment in any state: nothing runs, nothing is
+// replayed or sent, and the payer learns whether the payment is charged.
 func TestOtherEndpoint(t *testing.T) {
 	for state, charged := range map[string]string{"answered": "true", "owed": "true", "in doubt": "null", "refused": "false"} {
 		t.Run(state, func(t *testing.T) {
@@ -68,7 +69,7 @@ func TestNoEndpointOnRecord(t *testing.T) {
 
 // TestBoughtElsewhere checks that a new signature at another endpoint buys there, and replaces
 // the payment at the first endpoint as the owner of the purchase. If the first payment is in
-// doubt, the chain settles the doubt first, and the first payment is not sent again.
+// doubt, the chain must first resolve the doubt. The first payment is not sent again.
 func TestBoughtElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		state   string
@@ -105,9 +106,9 @@ func TestBoughtElsewhere(t *testing.T) {
 	}
 }
 
-// TestDebtsOfTwoEndpoints checks that a debt remains when its purchase was bought at another
-// endpoint. The debt is answered at the endpoint where it arose, and the other payment stays
-// answered as well.
+// TestDebtsOfTwoEndpoints checks that a debt remains when its purchase is bought again at
+// another endpoint. The debt is answered at the endpoint where it arose, and the second
+// payment remains answered.
 func TestDebtsOfTwoEndpoints(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		debt := bring(b, "owed")
@@ -123,16 +124,16 @@ func TestDebtsOfTwoEndpoints(t *testing.T) {
 }
 
 // TestDoubtAcrossAChangeOfPrice checks a purchase whose owner is in doubt when a new signature
-// comes. The owner is sent again while its terms are accepted. After a change of price only
-// the chain decides: if the owner was paid, it is answered; if it never will be paid, the new
-// signature buys; until then the outcome is uncertain.
+// comes. While the owner's terms are accepted, the owner is sent again. After a change of
+// price, only the chain decides. If the owner was paid, it is answered. If the owner never
+// will be paid, the new signature buys. Until the chain decides, the outcome is uncertain.
 func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 	for name, c := range map[string]struct {
 		price   string
 		chain   func() x402.Finding
 		status  int
 		charged string
-		settles []string // the amounts that the facilitator got
+		settles []string // the amounts that the facilitator was asked to settle
 	}{
 		"same price":          {price: "5000", chain: shows(x402.StillOpen), status: 200, charged: "true", settles: []string{"5000", "5000"}},
 		"changed, paid":       {price: "4000", chain: shows(x402.Paid), status: 200, charged: "true", settles: []string{"5000"}},
@@ -161,8 +162,8 @@ func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 	}
 }
 
-// TestDebtAcrossAChangeOfPrice checks that a new signature gets the answer that was paid at an
-// earlier price, while the answer is owed and while it is replayed.
+// TestDebtAcrossAChangeOfPrice checks that a new signature gets the answer that was paid for
+// at an earlier price, both while the answer is owed and while it is replayed.
 func TestDebtAcrossAChangeOfPrice(t *testing.T) {
 	for name, price := range map[string]string{"up": "9000", "down": "10"} {
 		for _, state := range []string{"owed", "answered"} {

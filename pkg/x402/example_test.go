@@ -42,8 +42,8 @@ func ExampleDecodePayment() {
 	// atomic units: 10000
 }
 
-// A paid handler learns who has paid. If it is called without a payment, as in a test of the
-// handler alone, there is no sale.
+// A handler learns from its context who has paid. If it is called without a payment, as in a
+// test of the handler alone, there is no sale.
 func ExampleSaleOf() {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		sale, paid := x402.SaleOf(r.Context())

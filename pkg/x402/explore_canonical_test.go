@@ -6,10 +6,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// canon returns the same state for all states in which the same things can happen. While no
-// process runs, nobody remembers versions, write ids and the number of the attempt: a process
-// compares them only with the values that it has read itself. If a record holds a time that
-// only says that something is over, canon replaces it with longAgo.
+// canon returns one state for all states in which the same things can happen. While no process
+// runs, nobody remembers versions, write ids and the number of the attempt, because a process
+// compares them only with values that it has read itself. If a time in a record says only that
+// something is over, canon replaces the time with longAgo.
 func (x *explorer) canon(s state) state {
 	if s.quiet() {
 		s.serial = 0
@@ -33,7 +33,7 @@ func (x *explorer) canonicalRecord(rec int32, now int8) int32 {
 	return n
 }
 
-// longAgo is a fixed time before the beginning. It stands for every earlier time.
+// longAgo is a fixed time before the beginning. It stands for any time that is over.
 var longAgo = explorationBegins.Add(-time.Hour)
 
 func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
@@ -71,10 +71,10 @@ func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 	panic("a record of another kind")
 }
 
-// canonicalTimes replaces the times of a payment that make no difference any more. Suppose
-// that every instant of a world is within an hour after the beginning, or more than 25 hours
-// after it. Then it does not matter when in the first hour a period of one day began, once the
-// shorter periods that began at the same time are over.
+// canonicalTimes replaces the times of a payment that no longer make a difference. Suppose
+// that every instant of a world is within an hour after the beginning, or at least 25 hours
+// after it. If a period of one day began in the first hour, it then does not matter when, once
+// the shorter periods that began at the same time are over.
 func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {
 	first := func(at *time.Time, least time.Duration) {
 		if x.wholeDays && !at.IsZero() && at.Before(explorationBegins.Add(time.Hour)) && !at.Add(least).After(now) {

@@ -16,8 +16,8 @@ func (x *explorer) meaning(r *ledger.Payment, s *state) ledger.Meaning {
 }
 
 // isOver reports whether a payment no longer has an answer or a right to one, for a request
-// that arrives at the endpoint at the given time. Another payment of the purchase may then be
-// charged. A payment whose answer is owed has this right until its amount is sent back.
+// that arrives at endpoint at the time arrived. Another payment of the purchase may then be
+// charged. A payment whose answer is owed has this right until its refund begins or is due.
 func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) bool {
 	switch {
 	case r == nil:
@@ -36,9 +36,9 @@ func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) b
 	return false
 }
 
-// move moves the money of an authorization. byUs says that a facilitator to which we sent it
-// moved the money, and not somebody else. stale says that the payer has meanwhile been told
-// that nothing is charged.
+// move records that the money of an authorization moves. byUs says that a facilitator to which
+// we sent the authorization moved the money, and not somebody else. stale says that the payer
+// has meanwhile been told that nothing is charged.
 func (x *explorer) move(s *state, auth int, byUs, stale bool) {
 	c := &s.chain[auth]
 	c.truth, c.at, c.byUs = truthMoved, s.now, byUs
@@ -72,7 +72,7 @@ func (x *explorer) checkSend(s *state, t task, c *call) {
 	}
 	executable := s.chain[auth].truth == truthUnused && now.Before(x.endOf(s, auth))
 	p, opened := x.records[s.recs[purchase]].(ledger.Purchase)
-	doubtAlone := !x.world.node && r.Doubt // without a node, only another attempt to send the payment can resolve the doubt
+	doubtAlone := !x.world.node && r.Doubt // without a node, the doubt can be resolved only by sending the payment again
 	name := primaryName
 	if c.second {
 		name = fallbackName

@@ -8,7 +8,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// covered collects the rows of the tables that at least one world has reached.
+// covered collects the rows of the three tables that at least one world has reached.
 type covered struct {
 	mu          sync.Mutex
 	edges       map[int]bool

@@ -56,7 +56,7 @@ func isIllegal(out *x402.Outcome) bool {
 	return out.Fault != nil && (errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt))
 }
 
-// checkGuard notes a violation if the seller's check refused a payment that could have been
+// checkGuard notes a violation if the seller's check refused a payment that is paid and can be
 // answered.
 func (x *explorer) checkGuard(s *state, auth int) {
 	if r := x.payment(s, auth); r != nil && x.meaning(r, s).Claim == ledger.Held {
@@ -65,8 +65,8 @@ func (x *explorer) checkGuard(s *state, auth int) {
 }
 
 // outrun reports whether writes of other processes were in the way more than three times while
-// this process tried to write that a payment is paid. The process then gives up, and gives an
-// answer that no record holds.
+// this process tried to record that a payment is paid. The process then gives up recording,
+// and gives an answer that is not on record.
 func outrun(n *node) bool {
 	const tries = 3
 	met := 0
@@ -104,7 +104,7 @@ func (x *explorer) answering(s *state, n *node) int {
 	return int(n.task.auth)
 }
 
-// checkRefusal checks what a payer is told instead of an answer.
+// checkRefusal checks a reply that is not an answer.
 func (x *explorer) checkRefusal(p running, n *node) {
 	out := n.end.out
 	if out.Body != nil {
@@ -119,15 +119,15 @@ func (x *explorer) checkRefusal(p running, n *node) {
 	})
 }
 
-// checkWait notes a violation if a payer is told that an attempt is under way while no payment
-// can have one.
+// checkWait notes a violation if a payer is told that an attempt is under way when no payment
+// can have an attempt.
 func (x *explorer) checkWait(s *state) {
 	for auth := range payments {
 		r := x.payment(s, auth)
 		if r == nil {
 			continue
 		}
-		unkept := r.State == ledger.Redeemed && !r.Answer.Stored // a payment whose answer is not kept gets the same reply
+		unkept := r.State == ledger.Redeemed && !r.Answer.Stored // a payment whose answer is not kept gets this reply as well
 		if unkept || r.LeaseUntil.After(x.clock(s)) {
 			return
 		}
@@ -152,8 +152,8 @@ func (x *explorer) checkPause(s *state, p running, n *node) {
 	}
 }
 
-// overtaken reports whether another process wrote a payment that this process was about to
-// write.
+// overtaken reports whether a write of a payment by this process failed because another
+// process had written the payment first.
 func (n *node) overtaken() bool {
 	for ; n.parent != nil; n = n.parent {
 		if n.by.reply.what == replyStands && n.parent.main.key < payments {
@@ -163,7 +163,7 @@ func (n *node) overtaken() bool {
 	return false
 }
 
-// paused reports whether a process has waited for another process.
+// paused reports whether a process has paused to wait for another process.
 func (n *node) paused() bool {
 	for ; n.parent != nil; n = n.parent {
 		if c := n.parent.main; c != nil && !n.by.job && c.kind == callPause {
@@ -189,7 +189,8 @@ func (x *explorer) checkOperator(s *state, n *node) {
 	}
 }
 
-// tellUncharged notes that the payer is told that nothing is charged.
+// tellUncharged checks that the payer may be told that nothing is charged, and notes that the
+// payer was told so.
 func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 	c := &s.chain[auth]
 	moved := c.truth == truthMoved && c.byUs
@@ -200,7 +201,8 @@ func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 		"refused again falsely, and told that nothing is charged": moved && again && x.world.node,
 	})
 	own := x.payment(s, auth)
-	// The payer is told to sign again, and the new signature finds the owner.
+	// A payer who is told this signs again, and the new signature finds the owner of the
+	// purchase.
 	replaced := own != nil && (own.State == ledger.Superseded || own.Endpoint != endpointName(n.task.endpoint))
 	if p, ok := x.records[s.recs[purchase]].(ledger.Purchase); ok && x.world.atOnce == 1 && !x.world.anew && n.end.held >= 0 && !replaced {
 		owner := x.keyOf(p.Owner)

@@ -7,7 +7,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// checkState checks a state that the walk has not seen before.
+// checkState checks a state that the walk reaches for the first time.
 func (x *explorer) checkState(s *state) {
 	for auth := range x.world.auths {
 		x.reachedStandings[x.standing(x.payment(s, auth), s)] = true
@@ -60,7 +60,8 @@ func movedOf(r *ledger.Payment) ledger.Moved {
 	return ledger.MovedNo
 }
 
-// caseOf returns the case under which the lists must show a payment.
+// caseOf returns the case under which the lists must show a payment. The test states these
+// rules a second time, independently of the ledger's table.
 func (x *explorer) caseOf(r *ledger.Payment, s *state) ledger.Case {
 	live := r.LeaseUntil.After(x.clock(s))
 	unproven := r.Sent && !r.Disproved
@@ -115,7 +116,7 @@ func silenceAnswers(r *ledger.Payment, now time.Time) bool {
 // settled.
 func kindWords() []word { return []word{saysMoved, saysUsed, saysExpired} }
 
-// perform runs a process alone to its end, without any fault or false reply.
+// perform runs a process alone until it ends, without faults or false replies.
 func (x *explorer) perform(s *state, t task) *ending {
 	words := x.world.words
 	x.world.words = kindWords()
@@ -141,14 +142,14 @@ func (x *explorer) perform(s *state, t task) *ending {
 	return n.end
 }
 
-// trial is a state and a task that is tried in it.
+// trial is a state and a task that starts in this state.
 type trial struct {
 	state state
 	task  task
 }
 
-// tries lets a payer repeat a payment, as time passes, and reports whether the payment is
-// answered in the end.
+// tries lets a payer repeat a payment at later and later instants, and reports whether the
+// payment is answered in the end.
 func (x *explorer) tries(s *state, t task) bool {
 	var tried []trial
 	answered := false
@@ -220,8 +221,8 @@ func (x *explorer) repeats(s state) {
 	}
 }
 
-// signsAgain lets a payer sign a new payment for the purchase, and send it until the new
-// payment is answered.
+// signsAgain lets a payer sign a new payment for the purchase and send it repeatedly. It notes
+// a violation if that payment is never answered, unless there is a good reason.
 func (x *explorer) signsAgain(s state) {
 	t := task{auth: third, signed: s.now}
 	if x.tries(&s, t) {
@@ -234,11 +235,11 @@ func (x *explorer) signsAgain(s state) {
 			continue
 		}
 		if own != nil && own.State == ledger.Superseded && x.owns(&s, auth) && x.isOver(r, 0, x.clock(&s)) {
-			return // one more signature would take over the purchase
+			return // another new signature would take over the purchase
 		}
 		m := x.meaning(r, &s)
 		if x.owns(&s, auth) && !r.Paid() && r.Endpoint != endpointName(0) {
-			return // the chain decides, and one more signature would take over the purchase
+			return // the chain decides, and another new signature would take over the purchase
 		}
 		if !x.world.node && r.InDoubt() && x.owns(&s, auth) || x.world.mostRuns > 0 && m.Case == ledger.CaseRefundDue {
 			return

@@ -7,7 +7,7 @@ import (
 // task says what a process does, and when it begins.
 type task struct {
 	kind     taskKind
-	auth     int8 // the authorization of a request, or of the debt that an operator sends back
+	auth     int8 // the authorization of a request, or of the payment that an operator's command is about
 	at       int8 // the instant at which the process begins
 	serial   uint8
 	signed   int8 // the instant at which the third authorization was signed
@@ -21,32 +21,32 @@ const (
 	taskRequest taskKind = iota
 	taskReconcile
 	taskSendBack // the operator begins a refund
-	taskRefund   // the operator ends the refund
+	taskRefund   // the operator records that the refund was made
 	taskAttest   // the operator says that the payment was answered
-	taskWithdraw // the operator takes back the beginning of a refund
+	taskWithdraw // the operator withdraws the refund that was begun
 )
 
-// edge is a step of a process: a thread gets a reply at an instant. job says that this is the
-// thread of the work, and not the main thread.
+// edge is a step of a process: one of its threads gets a reply at an instant. job says that
+// this is the thread that does the work, and not the main thread.
 type edge struct {
 	job   bool
 	reply reply
 	at    int8
 }
 
-// node is the point that a process has reached after some steps. What the process does next
-// depends on nothing else, so all states of the world with a process at this point share the
-// node.
+// node is the point that a process has reached after some steps. The next actions of the
+// process depend only on this point. Therefore all states of the world with a process at this
+// point share the node.
 type node struct {
 	number   int32
 	task     task
 	parent   *node
 	by       edge
 	main     *call // nil while the main thread waits for the others
-	job      *call // the call in which the thread of the work waits, while the work runs
+	job      *call // the call of the thread that does the work, while the work runs
 	end      *ending
 	children map[edge]*node
-	live     *live // a process that has stopped here; nil if a process must first be brought here
+	live     *live // a process that has stopped here; nil if a process must first be brought to this node
 	reached  int8  // the instant of the last step
 }
 
@@ -55,7 +55,7 @@ type ending struct {
 	out      *x402.Outcome // of a request
 	err      error         // of an operator's command, or of a run of the Reconciler
 	worked   int           // the authorization for which the work ran, or -1
-	held     int           // the authorization whose lease was taken last, or -1
+	held     int           // the authorization whose lease the process took last, or -1
 	panicked bool
-	reread   int // the authorization whose record the process has read last, or has found in the way of a write; or -1
+	reread   int // the authorization whose record the process last read, or last found in the way of a write; or -1
 }

@@ -41,35 +41,35 @@ type call struct {
 	kind   callKind
 	key    int           // put, fetch: the key of the record
 	rec    int32         // put: the record
-	auth   int           // settle, find, run: which authorization
+	auth   int           // settle, find, run: the authorization
 	since  time.Time     // find: when the payment was first claimed
 	second bool          // settle: the call goes to the second facilitator
 	list   string        // list: the name of the list
 	from   uint64        // transfers: the first block
 	pause  time.Duration // pause: the duration
-	seen   int32         // pause: the record that was read last; key holds its key
+	seen   int32         // pause: the record that the process read last, which has the key in key
 	record ledger.Record // put: the record, before it has a number
 }
 
-// reply is the explorer's reply to a call. The field named what decides the meaning of n and
-// rec.
+// reply is the explorer's reply to a call. The field named what decides the meaning of the
+// fields n and rec.
 type reply struct {
 	what uint8
 	rec  int32
 	n    int32
 }
 
-// The replies to calls of a store.
+// These are the replies to calls of a store.
 const (
 	replyDone   uint8 = iota // put: the record is written; fetch: rec is the stored record
 	replyFailed              // the call returns an error, and nothing was written
 	replyLost                // the call returns an error, although the record was written
-	replyStands              // put: another record is in the way, with the number rec
+	replyStands              // put: another record is in the way; rec is its number
 )
 
 var errReply = errors.New("no reply")
 
-// live is a running process: goroutines that run the production code.
+// live is a running process. Its goroutines run the production code.
 type live struct {
 	x       *explorer
 	now     atomic.Int32
@@ -78,7 +78,7 @@ type live struct {
 	dead    bool
 	ids     int
 	serial  uint8
-	seen    int32 // the payment that was read last; seenKey holds its key
+	seen    int32 // the payment that was read last; its key is in seenKey
 	seenKey int
 	ending  ending
 	ended   bool
@@ -90,7 +90,7 @@ type parked struct {
 }
 
 // do makes a call to something outside the process, and waits for the reply. If the explorer
-// does not need the process any more, do ends the goroutine.
+// no longer needs the process, do ends the calling goroutine.
 func (p *live) do(c *call) reply {
 	w := parked{c, make(chan reply)}
 	p.mu.Lock()
@@ -138,7 +138,7 @@ func (p *live) clock() time.Time { return p.x.instants[p.now.Load()] }
 func (p *live) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
 	key := p.x.keyOf(r.Head().Key)
 	if pay, ok := r.(ledger.Payment); ok && pay.LeaseUntil.After(p.clock()) {
-		p.mu.Lock() // the work's thread writes the settlement
+		p.mu.Lock() // the thread that does the work writes the settlement concurrently
 		p.ending.held = key
 		p.mu.Unlock()
 	}
@@ -156,8 +156,8 @@ func (p *live) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
 // MostKept implements ledger.Store.
 func (p *live) MostKept() int { return ledger.LeastKept }
 
-// Fetch implements ledger.Store. The payee of a world does not change, so reading it is no
-// step.
+// Fetch implements ledger.Store. The payee of a world does not change, so reading the payee
+// does not count as a step.
 func (p *live) Fetch(_ context.Context, key string) (ledger.Record, error) {
 	if key == ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset)) {
 		return nil, nil
@@ -206,7 +206,7 @@ func (p *live) settle(pay x402.Payload, second bool) x402.Settlement {
 	return word(got.n).settlement(auth)
 }
 
-// secondOf makes a process the second of its two facilitators.
+// secondOf is the second of a process's two facilitators.
 type secondOf struct{ *live }
 
 // Settle implements x402.Facilitator.
@@ -248,8 +248,8 @@ func (p *live) Transfers(_ context.Context, _ x402.Address, from uint64) (reconc
 // cursor.
 func (p *live) BlockAt(context.Context, time.Time) (uint64, error) { return 0, errReply }
 
-// pause is called between two reads of a record. The explorer decides how the pause ends, as
-// it decides the reply to any call.
+// pause replaces the Gate's pause between two reads of a record. The explorer decides how the
+// pause ends, as it decides the reply to any call.
 func (p *live) pause(_ context.Context, d time.Duration) bool {
 	return p.do(&call{kind: callPause, pause: d, seen: p.seen, key: p.seenKey}).what == replyDone
 }
@@ -269,7 +269,7 @@ func (x *explorer) start(t task) *live {
 	p.now.Store(int32(t.at))
 	go func() {
 		defer func() {
-			if e := recover(); e != nil { // rules that a test has changed may cause a panic
+			if e := recover(); e != nil { // a test that changes the rules may cause a panic
 				p.ending.panicked, p.ended = true, true
 			}
 		}()
@@ -306,7 +306,7 @@ func (p *live) perform(t task) {
 	}
 }
 
-// operate applies the event of the operator's command to the record of the task's payment.
+// operate applies the event of an operator's command to the record of the task's payment.
 func (p *live) operate(ctx context.Context, l *ledger.Ledger, t task) error {
 	r, err := l.Fetch(ctx, p.x.keys[t.auth])
 	if err != nil || r == nil {
@@ -342,7 +342,7 @@ func (p *live) gate(l *ledger.Ledger) *x402.Gate {
 
 func bodyOf(f *fault.Error, _ x402.PaymentStatus) []byte { return []byte(f.Code) }
 
-// The times that bound a request.
+// These times bound a request.
 const (
 	exploredInvocation = 27 * time.Second
 	exploredLease      = exploredInvocation + 3*time.Second
@@ -377,7 +377,7 @@ func (p *live) request(t task) x402.Request {
 	return r
 }
 
-// refusalOf returns the error of the seller's check for a task, or nil.
+// refusalOf returns the error that the seller's check returns for a task, or nil.
 func refusalOf(t task) error {
 	if !t.refuses {
 		return nil

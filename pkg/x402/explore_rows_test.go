@@ -12,14 +12,14 @@ import (
 
 var exploreEvery = flag.Int("explore.every", 1, "of the changed rows, explore each nth")
 
-// changedRow is a change of one row in one of the three tables.
+// changedRow is a set of the three tables in which one row is changed.
 type changedRow struct {
 	name        string
 	rules       ledger.Rules
 	conclusions []x402.Conclusion
 }
 
-// otherState returns a state to which the edge does not lead.
+// otherState returns a state other than the one to which the edge leads.
 func otherState(e ledger.Edge) ledger.State {
 	switch e.To {
 	case ledger.Settled, ledger.Redeemed, ledger.Refunded, ledger.Superseded:
@@ -87,8 +87,8 @@ func changedConclusions() (all []changedRow) {
 	return all
 }
 
-// unjudged returns the rows whose change has no effect, with the reason. The test fails if an
-// exploration finds a violation for such a row after all.
+// unjudged returns the rows whose change cannot be noticed, with the reason. The test fails if
+// an exploration finds a violation for such a row after all.
 func unjudged() map[string]string {
 	const missing = "a payment without a record is not claimed by its standing, in no list, and answered without one"
 	const stands = "a part is owed only while the answer stands"
@@ -133,7 +133,7 @@ func TestExploreNoticesRows(t *testing.T) {
 	})
 }
 
-// unchanged fails the test if there is a violation even though no row is changed.
+// unchanged checks that the exploration finds no violation while no row is changed.
 func unchanged(t *testing.T) {
 	for _, w := range smallWorlds() {
 		t.Run(w.name, func(t *testing.T) {

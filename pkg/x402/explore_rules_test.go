@@ -7,18 +7,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// omittedRule is a rule that one exploration leaves out. The explored worlds have one name for
-// each payment, clocks that never stop, and one transport. TestCampaignDetects leaves out the
-// rules about several names, stopped clocks and two transports.
+// omittedRule is a rule that an exploration leaves out. The explored worlds have one purchase
+// name for each payment, clocks that never stop, and one transport. TestCampaignDetects covers
+// the rules about several names, stopped clocks and two transports.
 type omittedRule struct {
 	name  string
 	shows string                  // the violation that the exploration must find
-	world func(w *explored)       // changes the world as the rule needs it
+	world func(w *explored)       // changes the world so that the rule matters
 	rules func(r *ledger.Rules)   // removes the rule from the tables; nil changes nothing
 	reads func(r *ledger.Payment) // removes the rule from a record that is read; nil changes nothing
 }
 
-// without replaces what a standing means for the other payments of the purchase.
+// without changes what a standing means for the other payments of the purchase.
 func without(r *ledger.Rules, s ledger.Standing, o ledger.Ownership) { r.Meanings[s].Owner = o }
 
 func omittedRules() []omittedRule {
@@ -78,8 +78,8 @@ func omittedRules() []omittedRule {
 	}
 }
 
-// TestExploreFindsOmittedRules checks that an exploration without a rule finds the violation
-// that the rule prevents, and that with the rule it finds nothing.
+// TestExploreFindsOmittedRules checks that the exploration finds nothing while a rule is in
+// force, and finds the violation that the rule prevents when the rule is left out.
 func TestExploreFindsOmittedRules(t *testing.T) {
 	for _, rule := range omittedRules() {
 		t.Run(rule.name, func(t *testing.T) {

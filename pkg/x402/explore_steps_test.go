@@ -28,7 +28,7 @@ const (
 	cancels                      // the payer cancels the authorization
 )
 
-// expand takes every possible action in a state.
+// expand takes every possible action from a state.
 func (x *explorer) expand(from int32) {
 	s := x.states[from].state
 	for slot := range x.world.atOnce {
@@ -48,7 +48,7 @@ func (x *explorer) expand(from int32) {
 	x.happen(from, s)
 }
 
-// happen takes every action that needs no process.
+// happen takes every action that does not belong to a process.
 func (x *explorer) happen(from int32, s state) {
 	if int(s.now)+1 < len(x.world.instants) && (s.quiet() || s.left.freezes > 0) {
 		next := s
@@ -115,7 +115,7 @@ func (x *explorer) begin(from int32, s state) {
 	x.operate(from, s, t)
 }
 
-// operate begins every command that an operator can give about debts.
+// operate begins every command that an operator can give about a debt.
 func (x *explorer) operate(from int32, s state, t task) {
 	for auth := range x.world.auths {
 		t.auth = int8(auth)
@@ -144,7 +144,7 @@ func (x *explorer) operate(from int32, s state, t task) {
 	}
 }
 
-// endpoints returns the endpoints to which the payer sends an authorization.
+// endpoints returns the endpoints to which the payer may send an authorization.
 func (x *explorer) endpoints(auth int) []int8 {
 	switch {
 	case !x.world.other:
@@ -184,7 +184,7 @@ func (x *explorer) enter(s *state, slot int, t task) {
 	x.arrived(s, slot)
 }
 
-// step gives a process every possible reply to its call.
+// step gives a process every possible reply to the calls for which it waits.
 func (x *explorer) step(from int32, s state, slot int) {
 	n := x.nodes[s.procs[slot].node]
 	x.doing = step{from: from, did: action{kind: steps, node: n.number}}
@@ -222,8 +222,8 @@ func (x *explorer) arrived(s *state, slot int) {
 	x.checkEnd(s, p, n)
 }
 
-// replies calls the function give with every possible reply to a call of a process's main
-// thread, and with the state that follows the reply.
+// replies calls give with every possible reply to a call of a process's main thread, and with
+// the state that follows this reply.
 func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply)) {
 	n := s.procs[slot].node
 	switch c.kind {
@@ -248,11 +248,12 @@ func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply))
 			give(*s, reply{})
 		}
 		give(*s, reply{what: replyFailed}) // the call timed out
-	case callRun: // the other thread makes this call
+	case callRun: // the thread that does the work makes this call
 	}
 }
 
-// fail gives the reply of a store call that fails and changes nothing.
+// fail gives the reply of a store call that fails without effect, if the budget has a store
+// fault left.
 func (x *explorer) fail(s *state, give func(state, reply)) {
 	if s.left.storeFaults > 0 {
 		next := *s
@@ -261,7 +262,7 @@ func (x *explorer) fail(s *state, give func(state, reply)) {
 	}
 }
 
-// silent gives the reply of a node that cannot tell.
+// silent gives r, the reply of a node that cannot tell, if the world allows this.
 func (x *explorer) silent(s *state, r reply, give func(state, reply)) {
 	if x.world.mute && s.left.silences > 0 {
 		next := *s
@@ -270,7 +271,8 @@ func (x *explorer) silent(s *state, r reply, give func(state, reply)) {
 	}
 }
 
-// puts gives the replies to a write. The write succeeds only if it follows the stored version.
+// puts gives the replies to a write. The write succeeds only if its version follows the stored
+// version.
 func (x *explorer) puts(s *state, slot int, c *call, give func(state, reply)) {
 	r, stands := x.records[c.rec], x.records[s.recs[c.key]]
 	fits := stands == nil && r.Head().Version == 1 || stands != nil && stands.Head().Version == r.Head().Version-1
@@ -293,7 +295,7 @@ func (x *explorer) puts(s *state, slot int, c *call, give func(state, reply)) {
 	x.fail(s, give)
 }
 
-// settles gives the replies of a facilitator.
+// settles gives the replies of a facilitator to a settlement.
 func (x *explorer) settles(s *state, slot int, c *call, give func(state, reply)) {
 	sent := *s
 	x.checkSend(&sent, x.nodes[s.procs[slot].node].task, c)
@@ -335,7 +337,7 @@ func (x *explorer) verdict(s *state, c *call) x402.Fate {
 	return x402.StillOpen
 }
 
-// listed returns the records in a list, encoded as the number of a reply.
+// listed returns the records on a list, encoded as the number of a reply.
 func (x *explorer) listed(s *state, list string) (n int32) {
 	for auth := payments - 1; auth >= 0; auth-- {
 		r := x.payment(s, auth)
@@ -349,8 +351,8 @@ func (x *explorer) listed(s *state, list string) (n int32) {
 	return n
 }
 
-// transfers returns the transfers that a Scanner finds from a block on, encoded as the number
-// of a reply.
+// transfers returns the transfers that a Scanner finds from a given block on, encoded as the
+// number of a reply.
 func (x *explorer) transfers(s *state, from uint64) (n int32) {
 	for auth := payments - 1; auth >= 0; auth-- {
 		n <<= 8

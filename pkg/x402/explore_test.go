@@ -12,8 +12,8 @@ import (
 
 // The explorer walks through every state that a small world can reach. It checks what must
 // hold in each state, at every write and at every answer. It runs the production code: the
-// Gate from the moment at which the signer is known, the Ledger, the Reconciler, and the
-// events that an operator's command writes.
+// Ledger, the Reconciler, the events that an operator's command writes, and the Gate from the
+// moment at which the signer is known.
 //
 // A process is a goroutine. A step is a call that a process makes to something outside it: the
 // store, a facilitator, the chain, the index, the work, or the pause between two reads of a
@@ -22,32 +22,32 @@ import (
 // got. Therefore a tree of replies (type node) describes everything that processes can do. A
 // state of the world consists of the stored records, the state of the chain, the instant, the
 // events that may still happen, and the place of each process in the tree. Every state is
-// visited once, the nearest first, and therefore the story of a violation is as short as
-// possible.
+// visited once, and states that need fewer steps are visited first. Therefore the story of a
+// violation is as short as possible.
 //
-// Each world names its bounds (explored): how many requests, runs, crashes and faults, which
-// replies of the facilitator, which instants. In all worlds there are at most two processes at
-// once, and two authorizations of one payer for one purchase. After every state in which no
-// process runs, the explorer tries some days without faults: a payer repeats the last payment,
-// or signs a third payment, until there is an answer.
+// Each world (type explored) names its bounds: the numbers of requests, runs, crashes and
+// faults, the replies of the facilitator, and the instants. Every world has at most two
+// processes at once, and at most two authorizations of one payer for one purchase. After every
+// state in which no process runs, the explorer tries some days without faults: a payer repeats
+// the last payment, or signs a third payment, until there is an answer.
 //
-// States count as the same, without loss, for these reasons:
+// Different states count as the same in these cases, in which nothing is lost:
 //
-//   - Two processes have no order (canon).
+//   - The order of two processes does not matter (canon).
 //   - While no process runs, nobody remembers versions, write ids and numbers of attempts, and
 //     a time in the past says only that it is over (canonicalRecord).
 //   - A process that reads a record again and again is woken only when the record or the
 //     time has changed.
 //
-// These bounds may hide a fault: the clock goes from instant to instant, and does so during a
-// process only as often as the world allows; all clocks are the same; a write does not take
+// These bounds may hide a fault: the clock moves from instant to instant, and while a process
+// runs only as often as the world allows; all clocks are the same; a write does not take
 // effect after its caller got an error; an index is up to date; a facilitator does not claim a
 // settlement that did not happen. Slots, meters, receipts and contract wallets are left out.
-// The campaign has all of these.
+// The campaign covers all of this.
 
 var exploreWorld = flag.String("explore.world", "", "explore the world of this name alone")
 
-// explore walks through a world. If first is true, it ends at the first violation.
+// explore walks through a world. If first is true, the walk ends at the first violation.
 func explore(t *testing.T, w explored, rules ledger.Rules, conclusions []x402.Conclusion, first bool) *explorer {
 	t.Helper()
 	var x *explorer
@@ -59,7 +59,7 @@ func explore(t *testing.T, w explored, rules ledger.Rules, conclusions []x402.Co
 	return x
 }
 
-// TestExplore checks that no state and no answer of any world violates a rule, and that the
+// TestExplore checks that no state and no answer in any world violates a rule, and that the
 // worlds together reach every row of the three tables.
 func TestExplore(t *testing.T) {
 	worlds, all := exploredWorlds(), *exploreWorld == ""

@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// mostLives bounds how many live processes are kept waiting for a step. A process that is not
-// kept is run again from its beginning when it is needed.
+// mostLives bounds the number of live processes that are kept. A process that is not kept is
+// run again from its beginning when it is needed.
 const mostLives = 4096
 
 // root returns the node at which the process of a task begins.
@@ -38,7 +38,7 @@ func (x *explorer) child(n *node, e edge) *node {
 	return c
 }
 
-// bring returns a live process that stands at a node.
+// bring returns a live process that has reached a node.
 func (x *explorer) bring(n *node) *live {
 	if p := n.live; p != nil {
 		n.live = nil
@@ -85,7 +85,7 @@ func (x *explorer) newNode(parent *node, e edge, t task, p *live) *node {
 	return n
 }
 
-// walk visits every state. If only the first violation is wanted, it ends there.
+// walk visits every state. If stopAtFirst is set, it ends at the first violation.
 func (x *explorer) walk() {
 	first := state{left: x.world.budget}
 	first.recs[cursor] = x.number(ledger.Cursor{Row: ledger.Row{Key: x.keys[cursor], Version: 1, WriteID: "before"}, Next: 1})
@@ -100,12 +100,12 @@ func (x *explorer) walk() {
 	}
 }
 
-// take records a transition, and its state if the state is new.
+// take records an action that leads to a state, and adds the state if it is new.
 func (x *explorer) take(from int32, did action, s state) {
 	x.transitions++
 	s = x.canon(s)
-	// If two states have the same hash, the second one is left out. That happens in one of
-	// some million million runs.
+	// If two states have the same hash, the second one is left out. The probability is
+	// negligible: about one in a million million explorations.
 	hash := maphash.Comparable(x.seed, s)
 	if _, known := x.index[hash]; known {
 		return
@@ -116,7 +116,7 @@ func (x *explorer) take(from int32, did action, s state) {
 	x.checkState(&s)
 }
 
-// violated records a violation by the step that is being taken.
+// violated records a violation together with the step that is being taken.
 func (x *explorer) violated(what string) {
 	if _, known := x.found[what]; known {
 		return
@@ -125,7 +125,7 @@ func (x *explorer) violated(what string) {
 	x.traces[what] = x.story(x.doing)
 }
 
-// check records every violation whose value is true.
+// check records every violation in the map whose value is true.
 func (x *explorer) check(broken map[string]bool) {
 	for what, is := range broken {
 		if is {
@@ -134,7 +134,7 @@ func (x *explorer) check(broken map[string]bool) {
 	}
 }
 
-// story tells the steps that led to a step.
+// story describes the steps that led to a step, including that step.
 func (x *explorer) story(last step) string {
 	var told []string
 	for at := last; ; at = x.states[at.from] {

@@ -8,7 +8,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// word is a facilitator's reply, together with what the facilitator does.
+// word is a facilitator's reply, together with what the facilitator does to the money.
 type word int32
 
 const (
@@ -16,7 +16,7 @@ const (
 	saysNothing             // no answer, and the money does not move
 	movesUnheard            // no answer, and the money moves
 	movesLater              // no answer, and the money may move later
-	saysRefused             // a true refusal
+	saysRefused             // a true refusal for a reason about the payer
 	refusesAndMoves         // a false refusal: the money moves
 	refusesAndWillMove      // a false refusal: the money may move later
 	refusesMoved            // a false refusal: the money has moved before
@@ -37,7 +37,7 @@ func (w word) String() string {
 	}[w]
 }
 
-// allWords returns the replies of a facilitator that does not lie. lyingWords returns the
+// allWords returns the replies of a facilitator that does not lie. lyingWords returns all
 // others.
 func allWords() []word {
 	return []word{saysMoved, saysNothing, movesUnheard, movesLater, saysRefused, saysUsed, saysExpired, saysSignature, turnsAway, neverReached}
@@ -69,8 +69,8 @@ func (w word) settlement(auth int) x402.Settlement {
 	}
 }
 
-// possible reports whether a facilitator can give this reply, and do what the reply stands
-// for, at the given time.
+// possible reports whether a facilitator can give this reply at the time now, and do what the
+// reply stands for. end is when the authorization ends.
 func (w word) possible(c onChain, now, end time.Time) bool {
 	executable := c.truth == truthUnused && now.Before(end)
 	switch w {
@@ -101,7 +101,7 @@ func (w word) refuses() bool {
 	return w.settlement(0).Class == x402.Refused
 }
 
-// moves reports whether the money moves with this reply.
+// moves reports whether the money moves when the facilitator gives this reply.
 func (w word) moves() bool {
 	return w == saysMoved || w == movesUnheard || w == refusesAndMoves || w == turnsAwayAndMoves
 }

@@ -18,7 +18,7 @@ type explored struct {
 	name     string
 	node     bool // there is a node to ask about the chain
 	two      bool // there are two facilitators
-	keyed    bool // the payer names the purchase
+	keyed    bool // the payer names the purchase with a key
 	tokens   bool // the payer's clients echo the retry token
 	anew     bool // each payment is a separate purchase
 	window   time.Duration
@@ -27,33 +27,33 @@ type explored struct {
 	atOnce   int             // largest number of processes at once
 	words    []word          // the possible replies of the facilitator
 	works    []work          // the possible ends of the work
-	mute     bool            // the node may be unable to tell
+	mute     bool            // the node is sometimes unable to tell
 	other    bool            // the second authorization is for another endpoint, at another price unless onePrice is set
-	onePrice bool            // if other is set: the other endpoint has the same price
+	onePrice bool            // the other endpoint, if other is set, has the same price
 	checks   bool            // the seller's check refuses some requests
-	mostRuns int             // how many runs the seller allows for a payment, 0 for any number
+	mostRuns int             // how many runs the seller allows for a payment; 0 for any number
 	budget   budget
 
-	// These omit a rule.
+	// The following settings leave out a rule of the Gate.
 	reads     func(r *ledger.Payment) // changes the records that are read
 	anywhere  bool                    // requests do not say at which endpoint they are
 	unasked   bool                    // the seller's check is never asked
 	atTheDoor bool                    // the seller's check is asked before everything else
 }
 
-// budget says how often each event may still happen.
+// budget holds how many more times each event may happen.
 type budget struct {
 	requests, reconciles, refunds, attests, crashes, storeFaults, lies, thirds, cancels, silences uint8
 	freezes                                                                                       uint8 // how often the clock may move while a process runs
 }
 
-// The keys of a world's records.
+// These are the keys of a world's records. Keys below payments belong to payments.
 const (
-	payments  = 3 // smaller keys belong to payments
+	payments  = 3
 	purchase  = 3
 	cursor    = 4
 	allKeys   = 5
-	third     = 2 // the authorization that a payer signs after everything else
+	third     = 2 // the authorization that the payer signs last, for the trial without faults
 	listDigit = 8
 )
 
@@ -75,25 +75,25 @@ type onChain struct {
 	pending bool // a facilitator has sent the authorization to the chain, and no block has it yet
 	stale   bool // pending, and the payer has meanwhile been told that nothing is charged
 
-	// The checker remembers these.
+	// The explorer's checks keep the following notes.
 	over     uint8 // the other authorizations that were already over when this one was sent
 	complete bool  // a whole answer was given for the payment, and is on record
-	fresh    bool  // the answer was given by the request that caused the work
+	fresh    bool  // that answer came from the request that caused the work, and not from a replay
 	returned bool  // the operator has sent the amount back
 }
 
-// running is a process in a state.
+// running is a process that runs in a state.
 type running struct {
 	node int32 // number of the process's node; 0 means that there is no process
-	// claimed holds the authorizations that the process has claimed. stale holds those claimed
-	// authorizations whose payer has meanwhile been told that nothing is charged.
+	// claimed holds the authorizations that the process has claimed. stale holds those of them
+	// whose payer has meanwhile been told that nothing is charged.
 	claimed, stale uint8
 
 	fresh  bool  // the payment had no record when the process began
-	kept   bool  // the answer was kept, and could be given again, when the process began
+	kept   bool  // a stored answer could be replayed when the process began
 	over   uint8 // the authorizations that were over when the process began
-	sent   bool  // the record was marked as sent before the process began, and the request had no token
-	openTo bool  // the payment was paid, and could be answered, when the process began
+	sent   bool  // the payment was recorded as sent before the process began, and its record has no token
+	openTo bool  // the payment was paid, and a lookup could run for it, when the process began
 }
 
 // state is a state of the world.
@@ -108,7 +108,7 @@ type state struct {
 
 func (s *state) quiet() bool { return s.procs[0].node == 0 && s.procs[1].node == 0 }
 
-// explorer walks the states of a world.
+// explorer walks through the states of a world.
 type explorer struct {
 	t           testing.TB
 	world       explored
@@ -120,7 +120,7 @@ type explorer struct {
 	large       []byte
 
 	records   []ledger.Record
-	numbers   map[string]int32 // numbers of records, by their content
+	numbers   map[string]int32 // number of each record, by its content
 	canonical map[canonicalKey]int32
 	nodes     []*node
 	roots     map[task]*node
@@ -129,22 +129,22 @@ type explorer struct {
 	states []step
 	index  map[uint64]struct{} // the hashes of the known states
 	seed   maphash.Seed
-	kinds  map[trial]bool // whether a continuation without faults from this trial ends in an answer
+	kinds  map[trial]bool // whether the payment is answered in the end if a trial continues without faults
 
 	transitions int
-	found       map[string]int32 // violations by name, each with the step that showed it
+	found       map[string]int32 // violations by name, each with the number of the state just before it
 	traces      map[string]string
 	doing       step
 	sequel      []string // the steps of a continuation without faults, after the last step
 	stopAtFirst bool
-	wholeDays   bool // no instant of the world is later than an hour and earlier than 25 hours after the beginning
+	wholeDays   bool // every instant of the world is less than an hour, or at least 25 hours, after the beginning
 
 	reachedEdges       []bool
 	reachedConclusions []*atomic.Bool
 	reachedStandings   map[ledger.Standing]bool
 }
 
-// step says how a state was reached.
+// step is a state, and the action by which it was reached from an earlier state.
 type step struct {
 	state state
 	from  int32
@@ -156,18 +156,18 @@ type canonicalKey struct {
 	now int8
 }
 
-// explorationBegins is much later than the time in a synctest bubble. No deadline of a context
-// is therefore ever reached.
+// explorationBegins is much later than the time in a synctest bubble, so that no deadline of a
+// context is ever reached.
 var explorationBegins = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// kindTimes returns the times of the instants in a continuation without faults, counted from
-// its beginning.
+// kindTimes returns the times of the instants in a continuation without faults, measured from
+// the instant at which it begins.
 func kindTimes() []time.Duration {
 	return []time.Duration{20 * time.Second, 80 * time.Second, 12 * time.Minute, time.Hour, 19 * time.Hour, 26 * time.Hour, 50 * time.Hour}
 }
 
-// later returns the next instant of a continuation without faults. After the last instant ok
-// is false.
+// later returns the next instant of a continuation without faults. ok is false after the last
+// instant.
 func (x *explorer) later(now int8) (next int8, ok bool) {
 	world, each := len(x.world.instants), len(kindTimes())
 	if int(now) < world {
@@ -179,8 +179,8 @@ func (x *explorer) later(now int8) (next int8, ok bool) {
 	return now + 1, true
 }
 
-// validFor returns how long each authorization is valid. The period begins with the world, or,
-// for the third authorization, when it is signed.
+// validFor returns how long each authorization is valid. The period begins when the world
+// begins or, for the third authorization, when the authorization is signed.
 func validFor() [payments]time.Duration {
 	return [payments]time.Duration{60 * time.Second, 20 * time.Hour, 20 * time.Hour}
 }
@@ -260,8 +260,8 @@ func (x *explorer) signed(t task) x402.Signed {
 	return x402.SignedFor(o, payer, byte(t.auth), until, token)
 }
 
-// endOf returns when an authorization ends. The end of the third authorization is in its
-// record, if it has one.
+// endOf returns when the window of an authorization ends. For the third authorization, its
+// record says so, if there is one.
 func (x *explorer) endOf(s *state, auth int) time.Time {
 	if auth == third {
 		if r := x.payment(s, auth); r != nil {
@@ -274,7 +274,8 @@ func (x *explorer) endOf(s *state, auth int) time.Time {
 
 func transactionOf(auth int) string { return "0x" + strings.Repeat(fmt.Sprint(auth+1), 64) }
 
-// authOf returns the number of the authorization with a nonce: the last digit of the nonce.
+// authOf returns the number of the authorization that has a nonce. This number is the last
+// digit of the nonce.
 func (*explorer) authOf(nonce string) int { return int(nonce[len(nonce)-1] - '0') }
 
 func (x *explorer) keyOf(key string) int {
@@ -311,9 +312,9 @@ func (x *explorer) number(r ledger.Record) int32 {
 	return n
 }
 
-// batch returns what a Scanner finds on the chain. Each instant has ten blocks, and the blocks
-// of the current instant are not safe yet. moved has one byte for each authorization: the
-// instant of its transfer plus one, or 0 if there is no transfer.
+// batch returns what a Scanner finds on the chain at an instant. Each instant has ten blocks,
+// and the blocks of the current instant are not safe yet. moved has one byte for each
+// authorization: the instant of its transfer plus one, or 0 if there is no transfer.
 func (x *explorer) batch(moved int32, from uint64, now int) reconcile.Batch {
 	b := reconcile.Batch{Next: from, Safe: uint64(now) * blocksPerInstant, SafeTime: x.instants[now]}
 	b.Next = max(from, b.Safe+1)

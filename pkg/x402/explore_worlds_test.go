@@ -3,7 +3,8 @@ package x402_test
 import "time"
 
 // exploredWorlds returns the worlds that TestExplore walks through. Each world varies a few
-// things and bounds the others, because one world with everything has too many states.
+// things and bounds the others, because one world that varied everything would have too many
+// states.
 func exploredWorlds() []explored {
 	const (
 		now, moment, leasePast, windowPast, slackPast, dayPast = 0, 2 * time.Second, 35 * time.Second, 70 * time.Second, 12 * time.Minute, 25 * time.Hour
@@ -130,8 +131,8 @@ func exploredWorlds() []explored {
 	}
 }
 
-// ruleWorld returns a world in which every violation that a rule prevents can happen once the
-// rule is left out.
+// ruleWorld returns the world for omitted rules. If a rule is left out, every violation that
+// the rule prevents can happen in this world.
 func ruleWorld() explored {
 	return explored{
 		name: "rules", node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1,
@@ -140,11 +141,12 @@ func ruleWorld() explored {
 	}
 }
 
-// cheapWorlds is the number of small worlds at the beginning of the list that take less than a
-// second.
+// cheapWorlds is the number of worlds at the beginning of smallWorlds that take less than a
+// second each.
 const cheapWorlds = 4
 
-// smallWorlds returns the worlds in which changed rows are explored, the cheapest first.
+// smallWorlds returns the worlds in which the changed rows are explored. The cheapest come
+// first.
 func smallWorlds() []explored {
 	const (
 		now, moment, leasePast, windowPast, slackPast, dayPast = 0, 2 * time.Second, 35 * time.Second, 70 * time.Second, 12 * time.Minute, 25 * time.Hour

@@ -7,7 +7,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// checkPurchase checks that a purchase gets a new owner only if the former owner is over.
+// checkPurchase notes which payments were over when a purchase got a new owner.
 func (x *explorer) checkPurchase(before, after *state, slot int) {
 	was, ok := x.records[before.recs[purchase]].(ledger.Purchase)
 	is, _ := x.records[after.recs[purchase]].(ledger.Purchase)
@@ -71,7 +71,7 @@ func closedUnpaid(r *ledger.Payment) bool {
 	return r.State == ledger.Refused || r.State == ledger.Superseded
 }
 
-// checkProven compares the facts that a record takes for proven with the truth.
+// checkProven checks that the facts which a record takes for proven are true.
 func (x *explorer) checkProven(was, is *ledger.Payment, s *state, auth int) {
 	chain := s.chain[auth]
 	if is.Disproved && !was.Disproved && x.verdict(s, &call{auth: auth, since: is.CreatedAt}) != x402.NeverPaid {
@@ -100,7 +100,7 @@ func (x *explorer) checkClaim(was, is *ledger.Payment, now time.Time) {
 	})
 }
 
-// checkVerdict checks how an attempt to settle is recorded.
+// checkVerdict checks how the end of an attempt to settle is recorded.
 func (x *explorer) checkVerdict(was, is *ledger.Payment, n *node, auth int) {
 	if was.State != ledger.Settling || !is.LeaseUntil.IsZero() || is.Paid() || is.Disproved {
 		return
@@ -114,7 +114,7 @@ func (x *explorer) checkVerdict(was, is *ledger.Payment, n *node, auth int) {
 	})
 }
 
-// said returns a facilitator's last reply to a process about an authorization.
+// said returns the last reply about an authorization that a facilitator gave to a process.
 func (n *node) said(auth int) (last word, ok bool) {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth {
@@ -139,8 +139,8 @@ func (n *node) reachedBy(auth int) bool {
 	return n.heard(auth, func(w word) bool { return w != neverReached })
 }
 
-// heard reports whether a facilitator has given a reply about an authorization for which the
-// given function returns true.
+// heard reports whether a facilitator has given a process a reply about an authorization for
+// which is(reply) is true.
 func (n *node) heard(auth int, is func(word) bool) bool {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth && is(word(at.by.reply.n)) {
@@ -160,7 +160,7 @@ func (n *node) doubts(auth int, hasNode bool) bool {
 	case n.heard(auth, func(w word) bool { return w == saysNothing || w == movesUnheard || w == movesLater }):
 		return true
 	case !asked:
-		return hasNode && n.reached > n.task.at // no time was left to ask
+		return hasNode && n.reached > n.task.at // no time was left to ask the chain
 	}
 	return verdict == x402.CannotTell || verdict == x402.StillOpen && last == saysUsed
 }
