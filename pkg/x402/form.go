@@ -21,27 +21,28 @@ func NewToken(random io.Reader) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(b[:]), nil
 }
 
-// tokenExtension returns the extension retry-token with a short JSON Schema.
+// tokenExtension returns the retry-token extension that carries a token, with a short JSON
+// Schema.
 func tokenExtension(token string) json.RawMessage {
 	return json.RawMessage(`{"info":{"token":"` + token + `"},"schema":{"type":"object","required":["token"]}}`)
 }
 
-// placeholder stands for the token while a Form is made. No token equals it, because base64url
-// has no asterisk.
+// placeholder stands in for the token while a Form is built. It never equals a token, because
+// base64url has no asterisk.
 const placeholder = "*retry-token*"
 
 // tokenLength is the number of characters in a retry token.
 const tokenLength = 22
 
-// Form is a JSON text with a gap for the retry token. It is encoded once, and each
-// challenge copies it.
+// Form is a JSON text with a gap for the retry token. The text is encoded once, and each
+// challenge uses a copy of it.
 type Form struct {
 	head, tail    []byte
-	before, after string // base64 of head without the bytes in end, and of tail without the bytes in begin
-	end, begin    []byte // the last bytes of head and the first bytes of tail: their base64 depends on the token
+	before, after string // base64 of head up to end, and of tail from begin on
+	end, begin    []byte // the last bytes of head and the first bytes of tail: they share base64 groups with the token
 }
 
-// NewForm returns the Form of the value that build returns for a retry token. It fails if the
+// NewForm returns the Form of the value that build returns for a retry token. It fails if this
 // value cannot be marshalled or does not contain the token exactly once.
 func NewForm(build func(token string) any) (Form, error) {
 	raw, err := json.Marshal(build(placeholder))
@@ -66,12 +67,13 @@ func NewForm(build func(token string) any) (Form, error) {
 	}, nil
 }
 
-// JSON returns the text with a token, in new memory.
+// JSON returns the text with the given token. The result is a new slice.
 func (f Form) JSON(token string) []byte {
 	return slices.Concat(f.head, []byte(token), f.tail)
 }
 
-// Header returns the text with a token from NewToken, encoded as a payment header.
+// Header returns the text with a token from NewToken, encoded as a payment header: JSON in
+// base64.
 func (f Form) Header(token string) string {
 	middle := make([]byte, 0, 2*tokenLength) // only this is encoded for each token
 	middle = append(middle, f.end...)

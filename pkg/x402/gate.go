@@ -1,7 +1,7 @@
-// Package x402 is the server side of x402 version 2, scheme exact with EIP-3009 on an EVM chain:
-// wire types, header codec, the offer, local verification, and the Gate that makes every signed
-// authorization count once. A program that sells handlers uses package x402http, and from this
-// package only SaleOf, USDC and Network.
+// Package x402 is the server side of x402 version 2, for the scheme exact with EIP-3009 on an
+// EVM chain. It has the wire types, the header codec, the offer, local verification, and the
+// Gate, which makes every signed authorization count once. A program that sells handlers uses
+// package x402http and, from this package, only SaleOf, USDC and Network.
 //
 // The package knows nothing of lookups or the catalog. It gets an Offer and, for each request, a
 // Job. It decides whether to run the job, runs it only after settlement, and stores the outcome
@@ -23,13 +23,13 @@
 // a call. A Settler (settler.go) decides which facilitator gets a payment. The answers from a
 // record are in record.go. Package reconcile finishes payments whose requests do not come back.
 //
-// Settlement comes before the job. In the other order an answer might never be paid for, because
-// the payer can cancel the authorization or empty the account while the job runs. The drawback
-// is that we can hold money without having answered. The ledger records such a debt, and the
-// same signature runs the job again.
+// Settlement comes before the job. If the job came first, an answer might never be paid for,
+// because the payer can cancel the authorization or empty the account while the job runs. The
+// drawback is that we can hold money without having answered. The ledger records such a debt,
+// and the payer can run the job again with the same signature.
 //
 // A settlement publishes payer, nonce and signature on the chain, where anybody can copy them.
-// So a repeated authorization must carry the retry token of its challenge
+// Therefore a repeated authorization must carry the retry token of its challenge
 // (ledger.Payment.Proof). Without the token every sender gets the same 402, with no answer and
 // no receipt, and no job runs.
 package x402
@@ -45,101 +45,104 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// Time budgets of a signed request. The Gate and its Settler share some more (LeastSettle,
-// EvidenceBudget, LeastEvidence). A settlement and a question to the chain each have a maximum
-// duration, and each starts only if a minimum duration is left for it.
+// These are the time budgets of a signed request. The Gate and its Settler share further
+// budgets (LeastSettle, EvidenceBudget, LeastEvidence). A settlement has a maximum duration,
+// and starts only if a minimum duration is left for it. The same holds for a question to the
+// chain.
 const (
 	verifyBudget = 3 * time.Second
 	settleBudget = 15 * time.Second
-	// afterwork is the time reserved for writing the outcome and the answer to the ledger.
+	// afterwork is reserved for writing the outcome and the answer to the ledger.
 	afterwork = 2 * time.Second
-	// leaseMargin is how long a lease lasts after the deadline of its request.
+	// leaseMargin is how long a lease lasts beyond the deadline of its request.
 	leaseMargin = 3 * time.Second
 )
 
 // Gate takes a signed request through claim, settlement, lookup and redemption. It never
 // settles one authorization twice, never runs the job before money has moved, and never loses
-// the record of money that moved or may have moved. All fields except Evidence, Slots,
-// Receipts and Payees are required.
+// track of money that moved or may have moved. All fields except Evidence, Slots, Receipts and
+// Payees are required.
 type Gate struct {
 	Ledger  *ledger.Ledger
 	Settler Settler // sends the payments to facilitators
-	// Evidence reads the chain. If it is nil, a payment in doubt may stay in doubt, and a
-	// payment that was sent before counts as paid if a facilitator says that the nonce is
+	// Evidence reads the chain. If Evidence is nil, a payment in doubt may remain in doubt. A
+	// payment that was sent before then counts as paid if a facilitator says that the nonce is
 	// used.
 	Evidence Evidence
 	Slots    Slots    // limits how many requests settle and look up at once
 	Receipts Receipts // signs receipts and offers
-	// Payees records the accounts to which payments are sent, which tells the Reconciler of a
-	// seller's former accounts. If it is nil, nothing is recorded.
+	// Payees records the accounts to which payments are sent. From this record the Reconciler
+	// knows a seller's former accounts. If Payees is nil, nothing is recorded.
 	Payees *ledger.Payees
 	Now    func() time.Time
 	Log    *slog.Logger
 
-	// Tests set these three; nil selects the real ones. conclusions is the table of
-	// conclusions. concluded is called with the number of the row that was chosen. pause
-	// waits, and reports false if ctx ends first.
+	// Only tests set the following fields; nil selects the real ones. conclusions is the table
+	// of conclusions. concluded is called with the number of the row that was chosen. pause
+	// waits for a duration, and returns false if ctx ends first.
 	conclusions []conclusion
 	concluded   func(row int)
 	pause       func(ctx context.Context, d time.Duration) bool
 }
 
-// Slots limits how many requests settle and look up at once.
+// Slots limits how many requests settle and look up at once, over all processes.
 type Slots interface {
-	// Acquire takes a slot for a client. The slot becomes free at until, even if it is never
-	// released. The error is a *fault.Error with the code overloaded or ledger_unavailable.
+	// Acquire takes a slot for a client. The slot becomes free at the time until, even if it
+	// is never released. The error is a *fault.Error with the code overloaded or
+	// ledger_unavailable.
 	Acquire(ctx context.Context, client string, until time.Time) (Slot, error)
 }
 
-// Slot is the right to settle and look up for one request.
+// Slot is the right of one request to settle and look up.
 type Slot = interface {
 	Release(ctx context.Context) error
 }
 
 // Meter counts the cost of serving a payment against the rate limit of its sender.
 type Meter interface {
-	// Open counts a payment that is valid as far as the request itself shows. It is called
-	// before the ledger is used, and before a facilitator or the chain is asked. Its error is
-	// a *fault.Error, and is the answer to the request.
+	// Open counts a payment that looks valid from the request alone. It is called before the
+	// ledger is used, and before a facilitator or the chain is asked. Its error is a
+	// *fault.Error, and is the answer to the request.
 	Open(ctx context.Context) error
 	// Close is called once after a successful Open, when the outcome of the payment is known.
 	// It runs concurrently with the last write of the request. atFault means that the payer
-	// can have caused the outcome, and that a call to a facilitator or the chain was needed to
-	// find this out. The request then counts for more.
+	// may have caused the outcome, and that it took a call to a facilitator or the chain to
+	// find this out. Such a request costs the sender more.
 	Close(ctx context.Context, atFault bool)
 }
 
 // Receipts signs offers, and receipts of delivered answers (extension offer-receipt).
 type Receipts interface {
-	// Sign returns the receipt of an answer, a compact JWS, or the empty string if no key is
+	// Sign returns the receipt of an answer as a compact JWS. The result is empty if no key is
 	// configured.
 	Sign(ctx context.Context, s receipt.Statement) (string, error)
-	// SignOffer returns a signed offer, a compact JWS, or the empty string while no key is in
-	// memory. It does no I/O, because a challenge must not wait for it.
+	// SignOffer returns a signed offer as a compact JWS. The result is empty while no key is
+	// in memory. SignOffer does no I/O, because a challenge must not wait for it.
 	SignOffer(o receipt.Offer) (string, error)
 }
 
 // Request is a priced request that carries a payment.
 type Request struct {
-	Signature string // the header PAYMENT-SIGNATURE
-	// Payload is the payment, if the transport carries it as a JSON object. Then Signature is
-	// not read.
+	Signature string // the PAYMENT-SIGNATURE header
+	// Payload is the payment, if the transport carries it as a JSON object. If Payload is set,
+	// Signature is not read.
 	Payload untrusted.Object
 	Offer   *Offer
-	// Window is the time for which the answer to this request also serves later payments for
-	// the same request, if they have no purchase key. It begins when the answer is given, and
-	// is stored with the answer.
+	// Window is how long the answer to this request is also given to later payments for the
+	// same request, if they have no purchase key. This time begins when the answer is given,
+	// and is stored with the answer.
 	Window time.Duration
 	Client string // identifies the sender to Slots
 	Meter  Meter  // counts the request; nil counts nothing
-	// Keys are the values of the header Idempotency-Key, or the purchase keys that another
+	// Keys are the values of the Idempotency-Key header, or the purchase keys that another
 	// transport carries.
 	Keys []string
-	// Arrived is when the request came. Deadline is when the invocation must be over.
+	// Arrived is when the request came. Deadline is when the invocation must have ended.
 	Arrived, Deadline time.Time
-	// Prepare validates the parameters and returns the job. Its result must not depend on
-	// anything that changes: Job.Check decides whether something is left to sell. Prepare is
-	// called after the payment was admitted, and its error is answered without a charge.
+	// Prepare validates the parameters and returns the job. Its result must depend on nothing
+	// that changes: whether something is left to sell, Job.Check decides. Prepare is called
+	// after the payment was admitted. If it returns an error, the request is answered with
+	// that error, and nothing is charged.
 	Prepare func() (Job, error)
 	// Error renders the body of an error answer. It must not fail.
 	Error func(f *fault.Error, s PaymentStatus) []byte
@@ -147,36 +150,36 @@ type Request struct {
 
 // Job is the work that a payment buys.
 type Job struct {
-	// Fingerprint names the request: its method, its path and the normalized parameters of the
-	// operation. It must be printable ASCII, because the receipt contains it.
+	// Fingerprint identifies the request: its method, its path and the normalized parameters
+	// of the operation. It must be printable ASCII, because the receipt contains it.
 	Fingerprint string
 	// Endpoint names the endpoint that sells the job. A payment is answered only at the
 	// endpoint where it was claimed, and at the price that was paid.
 	Endpoint string
-	// KeyScope is the scope of the payer's purchase keys, such as an origin: the same key in
-	// another scope names another purchase. It may be empty.
+	// KeyScope is the scope of the payer's purchase keys, such as an origin. The same key in
+	// another scope identifies another purchase. KeyScope may be empty.
 	KeyScope string
-	Budget   time.Duration // the longest time that Run may take
-	Timeout  fault.Info    // the fault if less than Budget is left for Run; its class is Owed
-	// MostRuns is the largest number of runs for one payment while no run gives an answer; 0
-	// means that there is no limit. After the last run a refund is due at once.
+	Budget   time.Duration // the maximum duration of Run
+	Timeout  fault.Info    // the fault if less time than Budget is left for Run; its class is Owed
+	// MostRuns limits the number of runs for one payment. If none of these runs gives an
+	// answer, a refund is due at once. 0 means that there is no limit.
 	MostRuns int
-	// NoImplicitRetry means that every payment without a purchase key is a separate purchase,
-	// because there is no answer that two of them could share (ping).
+	// NoImplicitRetry means that every payment without a purchase key is a separate purchase.
+	// It is set for jobs such as ping, where two payments cannot share an answer.
 	NoImplicitRetry bool
-	// Check returns nil if the payment may be sent. It is called before every send, and its
-	// *fault.Error prevents the send without charging the payment. A payment that is already
-	// paid is answered regardless of Check. A nil Check always allows the send.
+	// Check returns nil if the payment may be sent. It is called before every send. Its error,
+	// a *fault.Error, prevents the send, and the payment is not charged. A payment that is
+	// already paid is answered regardless of Check. A nil Check allows every send.
 	Check func(ctx context.Context) error
-	// Run does the work and returns the answer or a *fault.Error. SaleOf returns the payment
-	// from its context. Run returns within Budget; if its work continues after that, the error
-	// is an *Unfinished.
+	// Run does the work and returns the answer or a *fault.Error. Run can pass its context to
+	// SaleOf to learn which payment it runs for. Run returns within Budget; if its work
+	// continues after that, the error is an *Unfinished.
 	Run func(ctx context.Context) (Reply, error)
 }
 
-// Unfinished is the error of a Run whose time is up but whose work continues.
+// Unfinished is the error of a Run that has used up its time while its work continues.
 type Unfinished struct {
-	// Rest waits for the end of the work, and returns what Run would have returned.
+	// Rest waits until the work has ended, and returns what Run would have returned.
 	Rest func() (Reply, error)
 }
 
@@ -189,35 +192,35 @@ type Sale struct {
 	Network     string // CAIP-2
 	Transaction string // hash of the transfer; empty if it is not known
 	Amount      string // in atomic units
-	// Purchase names what was paid for. Every run for the same payment gets the same name, and
-	// no run for another payment gets this name. The name has 64 hexadecimal digits, and a run
-	// can send it as the idempotency key of its calls.
+	// Purchase identifies what was paid for. Every run for the same payment gets the same
+	// value, and no run for another payment gets it. The value has 64 hexadecimal digits. A
+	// run can send it as the idempotency key of its own calls.
 	Purchase string
-	// Repeat means that there was an earlier run for this payment. That run died with its
-	// process, gave no answer, or gave an answer that could not be stored. A run whose
-	// settlement was never recorded does not count.
+	// Repeat means that there was an earlier run for this payment. The earlier run died with
+	// its process, gave no answer, or gave an answer that could not be stored. A run does not
+	// count as an earlier run if its settlement was never recorded.
 	Repeat bool
 }
 
 type saleKey struct{}
 
-// SaleOf returns the payment for which the job with this context runs. ok is false if ctx is
-// not the context of a job.
+// SaleOf returns the payment for which a job runs. ctx is the context of the job; for any
+// other context, ok is false.
 func SaleOf(ctx context.Context) (s Sale, ok bool) {
 	s, ok = ctx.Value(saleKey{}).(Sale)
 	return s, ok
 }
 
-// Reply is the result of the work.
+// Reply is the result of a job.
 type Reply struct {
 	Status int                 // HTTP status; 0 means 200
 	Header map[string][]string // stored with the body, such as the content type
 	Body   []byte
 	// Owed names the parts of a bundle that failed because of an error on our side, and not on
-	// the target's. They are looked up again without a charge.
+	// the target's side. These parts are looked up again without a charge.
 	Owed []string
 	// Prevented means that none of the owed parts was tried, because the pause after an
-	// earlier failure of ours has not ended. Such a lookup is not counted.
+	// earlier failure of ours has not ended. Such a lookup does not count.
 	Prevented bool
 	// Silent means that a part is owed because the target was silent (fault.Error.Silence).
 	Silent bool
@@ -228,7 +231,7 @@ type Outcome struct {
 	Status int
 	Header map[string][]string // the Header of the Reply
 	Body   []byte              // nil for a challenge, whose body is the offer
-	// Fault is nil for a result. For a challenge it has the reason.
+	// Fault is nil for a result. In a challenge, its message is the reason.
 	Fault    *fault.Error
 	Payment  PaymentStatus
 	Receipt  *SettleResponse // PAYMENT-RESPONSE; may be nil
@@ -236,9 +239,9 @@ type Outcome struct {
 	Answered time.Time       // when a replayed answer was stored
 	Owed     []string        // parts of a bundle that are still owed (header Answer-Owed)
 	Trace    Trace
-	// Finish is nil unless the work continues after its time is up. If it is set, the caller
-	// first sends the answer and then calls Finish, which returns when the work has ended and
-	// its outcome is recorded. Until then the request holds its lease and its slot.
+	// Finish is nil unless the work continues although its time is up. If Finish is set, the
+	// caller first sends the answer and then calls Finish. Finish returns when the work has
+	// ended and its outcome is recorded. Until then the request keeps its lease and its slot.
 	Finish func()
 }
 
@@ -248,7 +251,7 @@ type PaymentStatus struct {
 	Retryable bool  // the same signature may be sent again without a new charge
 }
 
-// Timings says how long each phase of a request took. A phase that did not happen has 0.
+// Timings says how long each phase of a request took. It is 0 for a phase that did not happen.
 type Timings struct {
 	Verify   time.Duration
 	Claim    time.Duration
@@ -265,24 +268,24 @@ type Trace struct {
 	// Amount is the amount of the payment in atomic units, whether or not the money moved.
 	Amount string
 	States []ledger.State
-	Class  string // outcome of the settlement, if one was tried
-	Fate   string // what became of the authorization, if the chain was asked
+	Class  string // Class.String of the settlement, if one was tried
+	Fate   string // what became of the authorization according to the chain, if it was asked
 	Asked  []Ask  // the facilitators that were asked, if there are several
 	Reason string // why the payment failed, as far as this may be logged
-	// Purchase is "joined" if another payment of the same purchase gave the answer,
-	// "taken_over" if this payment replaced another, and otherwise empty.
+	// Purchase is "joined" if another payment of the same purchase gave the answer, and
+	// "taken_over" if this payment replaced another payment. Otherwise it is empty.
 	Purchase string
 	Timings
 	Extensions map[string]string // the facilitator's notes on extensions
-	Cause      error             // for the log only
+	Cause      error             // logged, and never shown
 	// UsedAsPaid means that the payment counts as paid only because a facilitator says that
-	// the authorization is used: no node is configured that could show what the authorization
+	// the authorization is used. No node is configured that could show what the authorization
 	// was used for.
 	UsedAsPaid bool
 	// Unreceipted means that the answer has no receipt although a key is configured.
 	Unreceipted bool
-	// Unrecorded means that an outcome of this request was not written to the ledger, or
-	// possibly not.
+	// Unrecorded means that an outcome of this request was not written to the ledger, or that
+	// this is uncertain.
 	Unrecorded bool
 	// Silent means that the settlement is in doubt because the facilitator gave no decision:
 	// it was silent, broke off, or gave an answer that is not an x402 answer.

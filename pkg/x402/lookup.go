@@ -22,10 +22,10 @@ type lookup struct {
 	lost  bool // another attempt has taken the lease
 }
 
-// lookUp runs the job of a payment whose money has moved, if time is left for the job's whole
-// budget. Half a second less is enough, because some time passes between the end of the
-// settlement and this call. settled is nil if the ledger already has the settlement; otherwise
-// the settlement is written while the job runs.
+// lookUp runs the job of a payment whose money has moved, if enough time is left for the job's
+// whole budget. Up to half a second may be missing, because some time passes between the end
+// of the settlement and this call. settled is nil if the settlement is already on record;
+// otherwise the settlement is written while the job runs.
 func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 	const moment = time.Second / 2
 	proof := cmp.Or(settled, h.record().Receipt)
@@ -56,13 +56,13 @@ func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 		return l.answerUnfinished(ctx, unfinished)
 	}
 	f := faultOf(jobErr)
-	// The lookup has ended, so the cost of the request is known.
+	// The lookup has ended, so it is known what the request must count.
 	h.dues.close(ctx, reply.Silent || f != nil && f.IsSilence())
 	return l.end(ctx, reply, f)
 }
 
-// sale returns the payment as the job sees it. recorded means that the settlement was on
-// record before this attempt.
+// sale returns the payment as the job sees it. recorded means that the settlement was already
+// on record when this attempt began.
 func (l *lookup) sale(proof *ledger.Receipt, recorded bool) Sale {
 	r := l.record()
 	return Sale{
@@ -75,7 +75,7 @@ func (l *lookup) sale(proof *ledger.Receipt, recorded bool) Sale {
 	}
 }
 
-// faultOf returns an error of the job as a fault, or nil if err is nil.
+// faultOf returns an error of the job as a fault. It returns nil if err is nil.
 func faultOf(err error) *fault.Error {
 	if err == nil {
 		return nil
@@ -97,9 +97,9 @@ func (l *lookup) end(ctx context.Context, reply Reply, f *fault.Error) *Outcome 
 	return l.owe(ctx, f).with(l.paid)
 }
 
-// answerUnfinished answers a payment whose work continues after its time is up. The answer is
-// owed, and Finish records it when the work has ended. Until then the lease prevents other
-// runs, and the slot stays taken.
+// answerUnfinished answers a payment whose work continues although its time is up. The answer
+// is owed. When the work has ended, Finish records its outcome. Until then the lease prevents
+// other runs, and the slot remains taken.
 func (l *lookup) answerUnfinished(ctx context.Context, u *Unfinished) *Outcome {
 	slot := l.dues.slot
 	l.dues.slot = nil
@@ -117,7 +117,7 @@ func (l *lookup) answerUnfinished(ctx context.Context, u *Unfinished) *Outcome {
 	return out
 }
 
-// awaitRest waits for the end of work that continues after its time is up.
+// awaitRest waits until work that continues after its time is up has ended.
 func awaitRest(u *Unfinished) (reply Reply, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -153,8 +153,8 @@ func (l *lookup) callJob(ctx context.Context, sale Sale) (reply Reply, err error
 }
 
 // redeem stores the answer, which uses up the payment. The answer is a result, or a fault that
-// states a fact about the target. If an answer is already stored, a result replaces it only if
-// the result has fewer owed parts than the stored answer.
+// states a fact about the target. A result replaces an answer that is already stored only if
+// it has fewer owed parts.
 func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outcome {
 	stored := storedAnswer(l.record())
 	if f == nil && stored != nil && len(reply.Owed) >= len(stored.Owed) {
@@ -175,8 +175,8 @@ func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outco
 	if errors.Is(err, ledger.ErrLost) {
 		return failed(fault.New(fault.SettlementUncertain, err), new(true))
 	}
-	// The payer has paid, and gets the answer even if it was not stored. The next claim finds
-	// the payment settled, or asks for evidence.
+	// The payer has paid, and gets the answer even if the answer could not be stored. In that
+	// case the next claim finds that the payment is settled, or asks the chain.
 	if l.wrote(ctx, "answer not recorded", err) {
 		l.seen(ledger.Redeemed)
 	} else {
@@ -185,7 +185,7 @@ func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outco
 	return out
 }
 
-// storedAnswer returns the answer that is kept in a record, or nil if there is none.
+// storedAnswer returns the answer that is stored in a record, or nil if there is none.
 func storedAnswer(r ledger.Payment) *ledger.Answer {
 	if r.Answer == nil || !r.Answer.Stored {
 		return nil
@@ -193,7 +193,7 @@ func storedAnswer(r ledger.Payment) *ledger.Answer {
 	return r.Answer
 }
 
-// answerWith returns the answer with a result or, if f is not nil, with a fault about the
+// answerWith returns the outcome for a result or, if f is not nil, for a fault about the
 // target.
 func (l *lookup) answerWith(reply Reply, f *fault.Error) *Outcome {
 	out := &Outcome{
@@ -211,13 +211,13 @@ func (l *lookup) answerWith(reply Reply, f *fault.Error) *Outcome {
 	return out
 }
 
-// signBudget is the longest time for signing. It is included in afterwork: the key can be in a
-// secret that must be read first, and the answer must still be stored.
+// signBudget is the maximum time for signing. It is part of afterwork: the key may be in a
+// secret that must be read first, and time must remain for storing the answer.
 const signBudget = time.Second
 
-// signed returns the receipt of the answer that this attempt gives. The receipt is empty if
-// there is no key, or if the key is not available in time: the answer is then given without a
-// receipt.
+// signed returns the signed receipt of the answer that this attempt gives. It returns the
+// empty string if there is no key, or if the key is not available in time. The answer is then
+// given without a receipt.
 func (l *lookup) signed(ctx context.Context, body []byte) string {
 	if l.gate.Receipts == nil {
 		return ""
@@ -241,8 +241,8 @@ func (l *lookup) signed(ctx context.Context, body []byte) string {
 	return jws
 }
 
-// success returns the PAYMENT-RESPONSE for a receipt, which is the same on every answer. It is
-// nil if there is no receipt.
+// success returns the PAYMENT-RESPONSE for a receipt, or nil if there is no receipt. The
+// PAYMENT-RESPONSE is the same on every answer to the payment.
 func success(r *ledger.Receipt) *SettleResponse {
 	if r == nil {
 		return nil
@@ -255,7 +255,8 @@ func success(r *ledger.Receipt) *SettleResponse {
 	}
 }
 
-// with returns the response with a signed receipt added, or unchanged if jws is empty.
+// with returns a copy of the response with a signed receipt. If jws is empty, it returns the
+// response itself.
 func (s *SettleResponse) with(jws string) *SettleResponse {
 	if jws == "" {
 		return s
@@ -265,7 +266,7 @@ func (s *SettleResponse) with(jws string) *SettleResponse {
 	return &out
 }
 
-// noBetter ends a lookup of a bundle that gave no more parts than the stored answer has, and
+// noBetter ends a lookup of a bundle that found no more parts than the stored answer has, and
 // replays the stored answer.
 func (l *lookup) noBetter(ctx context.Context, prevented bool) *Outcome {
 	err := l.hold.KeepAnswer(withoutDeadline(ctx), prevented)
@@ -273,8 +274,8 @@ func (l *lookup) noBetter(ctx context.Context, prevented bool) *Outcome {
 	return l.answers().replay(l.record())
 }
 
-// owe ends a lookup that gave no answer, and the payment stays settled. The payer is charged,
-// and can retry with the same signature while the seller allows another lookup.
+// owe ends a lookup that gave no answer. The payment remains settled, and the payer remains
+// charged. The payer can retry with the same signature while the seller allows another lookup.
 func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
 	counts := l.began && !f.IsPrevented()
 	if storedAnswer(l.record()) != nil {
@@ -285,7 +286,7 @@ func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
 	l.trace.Record = l.since(begun)
 	r := l.record()
 	if !l.wrote(ctx, "owed lookup not recorded", err) {
-		r.Lookups-- // the lookup may not count, so the payer must not read that no other lookup is allowed
+		r.Lookups-- // the lookup may not count, so the payer must not be told that no lookup is left
 	}
 	more := ledger.Stand(&r, l.view()) != ledger.StandingExhausted
 	wait := max(ledger.NextLookup(r), f.Wait())
@@ -310,8 +311,8 @@ func (l *lookup) release(ctx context.Context, f *fault.Error, counts bool) error
 	return l.hold.Return(ctx)
 }
 
-// wrote reports whether a write of this attempt succeeded. It notes a failed write for the log
-// and the alarm. A lost lease is not a failure of the ledger.
+// wrote reports whether a write of this attempt succeeded. It logs a failed write, and notes
+// it for the alarm. A lost lease is not a failure of the ledger.
 func (h *holder) wrote(ctx context.Context, otherwise string, err error) bool {
 	if err == nil {
 		return true
@@ -323,7 +324,7 @@ func (h *holder) wrote(ctx context.Context, otherwise string, err error) bool {
 	return false
 }
 
-// withoutDeadline returns ctx without its deadline, for writing an outcome: a process that was
-// frozen past the deadline must still record that money moved. Every call of a store has its
-// own timeout.
+// withoutDeadline returns ctx without its deadline, for writing an outcome. Even a process
+// that was frozen past the deadline must record that money moved. Every call of a store has a
+// separate timeout.
 func withoutDeadline(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }

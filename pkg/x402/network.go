@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// The CAIP-2 names of the known networks. Base is the default.
+// These are the CAIP-2 names of the known networks. Base is the default.
 const (
 	Base        = "eip155:8453"
 	BaseSepolia = "eip155:84532"
 )
 
-// KnownNetwork describes a network: the terms of USDC payments, and addresses that people,
+// KnownNetwork describes a network: its terms for payments in USDC, and addresses that people,
 // wallets and operators use.
 type KnownNetwork struct {
 	Name       string
-	USDC       Terms  // terms of payments in USDC, without a payee
-	Explorer   string // origin of a block explorer
+	USDC       Terms  // the terms of payments in USDC; the payee is empty
+	Explorer   string // the origin of a block explorer
 	PublicNode string // a public JSON-RPC node, run by the operator of the network
 	// Facilitator is the base URL of a public facilitator that needs no credentials, or empty
 	// if there is none. The x402 project's own clients use it by default.
 	Facilitator string
-	Test        bool   // whether it is a test network, whose money is worth nothing
+	Test        bool   // the network is a test network, whose money is worth nothing
 	Faucet      string // where a wallet gets test money; empty if Test is false
 }
 
@@ -77,10 +77,10 @@ func (t Terms) IsUSDC() bool {
 	return usdc.Asset != "" && strings.EqualFold(t.Asset, usdc.Asset)
 }
 
-// Completed returns the terms with known values for the empty fields. The default network is
-// Base, and the default token is the USDC of the network. For any other token nothing can be
-// filled in. The error says what is wrong with the asset, its name and its version. The text
-// of the error continues a sentence that begins with these three.
+// Completed returns the terms with known values in place of empty fields. The default network
+// is Base, and the default token is the USDC of the network. For any other token, nothing can
+// be filled in. The error says what is wrong with the asset, its name or its version. Its text
+// continues a sentence that begins with these three words.
 func (t Terms) Completed() (Terms, error) {
 	t.Network = cmp.Or(t.Network, Base)
 	usdc := Network(t.Network).USDC

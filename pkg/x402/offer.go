@@ -13,14 +13,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// MaxOfferHeader limits the size of PAYMENT-REQUIRED, which must be smaller than this number
-// of base64 bytes. A proxy with default settings (nginx, proxy_buffer_size) reads the whole
-// head of a response into 4,096 bytes, and answers 502 if the head is longer. The limit leaves
-// 512 of these bytes for the status line and the other headers. A signature of the terms is
-// not counted, because it is left out if the header has no room for it.
+// MaxOfferHeader limits the size of the PAYMENT-REQUIRED header: the header must have fewer
+// base64 bytes than this. A proxy with default settings (nginx, proxy_buffer_size) reads the
+// whole head of a response into 4,096 bytes, and answers 502 if the head is longer. The limit
+// leaves 512 of these bytes for the status line and the other headers. A signature of the
+// terms does not count, because it is left out if the header has no room for it.
 const MaxOfferHeader = 3584
 
-// ErrOfferSize says that an offer does not fit into its header (MaxOfferHeader).
+// ErrOfferSize says that an offer is too long for its header (MaxOfferHeader).
 var ErrOfferSize = errors.New("too long for its header")
 
 // MaxWindow is how far in the future the window of an authorization may end. It is limited
@@ -28,12 +28,12 @@ var ErrOfferSize = errors.New("too long for its header")
 const MaxWindow = 24 * time.Hour
 
 // leastWindow is how much of the window must be left on a first claim. Facilitators refuse a
-// payment with less.
+// payment with less time.
 const leastWindow = 6 * time.Second
 
-// Offer is the price and the terms of one operation. It does not change, so it is encoded
-// once, and the terms that a client echoes can be compared with it. Only the retry token is
-// new in each challenge.
+// Offer is the price and the terms of one operation. An Offer does not change. Therefore it is
+// encoded only once, and the terms that a client echoes can be compared with it. Only the
+// retry token differs from challenge to challenge.
 type Offer struct {
 	required     PaymentRequired
 	terms        json.RawMessage // required.Accepts[0]
@@ -41,23 +41,23 @@ type Offer struct {
 	domain       Domain
 	asset, payTo Address
 	amount       *big.Int
-	// infos has, by extension key, the info objects that a client may echo: those of this
-	// offer and of its siblings. The objects contain neither the retry token, which differs in
-	// each challenge, nor a signature. A client need not echo the token or the signature.
+	// infos maps an extension's key to the info objects that a client may echo: those of this
+	// offer and of its siblings. The objects contain no retry token, because the token differs
+	// in each challenge, and no signature. A client need not echo the token or the signature.
 	infos     map[string][]object
 	form      Form                       // PAYMENT-REQUIRED with the default reason
-	unsigned  *Offer                     // this offer without its signature; nil if this offer is not signed
+	unsigned  *Offer                     // this offer without its signature; nil if this offer is unsigned
 	forwarded map[string]json.RawMessage // the extensions that are sent to the facilitator with a payment
-	// former is the offer before the last change, or nil. Payments for this former offer are
-	// accepted until a time, which is zero if there is no former offer.
+	// former is the offer before the last change, or nil. Payments for the former offer are
+	// accepted before the time until, which is zero if there is no former offer.
 	former *Offer
 	until  time.Time
 }
 
-// NewOffer returns an offer. required must have exactly one way to pay, and neither a retry
-// token nor a signature: Challenges and Signed add them. siblings are the offers of the same
-// operation on other transports; a client may echo their extensions instead. The error names
-// the term or extension that cannot be read, or says that the header is too long.
+// NewOffer returns an offer. required must have exactly one way to pay. It must have no retry
+// token and no signature, because Challenges and Signed add these. siblings are the offers of
+// the same operation on other transports; a client may echo their extensions instead. The
+// error names the term or extension that cannot be read, or says that the header is too long.
 func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, error) {
 	if len(required.Accepts) != 1 {
 		return nil, fmt.Errorf("an offer has one way to pay, not %d", len(required.Accepts))
@@ -73,10 +73,10 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
 	}
-	// A facilitator uses the bazaar extension of the offer to list the operation. The payment
-	// identifier is not forwarded, because only the payer and this server use it: a
-	// facilitator that stores results by identifier would give one payer the result of
-	// another.
+	// The extensions are forwarded because a facilitator uses the bazaar extension to list the
+	// operation. The payment identifier is not forwarded, because only the payer and this
+	// server use it: a facilitator that stores results by identifier would give one payer the
+	// result of another.
 	o.forwarded = maps.Clone(required.Extensions)
 	delete(o.forwarded, ExtensionIdentifier)
 	return o, o.encode()
@@ -124,7 +124,7 @@ func (o *Offer) parseExtensions(extensions map[string]json.RawMessage) error {
 	return nil
 }
 
-// encode prepares the header, and checks its size.
+// encode encodes the header, and checks its size.
 func (o *Offer) encode() error {
 	url := o.required.Resource.URL
 	form, err := NewForm(func(token string) any { return o.required.WithToken(token) })
@@ -140,8 +140,8 @@ func (o *Offer) encode() error {
 	return nil
 }
 
-// Succeeding returns the offer as the successor of a former offer. Until the given time,
-// payments that fit the former offer are accepted as well. Challenges have only the terms of
+// Succeeding returns the offer as the successor of a former offer. Before the time until,
+// payments that fit the former offer are accepted as well. Challenges show only the terms of
 // the new offer.
 func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	next := *o
@@ -150,7 +150,7 @@ func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	return &next
 }
 
-// accepts reports whether new payments under these terms are accepted now.
+// accepts reports whether new payments under these terms are accepted at the time now.
 func (o *Offer) accepts(r Requirements, now time.Time) bool {
 	if now.Before(o.until) && o.former.accepts(r, now) {
 		return true
@@ -160,9 +160,9 @@ func (o *Offer) accepts(r Requirements, now time.Time) bool {
 	return sameToken && r.Amount == offered.Amount && r.PayTo == offered.PayTo
 }
 
-// of returns the offer with which a payment is compared. This is the former offer, if payments
-// for the former offer are still accepted and this payment fits it. A payment that fits both
-// offers may be compared with either.
+// of returns the offer with which a payment is compared. This is the former offer if payments
+// for the former offer are still accepted and this payment fits the former offer. A payment
+// that fits both offers may be compared with either.
 func (o *Offer) of(p *Payment, now time.Time) *Offer {
 	if now.Before(o.until) && o.former.today(p, now) == nil {
 		return o.former
@@ -173,8 +173,8 @@ func (o *Offer) of(p *Payment, now time.Time) *Offer {
 // Signed returns the offer with its terms signed (extension offer-receipt, version 1). It
 // returns the offer itself if the offer is signed already, if r is nil, or if r has no key in
 // memory. The signed terms do not expire, and are the same in every challenge, so one
-// signature serves all challenges. The signature does not affect payments: its echo is not
-// compared, and it is not sent to a facilitator.
+// signature serves all challenges. The signature does not affect payments: if a client echoes
+// it, the echo is not compared, and the signature is not sent to a facilitator.
 func (o *Offer) Signed(r Receipts) (*Offer, error) {
 	if o.unsigned != nil || r == nil {
 		return o, nil
@@ -208,16 +208,16 @@ func (o *Offer) Unsigned() *Offer {
 	return o.unsigned
 }
 
-// offerExtension returns the extension offer-receipt of an offer. Its JSON Schema is short,
-// because it is sent with every challenge and comes back with every payment.
+// offerExtension returns the offer-receipt extension of an offer. Its JSON Schema is short,
+// because the extension is sent with every challenge and comes back with every payment.
 func offerExtension(jws string) json.RawMessage {
 	return json.RawMessage(`{"info":{"offers":[{"format":"` + FormatJWS + `","acceptIndex":0,"signature":"` + jws + `"}]},` +
 		`"schema":{"type":"object","required":["offers"]}}`)
 }
 
 // Challenges returns the possible values of the PAYMENT-REQUIRED header with a retry token
-// (NewToken), from the longest to the shortest. The first has the given reason and a signature
-// of the terms, the next has no signature, and the last has the default reason. The response
+// (NewToken). The longest value comes first: it has the given reason and a signature of the
+// terms. The next value has no signature, and the last has the default reason. The response
 // carries the first value that fits into its header; the body of the response is always
 // complete. An empty reason selects the default reason of the offer.
 func (o *Offer) Challenges(reason, token string) ([]string, error) {
@@ -242,16 +242,16 @@ func (o *Offer) Challenges(reason, token string) ([]string, error) {
 	return append(headers, o.Unsigned().form.Header(token)), nil
 }
 
-// Required returns the offer with a reason, and without a retry token. An empty reason selects
-// the default reason of the offer.
+// Required returns the wire form of the offer with the given reason and without a retry token.
+// An empty reason selects the default reason of the offer.
 func (o *Offer) Required(reason string) PaymentRequired {
 	required := o.required
 	required.Error = cmp.Or(reason, required.Error)
 	return required
 }
 
-// fixed checks the scheme, network and token of a payment. No deployment changes these three
-// between two attempts of one payment. The letter case of the token's address does not matter.
+// fixed checks the scheme, network and token of a payment. These three are the same in every
+// deployment. The letter case of the token's address does not matter.
 func (o *Offer) fixed(p *Payment) error {
 	for _, key := range []string{"scheme", "network"} {
 		if o.accepted[key] != p.accepted[key] {
@@ -266,9 +266,9 @@ func (o *Offer) fixed(p *Payment) error {
 	return nil
 }
 
-// today checks everything that a deployment or the passing of time can change: the other
-// members of accepted, the payee, the amount, the echo of the extensions, and the window.
-// Letter case matters, as in the reference servers.
+// today checks what a deployment or the passing of time can change: the other members of
+// accepted, the payee, the amount, the echo of the extensions, and the window. Letter case
+// matters, as it does in the reference servers.
 func (o *Offer) today(p *Payment, now time.Time) error {
 	for _, key := range []string{"asset", "amount", "payTo", "maxTimeoutSeconds"} {
 		if o.accepted[key] != p.accepted[key] {
@@ -300,7 +300,7 @@ func mismatch(key string, want, got any) error {
 
 // echo checks the extensions of a payment. If the client echoes an extension of the offer, the
 // echo must contain everything that was advertised. A client may leave extensions out, add
-// members to them, and send others.
+// members to them, and send other extensions.
 func (o *Offer) echo(p *Payment) error {
 	for key, infos := range o.infos {
 		echoed, ok := p.extensions[key]
@@ -315,7 +315,7 @@ func (o *Offer) echo(p *Payment) error {
 	return nil
 }
 
-// containsAny reports whether an echo contains everything that is in one of the infos.
+// containsAny reports whether an echo contains everything that one of the info objects has.
 func containsAny(infos []object, echo any) bool {
 	for _, info := range infos {
 		if contains(info, echo) {
@@ -325,8 +325,8 @@ func containsAny(infos []object, echo any) bool {
 	return false
 }
 
-// window checks that the window of the authorization has begun, has enough time left, and does
-// not end too late.
+// window checks that the window of the authorization has begun, that enough of it is left, and
+// that it does not end too far in the future.
 func window(p *Payment, now time.Time) error {
 	earliest := now.Add(leastWindow)
 	latest := now.Add(MaxWindow)
@@ -344,14 +344,14 @@ func window(p *Payment, now time.Time) error {
 	return fmt.Errorf("authorization.%s by this server's clock, which says %d", problem, now.Unix())
 }
 
-// isBefore reports whether a number of Unix seconds, which may be any uint256, is before t.
+// isBefore reports whether a time in Unix seconds, which may be any uint256, is before t.
 func isBefore(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewInt(t.Unix())) < 0 }
 
-// isAfter reports whether a number of Unix seconds, which may be any uint256, is after t.
+// isAfter reports whether a time in Unix seconds, which may be any uint256, is after t.
 func isAfter(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewInt(t.Unix())) > 0 }
 
-// payload returns a payment as it is sent to the facilitator: with the terms with which the
-// payment is compared, and with the description and extensions of the offer. Only the
+// payload returns a payment in the form that is sent to the facilitator. It has the terms with
+// which the payment is compared, and the description and extensions of the offer. Only the
 // authorization and its signature come from the client. Therefore a facilitator that lists
 // what is sold never shows a client's text under our name.
 func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
@@ -365,8 +365,8 @@ func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
 	}
 }
 
-// EncodeHeader returns v as a payment header has it: JSON in standard base64 with padding. It
-// fails if v cannot be marshalled.
+// EncodeHeader returns v in the form of a payment header: JSON in standard base64 with
+// padding. It fails if v cannot be marshalled.
 func EncodeHeader(v any) (string, error) {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -15,38 +15,39 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// maxHeader limits PAYMENT-SIGNATURE. API Gateway refuses requests whose headers together
-// exceed 10,240 bytes; the local server reads a little more.
+// maxHeader limits the PAYMENT-SIGNATURE header. API Gateway refuses requests whose headers
+// together exceed 10,240 bytes; the local server reads a little more.
 const maxHeader = 16 << 10
 
 // keySignature is the length in bytes of a signature that a key pair makes. The signatures of
 // contract wallets (ERC-1271) and of wallets that are not deployed yet (ERC-6492) are longer.
 const keySignature = 65
 
-// MaxSignature is the longest signature of a payment in bytes. In a header the limit may be
-// lower: see maxHeader.
+// MaxSignature is the maximum length of a payment's signature in bytes. The limit for a
+// payment in a header may be lower: see maxHeader.
 const MaxSignature = 4 << 10
 
-// maxDepth limits the nesting of a payload. The deepest payload of an honest client echoes the
-// bazaar schema, and has about twelve levels.
+// maxDepth limits the nesting of a payload. The deepest payloads of honest clients echo the
+// bazaar schema, and have about twelve levels.
 const maxDepth = 32
 
 type object = untrusted.Object
 
 func parseObject(data []byte) (object, error) { return untrusted.Parse(data, maxDepth) }
 
-// Payment is a well-formed payment from a PAYMENT-SIGNATURE header. It need not match the
-// offer, and need not be signed by the payer.
+// Payment is a well-formed payment from a request. It need not match the offer, and its
+// signature need not be the payer's.
 type Payment struct {
 	From, To                Address
 	Value                   *big.Int // atomic units
-	ValidAfter, ValidBefore *big.Int // unix seconds
+	ValidAfter, ValidBefore *big.Int // Unix seconds
 	Nonce                   [32]byte
 	Signature               []byte
 	accepted, extensions    object
 }
 
-// payment returns the payment of the request, from the header or from the JSON object.
+// payment returns the payment of the request. The payment is in the PAYMENT-SIGNATURE header
+// or in a JSON object.
 func (r Request) payment() (*Payment, error) {
 	if r.Payload == nil {
 		return DecodePayment(r.Signature)
@@ -71,8 +72,8 @@ func DecodePayment(header string) (*Payment, error) {
 	return parsePayment("PAYMENT-SIGNATURE", tree)
 }
 
-// parsePayment returns the payment in a JSON tree. carrier says where the tree was found, for
-// error messages.
+// parsePayment returns the payment in a JSON tree. carrier names the place of the tree in the
+// request, for error messages.
 func parsePayment(carrier string, tree object) (*Payment, error) {
 	var err error
 	root := section{members: tree, err: &err}
@@ -118,7 +119,7 @@ type section struct {
 	err     *error
 }
 
-// fail sets the shared error, for a member of this object.
+// fail sets the shared error to an error about a member of this object.
 func (s section) fail(key string, err error) { *s.err = fmt.Errorf("%s%s %w", s.path, key, err) }
 
 // checkVersion checks the version of the protocol.
@@ -132,7 +133,8 @@ func (s section) checkVersion() {
 	}
 }
 
-// within returns a member that is an object. After an error the returned section is empty.
+// within returns the section of a member, which must be an object. After an error, the
+// returned section is empty.
 func (s section) within(key string) section {
 	inner := section{path: s.path + key + ".", err: s.err}
 	if *s.err != nil {
@@ -146,7 +148,7 @@ func (s section) within(key string) section {
 	return inner
 }
 
-// parseMember returns the value that parse makes from a member, which must be a string.
+// parseMember returns the result of parse for a member, which must be a string.
 func parseMember[T any](s section, key string, parse func(string) (T, error)) T {
 	var none T
 	if *s.err != nil {
@@ -164,19 +166,19 @@ func parseMember[T any](s section, key string, parse func(string) (T, error)) T 
 	return value
 }
 
-// identifierAlphabet has the characters that an id of the extension payment-identifier may
-// have.
+// identifierAlphabet has the characters that are allowed in an id of the payment-identifier
+// extension.
 const identifierAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-// ValidKey reports whether a purchase key can be sent in the header Idempotency-Key: it must
-// have 1 to 255 visible ASCII characters.
+// ValidKey reports whether a purchase key can be sent in the Idempotency-Key header. A valid
+// key has 1 to 255 visible ASCII characters.
 func ValidKey(key string) bool { return visible(key, 255) }
 
 // purchaseKey returns the key by which the payer names a purchase that must be charged once.
-// The key is the value of the header Idempotency-Key
+// The key is the value of the Idempotency-Key header
 // (draft-ietf-httpapi-idempotency-key-header), with or without the quotes of a structured
-// field's string. Without this header, the key is the id of the extension payment-identifier.
-// If the payment does not have this extension either, the key is empty. The code of the error
+// field's string. Without this header, the key is the id of the payment-identifier extension.
+// If the payment does not have this extension either, the key is empty. The code of an error
 // is invalid_idempotency_key.
 func purchaseKey(headers []string, p *Payment) (string, error) {
 	if len(headers) == 0 {
@@ -201,7 +203,7 @@ func (p *Payment) info(extension string) object {
 	return info
 }
 
-// identifier returns the id of the extension payment-identifier, or the empty string.
+// identifier returns the id of the payment-identifier extension, or the empty string.
 func (p *Payment) identifier() (string, error) {
 	info := p.info(ExtensionIdentifier)
 	if info["id"] == nil {
@@ -220,11 +222,12 @@ func digestOf(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// longestToken is the longest retry token that is accepted from a client, in characters.
+// longestToken is the maximum length of a retry token that is accepted from a client, in
+// characters.
 const longestToken = 64
 
 // token returns the retry token that the payment echoes, or the empty string. A missing or
-// malformed echo is not an error: it just does not prove that the sender is the payer.
+// malformed echo is not an error, but then nothing proves that the sender is the payer.
 func (p *Payment) token() string {
 	token, _ := p.info(ExtensionToken)["token"].(string)
 	if !visible(token, longestToken) {
@@ -233,15 +236,15 @@ func (p *Payment) token() string {
 	return token
 }
 
-// visible reports whether a text is not empty, has at most the given number of characters, and
-// has only ASCII characters other than the space.
+// visible reports whether s has at least one and at most most characters, all of them ASCII
+// and none a space.
 func visible(s string, most int) bool {
 	return s != "" && len(s) <= most && untrusted.ASCII(s) && !strings.Contains(s, " ")
 }
 
 // exact returns the authorization and its signature in one fixed spelling, without anything
-// else that the client sent. One authorization is therefore always sent as the same bytes, and
-// a facilitator recognizes a resend.
+// else that the client sent. One authorization is therefore always sent as the same bytes, so
+// that a facilitator recognizes a repeated request.
 func (p *Payment) exact() ExactPayload {
 	return ExactPayload{
 		Signature: "0x" + hex.EncodeToString(p.Signature),
@@ -263,8 +266,8 @@ func (p *Payment) stored() json.RawMessage {
 	return b
 }
 
-// decodeHex decodes hex with the prefix 0x. It returns an error unless the result is between
-// least and most bytes long.
+// decodeHex decodes hexadecimal digits with the prefix 0x. The result must have at least least
+// and at most most bytes.
 func decodeHex(s string, least, most int) ([]byte, error) {
 	digits, ok := strings.CutPrefix(s, "0x")
 	if !ok {
@@ -284,7 +287,8 @@ func decodeHex(s string, least, most int) ([]byte, error) {
 	return b, nil
 }
 
-// ParseUint256 parses a decimal uint256. It accepts only the canonical spelling.
+// ParseUint256 parses a decimal uint256. It accepts only the canonical spelling, without
+// leading zeros.
 func ParseUint256(s string) (*big.Int, error) {
 	const mostDigits = 78 // the digits of 2^256-1
 	wrong := errors.New("must be a decimal uint256 without leading zeros")
@@ -301,14 +305,14 @@ func ParseUint256(s string) (*big.Int, error) {
 	return n, nil
 }
 
-// excerpt quotes text from a client in at most 40 ASCII characters, to keep short the error
-// message that contains the text.
+// excerpt quotes text from a client in at most 40 ASCII characters, so that an error message
+// stays short.
 func excerpt(s string) string { return untrusted.Quote(s, 40) }
 
-// contains reports whether the value got has everything that the value want has. An object in
-// got may have more members; arrays and all other values must be equal (x402 v2, extension
-// echo and accepted.extra). Numbers are compared as text: this server offers only integers,
-// which JavaScript and Go write in the same way.
+// contains reports whether got has everything that want has. An object in got may have more
+// members; arrays and all other values must be equal (x402 v2, extension echo and
+// accepted.extra). Numbers are compared as text: this server offers only integers, which
+// JavaScript and Go write in the same way.
 func contains(want, got any) bool {
 	wanted, ok := want.(object)
 	if !ok {

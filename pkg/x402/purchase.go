@@ -12,11 +12,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ownerElsewhere is the ownership of a purchase whose owner paid for another request: the
-// payer has used the same key for both.
+// ownerElsewhere is the ownership of a purchase whose owner paid for another request. It means
+// that the payer has used the same key for both requests.
 const ownerElsewhere ledger.Ownership = -1
 
-// view returns the conditions under which this attempt looks at records.
+// view returns the conditions under which this attempt interprets records.
 func (a *attempt) view() ledger.View {
 	return ledger.View{
 		Now:      a.gate.Now(),
@@ -44,8 +44,8 @@ func (a *attempt) purchase(key string) string {
 	return ledger.PurchaseKey(a.terms.Network, a.request.Offer.asset.String(), a.payment.From.String(), id)
 }
 
-// ownershipOf classifies the payment that currently owns a purchase. It does no I/O. r is nil
-// if the record of that payment is gone.
+// ownershipOf classifies the payment that owns a purchase. It does no I/O. r is the record of
+// that payment, or nil if there is no such record any more.
 func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
 	if r != nil && r.Request != a.job.Fingerprint {
 		return ownerElsewhere
@@ -53,23 +53,23 @@ func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
 	return a.gate.Ledger.Ownership(r, a.view())
 }
 
-// Limits for joining a purchase.
+// These are the limits for joining a purchase.
 const (
-	// mostTurns is how often a purchase is loaded again because another attempt has changed
+	// mostTurns is how many times a purchase is loaded, in case other attempts keep changing
 	// it.
 	mostTurns = 8
-	// mostWait is how long a payment waits for another payment of the same purchase. The
-	// request is not answered 409 at once, because the reference clients do not retry that.
-	// The record of the other payment is read at intervals that grow from firstLook to
-	// lastLook.
+	// mostWait is how long a payment waits for another payment of the same purchase. Meanwhile
+	// the record of the other payment is read at intervals that grow from firstLook to
+	// lastLook. The request is not answered 409 at once, because the reference clients do not
+	// retry after a 409.
 	mostWait  = 8 * time.Second
 	firstLook = 50 * time.Millisecond
 	lastLook  = time.Second
 )
 
-// buy continues with a claim that may have to be sent. It opens the purchase first, and sends
-// the payment only if this payment owns the purchase. If another payment owns it, the answer
-// comes from that payment.
+// buy continues with a claimed payment that may have to be sent. It opens the purchase first,
+// and sends the payment only if this payment owns the purchase. If another payment owns the
+// purchase, the answer comes from the other payment.
 func (h *holder) buy(ctx context.Context) *Outcome {
 	until := h.gate.Now().Add(min(mostWait, h.spare()))
 	for range mostTurns {
@@ -92,7 +92,7 @@ func (h *holder) buy(ctx context.Context) *Outcome {
 // notePayee records the account to which the payment is sent. It runs while the payment is
 // sent, because no payer should wait for it. If the write fails, the payment is sent anyway:
 // the outcome of the payment can be found as long as the payee does not change, and the next
-// payment records the payee.
+// payment tries again to record the payee.
 func (h *holder) notePayee(ctx context.Context) {
 	if h.gate.Payees == nil {
 		return
@@ -108,8 +108,8 @@ func (h *holder) notePayee(ctx context.Context) {
 	})
 }
 
-// join answers a payment if another payment owns its purchase. It returns nil if the purchase
-// must be loaded again.
+// join answers a payment when another payment owns its purchase. It returns nil if the
+// purchase must be loaded again.
 func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) *Outcome {
 	owner, err := h.await(ctx, p, until)
 	if err != nil {
@@ -120,7 +120,7 @@ func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) 
 		return h.endUnsent(ctx, failed(fault.New(fault.IdempotencyConflict, nil), new(false)))
 	case ledger.OwnerBusy:
 		if !owner.SoldAt(h.job.Endpoint) {
-			owner = nil // its receipt belongs to the other endpoint
+			owner = nil // the owner's receipt belongs to another endpoint
 		}
 		return h.endUnsent(ctx, inProgress(owner))
 	case ledger.OwnerAnswers:
@@ -134,16 +134,15 @@ func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) 
 	return h.endUnsent(ctx, noRule())
 }
 
-// noRule answers a payment if join does not know the ownership of its purchase, which is a
-// bug.
+// noRule returns the answer when no rule covers the owner of a purchase. This would be a bug.
 func noRule() *Outcome {
 	return failed(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil)
 }
 
-// takeOver makes this payment the owner of the purchase and fulfils it. The record of the
-// former owner may be gone. takeOver returns nil if another attempt was faster.
+// takeOver makes this payment the owner of the purchase, and fulfils this payment. The record
+// of the former owner may no longer exist. takeOver returns nil if another attempt was faster.
 func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledger.Payment) *Outcome {
-	if h.record().Owner != "" { // this payment is in doubt, and was answered by another payment before
+	if h.record().Owner != "" { // this payment is in doubt, and another payment of the purchase was answered in its place
 		if out := h.answerOfOwner(ctx, former); out != nil {
 			return h.endUnsent(ctx, out)
 		}
@@ -162,7 +161,7 @@ func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledge
 }
 
 // await loads the record of a purchase's owner. While another attempt works on the owner,
-// await loads the record again, until the given time.
+// await loads the record repeatedly, until the time until.
 func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Payment, error) {
 	pause := firstLook
 	for {
@@ -177,8 +176,8 @@ func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time
 	}
 }
 
-// pause waits for d, and reports whether it did. It returns false if the wait would not end
-// before until, or if the request ends first.
+// pause waits for d, and reports whether it did. It returns false without waiting if the wait
+// would not end before until. It returns false early if the request ends.
 func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) bool {
 	if !a.gate.Now().Add(d).Before(until) {
 		return false
@@ -194,10 +193,10 @@ func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) b
 	}
 }
 
-// endUnsent records that an attempt sent nothing, which allows the same signature to be sent
-// again, and returns the answer. If the payment is in doubt, the answer must not say that
-// nothing was charged, because its payer would then sign another payment. The same holds if
-// the lease was lost, because another attempt may have been paid meanwhile.
+// endUnsent records that this attempt sent nothing, and returns the answer. The same signature
+// may then be sent again. If the payment is in doubt, the answer must not say that nothing was
+// charged, because the payer would then sign another payment. The same holds if the lease was
+// lost, because another attempt may have settled the payment meanwhile.
 func (h *holder) endUnsent(ctx context.Context, out *Outcome) *Outcome {
 	reason := cmp.Or(h.record().Reason, "another payment of the purchase was under way")
 	err := h.hold.End(withoutDeadline(ctx), ledger.EventNotSent, reason, "")
@@ -222,7 +221,7 @@ func inProgress(owner *ledger.Payment) *Outcome {
 	return out
 }
 
-// supersede ends this payment, because the owner of its purchase has paid. The authorization
+// supersede closes this payment, because the owner of its purchase has paid. The authorization
 // of this payment expires unused.
 func (h *holder) supersede(ctx context.Context, owner string) {
 	err := h.hold.Supersede(withoutDeadline(ctx), owner)
@@ -230,8 +229,8 @@ func (h *holder) supersede(ctx context.Context, owner string) {
 	h.seen(h.record().State)
 }
 
-// follow answers from the record of the payment that owns the purchase, and runs the lookup of
-// that payment if its answer is owed.
+// follow answers from the record of the payment that owns the purchase. If that payment's
+// answer is owed, follow runs its lookup.
 func (a *attempt) follow(ctx context.Context, owner ledger.Payment) *Outcome {
 	joined, c, err := a.resume(ctx, owner)
 	if err != nil {
@@ -240,8 +239,8 @@ func (a *attempt) follow(ctx context.Context, owner ledger.Payment) *Outcome {
 	return joined.proceed(ctx, c)
 }
 
-// resume claims the lease of another payment of the same payer. It returns a copy of this
-// attempt that continues with that payment.
+// resume claims the lease of the payment r, which is another payment of the same payer. It
+// returns a copy of this attempt that continues with r.
 func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledger.Claim, error) {
 	a.trace.Purchase = "joined"
 	terms, err := TermsOf(r)
@@ -261,13 +260,12 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 	return &joined, c, err
 }
 
-// resolve finds out whether the payment that owns the purchase was made. It sends that
-// payment's authorization again while the authorization can still be executed, and asks the
-// chain. It returns nil if that payment will never be made. If a request with a new signature
-// comes within a second of the first refusal, resolve waits for the rest of that second,
-// because most clients do not ask again. If that payment was claimed at another endpoint, it
-// is neither sent nor answered here: only the chain is asked, and resolve returns nil when the
-// chain has decided.
+// resolve finds out whether the payment r, which owns the purchase, was made. While the
+// authorization of r can still be executed, resolve sends it again. It also asks the chain. It
+// returns nil if r will never be made. If r was refused less than a second ago, resolve waits
+// for the rest of that second, because most clients do not ask again. If r was claimed at
+// another endpoint, r is neither sent nor answered here: resolve only asks the chain, and
+// returns nil when the chain has decided.
 func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time) *Outcome {
 	joined, c, err := h.resume(ctx, r)
 	switch {
@@ -307,9 +305,9 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 	}
 }
 
-// explain adds to the answer of the purchase's owner what else the payer can do. It does so in
-// two cases: if the owner's signature was refused, because the owner then holds the purchase
-// until its authorization expires; and if it is not known whether the owner has moved money.
+// explain adds to an answer from the purchase's owner what else the payer can do. It does so
+// in two cases. If the owner's signature was refused, the owner holds the purchase until its
+// authorization expires. And it may be unknown whether the owner has moved money.
 func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 	f := out.Fault
 	if f == nil {
@@ -333,7 +331,7 @@ func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 }
 
 // replaced answers an authorization that was superseded by another payment for the same
-// purchase. The answer comes from the other payment, if it has an answer or owes one.
+// purchase. If the other payment has an answer or owes one, the answer comes from there.
 func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 	p, err := a.gate.Ledger.Purchase(ctx, r.Purchase)
 	if err != nil {
@@ -354,7 +352,8 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 }
 
 // answerOfOwner answers a superseded authorization from the payment that owns the purchase,
-// while that payment's answer is replayed. It returns nil if there is no such answer.
+// while the answer of the owner is owed or still kept. It returns nil if there is no such
+// answer.
 func (a *attempt) answerOfOwner(ctx context.Context, owner *ledger.Payment) *Outcome {
 	if owner != nil && !owner.SoldAt(a.job.Endpoint) {
 		return nil

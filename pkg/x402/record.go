@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// failed returns the answer for a fault. charged says whether money has moved; nil means not
-// known. Serve renders the body.
+// failed returns the outcome for a fault. charged says whether money has moved; nil means that
+// this is not known. Serve renders the body.
 func failed(f *fault.Error, charged *bool) *Outcome {
 	return &Outcome{
 		Status:  f.Info().Status,
@@ -23,13 +23,13 @@ func failed(f *fault.Error, charged *bool) *Outcome {
 	}
 }
 
-// refused returns a 402 with a reason, which is also logged. receipt is the PAYMENT-RESPONSE
-// of a failed settlement, or nil.
+// refused returns a 402 with a reason. The reason is logged as well. receipt is the
+// PAYMENT-RESPONSE of a failed settlement, or nil.
 func refused(reason string, receipt *SettleResponse) *Outcome {
 	return failed(fault.New(fault.PaymentRequired, nil).Saying(reason), new(false)).with(receipt)
 }
 
-// ledgerFault returns the answer for a store that failed, or for a record that breaks the
+// ledgerFault returns the outcome for a store that failed, or for a record that breaks the
 // ledger's rules.
 func ledgerFault(err error, charged *bool) *Outcome {
 	code := fault.LedgerUnavailable
@@ -39,13 +39,14 @@ func ledgerFault(err error, charged *bool) *Outcome {
 	return failed(fault.New(code, err), charged)
 }
 
-// charged sets whether money has moved; nil means not known.
+// charged sets whether money has moved, and returns the outcome. nil means that this is not
+// known.
 func (o *Outcome) charged(moved *bool) *Outcome {
 	o.Payment.Charged = moved
 	return o
 }
 
-// with adds a PAYMENT-RESPONSE to an outcome that has none.
+// with adds a PAYMENT-RESPONSE to an outcome that has none, and returns the outcome.
 func (o *Outcome) with(paid *SettleResponse) *Outcome {
 	if o.Receipt == nil {
 		o.Receipt = paid
@@ -53,13 +54,14 @@ func (o *Outcome) with(paid *SettleResponse) *Outcome {
 	return o
 }
 
-// by adds to the outcome whether the payment of a record was charged, and the PAYMENT-RESPONSE
-// of that payment.
+// by adds what a record says about its payment: whether it was charged, and its
+// PAYMENT-RESPONSE.
 func (o *Outcome) by(r ledger.Payment) *Outcome {
 	return o.charged(chargedBy(r)).with(success(r.Receipt))
 }
 
-// chargedBy returns whether money has moved according to a record; nil means not known.
+// chargedBy returns whether money has moved according to a record; nil means that this is not
+// known.
 func chargedBy(r ledger.Payment) *bool {
 	switch {
 	case r.Paid():
@@ -82,23 +84,24 @@ func TermsOf(r ledger.Payment) (Requirements, error) {
 
 const (
 	// alreadyUsed is the reason of a 402 that is the same for every record. A sender who
-	// copied the payment from the chain learns nothing from it, and a payer whose client
+	// copied the payment from the chain learns nothing from this reason. A payer whose client
 	// leaves out the extensions of offers learns what to do.
 	alreadyUsed = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
-	// answerGone is the reason of a 402 if the answer was given and is no longer kept.
+	// answerGone is the reason of a 402 for a payment that was answered, if the answer is no
+	// longer kept.
 	answerGone = "authorization already used"
 )
 
-// unproven answers an authorization on record whose sender has not proved to be its payer.
-// Anybody can copy the authorization from the chain, so the answer has no receipt, and no
-// alarm counts it.
+// unproven answers a request for an authorization on record, if the sender has not proved to
+// be the payer. Anybody can copy the authorization from the chain. Therefore the answer has no
+// receipt, and no alarm counts it.
 func unproven(r ledger.Payment) *Outcome { return refused(alreadyUsed, nil).charged(chargedBy(r)) }
 
-// fromRecord answers a claim that did not get the lease, according to the record.
+// fromRecord answers from the record of a claim that did not get the lease.
 func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	r := c.Record
 	switch c.Result {
-	case ledger.InFlight: // not paid yet: the other attempt may be moving the money now
+	case ledger.InFlight: // the record may say that it is unpaid while the other attempt moves the money
 		return a.answers().inFlight(r, c.Wait)
 	case ledger.Answered:
 		return a.answers().replay(r)
@@ -127,12 +130,12 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	return failed(fault.New(fault.PaymentUnavailable, errors.New("unknown result of a claim")), nil)
 }
 
-// answers makes the answers that need nothing but the record of a payment. It does no I/O.
+// answers creates the answers that need only the record of a payment. It does no I/O.
 type answers struct {
 	now     time.Time
 	payer   Address
 	network string
-	joined  bool // the record belongs to another payment, which owns the purchase
+	joined  bool // the record is of another payment, which owns the purchase
 }
 
 func (a *attempt) answers() answers {
@@ -172,9 +175,10 @@ func (a answers) replay(r ledger.Payment) *Outcome {
 	}
 }
 
-// notYet answers a payment whose lookup may not run now. The answer is the fault of the last
-// lookup. wait is 0 if no other lookup may follow. If an answer was given but was too large to
-// store, there is no such fault, and the lookup runs again later.
+// notYet answers a payment whose lookup may not run at this time. The answer is the fault of
+// the last lookup. wait is the time until the next lookup, or 0 if no other lookup may follow.
+// There is no such fault if an answer was given but was too large to store; the lookup then
+// runs again later.
 func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	var f *fault.Error
 	switch {
@@ -189,9 +193,9 @@ func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	return a.owed(f.After(wait), r, wait > 0).with(success(r.Receipt))
 }
 
-// owed returns the answer for a fault after settlement: the payment is charged. If more is
-// true, another lookup may follow, and the payer can retry with the same signature. Otherwise
-// the message asks for no retry.
+// owed returns the answer for a fault after settlement, when the payment is charged. If more
+// is true, another lookup may follow, and the payer can retry with the same signature.
+// Otherwise the message says that a refund is due, and asks for no retry.
 func (a answers) owed(f *fault.Error, r ledger.Payment, more bool) *Outcome {
 	if more {
 		f = a.repeatable(f, r)
@@ -207,14 +211,14 @@ func (a answers) owed(f *fault.Error, r ledger.Payment, more bool) *Outcome {
 	return out
 }
 
-// silence returns the fault of a payment's last lookup as the final answer, because the target
-// was silent.
+// silence returns the final answer to a payment whose target was silent: the fault of the last
+// lookup with a message that says so.
 func silence(f *fault.Error) *fault.Error {
 	return f.Saying(f.Public() + " The host was silent each time it could be asked: that silence is the answer.").Final()
 }
 
-// silenceStands answers a payment with the fault of its last lookup, as the final answer,
-// because the target stayed silent. It stores this answer.
+// silenceStands answers a payment whose target remained silent. The final answer is the fault
+// of the last lookup, and silenceStands stores it.
 func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome {
 	answer, err := SilentAnswer(a.gate.Ledger, r, a.request.Error)
 	if err != nil {
@@ -229,14 +233,14 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome 
 }
 
 // SilentAnswer returns the answer to a payment with the standing ledger.StandingSilent: the
-// fault of its last lookup, with the body that render returns for it. The error comes from
-// Ledger.NewAnswer.
+// fault of its last lookup. render returns the body. The error comes from Ledger.NewAnswer.
 func SilentAnswer(l *ledger.Ledger, r ledger.Payment, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
 	f := silence(failureOf(r.LastFault))
 	return l.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
 }
 
-// failureOf returns the recorded fault of a lookup. Earlier releases recorded no status.
+// failureOf returns the fault of a lookup that is on record. Records of earlier releases have
+// no status.
 func failureOf(l *ledger.Failure) *fault.Error {
 	status := cmp.Or(l.Status, http.StatusGatewayTimeout)
 	return fault.Info{
@@ -249,7 +253,7 @@ func failureOf(l *ledger.Failure) *fault.Error {
 }
 
 // repeatable adds a warning to a fault that asks for a retry, if the payment came without a
-// retry token: the same signature cannot be repeated once the money has moved.
+// retry token. The warning says that this payment cannot be repeated once the money has moved.
 func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 	if r.Token != "" || a.joined {
 		return f
@@ -267,7 +271,7 @@ func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 	return f.Saying(text + " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again.")
 }
 
-// otherName returns the fault for a payment that is sent with another key than the first time.
+// otherName returns the fault for a payment that was first sent under another purchase name.
 // The payment belongs to the purchase that its first claim named.
 func otherName(r ledger.Payment) *fault.Error {
 	first := "without an Idempotency-Key"
@@ -278,9 +282,10 @@ func otherName(r ledger.Payment) *fault.Error {
 		"This signature was sent %s at first. Send it as it was sent then, or sign a new authorization for this purchase.", first)
 }
 
-// otherNonce answers a payment whose nonce is on record for another authorization, or for
-// money that came without a request. Such money has no authorization to compare with, and may
-// belong to this payment. vouched means that the payer is known to have signed this payment.
+// otherNonce answers a payment whose nonce is already on record, either for another
+// authorization or for money that came without a request. Such money has no authorization to
+// compare with, and may belong to this payment. vouched means that the payer is known to have
+// signed this payment.
 func (a answers) otherNonce(r ledger.Payment, vouched bool) *Outcome {
 	switch {
 	case r.AuthDigest != "":
@@ -301,7 +306,7 @@ func goesBack(r ledger.Payment) *Outcome {
 	return refused("the money of this authorization is due back: sign a new one to buy the answer", nil).by(r)
 }
 
-// ended answers a payment that was refunded, was refused for good, or whose answer is no
+// ended answers a payment that was refunded, was refused for good, or had an answer that is no
 // longer kept.
 func (a answers) ended(r ledger.Payment) *Outcome {
 	switch r.State { //nolint:exhaustive // the others are refused
@@ -313,7 +318,7 @@ func (a answers) ended(r ledger.Payment) *Outcome {
 	return refused("settlement refused: "+r.Reason, a.failure(r.Reason))
 }
 
-// unsure answers a payment for which it is not known whether money has moved.
+// unsure answers a payment when it is not known whether its money has moved.
 func (a answers) unsure(r ledger.Payment, cause error) *Outcome {
 	f := fault.New(fault.SettlementUncertain, cause)
 	withoutToken := r.Token == "" && !a.joined

@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Serve answers a signed request. It does not end with the client's context: once money may
-// move, the work is finished even if the client has gone. No goroutine of the request outlives
-// Serve or, if it is set, Outcome.Finish.
+// Serve answers a signed request. The work does not end with the client's context: once money
+// may move, Serve continues even if the client has disconnected. No goroutine of the request
+// outlives Serve or, if Outcome.Finish is set, Finish.
 func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.Deadline)
 	defer cancel()
@@ -29,7 +29,7 @@ func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	}()
 	out = a.serve(ctx)
 	switch f := out.Fault; {
-	case f == nil || out.Body != nil: // an answer that already has its body
+	case f == nil || out.Body != nil: // the answer already has its body
 	case out.Status == http.StatusPaymentRequired:
 		a.trace.Reason = f.Public()
 	default:
@@ -49,10 +49,11 @@ type attempt struct {
 	claim   ledger.Submission
 	terms   Requirements // the terms with which this payment is compared and settled
 	job     Job
-	// joined means that claim is for another payment, which owns the purchase.
+	// joined means that this attempt continues with another payment, which owns the purchase.
+	// claim is then about that payment.
 	joined bool
-	// opensNothing means that the request does not prove a right to the answer, and does not
-	// get it.
+	// opensNothing means that the request does not prove a right to the answer, and therefore
+	// does not get it.
 	opensNothing bool
 	dues         *dues
 	trace        *Trace
@@ -67,23 +68,24 @@ func newAttempt(g *Gate, r Request) *attempt {
 	}
 }
 
-// dues has what a request opens and must close: the count of its Meter and its slot. Each is
-// closed once. If the request runs a lookup, both are closed while the request makes its last
-// write to the ledger.
+// dues holds what a request must close at its end: the count of its Meter, and its slot. Each
+// is closed once. If the request runs a lookup, both are closed while the request makes its
+// last write to the ledger.
 type dues struct {
 	log   *slog.Logger
-	meter Meter // nil if there is none, or after it was closed
-	slot  Slot  // nil if there is none, or after it was released
+	meter Meter // nil if there is none, or if it was closed
+	slot  Slot  // nil if there is none, or if it was released
 	// worked means that a payment was claimed, or that a facilitator or the chain was asked.
-	// It is false if the request itself or a record was enough for the answer.
+	// It is false if the request alone, or a record, was enough for the answer.
 	worked bool
-	// atFault means that the payer can have caused the outcome, such as a facilitator's reply
-	// that left doubt, or no reply about a signature that only a facilitator can verify.
+	// atFault means that the payer may have caused the outcome. Examples are a facilitator's
+	// reply that left doubt, and a missing reply about a signature that only a facilitator can
+	// verify.
 	atFault bool
 	closing sync.WaitGroup // waits for goroutines that must end before the request does
 }
 
-// close starts to close the Meter's count and the slot, if they are open.
+// close begins to close the Meter's count and the slot, if they are open. It does not wait.
 func (d *dues) close(ctx context.Context, atFault bool) {
 	meter := d.meter
 	slot := d.slot
@@ -108,7 +110,7 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 	if err := a.identify(); err != nil {
 		return refused(err.Error(), nil)
 	}
-	if m := a.request.Meter; m != nil { // after every check that needs no call
+	if m := a.request.Meter; m != nil { // opened after every check that needs no call
 		if err := m.Open(ctx); err != nil {
 			return failed(fault.From(err), nil)
 		}
@@ -120,8 +122,8 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 	return a.admitted(ctx)
 }
 
-// identify parses the payment of the request, recovers its signer if that is possible locally,
-// and prepares its claim. The error says what is wrong with the payment.
+// identify parses the payment of the request, recovers its signer if this is possible locally,
+// and prepares the claim. The error says what is wrong with the payment.
 func (a *attempt) identify() error {
 	p, err := a.request.payment()
 	if err != nil {
@@ -164,12 +166,12 @@ func (a *attempt) identify() error {
 }
 
 // admission decides whether the payment of a request may be claimed. It compares the payment
-// with the terms that are offered now, and looks at the signer. If that is not enough, it
-// reads the record of the payment. It asks the facilitator or the chain only if the record
-// does not decide.
+// with the terms of the current offer, and looks at the signer. If that does not decide, it
+// reads the record of the payment. Only if the record does not decide does it ask the
+// facilitator or the chain.
 type admission struct {
 	*attempt
-	mismatch error // how the payment differs from the terms offered now; nil if it does not
+	mismatch error // how the payment differs from the terms of the current offer; nil if it does not differ
 }
 
 func newAdmission(a *attempt) admission {
@@ -177,7 +179,7 @@ func newAdmission(a *attempt) admission {
 	return admission{a, mismatch}
 }
 
-// decide returns nil if the payment may be claimed, and otherwise the answer.
+// decide returns nil if the payment may be claimed. Otherwise it returns the answer.
 func (a admission) decide(ctx context.Context) *Outcome {
 	if a.mismatch == nil && a.claim.Recovered {
 		return nil
@@ -186,8 +188,8 @@ func (a admission) decide(ctx context.Context) *Outcome {
 }
 
 // decideByRecord is like decide, for a payment that may have a record. A payment on record is
-// claimed under the terms in its record. A payment that was only refused by a facilitator can
-// still be paid, and is claimed under the terms that are offered now. The argument used says
+// claimed under the terms in its record, with one exception: a payment that a facilitator only
+// refused can still be paid, and is claimed under the terms of the current offer. used means
 // that the facilitator has reported the authorization as used.
 func (a admission) decideByRecord(ctx context.Context, used bool) *Outcome {
 	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
@@ -212,17 +214,16 @@ func (a admission) decideWithoutRecord(ctx context.Context, used bool) *Outcome 
 	switch {
 	case a.mismatch != nil:
 		return refused(a.mismatch.Error(), nil)
-	case used: // submitted by somebody else, or cancelled; package reconcile finds any money
+	case used: // somebody else submitted it, or the payer cancelled it; package reconcile finds the money, if any
 		return refused(alreadyUsed, nil).charged(nil)
 	}
 	return a.verify(ctx)
 }
 
-// refuseAgain answers a payment that a facilitator refused and that does not fit the terms
-// offered now. A failed PAYMENT-RESPONSE tells a client in doubt that it may sign again. But a
-// third party can have submitted the payment after the refusal. If the chain can be asked,
-// PAYMENT-RESPONSE is therefore sent only if the chain shows that the payment will never be
-// made.
+// refuseAgain answers a payment that a facilitator refused and that does not fit the current
+// offer. A failed PAYMENT-RESPONSE tells a client that it may sign again. But a third party
+// may have submitted the payment after the refusal. Therefore, if there is a node,
+// PAYMENT-RESPONSE is sent only if the chain shows that the payment will never be made.
 func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 	var response *SettleResponse
 	switch a.find(ctx, r, Settlement{}, EvidenceBudget).Fate {
@@ -235,9 +236,10 @@ func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 	return refused(a.mismatch.Error(), response)
 }
 
-// verify asks the facilitator about a payment without a record whose signature cannot be
-// verified locally. If the authorization is used, a facilitator cannot verify the signature.
-// The payment may have been claimed meanwhile, so the record is then read again.
+// verify asks the facilitator about the signature of a payment that has no record, if the
+// signature cannot be verified locally. For a used authorization, a facilitator cannot verify
+// the signature. The record is then read again, because the payment may have been claimed
+// meanwhile.
 func (a admission) verify(ctx context.Context) *Outcome {
 	a.dues.worked = true
 	begun := a.gate.Now()
@@ -265,8 +267,8 @@ func (a admission) verification(ctx context.Context) Verification {
 	return a.gate.Settler.Verify(ctx, payload, a.terms)
 }
 
-// adopt replaces the terms of this attempt with the terms in the record. It returns nil, or an
-// error answer if the terms in the record cannot be read.
+// adopt makes this attempt use the terms in the record. It returns nil, or an error answer if
+// these terms cannot be read.
 func (a *attempt) adopt(r ledger.Payment) *Outcome {
 	terms, err := TermsOf(r)
 	if err != nil {
@@ -304,7 +306,7 @@ func (a *attempt) admitted(ctx context.Context) *Outcome {
 }
 
 // unclaimed answers a request that failed before its claim. The same payment may have been
-// used before, so the record says whether it was charged.
+// used before. Therefore the record, if any, says whether the payment was charged.
 func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
 	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
@@ -317,12 +319,12 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
 	case r.AuthDigest != a.claim.AuthDigest:
 		return failed(f, new(false))
 	case r.Proof(a.claim) != ledger.FromPayer:
-		return failed(f, chargedBy(*r)) // no receipt; whether it was charged is public on the chain
+		return failed(f, chargedBy(*r)) // no receipt, because the sender may not be the payer; the charge is public on the chain
 	}
 	return failed(f, nil).by(*r)
 }
 
-// proceed continues according to the result of a claim.
+// proceed continues with the result of a claim.
 func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	if c.SettlesOnly {
 		return a.settleOnly(ctx, c)
@@ -345,18 +347,17 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	return h.fulfil(ctx)
 }
 
-// lease returns the time at which the leases of this attempt end.
+// lease returns the time at which a lease that this attempt takes ends.
 func (a *attempt) lease() time.Time { return a.request.Deadline.Add(leaseMargin) }
 
-// spare returns the time that is left after the job's budget and the writes to the ledger are
-// subtracted.
+// spare returns how much time is left beyond the job's budget and the writes to the ledger.
 func (a *attempt) spare() time.Duration {
 	return a.request.Deadline.Sub(a.gate.Now()) - a.job.Budget - afterwork
 }
 
 func (a *attempt) since(begun time.Time) time.Duration { return a.gate.Now().Sub(begun) }
 
-// seen adds a state of the payment to the trace, unless it is already the last one.
+// seen adds a state of the payment to the trace, unless this is already the last state there.
 func (a *attempt) seen(s ledger.State) {
 	states := a.trace.States
 	if len(states) == 0 || states[len(states)-1] != s {

@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// holder is an attempt that holds the lease of a payment. This is the payment of the request,
-// or the payment that owns its purchase.
+// holder is an attempt that holds the lease of a payment: the payment of the request, or the
+// payment that owns its purchase.
 type holder struct {
 	*attempt
 	hold *ledger.Hold
@@ -21,7 +21,7 @@ type holder struct {
 // record returns the record of the payment as this attempt last wrote it.
 func (h *holder) record() ledger.Payment { return h.hold.Record() }
 
-// fulfil acquires a slot, settles unless the money has already moved, and runs the lookup.
+// fulfil acquires a slot, settles unless the money has already moved, and looks up.
 func (h *holder) fulfil(ctx context.Context) *Outcome {
 	if h.gate.Slots != nil && h.dues.slot == nil {
 		begun := h.gate.Now()
@@ -38,8 +38,8 @@ func (h *holder) fulfil(ctx context.Context) *Outcome {
 	return h.lookUp(ctx, nil)
 }
 
-// noSlot gives the claim back, because no slot was free. Nothing was sent, and no lookup is
-// counted.
+// noSlot ends an attempt that got no slot. It gives the claim back. Nothing was sent, and no
+// lookup counts.
 func (h *holder) noSlot(ctx context.Context, f *fault.Error) *Outcome {
 	if h.record().State == ledger.Settling {
 		return h.unsent(ctx, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
@@ -48,8 +48,8 @@ func (h *holder) noSlot(ctx context.Context, f *fault.Error) *Outcome {
 	return failed(f, nil).by(h.record())
 }
 
-// settle moves the money, once, and then runs the lookup. It computes the time for the
-// settlement again, because the write of the claim took some time.
+// settle moves the money, once, and then looks up. It computes the time for the settlement
+// again, because the claim took some time to write.
 func (h *holder) settle(ctx context.Context) *Outcome {
 	if refusal := h.stopped(ctx); refusal != nil {
 		return h.stop(ctx, refusal)
@@ -77,8 +77,8 @@ func (h *holder) settle(ctx context.Context) *Outcome {
 	return h.conclude(ctx, earlier, r)
 }
 
-// settleTime returns how long a settlement may take. For a payment that was sent before, it
-// leaves time to ask the chain afterwards.
+// settleTime returns how long a settlement may take. If the payment was sent before, it
+// reserves time to ask the chain afterwards.
 func (h *holder) settleTime() time.Duration {
 	most := h.spare()
 	if h.record().Sent && h.gate.Evidence != nil {
@@ -87,8 +87,8 @@ func (h *holder) settleTime() time.Duration {
 	return min(most, settleBudget)
 }
 
-// stopped returns why the job does not allow the payment to be sent, or nil if the job allows
-// it. Without a node, a payment in doubt is always sent, because nothing else could resolve
+// stopped returns the error with which the job forbids the send, or nil if the job allows the
+// send. Without a node, a payment in doubt is always sent, because nothing else could resolve
 // the doubt.
 func (h *holder) stopped(ctx context.Context) *fault.Error {
 	if h.job.Check == nil || h.opensNothing {
@@ -100,7 +100,7 @@ func (h *holder) stopped(ctx context.Context) *fault.Error {
 	return h.check(ctx)
 }
 
-// check calls the Check of the job. A panic, which is a bug, prevents the send.
+// check calls Job.Check. If Check panics, which is a bug, the payment is not sent.
 func (h *holder) check(ctx context.Context) (refusal *fault.Error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -113,8 +113,8 @@ func (h *holder) check(ctx context.Context) (refusal *fault.Error) {
 	return nil
 }
 
-// stop ends an attempt if the job does not allow the send. If an earlier attempt may have sent
-// the payment, the chain is asked whether it was made.
+// stop ends an attempt whose job forbids the send. If an earlier attempt may have sent the
+// payment, stop first asks the chain whether the payment was made.
 func (h *holder) stop(ctx context.Context, refusal *fault.Error) *Outcome {
 	h.dues.atFault = true
 	r := Result{
@@ -148,7 +148,7 @@ func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome
 		h.trace.UsedAsPaid = class == used && r.Finding.Fate == noNode
 		return h.settled(ctx, cmp.Or(r.Finding.Transaction, r.Transaction, h.record().Transaction))
 	}
-	event := cmp.Or(c.event, ledger.EventUncertain) // no row fits: a bug
+	event := cmp.Or(c.event, ledger.EventUncertain) // c.event is empty if no row fits, which is a bug
 	if event == ledger.EventRefused && r.BadSignature {
 		event = ledger.EventBadSignature
 	}
@@ -167,7 +167,7 @@ func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome
 		}
 		return failed(f, chargedBy(h.record()))
 	}
-	if recorded { // otherwise the answer is as uncertain as the record
+	if recorded { // without the record, the answer is as uncertain as the outcome
 		switch c.reply { //nolint:exhaustive // the others are answered as unsure
 		case replyStopped:
 			return failed(fault.From(r.Cause), chargedBy(h.record()))
@@ -190,7 +190,8 @@ func settlementFault(r Result, cause error) *fault.Error {
 	return f
 }
 
-// settled continues with a payment whose money has moved. transaction may be empty.
+// settled continues with a payment whose money has moved. transaction is empty if it is not
+// known.
 func (h *holder) settled(ctx context.Context, transaction string) *Outcome {
 	h.trace.Transaction = transaction
 	receipt := ledger.Receipt{
@@ -204,15 +205,15 @@ func (h *holder) settled(ctx context.Context, transaction string) *Outcome {
 	return h.lookUp(ctx, &receipt)
 }
 
-// Classes that only the Gate uses, for its own decisions.
+// These classes exist only in the Gate, for its own decisions.
 const (
 	used    Class = NotResent + 1 + iota // Refused with Settlement.NonceUsed
 	expired                              // Refused with Settlement.Expired
-	stopped                              // not sent, because the job's Check refused it
+	stopped                              // not sent, because the job forbids the send
 	anyClass
 )
 
-// classOf returns the class by which a reply is looked up in the table of conclusions.
+// classOf returns the class under which the table of conclusions lists a reply.
 func classOf(s Settlement) Class {
 	switch {
 	case s.Class != Refused:
@@ -241,9 +242,9 @@ func (c Class) String() string {
 	}
 }
 
-// Fates that only the Gate uses.
+// These fates exist only in the Gate.
 const (
-	notAsked Fate = StillOpen + 1 + iota // the facilitator's reply decides alone
+	notAsked Fate = StillOpen + 1 + iota // the chain was not asked, because the facilitator's reply decides
 	noNode                               // the chain should be asked, but no node is configured
 	anyFate
 )
@@ -273,7 +274,7 @@ type doubt int
 const (
 	noDoubt    doubt = 1 << iota // no attempt can have reached a facilitator
 	sentBefore                   // an attempt reached a facilitator, which said that it did not settle the payment
-	inDoubt                      // an attempt may have reached a facilitator, with an unknown outcome
+	inDoubt                      // an attempt may have reached a facilitator, and its outcome is unknown
 	anyDoubt   = noDoubt | sentBefore | inDoubt
 )
 
@@ -291,15 +292,15 @@ func doubtOf(r ledger.Payment) doubt {
 type reply int
 
 const (
-	replyLookUp  reply = iota + 1 // the answer of the job: the money has moved
+	replyLookUp  reply = iota + 1 // the money has moved, and the job gives the answer
 	replyRefused                  // 402 with the reason
-	replyFault                    // the facilitator_* code of a fault that is not the payer's
-	replyStopped                  // the refusal of the job's Check
+	replyFault                    // a facilitator_* code or another fault that the payer did not cause
+	replyStopped                  // the error with which the job forbids the send
 	replyUnsure                   // 503 settlement_uncertain
 )
 
-// conclusion is one row of the table of conclusions: the event that is recorded and the answer
-// that is given after an attempt to settle.
+// conclusion is one row of the table of conclusions. If class, doubt and chain fit an attempt
+// to settle, event is recorded, and the payer gets the answer that reply names.
 type conclusion struct {
 	class Class
 	doubt doubt
@@ -308,9 +309,10 @@ type conclusion struct {
 	reply reply
 }
 
-// asksChain reports whether the chain must be asked after a reply: if the payment is in doubt, if
-// the reply does not exclude that money has moved, or if a payment that was sent before is
-// refused, because the earlier reply may have been false.
+// asksChain reports whether the chain must be asked after a reply. It must be asked if the
+// payment is in doubt, or if the reply does not exclude that money has moved. It must also be
+// asked if a payment that was sent before is refused, because the earlier reply may have been
+// false.
 func asksChain(c Class, d doubt) bool {
 	switch c {
 	case Moved:
@@ -324,8 +326,8 @@ func asksChain(c Class, d doubt) bool {
 	}
 }
 
-// conclusion returns the first row that fits an attempt to settle. It does no I/O. If no row
-// fits, which is a bug, it returns the zero conclusion.
+// conclusion returns the first row of the table that fits an attempt to settle. It does no
+// I/O. If no row fits, which is a bug, it returns the zero conclusion.
 func (g *Gate) conclusion(class Class, d doubt, chain Fate) conclusion {
 	rows := g.conclusions
 	if rows == nil {
@@ -343,7 +345,7 @@ func (g *Gate) conclusion(class Class, d doubt, chain Fate) conclusion {
 	return conclusion{}
 }
 
-// fits reports whether a row applies to an attempt to settle.
+// fits reports whether the row applies to an attempt to settle.
 func (c conclusion) fits(class Class, d doubt, chain Fate) bool {
 	ofClass := c.class == anyClass || c.class == class
 	ofChain := c.chain == anyFate || c.chain == chain
@@ -355,29 +357,29 @@ func conclusions() []conclusion {
 	return []conclusion{
 		{Moved, anyDoubt, anyFate, ledger.EventSettled, replyLookUp},
 
-		// The job did not allow the send. The outcome of earlier attempts decides.
+		// The job forbids the send. The outcome of earlier attempts decides.
 		{stopped, noDoubt, anyFate, ledger.EventNotSent, replyStopped},
 		{stopped, anyDoubt, NeverPaid, ledger.EventDisproved, replyStopped},
 		{stopped, sentBefore, noNode, ledger.EventNotSent, replyStopped},
 
-		// Evidence decides, whatever the facilitator said.
+		// The chain decides, whatever the facilitator said.
 		{anyClass, anyDoubt, Paid, ledger.EventSettled, replyLookUp},
 		{anyClass, anyDoubt, NeverPaid, ledger.EventDisproved, replyRefused},
 
-		// The authorization is used, and the chain does not show what it was used for. If no
-		// node can be asked, a payment that was sent before counts as paid, regardless of the
-		// earlier reply: refusing a payer who has paid is worse than answering one who
+		// The authorization is used, and the chain does not show what it was used for. If
+		// there is no node, a payment that was sent before counts as paid, regardless of the
+		// earlier reply: refusing a payer who has paid is worse than answering a payer who has
 		// cancelled.
 		{used, noDoubt, noNode, ledger.EventRefused, replyRefused},
 		{used, anyDoubt, noNode, ledger.EventSettled, replyLookUp},
 		{used, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},
 
-		// The end of the window does not show whether money moved before it.
+		// That the window is over does not show whether money moved before its end.
 		{expired, noDoubt | sentBefore, CannotTell, ledger.EventUncertain, replyUnsure},
 		{expired, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 
-		// A refusal says nothing about an earlier attempt that is in doubt. A second refusal
-		// of a payment is not answered as a refusal while the node cannot tell.
+		// A refusal says nothing about an earlier attempt that is in doubt. And if a payment
+		// is refused a second time, the payer is not told so while the node cannot tell.
 		{Refused, sentBefore, CannotTell, ledger.EventRefused, replyUnsure},
 		{Refused, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 		{Refused, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
@@ -388,7 +390,7 @@ func conclusions() []conclusion {
 		{TurnedAway, anyDoubt, anyFate, ledger.EventTurnedAway, replyFault},
 		{NotSent, anyDoubt, anyFate, ledger.EventNotSent, replyFault},
 
-		// Nothing was sent this time: the doubt about the earlier attempt remains.
+		// Nothing was sent this time, so the doubt about earlier attempts remains.
 		{NotResent, anyDoubt, anyFate, ledger.EventNotSent, replyUnsure},
 		{stopped, anyDoubt, anyFate, ledger.EventNotSent, replyUnsure},
 

@@ -12,12 +12,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Facilitator verifies and settles payments. Both calls are bounded by ctx and
-// return only when every request that they made has ended.
+// Facilitator verifies and settles payments. Both calls are bounded by ctx. They return only
+// when every request that they made has ended.
 type Facilitator interface {
-	// Settle moves the money, and reports how far it got. The implementation repeats no
-	// request, with one exception: after a settlement_pending answer it sends one more
-	// request, which is byte-identical.
+	// Settle moves the money, and reports how far it got. It repeats no request, with one
+	// exception: after the answer settlement_pending, it sends one more request, which has the
+	// same bytes.
 	Settle(ctx context.Context, p Payload, r Requirements) Settlement
 	// Verify checks a signature that cannot be verified locally, such as a contract wallet's.
 	// It moves no money.
@@ -29,8 +29,8 @@ type Class int
 
 const (
 	// Unknown means that the request may have reached the facilitator, and that it is not
-	// known whether money moved. It is the zero value, which makes it safe to forget to set a
-	// class.
+	// known whether money moved. It is the zero value, so that a class that nobody has set is
+	// treated as doubt.
 	Unknown Class = iota
 	// Moved means that the facilitator says that it settled the payment, and names a
 	// transaction.
@@ -38,43 +38,43 @@ const (
 	// Refused means that the facilitator gave a reason that is about the payer. Facilitators
 	// give such a reason only before they broadcast anything.
 	Refused
-	// TurnedAway means that the facilitator got the request and did not process it, for a
+	// TurnedAway means that the facilitator got the request but did not process it, for a
 	// reason that the operator has to deal with (credentials, quota, configuration).
 	TurnedAway
-	// NotSent means that the request provably was not sent.
+	// NotSent means that the request was provably not sent.
 	NotSent
-	// NotResent means that the payment was not sent again, for example because its window is
-	// over. Order.Send returns it; no facilitator does.
+	// NotResent means that the payment was deliberately not sent again, for example because
+	// its window is over. Only Order.Send returns this class; no facilitator does.
 	NotResent
 )
 
-// ReasonNonceUsed is the errorReason of a facilitator for an authorization that is
-// already used or cancelled on chain. It is not a refusal by itself.
+// ReasonNonceUsed is the errorReason with which a facilitator says that an authorization is
+// already used or cancelled on chain. By itself it is not a refusal.
 const ReasonNonceUsed = "invalid_exact_evm_nonce_already_used"
 
 // Settlement is the outcome of one call of Settle.
 type Settlement struct {
 	Class          Class
-	Transaction    string // set if Moved, and if Unknown with a known hash
+	Transaction    string // set if Moved, and if Unknown when a hash is known
 	Payer, Network string
 	Reason         string // the facilitator's errorReason, bounded and printable, or our own reason, such as "timeout"
-	// These three describe a Refused payment. NonceUsed means that the authorization is
-	// already used or cancelled on chain, by anybody. BadSignature means that the payment was
-	// refused for its signature. Expired means that the window is over by the facilitator's
-	// clock. Facilitators check the window before the nonce, so Expired says nothing about
-	// what has moved.
+	// The following three fields describe a Refused payment. NonceUsed means that the
+	// authorization is already used or cancelled on chain, by anybody. BadSignature means that
+	// the payment was refused for its signature. Expired means that the window is over by the
+	// facilitator's clock. Facilitators check the window before the nonce, so Expired says
+	// nothing about what has moved.
 	NonceUsed, BadSignature, Expired bool
 	// AboutPayer means, for TurnedAway and Unknown, that the reason is nevertheless about the
-	// payer: a refusal came with a status that the operator has to deal with, or with a
-	// transaction. As after Refused, no other facilitator may then be asked.
+	// payer. This happens if a refusal comes with a status that the operator has to deal with,
+	// or with a transaction. No other facilitator may then be asked, just as after Refused.
 	AboutPayer bool
 	// NoDecision means, for Unknown, that the facilitator was silent, broke off, or gave an
-	// answer that is not an x402 answer. A payer cannot cause that.
+	// answer that is not an x402 answer. A payer cannot cause any of these.
 	NoDecision bool
 	Code       fault.Code // the code of the answer if Class is TurnedAway or NotSent
 	Cause      error      // for the log
-	// ExtensionResponses is what the facilitator says about extensions, reduced
-	// to the fields that may be logged. It is never sent to a client.
+	// ExtensionResponses is what the facilitator says about extensions, reduced to what may be
+	// logged. It is never sent to a client.
 	ExtensionResponses map[string]string
 }
 
@@ -82,21 +82,21 @@ type Settlement struct {
 type Verification struct {
 	Valid  bool   // true only if the facilitator said so
 	Reason string // why the payment is not valid, bounded and printable
-	// BadSignature means that the payment is not valid because the signature is not the
-	// payer's. If BadSignature is false, Reason is about something else, such as the balance.
-	// NonceUsed means that the payment is not valid because the authorization is used or
-	// cancelled, which says nothing about the signature.
+	// BadSignature means that the payment is not valid because the payer did not make the
+	// signature. If BadSignature is false, Reason is about something else, such as the
+	// balance. NonceUsed means that the payment is not valid because the authorization is used
+	// or cancelled, which says nothing about the signature.
 	BadSignature, NonceUsed bool
 	// Fault is set if nothing was decided about the payer: the facilitator is unavailable,
-	// unauthorized or misconfigured, or did not say why the payment is not valid.
+	// unauthorized or misconfigured, or gave no reason why the payment is not valid.
 	Fault *fault.Error
-	// AboutPayer means that the reason for Fault is nevertheless about the payer.
+	// AboutPayer means that Fault nevertheless has a reason about the payer.
 	AboutPayer bool
 }
 
 // Evidence finds out from the chain whether an authorization moved money to the payee. Find
-// only reads, and is bounded by ctx. A used authorization alone does not prove a payment,
-// because a cancelled authorization also counts as used.
+// only reads, and is bounded by ctx. It is not enough to show that the authorization is used,
+// because a cancelled authorization counts as used as well.
 type Evidence interface {
 	Find(ctx context.Context, q Question) Finding
 }
@@ -105,13 +105,13 @@ type Evidence interface {
 type Question struct {
 	Payer, Payee Address
 	Nonce        [32]byte
-	Value        *big.Int  // atomic units, exactly
+	Value        *big.Int  // in atomic units; the transfer must have exactly this value
 	ValidBefore  time.Time // when the authorization expires on chain
 	// Since is when the payment was first claimed here. A transfer in a block that is more
 	// than a minute older (ten minutes if Sent) belongs to another request.
 	Since time.Time
-	// Sent means that the authorization may have been sent to the facilitator. In this case a
-	// transfer most likely comes from that request.
+	// Sent means that the authorization may have been sent to the facilitator. A transfer then
+	// most likely comes from this request.
 	Sent        bool
 	Transaction string // a hash that the facilitator named, or empty
 }
@@ -121,15 +121,15 @@ type Fate int
 
 const (
 	// CannotTell means that the chain was not reachable, is behind, or contradicts itself. It
-	// is the zero value: a fate that nobody has set proves nothing.
+	// is the zero value, because a fate that nobody has set must prove nothing.
 	CannotTell Fate = iota
-	// Paid means that the authorization was used, and that the transfer that it made went to
-	// the payee with the right value, according to the latest block.
+	// Paid means that, according to the latest block, the authorization was used, and its
+	// transfer went to the payee with the right value.
 	Paid
-	// NeverPaid means that the authorization moved no money to the payee for this record and
-	// never will. The authorization was cancelled, used for another transfer, or used before
-	// it was claimed here; or it is unused, and a safe block is later than the end of its
-	// window.
+	// NeverPaid means that the authorization has moved no money to the payee for this record,
+	// and never will. Either the authorization was cancelled, used for another transfer, or
+	// used before it was claimed here. Or it is unused, and a safe block is later than the end
+	// of its window.
 	NeverPaid
 	// StillOpen means that the authorization is unused and can still be executed.
 	StillOpen
@@ -146,8 +146,9 @@ type Finding struct {
 // Decides reports whether the chain proves that the payment was made or never will be.
 func (f Finding) Decides() bool { return f.Fate == Paid || f.Fate == NeverPaid }
 
-// QuestionOf returns the question about the payment of a record. It is made from the record's
-// key and from the terms with which the payment was compared. The error is ledger.ErrCorrupt.
+// QuestionOf returns the question about the payment of a record. The question is derived from
+// the record's key and from the terms with which the payment was compared. The error is
+// ledger.ErrCorrupt.
 func QuestionOf(r ledger.Payment) (Question, error) {
 	terms, err := TermsOf(r)
 	if err != nil {

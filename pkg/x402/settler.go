@@ -14,11 +14,12 @@ import (
 // Settler settles the payments of a Gate. One returns a Settler for a single Facilitator.
 // Package fallback has a Settler for two facilitators.
 type Settler interface {
-	// First names the facilitator that is asked first. A record has this name as soon as its
-	// payment is claimed. The name is empty if there is only one facilitator.
+	// First names the facilitator that is asked first. The record of a payment has this name
+	// from the moment at which the payment is claimed. The name is empty if there is only one
+	// facilitator.
 	First() string
-	// Reserve returns how much of the time for a settlement is reserved for the chain, if the
-	// payment was sent before.
+	// Reserve returns how much of the time for a settlement is reserved for asking the chain,
+	// if the payment was sent before.
 	Reserve() time.Duration
 	// Settle settles the payment of an order within its budget, and reports how far it got. It
 	// sends the payment only with Order.Send.
@@ -27,15 +28,15 @@ type Settler interface {
 	Verify(ctx context.Context, p Payload, r Requirements) Verification
 }
 
-// Time budgets that a Settler and its Gate share.
+// These are the time budgets that a Settler and its Gate share.
 const (
 	LeastSettle    = 2 * time.Second // a settlement is started only if at least this much time is left
-	EvidenceBudget = 4 * time.Second // the chain is asked for at most this long, if no facilitator is asked afterwards
+	EvidenceBudget = 4 * time.Second // maximum time for asking the chain, if no facilitator is asked afterwards
 	LeastEvidence  = time.Second / 2 // the chain is asked only if at least this much time is left
 )
 
-// One returns a Settler that asks one facilitator, and then the chain if the reply does not
-// decide.
+// One returns a Settler that asks one facilitator. If the reply does not decide, the Settler
+// then asks the chain.
 func One(f Facilitator) Settler { return one{f} }
 
 type one struct{ Facilitator }
@@ -49,17 +50,17 @@ func (s one) Settle(ctx context.Context, o *Order) Result {
 	return r
 }
 
-// Order is a payment that a Gate wants to have settled. It has what is known about the
-// payment, and methods for settling it. It is valid until Settle returns.
+// Order is a payment that a Gate wants settled. It holds the known facts about the payment,
+// and has methods for settling it. An Order is valid until Settle returns.
 type Order struct {
 	Budget    time.Duration // time for the settlement, without the time for the chain
 	Recovered bool          // the signer was recovered from the signature
-	HasChain  bool          // a node is configured that can be asked
+	HasChain  bool          // there is a node that can be asked
 
-	// These three fields describe earlier attempts. InDoubt means that an attempt may have
-	// moved money. Refused means that a facilitator refused the payment for a reason about the
-	// payer, and RefusedBy names that facilitator. RefusedBy is empty if the facilitator had
-	// no name at that time.
+	// The following three fields describe earlier attempts. InDoubt means that an attempt may
+	// have moved money. Refused means that a facilitator refused the payment for a reason
+	// about the payer, and RefusedBy names that facilitator. RefusedBy is empty if the record
+	// does not name the facilitator.
 	InDoubt, Refused bool
 	RefusedBy        string
 
@@ -71,19 +72,19 @@ type Order struct {
 type Result struct {
 	// Settlement is the combined reply of all facilitators that were asked.
 	Settlement
-	// Finding is the last finding from the chain. It comes from AskChain or Find.
+	// Finding is the last finding from the chain, from AskChain or Find.
 	Finding Finding
 	// SentElsewhere means that the payment was first sent to another facilitator, which turned
-	// it away. The reply is from a later facilitator.
+	// it away. Settlement is then the reply of a later facilitator.
 	SentElsewhere bool
 	// RefusedBy names the facilitator that refused the payment for a reason about the payer.
-	// It is empty if no facilitator did. The record keeps the first such name.
+	// RefusedBy is empty if no facilitator refused. The record keeps the first such name.
 	RefusedBy string
-	// Asked has the reply of each facilitator, for the log.
+	// Asked lists the reply of each facilitator, for the log.
 	Asked []Ask
 }
 
-// Ask is the reply of one facilitator, if there are several.
+// Ask is the reply of one of several facilitators.
 type Ask struct {
 	Facilitator string // its name
 	Fallback    bool   // whether this facilitator is asked only after another one failed
@@ -92,7 +93,7 @@ type Ask struct {
 	Took        time.Duration
 }
 
-// order returns the order for the payment that is held.
+// order returns the order for the payment that this attempt holds.
 func (h *holder) order(budget time.Duration) *Order {
 	r := h.record()
 	earlier := doubtOf(r)
@@ -108,8 +109,8 @@ func (h *holder) order(budget time.Duration) *Order {
 	}
 }
 
-// Ask writes into the record that a facilitator other than the first is about to be asked. The
-// payment may be sent to that facilitator only if Ask succeeds.
+// Ask records that a facilitator other than the first is about to be asked. The payment may be
+// sent to that facilitator only if Ask succeeds.
 func (o *Order) Ask(ctx context.Context, facilitator string) error {
 	return o.holder.hold.Ask(withoutDeadline(ctx), facilitator)
 }
@@ -122,15 +123,16 @@ func (o *Order) Executable() bool {
 // Spare returns the time that the request has left for the settlement and the chain.
 func (o *Order) Spare() time.Duration { return o.holder.spare() }
 
-// Pause waits for d, and reports whether it did. It returns false if the wait would not end
-// before until, or if the request ends first.
+// Pause waits for d, and reports whether it did. It returns false without waiting if the wait
+// would not end before until. It returns false early if the request ends.
 func (o *Order) Pause(ctx context.Context, d time.Duration, until time.Time) bool {
 	return o.holder.pause(ctx, d, until)
 }
 
 // Send asks a facilitator to settle the payment within a budget. The class of the result comes
-// from the facilitator's reply or, if nothing was sent, is NotResent or NotSent. A refusal
-// near the end of the window counts as Expired, because facilitators check the window first.
+// from the facilitator's reply. If nothing was sent, the class is NotResent or NotSent. A
+// refusal near the end of the window counts as Expired, because facilitators check the window
+// first.
 func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) Settlement {
 	h := o.holder
 	r := h.record()
@@ -160,9 +162,9 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 	return s
 }
 
-// notResent returns why a payment is not sent again, or the empty string if it may be sent.
-// There can be a reason only if the payment belongs to the owner of the purchase and not to
-// the request, or if the request does not prove a right to the answer.
+// notResent returns why a payment must not be sent again, or the empty string if it may be
+// sent. There can be such a reason only in two cases: the payment belongs to the owner of the
+// purchase and not to the request, or the request does not prove a right to the answer.
 func (h *holder) notResent(r ledger.Payment) string {
 	now := h.gate.Now()
 	elsewhere := !r.SoldAt(h.job.Endpoint)
@@ -182,8 +184,8 @@ func (h *holder) notResent(r ledger.Payment) string {
 	return ""
 }
 
-// AskChain asks the chain within a budget if the facilitator's reply in a result does not
-// decide, and adds the finding to the result.
+// AskChain asks the chain within a budget, if the facilitator's reply in r does not decide. It
+// adds the finding to r.
 func (o *Order) AskChain(ctx context.Context, r *Result, budget time.Duration) {
 	r.Finding = Finding{Fate: notAsked}
 	if !asksChain(classOf(r.Settlement), o.doubt) {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/sha3"
 )
 
-// Type strings of EIP-712 and EIP-3009.
+// These are type strings of EIP-712 and EIP-3009.
 const (
 	domainType   = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
 	transferType = "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
@@ -34,9 +34,9 @@ func ParseAddress(s string) (Address, error) {
 
 // CheckAddress returns an error that says what is wrong with an address that a person has
 // entered, or nil. If token is empty, s is the address of a token's contract. Otherwise s is
-// the address of an account that is paid, and token is the contract of the token in which it
-// is paid. An address in mixed case must have the checksum of EIP-55. The error text begins
-// with a verb, such as "must".
+// the address of an account that receives payments, and token is the contract of the token in
+// which it is paid. An address in mixed case must have the EIP-55 checksum. The error text
+// begins with a verb, such as "must".
 func CheckAddress(s, token string) error {
 	a, err := ParseAddress(s)
 	switch {
@@ -52,8 +52,8 @@ func CheckAddress(s, token string) error {
 	return nil
 }
 
-// IsHash reports whether s is 0x and 32 bytes in hexadecimal, in either letter case, like the
-// hash of a transaction.
+// IsHash reports whether s has the form of a transaction's hash: 0x and 32 bytes in
+// hexadecimal, in either letter case.
 func IsHash(s string) bool {
 	_, err := decodeHex(s, 32, 32)
 	return err == nil
@@ -62,7 +62,7 @@ func IsHash(s string) bool {
 // String returns the address as 0x and lower-case hex.
 func (a Address) String() string { return "0x" + hex.EncodeToString(a[:]) }
 
-// Checksum returns the address in the mixed case of EIP-55.
+// Checksum returns the address in mixed case, with the EIP-55 checksum.
 func (a Address) Checksum() string {
 	digits := []byte(hex.EncodeToString(a[:]))
 	sum := hex.EncodeToString(keccak(digits))
@@ -74,7 +74,7 @@ func (a Address) Checksum() string {
 	return "0x" + string(digits)
 }
 
-// ChainID returns the number in a CAIP-2 name such as eip155:8453.
+// ChainID returns the chain's number from a CAIP-2 name such as eip155:8453.
 func ChainID(network string) (uint64, error) {
 	digits, ok := strings.CutPrefix(network, "eip155:")
 	if !ok {
@@ -129,9 +129,9 @@ func (p *Payment) Digest(d Domain) [32]byte {
 // contract wallet or is garbage.
 var errForeign = errors.New("signer cannot be recovered locally")
 
-// Check recovers the signer of digest, and returns nil if it is the payer. The error is
-// errForeign if only the chain can tell, as with a contract wallet. It is another error if the
-// token contract is certain to refuse the signature.
+// Check recovers the signer of digest, and returns nil if the signer is the payer. The error
+// is errForeign if only the chain can tell, as with a contract wallet. The error is a
+// different one if the token contract is certain to refuse the signature.
 func (p *Payment) Check(digest [32]byte) error {
 	if len(p.Signature) != keySignature {
 		return errForeign
@@ -148,8 +148,9 @@ func (p *Payment) Check(digest [32]byte) error {
 		}
 		return errForeign
 	}
-	// A contract wallet may use any 65 bytes as a signature, even if no key has made them. The
-	// token is certain to refuse a signature of this form only if the payer's key has made it.
+	// A contract wallet may accept any 65 bytes as a signature, even if no key has made them.
+	// The token contract is certain to refuse a signature of this form only if the payer's key
+	// has made it.
 	if !low {
 		s.Negate()
 	}
@@ -171,9 +172,9 @@ func (p *Payment) signedAs(v byte, s secp256k1.ModNScalar, digest [32]byte) bool
 }
 
 // CheckOrigin returns nil if proof is payTo's signature of a bare origin such as
-// https://api.example.com, and otherwise an error that says what is wrong. proof is 65 bytes
-// (r, s, v) in hex over a personal message (EIP-191). Crawlers show it to prove who owns the
-// service.
+// https://api.example.com. Otherwise it returns an error that says what is wrong. proof is 65
+// bytes (r, s, v) in hex over a personal message (EIP-191). Crawlers show the proof to tell
+// people who owns the service.
 func CheckOrigin(origin, proof, payTo string) error {
 	payee, err := ParseAddress(payTo)
 	if err != nil {
@@ -199,18 +200,19 @@ func CheckOrigin(origin, proof, payTo string) error {
 	return nil
 }
 
-// OriginDigest returns the hash that a payee signs to prove that it owns an origin (EIP-191).
+// OriginDigest returns the hash that a payee signs (EIP-191) to prove that the payee owns an
+// origin.
 func OriginDigest(origin string) [32]byte {
 	message := fmt.Sprintf("\x19Ethereum Signed Message:\n%d%s", len(origin), origin)
 	return [32]byte(keccak([]byte(message)))
 }
 
-// KeyAddress returns the address of a public key's account.
+// KeyAddress returns the address of the account that belongs to a public key.
 func KeyAddress(key *secp256k1.PublicKey) Address {
 	return Address(keccak(key.SerializeUncompressed()[1:])[12:])
 }
 
-// keccak returns the legacy Keccak-256 hash, as Ethereum uses it, of the joined parts.
+// keccak returns the legacy Keccak-256 hash of the joined parts. Ethereum uses this hash.
 func keccak(parts ...[]byte) []byte {
 	h := sha3.NewLegacyKeccak256()
 	for _, p := range parts {

@@ -5,12 +5,12 @@ import (
 	"maps"
 )
 
-// The constants of the protocol (x402 specification v2).
+// These are the constants of the protocol (x402 specification v2).
 const (
 	Version     = 2
 	Scheme      = "exact"   // the only payment scheme offered
 	PaymentFlow = "upfront" // this server settles before it looks up
-	// MaxTimeoutSeconds is how long a client may act on an offer. Clients compute validBefore
+	// MaxTimeoutSeconds is how long a client may use an offer. Clients compute validBefore
 	// from it.
 	MaxTimeoutSeconds = 300
 
@@ -18,15 +18,16 @@ const (
 	ExtensionIdentifier = "payment-identifier"
 	// ExtensionToken is the extension that carries the retry token of a challenge. Clients
 	// echo extensions, and a settlement does not publish them. The token therefore
-	// distinguishes the payer's retry from a copy of the payment that is on the chain.
+	// distinguishes the payer's retry from a copy of the payment that somebody has read on the
+	// chain.
 	ExtensionToken = "retry-token"
-	// ExtensionReceipt is the extension of signed offers and receipts. FormatJWS is the name
-	// that this extension has for the format of a compact JWS.
+	// ExtensionReceipt is the extension for signed offers and receipts. FormatJWS is this
+	// extension's name for a compact JWS.
 	ExtensionReceipt = "offer-receipt"
 	FormatJWS        = "jws"
 )
 
-// The headers of a payment (x402 version 2), and of the answer that it bought.
+// These are the headers of a payment (x402 version 2), and of the answer that it bought.
 const (
 	HeaderRequired  = "PAYMENT-REQUIRED"
 	HeaderSignature = "PAYMENT-SIGNATURE"
@@ -51,13 +52,13 @@ type PaymentRequired struct {
 	Extensions  map[string]json.RawMessage `json:"extensions,omitempty"`
 }
 
-// WithToken returns a copy with a retry token among its extensions. The token must be
+// WithToken returns a copy with a retry token added to its extensions. The token must be
 // base64url, because it is not escaped.
 func (p PaymentRequired) WithToken(token string) PaymentRequired {
 	return p.with(ExtensionToken, tokenExtension(token))
 }
 
-// with returns a copy with one more extension.
+// with returns a copy with one extension added.
 func (p PaymentRequired) with(key string, extension json.RawMessage) PaymentRequired {
 	extensions := map[string]json.RawMessage{}
 	maps.Copy(extensions, p.Extensions)
@@ -87,14 +88,14 @@ type Requirements struct {
 	Extra             Extra  `json:"extra"`
 }
 
-// Extra has the EIP-712 domain of the token, and the payment flow.
+// Extra holds the EIP-712 domain of the token, and the payment flow.
 type Extra struct {
 	Name        string `json:"name"`
 	Version     string `json:"version"`
 	PaymentFlow string `json:"paymentFlow,omitempty"`
 }
 
-// Payload is a signed payment as it is sent to the facilitator.
+// Payload is a signed payment in the form that is sent to the facilitator.
 type Payload struct {
 	X402Version int                        `json:"x402Version" doc:"2"`
 	Resource    *Resource                  `json:"resource,omitempty" doc:"The offer's resource, unchanged; optional"`
@@ -127,12 +128,12 @@ type SettleResponse struct {
 	Transaction string `json:"transaction" doc:"Transaction hash; empty when nothing was broadcast"`
 	Network     string `json:"network" doc:"CAIP-2 network of the transaction"`
 	Payer       string `json:"payer,omitempty" doc:"Payer, when known"`
-	// Extensions has what is not about the settlement itself.
+	// Extensions carries facts that are not about the settlement itself.
 	Extensions ResponseExtensions `json:"extensions,omitzero" doc:"The signed receipt of the answer, when the service has a key for receipts"`
 }
 
-// ResponseExtensions has the extensions of a PAYMENT-RESPONSE: offer-receipt, version 1, with
-// the receipt of the delivered answer.
+// ResponseExtensions holds the extensions of a PAYMENT-RESPONSE: offer-receipt, version 1,
+// with the receipt of the delivered answer.
 type ResponseExtensions struct {
 	OfferReceipt struct {
 		Info struct {
@@ -147,7 +148,7 @@ type SignedReceipt struct {
 	Signature string `json:"signature"` // a compact JWS
 }
 
-// Terms says how every payer of a deployment pays: with which token, on which network, and to
+// Terms says how all payers of a deployment pay: with which token, on which network, and to
 // which account.
 type Terms struct {
 	Network string // CAIP-2, such as eip155:8453
@@ -157,7 +158,7 @@ type Terms struct {
 	Version string // EIP-712 domain version of the token
 }
 
-// Requirements returns the requirements of a payment of amount, in atomic units.
+// Requirements returns the requirements of a payment of the given amount, in atomic units.
 func (t Terms) Requirements(amount string) Requirements {
 	return Requirements{
 		Scheme:            Scheme,
