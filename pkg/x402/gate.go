@@ -85,7 +85,7 @@ type Gate struct {
 	pause       func(ctx context.Context, d time.Duration) bool
 }
 
-// Slots limits how many requests settle and look up at once, over all processes.
+// Slots limits how many requests settle and look up at once.
 type Slots interface {
 	// Acquire takes a slot for a client. The slot becomes free at the time until, even if it
 	// is never released. The error is a *fault.Error with the code overloaded or
@@ -139,10 +139,10 @@ type Request struct {
 	Keys []string
 	// Arrived is when the request came. Deadline is when the invocation must have ended.
 	Arrived, Deadline time.Time
-	// Prepare validates the parameters and returns the job. Its result must depend on nothing
-	// that changes: whether something is left to sell, Job.Check decides. Prepare is called
-	// after the payment was admitted. If it returns an error, the request is answered with
-	// that error, and nothing is charged.
+	// Prepare validates the parameters and returns the job. Its result must not depend on
+	// anything that changes; Job.Check decides whether something is left to sell. Prepare is
+	// called after the payment was admitted. If it returns an error, the request is answered
+	// with that error, and nothing is charged.
 	Prepare func() (Job, error)
 	// Error renders the body of an error answer. It must not fail.
 	Error func(f *fault.Error, s PaymentStatus) []byte

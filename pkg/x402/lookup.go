@@ -56,7 +56,7 @@ func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 		return l.answerUnfinished(ctx, unfinished)
 	}
 	f := faultOf(jobErr)
-	// The lookup has ended, so it is known what the request must count.
+	// The lookup has ended, so the cost of the request is known.
 	h.dues.close(ctx, reply.Silent || f != nil && f.IsSilence())
 	return l.end(ctx, reply, f)
 }

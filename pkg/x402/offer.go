@@ -48,8 +48,8 @@ type Offer struct {
 	form      Form                       // PAYMENT-REQUIRED with the default reason
 	unsigned  *Offer                     // this offer without its signature; nil if this offer is unsigned
 	forwarded map[string]json.RawMessage // the extensions that are sent to the facilitator with a payment
-	// former is the offer before the last change, or nil. Payments for the former offer are
-	// accepted before the time until, which is zero if there is no former offer.
+	// former is the offer before the last change, or nil. until is when payments for the
+	// former offer cease to be accepted; it is zero if there is no former offer.
 	former *Offer
 	until  time.Time
 }

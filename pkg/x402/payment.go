@@ -236,8 +236,8 @@ func (p *Payment) token() string {
 	return token
 }
 
-// visible reports whether s has at least one and at most most characters, all of them ASCII
-// and none a space.
+// visible reports whether s is a text of 1 to most characters, all of them ASCII and none of
+// them a space.
 func visible(s string, most int) bool {
 	return s != "" && len(s) <= most && untrusted.ASCII(s) && !strings.Contains(s, " ")
 }
@@ -266,8 +266,8 @@ func (p *Payment) stored() json.RawMessage {
 	return b
 }
 
-// decodeHex decodes hexadecimal digits with the prefix 0x. The result must have at least least
-// and at most most bytes.
+// decodeHex decodes hexadecimal digits with the prefix 0x. The length of the result in bytes
+// must be between least and most.
 func decodeHex(s string, least, most int) ([]byte, error) {
 	digits, ok := strings.CutPrefix(s, "0x")
 	if !ok {

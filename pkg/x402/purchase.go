@@ -55,8 +55,8 @@ func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
 
 // These are the limits for joining a purchase.
 const (
-	// mostTurns is how many times a purchase is loaded, in case other attempts keep changing
-	// it.
+	// mostTurns is the maximum number of times that a purchase is loaded. It is loaded again
+	// if another attempt has changed it.
 	mostTurns = 8
 	// mostWait is how long a payment waits for another payment of the same purchase. Meanwhile
 	// the record of the other payment is read at intervals that grow from firstLook to
@@ -120,7 +120,7 @@ func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) 
 		return h.endUnsent(ctx, failed(fault.New(fault.IdempotencyConflict, nil), new(false)))
 	case ledger.OwnerBusy:
 		if !owner.SoldAt(h.job.Endpoint) {
-			owner = nil // the owner's receipt belongs to another endpoint
+			owner = nil // its receipt belongs to the other endpoint
 		}
 		return h.endUnsent(ctx, inProgress(owner))
 	case ledger.OwnerAnswers:

@@ -374,7 +374,7 @@ func conclusions() []conclusion {
 		{used, anyDoubt, noNode, ledger.EventSettled, replyLookUp},
 		{used, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},
 
-		// That the window is over does not show whether money moved before its end.
+		// The end of the window does not show whether money moved before that.
 		{expired, noDoubt | sentBefore, CannotTell, ledger.EventUncertain, replyUnsure},
 		{expired, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 
