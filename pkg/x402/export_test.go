@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Signed is a payment whose signer is known. The explorer makes it without a signature,
-// because recovering a signer takes longer than everything else in a request.
+// Signed is a payment whose signer is known. The explorer creates it without a signature,
+// because recovering a signer takes longer than all other work for a request.
 type Signed struct {
 	payment *Payment
 	claim   ledger.Submission
@@ -20,7 +20,7 @@ type Signed struct {
 // Key returns the key of the payment's record.
 func (s Signed) Key() string { return s.claim.Key }
 
-// SignedFor returns a payment for an offer. An empty token means none.
+// SignedFor returns a payment for an offer. If token is empty, the payment has no retry token.
 func SignedFor(o *Offer, from Address, nonce byte, validBefore time.Time, token string) Signed {
 	p := &Payment{
 		From: from, To: o.payTo, Value: o.amount, ValidAfter: new(big.Int), ValidBefore: big.NewInt(validBefore.Unix()),
@@ -37,7 +37,7 @@ func SignedFor(o *Offer, from Address, nonce byte, validBefore time.Time, token 
 	return Signed{p, c}
 }
 
-// ServeSigned does the same as Serve from the moment at which the signer is known.
+// ServeSigned does what Serve does from the moment at which the signer is known.
 func (g *Gate) ServeSigned(ctx context.Context, r Request, s Signed) Outcome {
 	a := newAttempt(g, r)
 	a.payment = s.payment
@@ -53,8 +53,8 @@ func (g *Gate) ServeSigned(ctx context.Context, r Request, s Signed) Outcome {
 	return *out
 }
 
-// PurchaseOf returns the purchase that a request opens, by its key or, without a key, by its
-// fingerprint.
+// PurchaseOf returns the name of the purchase that a request opens. The name is made from key
+// or, if key is empty, from fingerprint.
 func PurchaseOf(o *Offer, s Signed, key, fingerprint string) string {
 	id := ledger.RequestID(digestOf(fingerprint))
 	if key != "" {
@@ -63,13 +63,13 @@ func PurchaseOf(o *Offer, s Signed, key, fingerprint string) string {
 	return ledger.PurchaseKey(o.required.Accepts[0].Network, o.asset.String(), s.payment.From.String(), id)
 }
 
-// Pausing replaces the pauses of the Gate.
+// Pausing makes the Gate call pause instead of waiting.
 func (g *Gate) Pausing(pause func(ctx context.Context, d time.Duration) bool) { g.pause = pause }
 
 // Conclusion is a row of the table of conclusions.
 type Conclusion conclusion
 
-// Conclusions returns the rows of the table.
+// Conclusions returns the rows of the table of conclusions.
 func Conclusions() (rows []Conclusion) {
 	for _, c := range conclusions() {
 		rows = append(rows, Conclusion(c))
@@ -77,8 +77,8 @@ func Conclusions() (rows []Conclusion) {
 	return rows
 }
 
-// Concluding gives the Gate another table of conclusions. The Gate calls reached with each row
-// that it takes.
+// Concluding replaces the Gate's table of conclusions. The Gate calls reached with the number
+// of each row that it chooses.
 func (g *Gate) Concluding(rows []Conclusion, reached func(row int)) {
 	g.conclusions, g.concluded = make([]conclusion, len(rows)), reached
 	for i, c := range rows {
@@ -86,9 +86,8 @@ func (g *Gate) Concluding(rows []Conclusion, reached func(row int)) {
 	}
 }
 
-// Otherwise returns copies of the row with another event and another reply. It takes the pairs
-// of event and reply from a list, and leaves out a pair that shares its event or reply with
-// the row.
+// Otherwise returns copies of the row in which both the event and the reply are different. The
+// new pairs of event and reply come from a fixed list.
 func (c Conclusion) Otherwise() (rows []Conclusion) {
 	for _, o := range []struct {
 		event ledger.Event

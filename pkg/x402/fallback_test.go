@@ -15,13 +15,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// hangs is a facilitator that never answers.
+// hangs settles like a facilitator that never answers.
 func hangs(ctx context.Context, _ int) x402.Settlement {
 	<-ctx.Done()
 	return x402.Settlement{Class: x402.Unknown, Reason: "timeout", NoDecision: true}
 }
 
-// These functions return results that a facilitator's client can give.
+// The following functions return results that a facilitator's client can give.
 func unreached() x402.Settlement {
 	return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed"}
 }
@@ -34,7 +34,7 @@ func lost() x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: "connection_lost", NoDecision: true}
 }
 
-// reverted returns the result for a transaction that was broadcast and has failed.
+// reverted returns the result for a transaction that was broadcast and then failed.
 func reverted() x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: "invalid_exact_evm_transaction_failed", Transaction: tx}
 }
@@ -51,11 +51,12 @@ func screened() x402.Settlement {
 	return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized, Reason: "kyt_risk_detected", AboutPayer: true}
 }
 
-// TestFallback checks every reply of the primary with every reply of the fallback: who is
-// asked, in which order, and the result.
+// TestFallback checks, for every pair of replies from the primary and the fallback, which of
+// them is asked, in which order, and the result.
 func TestFallback(t *testing.T) {
-	// The chain has the transfer only at the fourth question, as if the node were some blocks
-	// behind. The fallback's report of a settlement is believed from then on.
+	// The chain shows the transfer only when it is asked for the fourth time, as if the node
+	// were some blocks behind. From then on, the fallback's report of a settlement is
+	// believed.
 	behind := 0
 	later := func() x402.Finding {
 		behind++
@@ -138,8 +139,8 @@ func (b *harness) askPair(h string, c pairRow) {
 	}
 }
 
-// askPairAgain sends the payment to another process. A statement of the first facilitator
-// about the payer holds in that process as well.
+// askPairAgain sends the payment to a new process. If a facilitator refused the payer before,
+// only that facilitator is asked by the new process.
 func (b *harness) askPairAgain(h string, c pairRow) {
 	b.t.Helper()
 	b.was()
@@ -153,8 +154,8 @@ func (b *harness) askPairAgain(h string, c pairRow) {
 }
 
 // TestFallbackAloneInDoubt checks a fallback that is asked alone, because it has refused the
-// payment before. If the payment is in doubt, the fallback is not believed until the chain
-// shows the payment.
+// payment before. If the payment is in doubt, a success of the fallback does not count until
+// the chain shows the payment.
 func TestFallbackAloneInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(shows(x402.StillOpen))
@@ -173,8 +174,8 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 		b.chain = shows(x402.Paid)
 		b.expect("it is true", b.ask(h, "GET /a"), answered())
 	})
-	// The primary is believed even if the record does not name it. Records made before there
-	// was a fallback do not name a facilitator.
+	// The primary is believed even if the record does not name it. Records do not name a
+	// facilitator if there was no fallback when they were made.
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(shows(x402.StillOpen))
 		h := b.sign(nil)
@@ -196,8 +197,8 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 	})
 }
 
-// TestFallbackVerifies checks that the fallback verifies a signature if the primary gives no
-// result. A reason about the payer is final.
+// TestFallbackVerifies checks that the fallback verifies a signature if the primary does not
+// decide about it. If the primary gives a reason about the payer, the fallback is not asked.
 func TestFallbackVerifies(t *testing.T) {
 	down := x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, errors.New("down"))}
 	no := x402.Verification{Reason: "invalid_exact_evm_signature", BadSignature: true}
@@ -229,9 +230,9 @@ func TestFallbackVerifies(t *testing.T) {
 	}
 }
 
-// TestPrimaryHangs checks that a primary which hangs delays five payments, each of which gets
-// its answer. Then its breaker is open, and one payment at a time tries whether the primary
-// answers again.
+// TestPrimaryHangs checks that a primary which hangs delays five payments, each of which is
+// answered with the help of the fallback. After that the breaker of the primary is open, and
+// only one payment at a time is sent to the primary, to find out whether it answers again.
 func TestPrimaryHangs(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		settled := false
@@ -278,8 +279,8 @@ func TestPrimaryHangs(t *testing.T) {
 	})
 }
 
-// TestBudgetsWithAFallback checks the time limit of each call while every call hangs. All
-// calls together leave enough time in a request for the longest lookup.
+// TestBudgetsWithAFallback checks the time limit of each call when every call hangs. The calls
+// together must leave enough time in a request for the longest lookup.
 func TestBudgetsWithAFallback(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(func() x402.Finding { time.Sleep(b.left[len(b.left)-1]); return x402.Finding{} })
@@ -301,8 +302,9 @@ func TestBudgetsWithAFallback(t *testing.T) {
 	})
 }
 
-// TestTimeoutsOfContractWallets checks that time-outs do not open the breaker of a facilitator
-// if the signer of the payment was not recovered: the contract of a wallet can cause them.
+// TestTimeoutsOfContractWallets checks that time-outs of a facilitator do not open its breaker
+// if the signer of the payment was not recovered, because the contract of the payer's wallet
+// can cause them.
 func TestTimeoutsOfContractWallets(t *testing.T) {
 	for asked, payer := range map[string]func(*x402test.Draft){"p": contractPayer, "f": nil} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -322,8 +324,9 @@ func TestTimeoutsOfContractWallets(t *testing.T) {
 	}
 }
 
-// TestNotSentAgain checks a payment that is not sent again because its window is over. It does
-// not count against a facilitator that hangs, and this facilitator is not recorded as asked.
+// TestNotSentAgain checks a payment that is not sent again because its window is over. This
+// payment does not count against a facilitator that hangs, and no facilitator is recorded as
+// asked.
 func TestNotSentAgain(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(nil)
@@ -340,7 +343,7 @@ func TestNotSentAgain(t *testing.T) {
 		if asked := b.was(); asked != "" || len(out.Trace.Asked) > 0 {
 			t.Errorf("asked %q, noted %+v", asked, out.Trace.Asked)
 		}
-		b.ask(b.sign(nil), "GET /5") // the fifth payment that meets a time-out
+		b.ask(b.sign(nil), "GET /5") // this is the fifth payment that meets a time-out
 		b.was()
 		b.expect("left alone", b.ask(b.sign(nil), "GET /6"), answered())
 		if asked := b.was(); asked != "f" {
@@ -349,8 +352,8 @@ func TestNotSentAgain(t *testing.T) {
 	})
 }
 
-// TestNoTimeToAsk checks that a facilitator is not asked if writing its name to the record
-// took all the time that was left.
+// TestNoTimeToAsk checks that a facilitator is not asked if recording its name took all the
+// time that was left.
 func TestNoTimeToAsk(t *testing.T) {
 	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if p, _ := r.(ledger.Payment); op == ledgertest.Replace && p.State == ledger.Settling && len(p.Asked) == 2 {

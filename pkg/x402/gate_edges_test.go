@@ -82,11 +82,12 @@ func TestCorruptRecords(t *testing.T) {
 	})
 }
 
-// TestNoTime checks that a request with too little time left to settle does not claim its
-// payment, and that a payment with less than two seconds left is not sent.
+// TestNoTime checks that a payment is not claimed if the request has too little time left to
+// settle, and that a claimed payment is not sent if less than two seconds are left for the
+// settlement.
 func TestNoTime(t *testing.T) {
 	for _, c := range []struct {
-		given, late   time.Duration // late is the time that the slot takes
+		given, late   time.Duration // late is how long it takes to get a slot
 		claimed, sent bool
 	}{
 		{12 * time.Second, 0, true, true},
@@ -110,9 +111,9 @@ func TestNoTime(t *testing.T) {
 	}
 }
 
-// TestBudgetOfEachCall checks how long each call may take: /verify 3 s; a settlement 15 s, or
-// 13 s in doubt, because 4 s are kept for the chain, 8 s for the lookup and 2 s for the
-// writes.
+// TestBudgetOfEachCall checks how long each call may take. A call of /verify has 3 s. A
+// settlement has 15 s. In doubt it has 13 s, because the request also needs 4 s for the chain,
+// 8 s for the lookup and 2 s for the writes.
 func TestBudgetOfEachCall(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.chain = shows(x402.CannotTell)
@@ -124,7 +125,7 @@ func TestBudgetOfEachCall(t *testing.T) {
 			return []byte("{}"), nil
 		}
 		h := b.sign(contractPayer)
-		until := time.Now().Add(27*time.Second + 3*time.Second) // a process that has not ended by then is dead
+		until := time.Now().Add(27*time.Second + 3*time.Second) // a process that has not ended by then is counted as dead
 		b.settle = func(context.Context, int) x402.Settlement {
 			if r := b.stored(h); !r.LeaseUntil.Equal(until) {
 				t.Errorf("the lease ends at %s, want %s", r.LeaseUntil, until)
@@ -144,8 +145,8 @@ func TestBudgetOfEachCall(t *testing.T) {
 	})
 }
 
-// TestChainWithLittleTime checks that the chain is asked within the time that is left, if that
-// is half a second or more.
+// TestChainWithLittleTime checks that the chain is asked within the time that is left, if at
+// least half a second is left.
 func TestChainWithLittleTime(t *testing.T) {
 	for late, want := range map[time.Duration]string{
 		15 * time.Second:                          "[2s]",
@@ -167,8 +168,8 @@ func TestChainWithLittleTime(t *testing.T) {
 	}
 }
 
-// TestSlots checks that nothing is settled without a free slot: the claim is released, and no
-// lookup is counted.
+// TestSlots checks that nothing is settled without a free slot. In that case the claim is
+// released, and no lookup is counted.
 func TestSlots(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		r := &countedSlots{full: fault.New(fault.Overloaded, nil)}
@@ -181,7 +182,7 @@ func TestSlots(t *testing.T) {
 		b.expect("room, owed", b.ask(h, "GET /a"), expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
 		time.Sleep(time.Second)
 		r.full = fault.New(fault.Overloaded, nil)
-		for _, r.late = range []time.Duration{0, 28 * time.Second} { // the second is past the deadline
+		for _, r.late = range []time.Duration{0, 28 * time.Second} { // the second delay ends after the deadline
 			b.expect("full again, owed", b.ask(h, "GET /a"), expected{status: 503, code: fault.Overloaded, charged: "true", retryable: true, receipt: true})
 			if kept := b.stored(h); kept.Lookups != 1 || !kept.LeaseUntil.IsZero() {
 				t.Errorf("no slot after %s: %d lookups, lease until %s", r.late, kept.Lookups, kept.LeaseUntil)
@@ -199,9 +200,9 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// TestContractWallets checks that a signature which the Gate cannot check locally goes to the
-// facilitator's /verify, once. A payment that the ledger knows by the same signature does not
-// go there.
+// TestContractWallets checks that a signature which the Gate cannot check locally is sent to
+// the facilitator's /verify, once. A payment that is on record with the same signature is not
+// sent there.
 func TestContractWallets(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		for says, v := range map[string]x402.Verification{
@@ -223,8 +224,8 @@ func TestContractWallets(t *testing.T) {
 			t.Errorf("%d writes for payments that were not verified", n)
 		}
 	})
-	// With the retry token, another signature of the same wallet is accepted in place of the
-	// first.
+	// If it comes with the retry token, another signature by the same wallet is accepted in
+	// place of the first.
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
 		b.settle = settles(lost(), lost(), moved())
@@ -241,14 +242,14 @@ func TestContractWallets(t *testing.T) {
 	})
 }
 
-// TestContractWalletPaidByAThirdParty checks a payment whose nonce a third party has used. A
-// facilitator can no longer check a contract wallet's signature then. A payment without a
-// record gets no answer, but the reply does not say that it is unpaid: the scan of the chain
-// finds the money.
+// TestContractWalletPaidByAThirdParty checks a contract wallet's payment whose nonce a third
+// party has used. A facilitator can then no longer check the signature. If there is no record,
+// the payment gets no answer. But the reply does not say that it is unpaid, because the scan
+// of the chain finds the money.
 func TestContractWalletPaidByAThirdParty(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
-		for range 2 { // without chain evidence, and with chain evidence, which is not asked
+		for range 2 { // first without chain evidence, then with chain evidence, which is not asked
 			out := b.ask(b.sign(contractPayer), "GET /a")
 			b.expect("never seen", out, expected{status: 402, code: fault.PaymentRequired, charged: "null"})
 			if out.Trace.Unrecorded || b.writes() != 0 || len(b.questions) != 0 {
@@ -259,9 +260,9 @@ func TestContractWalletPaidByAThirdParty(t *testing.T) {
 	})
 }
 
-// listed makes the offer the same as for a real operation, with all its extensions. It reads
-// them from the golden file of package discovery, because an import would bring the
-// dependencies of web pages into the go.sum of every seller.
+// listed gives the harness the offer of a real operation, with all its extensions. It reads
+// the offer from a golden file of package discovery: an import of that package would bring the
+// dependencies of the web pages into the go.sum of every seller.
 func (b *harness) listed() {
 	var offers map[string]x402.PaymentRequired
 	if err := json.Unmarshal(must(os.ReadFile("../discovery/testdata/golden/offers.json")), &offers); err != nil {
@@ -273,8 +274,8 @@ func (b *harness) listed() {
 }
 
 // TestOneAuthorizationIsSentAsTheSameBytes checks that one authorization is always sent as the
-// same bytes, both for verifying and for settling. The facilitator does not see anything that
-// a client adds to its authorization and signature.
+// same bytes, both for verifying and for settling. The facilitator sees nothing that a client
+// adds to its authorization and signature.
 func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 	for name, change := range map[string]func(*x402test.Draft){"a key": nil, "a contract": contractPayer} {
 		var sent [2][]x402.Payload
@@ -297,9 +298,9 @@ func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 	}
 }
 
-// disguised returns another header for the same authorization and signature. It has unknown
-// members, text and a name from the client, hexadecimal digits in the other letter case, and
-// another order.
+// disguised returns another header for the same authorization and signature. The header has
+// unknown members, other text, a client's name for the payment, hexadecimal digits in the
+// other letter case, and another order of members.
 func disguised(header string) string {
 	var p map[string]any
 	if err := json.Unmarshal(must(base64.StdEncoding.DecodeString(header)), &p); err != nil {
@@ -329,7 +330,7 @@ func disguised(header string) string {
 func TestWhatTheFacilitatorIsSent(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.listed()
-		b.ask(b.sign(func(d *x402test.Draft) { d.Payload.Extensions, d.Payload.Resource = nil, nil }), "GET /a") // a client that echoes nothing
+		b.ask(b.sign(func(d *x402test.Draft) { d.Payload.Extensions, d.Payload.Resource = nil, nil }), "GET /a") // this client echoes nothing
 		required := b.offer.Required("")
 		extensions := maps.Clone(required.Extensions)
 		if _, offered := extensions[x402.ExtensionIdentifier]; !offered || len(extensions) < 2 {

@@ -25,24 +25,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// harness is a Gate with fakes around it, inside a synctest bubble: time is fake, and passes
-// only while every goroutine waits.
+// harness is a Gate with fakes around it, inside a synctest bubble. Time in the bubble is
+// fake, and passes only while every goroutine waits.
 type harness struct {
 	t      *testing.T
 	store  *ledgertest.Faulty
 	offer  *x402.Offer
 	wallet *x402test.Wallet
 
-	given  time.Duration   // the time that a request has; 0 is 27 s
+	given  time.Duration   // how much time a request has; 0 means 27 s
 	keys   []string        // Idempotency-Key
 	window time.Duration   // x402.Request.Window
 	anew   bool            // x402.Job.NoImplicitRetry: each request is a separate purchase
 	most   int             // x402.Job.MostRuns
 	at     string          // x402.Job.Endpoint
-	check  func() error    // x402.Job.Check; nil is none
-	client context.Context // context of the requests; a nil context does not end
+	check  func() error    // x402.Job.Check; nil means that the job has no Check
+	client context.Context // context of the requests; nil means one that does not end
 
-	// Optional fields of the Gate.
+	// These set optional fields of the Gate.
 	meter    x402.Meter
 	slots    x402.Slots
 	receipts x402.Receipts
@@ -50,23 +50,22 @@ type harness struct {
 	two      *fallback.Pair
 	chain    func() x402.Finding
 
-	// The behaviour of the facilitators.
+	// These functions and values are what the facilitators do.
 	settle, fallback       func(ctx context.Context, n int) x402.Settlement
 	verify, fallbackVerify x402.Verification
 	onVerify               func() // called while a signature is verified
-	// The calls that the facilitators got: the payments that they had to settle, with their
-	// terms, and the payments that they had to verify.
+	// These payments came to be settled, with their terms, or to be verified.
 	sent, shown []x402.Payload
 	settles     []x402.Requirements
 	questions   []x402.Question // the questions to the chain
-	asked       string          // who was called: "p" is the facilitator, "f" the fallback, "c" the chain
-	left        []time.Duration // the time that each of these calls had left
+	asked       string          // who was called, in order: "p" is the facilitator or primary, "f" the fallback, "c" the chain
+	left        []time.Duration // how much time each of these calls had
 
-	// The behaviour of the work, and how often it ran.
+	// These say what the work does, and count how often it ran.
 	work  func(ctx context.Context, n int) ([]byte, error)
-	reply func(n int32) (x402.Reply, error) // replaces work, for a bundle
+	reply func(n int32) (x402.Reply, error) // replaces work, for bundles
 	runs  atomic.Int32
-	ids   atomic.Int64 // the ids of writes
+	ids   atomic.Int64 // to number the ids of writes
 	mu    sync.Mutex
 }
 
@@ -76,7 +75,7 @@ func moved() x402.Settlement { return x402.Settlement{Class: x402.Moved, Transac
 
 const primaryName, fallbackName = "primary.example", "fallback.example/x402"
 
-// facilitator is one of the facilitators of a harness.
+// facilitator is the primary or the fallback of a harness.
 type facilitator struct {
 	*harness
 	name string
@@ -116,7 +115,7 @@ func (f facilitator) Verify(ctx context.Context, p x402.Payload, _ x402.Requirem
 	return f.verify
 }
 
-// Find implements x402.Evidence: the harness is the chain as well.
+// Find implements x402.Evidence. The harness also plays the chain.
 func (b *harness) Find(ctx context.Context, q x402.Question) x402.Finding {
 	b.called(ctx, "chain")
 	b.questions = append(b.questions, q)
@@ -132,20 +131,20 @@ func (b *harness) called(ctx context.Context, who string) {
 	b.left = append(b.left, time.Until(until))
 }
 
-// was returns the field asked, which names everyone who was called since was was last used.
+// was returns the letters in asked, and clears them for the next step of a test.
 func (b *harness) was() string {
 	asked := b.asked
 	b.asked = ""
 	return asked
 }
 
-// withFallback gives the Gate two facilitators, and a chain unless shows is nil.
+// withFallback gives the Gate two facilitators. If shows is nil, there is no node.
 func (b *harness) withFallback(shows func() x402.Finding) {
 	b.chain, b.fallback = shows, settles(moved())
 	b.restart()
 }
 
-// restart replaces the two facilitators, as a new process does. Their breakers are new.
+// restart replaces the two facilitators, as a new process would. Their breakers are closed.
 func (b *harness) restart() {
 	b.two = &fallback.Pair{
 		Primary: fallback.Member{Facilitator: facilitator{b, primaryName}, Name: primaryName},
@@ -154,7 +153,7 @@ func (b *harness) restart() {
 	}
 }
 
-// shows returns a chain that shows the same fate for every payment.
+// shows returns the answer of a chain that shows the same fate for every payment.
 func shows(v x402.Fate) func() x402.Finding {
 	return func() x402.Finding { return x402.Finding{Fate: v, Transaction: tx, Reason: "cancelled"} }
 }
@@ -179,7 +178,7 @@ func offer(t *testing.T, terms x402.Terms, amount, city string) *x402.Offer {
 	return o
 }
 
-// within runs a test in a synctest bubble.
+// within runs a test with a harness in a synctest bubble.
 func within(t *testing.T, decide ledgertest.Decide, test func(t *testing.T, b *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -294,7 +293,8 @@ func contractPayer(d *x402test.Draft) {
 }
 
 // another returns the same authorization with another signature and without the retry token.
-// Somebody who copied it from the chain would send this: the chain does not show the token.
+// Somebody who copied the authorization from the chain would send this, because the chain does
+// not show the token.
 func another(t *testing.T, d x402test.Draft) string {
 	t.Helper()
 	d.Payload.Extensions = maps.Clone(d.Payload.Extensions)
@@ -309,14 +309,14 @@ func resigned(t *testing.T, d x402test.Draft) string {
 	return must(x402.EncodeHeader(d.Payload))
 }
 
-// settles answers the nth settlement with the nth value. When the values are used up, it
+// settles answers the nth settlement with the nth result. When the results are used up, it
 // repeats the last one.
 func settles(all ...x402.Settlement) func(context.Context, int) x402.Settlement {
 	return func(_ context.Context, n int) x402.Settlement { return all[min(n, len(all))-1] }
 }
 
-// looksUp fails the nth lookup with the nth code. When the codes are used up, it repeats the
-// last one. With an empty code the lookup gives an answer.
+// looksUp fails the nth lookup with the nth code; if this code is empty, the lookup gives an
+// answer. When the codes are used up, it repeats the last one.
 func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	return func(_ context.Context, n int) ([]byte, error) {
 		if code := codes[min(n, len(codes))-1]; code != "" {
@@ -336,8 +336,8 @@ func (b *harness) stored(header string) ledger.Payment {
 	return *r
 }
 
-// countedSlots counts how many slots are taken and released. A caller gets a slot after the
-// time late or, if full is set, the error full.
+// countedSlots counts how many slots are taken and released. A caller waits for late, and then
+// gets a slot or, if full is set, the error full.
 type countedSlots struct {
 	late            time.Duration
 	full, broken    error
@@ -371,7 +371,7 @@ func recordKey(payer, nonce string) string {
 	return ledger.Key(terms().Network, strings.ToLower(terms().Asset), payer, nonce)
 }
 
-// rewrite changes a stored record without the ledger.
+// rewrite changes a stored record directly, without the rules of the ledger.
 func (b *harness) rewrite(header string, change func(r *ledger.Payment)) {
 	b.t.Helper()
 	r := b.stored(header)
@@ -380,12 +380,12 @@ func (b *harness) rewrite(header string, change func(r *ledger.Payment)) {
 	ledgertest.MustPut(b.t, b.store, r)
 }
 
-// writes returns how many writes the store was asked for.
+// writes returns how many writes the store has been asked for.
 func (b *harness) writes() int {
 	return b.store.Calls(ledgertest.Create) + b.store.Calls(ledgertest.Replace)
 }
 
-// must returns v, for set-up that fails only if the test is wrong. It panics on an error.
+// must returns v, or panics on an error. Use it if only a wrong test can fail there.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

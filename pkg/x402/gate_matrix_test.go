@@ -22,8 +22,8 @@ type standing struct {
 	bring   func(b *harness, h string)
 }
 
-// standings returns, for each stored state, a function that brings a payment into that state,
-// and what the record then says about the charge.
+// standings returns, for each stored state, a function that brings a payment into that state.
+// charged is what the record then says about the charge.
 func standings() map[string]standing {
 	after := func(s x402.Settlement, seen func() x402.Finding, failing bool) func(*harness, string) {
 		return func(b *harness, h string) {
@@ -67,8 +67,8 @@ func standings() map[string]standing {
 }
 
 // TestTurnedAwaySaysWhatTheRecordSays checks every way to refuse a request in every state of
-// its payment. The outcome has the charge and the receipt of the record, and is not retryable.
-// A signature that was not verified gets no receipt.
+// its payment. The outcome shows the charge and the receipt from the record, and is not
+// retryable. A sender whose signature was not verified gets no receipt.
 func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 	ways := map[string]wayToRefuse{
 		"again, when it has ended": {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome { return b.ask(h, "GET /a") }},
@@ -108,28 +108,29 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 	}
 }
 
-// wayToRefuse is a request that is refused in every state of its payment.
+// wayToRefuse is a request that is refused regardless of the state of its payment, with the
+// expected outcome.
 type wayToRefuse struct {
 	status int
 	code   fault.Code
 	ask    func(b *harness, h, other string) x402.Outcome
 }
 
-// arises reports whether a payment in a state can be refused in the named way.
+// arises reports whether a payment in the given state can be refused in the named way.
 func arises(state, name string, w wayToRefuse) bool {
 	if name == "again, when it has ended" {
 		return state == "disproved" || state == "refunded" || state == "attested"
 	}
 	if strings.HasPrefix(name, "past the window") {
-		// By then, a payment in flight is abandoned. A refused payment is refused for its
-		// window first.
+		// When the window is over, a payment in flight has been abandoned. A refused payment
+		// is refused for its window before its parameters are looked at.
 		return state != "in flight" && (state != "refused" || w.status != 400)
 	}
 	return true
 }
 
-// refuseBy brings a payment to a standing, and sends a request that is refused: with the
-// payment or, for a stranger, with another signature.
+// refuseBy brings a payment to a standing, and sends a request that is refused. The request
+// has the same payment. If stranger is true, the request has another signature.
 func (b *harness) refuseBy(w wayToRefuse, s standing, stranger bool) {
 	b.t.Helper()
 	b.verify = x402.Verification{Valid: true}
@@ -147,8 +148,8 @@ func (b *harness) refuseBy(w wayToRefuse, s standing, stranger bool) {
 	}
 }
 
-// TestAssetRespelled checks that earlier payments are not affected by a deploy that writes the
-// token's address in another letter case.
+// TestAssetRespelled checks that a deploy may write the token's address in another letter
+// case. Earlier payments are not affected.
 func TestAssetRespelled(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
@@ -162,10 +163,10 @@ func TestAssetRespelled(t *testing.T) {
 	})
 }
 
-// TestMoneyWithoutARequest checks a recorded transfer that came without a request. The payer
-// learns that it was charged and what happens to the money, both while the amount is due back
-// and after the record is closed. If the signature cannot be recovered, the sender could be
-// anybody and gets no receipt.
+// TestMoneyWithoutARequest checks the answer to a payment whose transfer was recorded before
+// any request came. The payer learns that the payment was charged and what happens to the
+// money, both while the amount is due back and after the record is closed. If the signer
+// cannot be recovered, the sender could be anybody and gets no receipt.
 func TestMoneyWithoutARequest(t *testing.T) {
 	for told, c := range map[string]struct {
 		payer func(*x402test.Draft)
@@ -198,9 +199,9 @@ func TestMoneyWithoutARequest(t *testing.T) {
 	}
 }
 
-// TestNonceOfAnotherAuthorization checks that a nonce which is on record for another
-// authorization counts as used, for any signer and any terms. The answer shows nothing of the
-// other record.
+// TestNonceOfAnotherAuthorization checks that a nonce counts as used if it is on record for
+// another authorization, for any signer and any terms. The answer shows nothing from the other
+// record.
 func TestNonceOfAnotherAuthorization(t *testing.T) {
 	for name, contract := range map[string]bool{"a key": false, "a contract wallet": true} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -216,7 +217,7 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 				d.Payload.Payload.Authorization.Nonce = nonce
 			}
 			b.expect(name, b.ask(b.sign(change), "GET /a"), answered())
-			time.Sleep(time.Second) // the next authorization has another window
+			time.Sleep(time.Second) // gives the next authorization another window
 			other := b.sign(change)
 			b.expect(name+", today's terms", b.ask(other, "GET /a"), expected{status: 402, code: fault.PaymentRequired, charged: "false"})
 			b.offer = offer(t, terms(), "7000", "Rome")
@@ -227,8 +228,9 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 }
 
 // TestClaimedWhileVerified checks a contract wallet's payment that is claimed while the
-// facilitator verifies another copy of it. The record decides: the payer learns the outcome of
-// the payment, and a sender with another signature learns that the payment is used.
+// facilitator verifies another copy of it. The answer to the copy comes from the record. The
+// payer learns the outcome of the payment. A sender with another signature learns that the
+// payment is used.
 func TestClaimedWhileVerified(t *testing.T) {
 	for name, c := range map[string]struct {
 		settled     x402.Settlement

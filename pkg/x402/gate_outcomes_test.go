@@ -32,10 +32,10 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 	})
 }
 
-// TestUnrecorded checks that an outcome which could not be recorded is reported to the
-// operator, and that a payer is told a definite outcome only when it is on record. If the
-// write failed, or if another attempt took the lease, the answer is uncertain. The record of
-// the other attempt is not overwritten.
+// TestUnrecorded checks outcomes that could not be recorded. They are reported to the
+// operator, and a payer learns a definite outcome only when it is on record. If the write
+// failed, or if another attempt took the lease, the answer is uncertain. The record of the
+// other attempt is not overwritten.
 func TestUnrecorded(t *testing.T) {
 	owed := lookup.Fault(lookup.DNSTimeout, nil)
 	never := x402.Finding{Fate: x402.NeverPaid, Reason: "cancelled"}
@@ -43,7 +43,7 @@ func TestUnrecorded(t *testing.T) {
 	for name, c := range map[string]struct {
 		said   x402.Settlement
 		chain  x402.Finding
-		fails  []int // the writes that fail
+		fails  []int // numbers of the writes that fail
 		steals bool  // another attempt takes the lease
 		work   error
 		status int
@@ -69,7 +69,7 @@ func TestUnrecorded(t *testing.T) {
 			b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), c.work }
 			h := b.sign(nil)
 			b.settle = func(context.Context, int) x402.Settlement {
-				if c.steals { // as an attempt does if its clock runs ahead, or after a freeze
+				if c.steals { // an attempt does this if its clock is fast, or after this process was frozen
 					b.rewrite(h, func(r *ledger.Payment) {
 						r.WriteID, r.Attempt, r.LeaseUntil = "other", r.Attempt+1, time.Now().Add(30*time.Second)
 					})
@@ -124,8 +124,8 @@ const (
 	atFault = "open, at fault true"
 )
 
-// TestMeter checks how the meter counts every kind of request. A request that fails earlier
-// does not reach the meter.
+// TestMeter checks what the meter counts for every kind of request. A request that fails an
+// earlier check does not reach the meter.
 func TestMeter(t *testing.T) {
 	as := func(s ...x402.Settlement) func(*harness) string {
 		return func(b *harness) string { b.settle = settles(s...); return b.sign(nil) }
@@ -224,8 +224,8 @@ func unrecoverable(b *harness) string {
 	return another(b.t, d)
 }
 
-// TestMeterFull checks that a client without units left is answered before anything is read,
-// written or asked.
+// TestMeterFull checks that a client whose units are used up is answered before anything is
+// read or written, and before anybody is asked.
 func TestMeterFull(t *testing.T) {
 	for _, code := range []fault.Code{fault.RateLimited, fault.LedgerUnavailable} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -240,9 +240,9 @@ func TestMeterFull(t *testing.T) {
 	}
 }
 
-// TestBesideTheAnswer checks that three things happen at once: the cost of a paid request is
-// written, the request's slot is given back, and the answer is written. Each of the three
-// waits here until the others have begun.
+// TestBesideTheAnswer checks that three things happen concurrently: the cost of a paid request
+// is written, the request's slot is given back, and the answer is written. In this test each
+// of the three waits until the others have begun.
 func TestBesideTheAnswer(t *testing.T) {
 	for name, capped := range map[string]bool{"no cap": false, "with a cap": true} {
 		var meets func()

@@ -15,15 +15,15 @@ import (
 )
 
 // TestSettlements checks the answer, the record and PAYMENT-RESPONSE for every reply of the
-// facilitator to one request, or to two requests with the same signature, and for the findings
-// of the chain if it is asked. TestConclusions checks the conclusion from each class of reply.
-// This test checks how the facilitator's replies are classified, when the chain is asked, and
-// which question it gets.
+// facilitator, and for the findings of the chain if it is asked. There are one or two requests
+// with the same signature. TestConclusions checks the conclusion from each class of reply.
+// TestSettlements checks how the facilitator's replies are classified, when the chain is
+// asked, and which question the chain gets.
 //
 // A facilitator checks the window before the nonce, so its reply at the end of the window is
-// about the window. A refusal without proof, after the window is over, has no failed
-// PAYMENT-RESPONSE, which would tell the payer to sign again: a third party can have submitted
-// the payment since.
+// about the window. A failed PAYMENT-RESPONSE tells the payer to sign again. Therefore a
+// refusal after the end of the window has one only if the chain proves that nothing was paid:
+// a third party may have submitted the payment meanwhile.
 func TestSettlements(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the node is away")
@@ -59,7 +59,7 @@ func TestSettlements(t *testing.T) {
 		"unknown":                 unsure(ledger.Uncertain, lost()),
 		"unknown, then moved":     answered(lost(), moved()),
 		"forgotten class":         unsure(ledger.Uncertain, x402.Settlement{}),
-		"unknown, then used":      answered(named, usedNonce()), // paid, in the transaction that the first reply named
+		"unknown, then used":      answered(named, usedNonce()), // paid in the transaction that the first reply named
 
 		"refused, with time left":      late(seen(unpaid(ledger.Refused, declined()), never), 2*time.Second-1),
 		"refused at the end":           late(seen(unpaid(ledger.Refused, declined()), never), 2*time.Second),
@@ -102,25 +102,25 @@ func TestSettlements(t *testing.T) {
 }
 
 // settlementRow holds the facilitator's reply to each request with one payment, the finding of
-// the chain, and the expected outcome.
+// the chain, and the expected outcome of the last request.
 type settlementRow struct {
 	said    []x402.Settlement
-	chain   *x402.Finding // nil: no node
-	late    time.Duration // how long the reply takes; the window is 8 s
+	chain   *x402.Finding // nil means that there is no node
+	late    time.Duration // how long each reply takes; if it is set, the window is 8 s
 	wait    time.Duration // pause before the second request; 0 means one second
 	status  int
-	code    fault.Code // "" for the code of the status
+	code    fault.Code // empty means the usual code for the status
 	charged string
 	state   ledger.State
 	asked   int
-	silent  bool // a refusal without a failed PAYMENT-RESPONSE
+	silent  bool // a 402 without a failed PAYMENT-RESPONSE
 }
 
 func (c settlementRow) first() x402.Settlement { return c.said[0] }
 
 func (c settlementRow) last() x402.Settlement { return c.said[len(c.said)-1] }
 
-// shows reports whether the chain's finding is the given fate.
+// shows reports whether there is a node and its finding has the fate v.
 func (c settlementRow) shows(v x402.Fate) bool { return c.chain != nil && c.chain.Fate == v }
 
 // outcome returns the expected outcome of the last request.
@@ -135,7 +135,7 @@ func (c settlementRow) outcome() expected {
 	return expected{status: c.status, code: code, charged: c.charged, retryable: c.status == 503, receipt: c.status == 200}
 }
 
-// askRow sends a payment once for every reply that the row has.
+// askRow sends a payment as often as the row has replies.
 func (b *harness) askRow(c settlementRow) (header string, out x402.Outcome) {
 	if c.chain != nil {
 		b.chain = func() x402.Finding { return *c.chain }
@@ -162,7 +162,7 @@ func (b *harness) checkRecord(c settlementRow, r ledger.Payment, out x402.Outcom
 	}
 }
 
-// checkResponse checks PAYMENT-RESPONSE, and the class of the last answer.
+// checkResponse checks PAYMENT-RESPONSE, and the class of the last reply.
 func (b *harness) checkResponse(c settlementRow, out x402.Outcome) {
 	b.t.Helper()
 	if failed := out.Receipt != nil && !out.Receipt.Success; failed != (c.status == 402 && !c.silent) {
@@ -174,7 +174,7 @@ func (b *harness) checkResponse(c settlementRow, out x402.Outcome) {
 	}
 }
 
-// checkQuestions checks the questions that the chain got.
+// checkQuestions checks the questions that the chain was asked.
 func (b *harness) checkQuestions(c settlementRow, out x402.Outcome) {
 	b.t.Helper()
 	if len(b.questions) < c.asked || c.wait == 0 && len(b.questions) > c.asked {

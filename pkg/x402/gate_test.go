@@ -52,7 +52,7 @@ func TestPaidOnce(t *testing.T) {
 }
 
 // TestRefusedAtTheDoor checks that nothing is written or sent for an invalid payment, or for a
-// payment that does not match the offer. If no record could change the refusal, nothing is
+// payment that does not match the offer. If no record could change the refusal, no record is
 // read either.
 func TestRefusedAtTheDoor(t *testing.T) {
 	accepts := func(old, now string) func(*x402test.Draft) {
@@ -78,7 +78,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		"extension_echo_mismatch": {change: func(d *x402test.Draft) {
 			d.Payload.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":{"city":"Rome"}}`)}
 		}, reads: 1},
-		"more than 24 hours": {change: func(d *x402test.Draft) { // otherwise the row of the payment would be kept for ever
+		"more than 24 hours": {change: func(d *x402test.Draft) { // without this limit, the row of the payment would be kept for ever
 			d.Payload.Payload.Authorization.ValidBefore = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
 		}, reads: 1},
 	} {
@@ -100,9 +100,9 @@ func TestRefusedAtTheDoor(t *testing.T) {
 }
 
 // TestOwed checks that an answer is owed until a lookup gives one. After errors, including our
-// own bugs, the lookup is repeated any number of times, at growing intervals, for one charge.
-// If the seller limits the number of lookups, every reply after the last lookup says that a
-// refund is due, and none asks the payer to try again.
+// own bugs, the lookup can be repeated any number of times, at growing intervals, and the
+// payer is charged once. If the seller limits the number of lookups, every reply after the
+// last lookup says that a refund is due, and does not ask the payer to try again.
 func TestOwed(t *testing.T) {
 	spaced := []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour}
 	for most, waits := range map[int][]time.Duration{0: spaced, 3: {time.Second, 10 * time.Second, 0, 0}} {
@@ -133,8 +133,8 @@ func testOwed(t *testing.T, most int, waits []time.Duration) {
 	}
 }
 
-// expectOwed asks, and expects the fault of the last of the given number of runs. wait is the
-// time until the next run, or 0 if there is none.
+// expectOwed sends a payment, and expects the fault of its last lookup. runs is the number of
+// lookups so far. wait is the time until the next lookup, or 0 if there is none.
 func (b *harness) expectOwed(h string, code fault.Code, wait time.Duration, runs int) {
 	b.t.Helper()
 	what := fmt.Sprint(code, " after ", runs, " runs")
@@ -154,13 +154,13 @@ func (b *harness) expectOwed(h string, code fault.Code, wait time.Duration, runs
 
 // TestSilence checks that the silence of the target becomes the answer after five silent
 // lookups, or after a day in which no lookup failed in another way. This answer is stored
-// once, is final, and leads to no refund. Before that, an answer is owed.
+// once, is final, and leads to no refund. Until then, an answer is owed.
 func TestSilence(t *testing.T) {
 	quiet := lookup.Fault(lookup.SSLTimeout, nil).Silence()
 	ours := lookup.Fault(lookup.SSLTimeout, nil)
 	for name, c := range map[string]struct {
 		lookups []*fault.Error
-		answer  bool // the code is in the body of the answer
+		answer  bool // the silence becomes the answer, with the code in the body
 	}{
 		"five":              {[]*fault.Error{quiet, quiet, quiet, quiet, quiet}, true},
 		"five, and ours":    {[]*fault.Error{ours, quiet, quiet, ours, quiet, quiet, quiet}, true},
@@ -199,7 +199,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// expectSilence checks that the silence of the target is the stored answer of a purchase.
+// expectSilence checks that a purchase has the target's silence as its stored answer.
 func (b *harness) expectSilence(h string) {
 	b.t.Helper()
 	first, again := b.ask(h, "GET /a"), b.ask(b.sign(nil), "GET /a")
@@ -241,7 +241,7 @@ func TestClientGoesAway(t *testing.T) {
 // the payment is not a debt.
 func TestLargeAnswers(t *testing.T) {
 	noise := make([]byte, 600<<10)
-	_, _ = rand.Read(noise) // it never fails
+	_, _ = rand.Read(noise) // Read never fails
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) { return noise, nil }
 		h := b.sign(nil)
@@ -279,9 +279,9 @@ func TestLargeAnswers(t *testing.T) {
 	})
 }
 
-// TestRefusedIsSpaced checks that a refused payment is sent again after 1 second, after 10
-// seconds, and then every 60 seconds, and that its payer gets the recorded reason in between.
-// A payment that was not sent for a reason on our side may be sent again at once.
+// TestRefusedIsSpaced checks how soon a refused payment is sent again: after 1 second, after
+// 10 more seconds, and then every 60 seconds. Between these times its payer gets the recorded
+// reason. A payment that was not sent for a reason on our side may be sent again at once.
 func TestRefusedIsSpaced(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		no := x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
@@ -326,8 +326,9 @@ func TestRefusedIsSpaced(t *testing.T) {
 }
 
 // TestNoTimeToLookUp checks a lookup that has no time left because a settlement or a slot came
-// too late. The lookup does not begin, and does not count if this can be written. A failing
-// write never gives the payer an extra lookup. The result of the last lookup remains.
+// too late. The lookup does not begin. It does not count either, unless the write that says so
+// fails. A failing write never gives the payer an extra lookup. The result of the previous
+// lookup is kept.
 func TestNoTimeToLookUp(t *testing.T) {
 	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, mostTries - 1: 20 * time.Second} {
 		for how, name := range map[ledgertest.Fault]string{
@@ -342,11 +343,11 @@ func TestNoTimeToLookUp(t *testing.T) {
 	}
 }
 
-// mostTries is the number of lookups that the seller of TestNoTimeToLookUp allows.
+// mostTries is the number of lookups that the seller allows in TestNoTimeToLookUp.
 const mostTries = 5
 
-// lookUpTooLate sends a payment. A number of lookups fail. The next one has no time left, so a
-// write takes it off the count, and this write has the given fault.
+// lookUpTooLate sends a payment whose first lookups fail; before is their number. The next
+// lookup has no time left, so a write takes it off the count. how is the fault of this write.
 func lookUpTooLate(t *testing.T, before int, late time.Duration, how ledgertest.Fault) {
 	t.Helper()
 	armed := before == 0
@@ -378,13 +379,13 @@ func lookUpTooLate(t *testing.T, before int, late time.Duration, how ledgertest.
 		b.askOften(h, mostTries+2, 11*time.Minute, 0)
 		had := mostTries
 		if before > 0 && how == ledgertest.FailBefore {
-			had-- // the lookup that did not begin could not be taken off the count
+			had-- // the lookup that did not begin remained on the count
 		}
 		b.expectCalls("in all", 1, had)
 	})
 }
 
-// askOften sends a payment several times, with a pause before and after each.
+// askOften sends a payment several times. It pauses before and after each request.
 func (b *harness) askOften(h string, times int, before, after time.Duration) {
 	for range times {
 		time.Sleep(before)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestNetworks checks the domain for which payments on each known network are signed: the
-// domain separators are those of the two contracts.
+// TestNetworks checks each known network. Payments there must be signed for the EIP-712 domain
+// of the USDC contract: the expected domain separators were read from the two contracts.
 func TestNetworks(t *testing.T) {
 	separators := map[string]string{
 		Base:        "02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f",
@@ -31,8 +31,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestCompleted checks that it is enough for a seller to name a known network, and that
-// nothing is guessed about a token other than its USDC.
+// TestCompleted checks that a seller need only name a known network, and that nothing is
+// guessed about a token other than the network's USDC.
 func TestCompleted(t *testing.T) {
 	base, sepolia := Network(Base).USDC, Network(BaseSepolia).USDC
 	const token = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
@@ -40,7 +40,7 @@ func TestCompleted(t *testing.T) {
 	lower.Asset = strings.ToLower(base.Asset)
 	for _, c := range []struct {
 		given, want Terms
-		says        string // the error; "" is none
+		says        string // a part of the error; empty means that there is none
 	}{
 		{given: Terms{}, want: base},
 		{given: Terms{Network: BaseSepolia}, want: sepolia},

@@ -14,8 +14,8 @@ import (
 )
 
 // TestNotesPayee checks that the payee of a payment is on record before the facilitator
-// answers, and that the payment is sent even if the payee cannot be written. An answer from a
-// record writes no payee.
+// answers, and that the payment is sent even if the payee cannot be recorded. A request that
+// is answered from a record writes no payee.
 func TestNotesPayee(t *testing.T) {
 	key := ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset))
 	within(t, nil, func(t *testing.T, b *harness) {

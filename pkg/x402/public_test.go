@@ -10,14 +10,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// withoutToken removes the retry token of an offer, as an old client does. Then everything in
-// the header can be read from the chain once the payment was sent.
+// withoutToken removes the retry token from a payment, as a client does that echoes no
+// extensions. Once the payment is sent, everything in its header can be read from the chain.
 func withoutToken(d *x402test.Draft) { delete(d.Payload.Extensions, "retry-token") }
 
-// TestCopyInDoubt checks a payment in doubt that came without a token. Everybody who has read
-// it from the chain may send it again. Such a copy settles the doubt, and its reply says
-// whether the payment was charged. The reply has no answer, and is the same for the right
-// question and a wrong one. To get the answer, the payer signs again.
+// TestCopyInDoubt checks a payment in doubt that came without a token. Anybody who has read
+// the payment from the chain may send it again. Such a copy resolves the doubt, and the reply
+// says whether the payment was charged. The reply has no answer, and is the same for the right
+// request and a wrong one. To get the answer, the payer signs again.
 func TestCopyInDoubt(t *testing.T) {
 	for name, path := range map[string]string{"the right question": "GET /a", "a guess": "GET /b"} {
 		t.Run(name, func(t *testing.T) {
@@ -50,8 +50,8 @@ func TestCopyInDoubt(t *testing.T) {
 	}
 }
 
-// TestCopyOfAnother checks that a copy does not displace another payment of its purchase, and
-// does not get that payment's answer.
+// TestCopyOfAnother checks that a copy of one payment does not replace another payment as the
+// owner of its purchase, and does not get the answer of the owner.
 func TestCopyOfAnother(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
@@ -67,8 +67,8 @@ func TestCopyOfAnother(t *testing.T) {
 	})
 }
 
-// TestOwnPurchaseInDoubt checks that the repetition of a payment in doubt is answered if the
-// payment names no purchase, because no other signature could get its answer.
+// TestOwnPurchaseInDoubt checks a payment in doubt that names no purchase. A repetition of
+// this payment is answered, because no other signature could get its answer.
 func TestOwnPurchaseInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.anew = true
@@ -82,8 +82,8 @@ func TestOwnPurchaseInDoubt(t *testing.T) {
 }
 
 // TestCopyIsNotSent checks that a copy without a token is not sent if the job has a check, or
-// if the copy comes to another endpoint, because it may not be for the thing that the payment
-// bought. Only the chain is asked about it.
+// if the copy is sent to another endpoint, because the request may not be the one that the
+// payment was for. Only the chain is asked about it.
 func TestCopyIsNotSent(t *testing.T) {
 	for name, comes := range map[string]func(b *harness){
 		"a check":          func(b *harness) { b.check = func() error { return nil } },

@@ -19,7 +19,7 @@ import (
 
 const duplicateWindow = 45 * time.Second
 
-// expectReplay checks that an answer is the answer that an earlier payment bought.
+// expectReplay checks that an outcome replays the answer that an earlier payment bought.
 func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 	b.t.Helper()
 	b.expect(what, again, expected{status: first.Status, charged: "true", receipt: true})
@@ -28,13 +28,13 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 	}
 }
 
-// inDoubt changes a record as if the attempt to settle the payment had ended without an
-// answer.
+// inDoubt changes a record as if the attempt to settle the payment had ended without a reply
+// from the facilitator.
 func inDoubt(r *ledger.Payment) { r.Doubt, r.Sent = true, true }
 
-// TestOnePurchaseOneCharge checks that a payer who signs again for the same question is
-// charged once until the duplicate window ends or, with a key, until a day has passed. Another
-// question, another payer or another key makes a separate purchase.
+// TestOnePurchaseOneCharge checks that a payer who signs again for the same request is charged
+// once, until the duplicate window ends or, with a key, until a day has passed. Another
+// request, another payer or another key makes a separate purchase.
 func TestOnePurchaseOneCharge(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
@@ -50,7 +50,7 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 		}
 		b.expectCalls("two signatures", 1, 1)
 		time.Sleep(time.Nanosecond)
-		b.window = 2 * duplicateWindow // for answers from now on
+		b.window = 2 * duplicateWindow // for answers after this line
 		b.expect("after the window", b.ask(b.sign(nil), "GET /a"), answered())
 		b.expectCalls("after the window", 2, 2)
 		b.expectReplay("the superseded one, after the window", x402.Outcome{Status: 200, Body: []byte(`{"n":2}`), Receipt: first.Receipt}, b.ask(second, "GET /a"))
@@ -82,8 +82,8 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 	})
 }
 
-// TestOwnerOfAPurchase checks, for every state of the payment that owns a purchase, the answer
-// to a new signature for the same purchase.
+// TestOwnerOfAPurchase checks the answer to a new signature for a purchase that another
+// payment owns, for every state of the owner.
 func TestOwnerOfAPurchase(t *testing.T) {
 	never, open, unseen := shows(x402.NeverPaid), shows(x402.StillOpen), shows(x402.CannotTell)
 	failing := func(b *harness) { b.work = looksUp(lookup.DNSTimeout) }
@@ -142,11 +142,11 @@ func TestOwnerOfAPurchase(t *testing.T) {
 	}
 }
 
-// ownerRow is a payment that opens a purchase, and a second one for the same purchase.
+// ownerRow is a payment that opens a purchase, and a second payment for the same purchase.
 type ownerRow struct {
 	name   string
-	chain  func() x402.Finding // the chain when the first payment is sent; nil means no node
-	later  func() x402.Finding // the chain when the second payment is sent
+	chain  func() x402.Finding // what the chain shows when the first payment is sent; nil means that there is no node
+	later  func() x402.Finding // what the chain shows when the second payment is sent
 	first  x402.Settlement
 	before func(b *harness)           // called before the first payment
 	after  func(b *harness, h string) // called after the first payment
@@ -157,7 +157,7 @@ type ownerRow struct {
 	code   fault.Code
 	charge string
 	retry  bool
-	// The number of settlements sent, and of lookups run, in total.
+	// These are the total numbers of settlements sent and of lookups run.
 	sent, runs int
 	own        ledger.State // state of the second payment at the end
 	owner      ledger.State // state of the first payment at the end
@@ -197,7 +197,7 @@ func (b *harness) buySecond(c ownerRow, first string) {
 	if c.owner != "" && b.stored(first).State != c.owner {
 		b.t.Errorf("the first is %s, want %s", b.stored(first).State, c.owner)
 	}
-	// Every time that the first payment is sent, the bytes are the same.
+	// The first payment is always sent as the same bytes.
 	for _, p := range b.sent {
 		if p.Payload.Authorization.Nonce == b.sent[0].Payload.Authorization.Nonce && !reflect.DeepEqual(p, b.sent[0]) {
 			b.t.Errorf("sent %+v, then %+v", b.sent[0], p)
@@ -212,9 +212,9 @@ func (b *harness) buySecond(c ownerRow, first string) {
 	}
 }
 
-// TestPaymentIdentifier checks that a payer's identifier is a purchase key: another payment
-// under it is the same purchase, and another request is a conflict. An invalid identifier is
-// refused.
+// TestPaymentIdentifier checks that a payer's payment-identifier is a purchase key: another
+// payment with the same identifier joins the purchase, and another request with it is a
+// conflict. An invalid identifier is refused.
 func TestPaymentIdentifier(t *testing.T) {
 	const id = `"pay_7d5d747be160e280504c099d984bcfe0"`
 	within(t, nil, func(t *testing.T, b *harness) {
@@ -234,8 +234,8 @@ func TestPaymentIdentifier(t *testing.T) {
 	})
 }
 
-// TestPingIsBoughtAnew checks that every ping is settled, because two pings share no answer.
-// Pings with the same key are one purchase.
+// TestPingIsBoughtAnew checks that every ping without a key is settled, because two pings
+// share no answer. Pings with the same key are one purchase.
 func TestPingIsBoughtAnew(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
@@ -278,7 +278,7 @@ func TestInvalidKeys(t *testing.T) {
 
 // TestRefusedSignatureHoldsThePurchase checks that an authorization which was refused for its
 // signature holds the purchase as long as the authorization can execute. The answer to a new
-// signature says that a new key buys at once, and it does.
+// signature says that a new key buys at once, and a new key does.
 func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window, b.chain = duplicateWindow, shows(x402.StillOpen)
@@ -301,9 +301,9 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 	})
 }
 
-// TestWithoutExtensions checks what the payer learns if a payment came without its offer's
-// extensions: the same signature cannot be repeated once the payment is paid, and a new
-// signature is not charged.
+// TestWithoutExtensions checks what the payer is told about a payment that came without its
+// offer's extensions: the same signature cannot be repeated once the payment is paid, and a
+// new signature is not charged.
 func TestWithoutExtensions(t *testing.T) {
 	for name, c := range map[string]bareRow{
 		"with":               {token: true},
@@ -347,11 +347,11 @@ func TestWithoutExtensions(t *testing.T) {
 	}
 }
 
-// bareRow is a payment that may lack its offer's extensions.
+// bareRow is a payment that may come without its offer's extensions, and the expected advice.
 type bareRow struct {
-	own   bool // each request is a separate purchase
+	own   bool // x402.Job.NoImplicitRetry: each request is a separate purchase
 	token bool
-	says  string // what the answer must tell the payer: signAgain, noRepeat or neither
+	says  string // what the answer must advise: signAgain, noRepeat or neither
 }
 
 const (
@@ -359,7 +359,7 @@ const (
 	noRepeat  = "cannot be repeated once it is paid"
 )
 
-// check checks what the answer tells a payer.
+// check checks what the answer advises the payer to do.
 func (c bareRow) check(t *testing.T, what string, out x402.Outcome) {
 	t.Helper()
 	told := out.Fault.Public()

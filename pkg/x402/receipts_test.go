@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// receipts signs with one key, if the key is available.
+// receipts signs with one key, while the key is available.
 type receipts struct {
 	*receipt.Signer
 	public ed25519.PublicKey
@@ -46,7 +46,7 @@ func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
 	return "", nil
 }
 
-// holds checks the receipt of an answer, and returns it.
+// holds checks the receipt of an answer, and returns this receipt.
 func (r *receipts) holds(t *testing.T, what string, out x402.Outcome) string {
 	t.Helper()
 	jws := ""
@@ -68,14 +68,14 @@ func unsigned(t *testing.T, what string, out x402.Outcome) {
 	}
 }
 
-// TestReceipts checks that each answer has one receipt, regardless of how often and with which
-// payment of the purchase a client asks, and that no other reply has one. If the key is not
+// TestReceipts checks that each answer has one receipt, regardless of how often a client asks
+// and with which payment of the purchase. No other reply has a receipt. If the key is not
 // available, the answer is the same without a receipt.
 func TestReceipts(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(n int32) (x402.Reply, error)
 		status int
-		broken error // the error that makes the key unavailable
+		broken error // the error while the key is not available; nil means that it is available
 	}{
 		"a result":             {func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":1}`)}, nil }, 200, nil},
 		"a result, and no key": {func(int32) (x402.Reply, error) { return x402.Reply{}, nil }, 200, errors.New("unreadable")},
@@ -103,7 +103,7 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// receiptTrial is a purchase whose answers must have one receipt.
+// receiptTrial is a purchase in which each answer must have one receipt.
 type receiptTrial struct {
 	*harness
 	signs *receipts
@@ -119,7 +119,8 @@ func newReceiptTrial(t *testing.T, b *harness, broken error) *receiptTrial {
 	return d
 }
 
-// oweFirst makes the first lookup fail: a debt is not an answer.
+// oweFirst makes the first lookup fail, and checks that the reply has no receipt, because a
+// debt is not an answer.
 func (d *receiptTrial) oweFirst() {
 	d.t.Helper()
 	d.reply = func(int32) (x402.Reply, error) { return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, nil) }
@@ -128,7 +129,7 @@ func (d *receiptTrial) oweFirst() {
 	time.Sleep(time.Second)
 }
 
-// withoutKey checks an answer that could not be signed, and the answers after it.
+// withoutKey checks an answer that could not be signed, and later replies with this answer.
 func (d *receiptTrial) withoutKey(out x402.Outcome) {
 	d.t.Helper()
 	unsigned(d.t, "without the key", out)
@@ -139,7 +140,7 @@ func (d *receiptTrial) withoutKey(out x402.Outcome) {
 	d.expectReplay("without the key", out, d.ask(d.first, "GET /a"))
 }
 
-// withKey checks an answer, and the answers after it.
+// withKey checks an answer that was signed, and later replies with this answer.
 func (d *receiptTrial) withKey(out x402.Outcome) {
 	d.t.Helper()
 	jws := d.signs.holds(d.t, "answered", out)
@@ -157,8 +158,8 @@ func (d *receiptTrial) withKey(out x402.Outcome) {
 	unsigned(d.t, "a day later", d.ask(d.first, "GET /a"))
 }
 
-// TestSignedOffer checks that an offer is signed once, when there is a key, by the signer of
-// receipts. A client may echo any signature, or none.
+// TestSignedOffer checks that an offer is signed once, as soon as there is a key, by the
+// signer of receipts. A client may echo any signature, or none.
 func TestSignedOffer(t *testing.T) {
 	for name, echo := range map[string]func(map[string]json.RawMessage){
 		"echoed":   func(map[string]json.RawMessage) {},
@@ -188,8 +189,8 @@ func TestSignedOffer(t *testing.T) {
 	}
 }
 
-// signOnce signs an offer. The offer does not change without a key, or if it is already
-// signed.
+// signOnce signs an offer, and returns the signed offer. It checks that an offer is not
+// changed without a key, or if it is already signed.
 func signOnce(t *testing.T, offer *x402.Offer, signs *receipts) *x402.Offer {
 	t.Helper()
 	signs.err = errors.New("not in memory")
@@ -204,7 +205,8 @@ func signOnce(t *testing.T, offer *x402.Offer, signs *receipts) *x402.Offer {
 	return signed
 }
 
-// checkSignedOffer checks the signed content, and that every challenge has the same signature.
+// checkSignedOffer checks the signed content of an offer, and that every challenge has the
+// same signature.
 func checkSignedOffer(t *testing.T, signed *x402.Offer, key ed25519.PublicKey) {
 	t.Helper()
 	one, two := challengeOf(t, signed, "", "AAECAwQFBgcICQoLDA0ODw"), challengeOf(t, signed, "a reason", "EBESExQVFhcYGRobHB0eHw")
@@ -222,7 +224,7 @@ func checkSignedOffer(t *testing.T, signed *x402.Offer, key ed25519.PublicKey) {
 	}
 }
 
-// offers is the extension offer-receipt of a challenge.
+// offers is the offer-receipt extension of a challenge.
 type offers struct {
 	Info struct {
 		Offers []struct{ Format, Signature string }

@@ -6,7 +6,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// TestConclusions checks the conclusion from every combination of the facilitator's answer,
+// TestConclusions checks the conclusion from every combination of a facilitator's reply,
 // earlier doubt and the chain's finding.
 func TestConclusions(t *testing.T) {
 	settled, disproved := to{ledger.EventSettled, replyLookUp}, to{ledger.EventDisproved, replyRefused}
@@ -15,7 +15,7 @@ func TestConclusions(t *testing.T) {
 	unsure := to{ledger.EventUncertain, replyUnsure}
 	past := to{ledger.EventNotSent, replyUnsure}
 	stop, stopDead := to{ledger.EventNotSent, replyStopped}, to{ledger.EventDisproved, replyStopped}
-	// The conclusions are in the order of the fates: no node, paid, never paid, still open,
+	// The conclusions are in the order of these fates: no node, paid, never paid, still open,
 	// cannot tell.
 	asked := map[string][5]to{
 		"used, no doubt": {refused, settled, disproved, unsure, unsure},
@@ -63,7 +63,8 @@ func TestConclusions(t *testing.T) {
 			})
 		}
 	}
-	// Attempts can be given up before anything is sent, with and without doubt.
+	// An attempt can be given up before anything is sent, even if there is doubt about an
+	// earlier attempt.
 	concludes(t, NotSent, inDoubt, notAsked, none)
 }
 
@@ -73,7 +74,7 @@ type to struct {
 	reply reply
 }
 
-// concludes checks the conclusion from an answer, earlier doubt and the chain's finding.
+// concludes checks the conclusion from a reply, earlier doubt and the chain's finding.
 func concludes(t *testing.T, class Class, d doubt, v Fate, want to) {
 	t.Helper()
 	c := new(Gate).conclusion(class, d, v)
