@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	maxReason  = 128 // longest reason, bytes
-	maxMessage = 512 // longest error message for the log, bytes
-	// maxDepth bounds the nesting of JSON. The deepest honest reply has extensions of four or
-	// five levels.
+	maxReason  = 128 // maximum length of a reason, in bytes
+	maxMessage = 512 // maximum length of an error message for the log, in bytes
+	// maxDepth bounds the nesting of JSON. In honest replies, the extensions nest deepest,
+	// with four or five levels.
 	maxDepth = 32
 )
 
@@ -41,21 +41,22 @@ func decodeMembers(o untrusted.Members, into map[string]any) error {
 	return err
 }
 
-// decodeBool decodes a member that must be present and true or false.
+// decodeBool decodes a member that must be present and must be true or false. It reports
+// whether this was possible.
 func decodeBool(raw json.RawMessage, into *bool) bool {
 	*into = string(raw) == "true"
 	return *into || string(raw) == "false"
 }
 
-// decodeText decodes a string member that may be missing or null. Some implementations write
-// null instead of leaving a member out.
+// decodeText decodes a string member that may be missing or null, and reports whether this was
+// possible. Some implementations write null instead of leaving a member out.
 func decodeText(raw json.RawMessage, into *string) bool {
 	return raw == nil || json.Unmarshal(raw, into) == nil
 }
 
 // platformWord returns the errorType of a reply in the form {"errorType":"…"}, or an empty
-// string. That form is not from x402: a platform in front of a facilitator answers so before
-// the facilitator sees the request.
+// string. This form does not come from x402. A platform in front of a facilitator uses it if
+// it answers before the facilitator sees the request.
 func (re reply) platformWord() string {
 	members, _ := untrusted.Split(re.body, maxDepth)
 	word := ""
@@ -64,7 +65,7 @@ func (re reply) platformWord() string {
 }
 
 // answer holds the members of a SettleResponse that decide about the payment (x402
-// specification v2 §5.3.2). Strings are as received.
+// specification v2 §5.3.2). The strings are unchanged, as they were received.
 type answer struct {
 	success      bool
 	errorReason  string
@@ -74,13 +75,15 @@ type answer struct {
 	payer        string
 }
 
-// parseAnswer decodes the body of an answer to /settle. nil and no error mean that the body is
-// not an x402 answer at all. A body with the member success, errorReason or transaction counts
-// as an x402 answer, so a broken answer cannot pass as a plain 401 from a gateway.
+// parseAnswer decodes the body of an answer to /settle. It returns nil and no error if the
+// body is not an x402 answer at all. A body with a member success, errorReason or transaction
+// counts as an x402 answer. Therefore a broken answer cannot pass as a plain 401 from a
+// gateway.
 func parseAnswer(body []byte) (*answer, error) {
-	members, err := untrusted.Split(body, maxDepth) // a lenient reader could read another answer
+	members, err := untrusted.Split(body, maxDepth) // a lenient parser might read a different answer from the same bytes
 	if err != nil && beginsAsObject(body) {
-		// This may have been meant as an answer. An error page or an empty body was not.
+		// Such a body may have been meant as an answer. Other bodies, such as an error page or
+		// no bytes at all, were not.
 		return nil, err
 	}
 	if members["success"] == nil && members["errorReason"] == nil && members["transaction"] == nil {
@@ -107,10 +110,10 @@ func beginsAsObject(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, "\ufeff \t\r\n"), []byte("{"))
 }
 
-// classify returns the outcome of one request to /settle. The argument from is the payer. resend
-// says that the request should be sent once more. The rules, in this order:
+// classify returns the outcome of one request to /settle. from is the payer's address. resend
+// says that the request should be sent once more. These rules apply, in this order:
 //
-//  1. No complete answer: not sent if that is proved, unknown otherwise.
+//  1. If there is no complete answer, the outcome is "not sent" if that is proved, and otherwise unknown.
 //  2. The body is read before the status: facilitators send settlement_pending with 500
 //     and refusals with 400. success:true is a settlement whatever the status is, because
 //     it names a transaction that anyone can check, which a status line does not.
@@ -132,8 +135,8 @@ func classify(re reply, network, from string) (s x402.Settlement, resend bool) {
 	return s, resend
 }
 
-// withoutAnswer classifies a request that brought no x402 answer: by its error, its status, or
-// a platform's errorType.
+// withoutAnswer classifies a request that brought no x402 answer. It uses the error, the
+// status, or the errorType of a platform.
 func withoutAnswer(re reply) x402.Settlement {
 	if re.err != nil {
 		return unanswered(re)
@@ -189,9 +192,9 @@ func unanswered(re reply) x402.Settlement {
 	return s
 }
 
-// contradiction describes how an answer contradicts the request or itself, or returns an empty
-// string. An answer about another payer or another network is not about this request, whatever
-// else it says.
+// contradiction describes how an answer contradicts the request or itself. It returns an empty
+// string if there is no contradiction. An answer about another payer or another network is not
+// about this request, whatever else it says.
 func (a answer) contradiction(network, from string) string {
 	switch {
 	case a.network != "" && a.network != network:
@@ -238,8 +241,8 @@ func classifyAnswer(a answer, network, from string, re reply) (s x402.Settlement
 	}
 	s.AboutPayer = aboutPayer(a.errorReason)
 	if a.transaction != "" {
-		// The answer names a transaction, so the facilitator gave it after a broadcast. The
-		// outcome stays unknown.
+		// The answer names a transaction, so the facilitator gave this reason after a
+		// broadcast. The outcome remains unknown.
 		return s, false
 	}
 	switch r.meaning {
@@ -264,10 +267,11 @@ func unknown(reason string, cause error) x402.Settlement {
 }
 
 // classifyVerification returns the outcome of one request to /verify. A "no" counts only if
-// the table of reasons says that its reason is about the payer. Facilitators send it with 200
-// and with 400, so any status is accepted except a status about the operator. A "yes" counts
-// only as the boolean true with a 2xx status, because nothing that could be checked comes with
-// it. Anything else decides nothing: a facilitator that could not check also says "no".
+// the table of reasons says that its reason is about the payer. Facilitators send a "no" with
+// 200 and with 400, so any status is accepted except a status about the operator. A "yes"
+// counts only as the boolean true with a 2xx status, because it comes with nothing that could
+// be checked. Anything else decides nothing. For example, a facilitator that could not check
+// says "no" as well.
 func classifyVerification(re reply, from string) x402.Verification {
 	members, err := untrusted.Split(re.body, maxDepth)
 	if members["isValid"] == nil {
@@ -290,10 +294,10 @@ func classifyVerification(re reply, from string) x402.Verification {
 		valid, foreign(word, maxReason), foreign(payer, maxReason))
 	r := re.interpret(word)
 	switch {
-	case payer != "" && !strings.EqualFold(payer, from): // the answer is about another payer
+	case payer != "" && !strings.EqualFold(payer, from): // about another payer
 	case valid && word == "" && re.ok():
 		return x402.Verification{Valid: true}
-	case valid: // a contradiction
+	case valid: // it says "yes", and contradicts itself
 	case r.meaning == refusal, r.meaning == expired, r.meaning == nonceUsed:
 		return x402.Verification{
 			Reason:       word,
@@ -310,7 +314,7 @@ func classifyVerification(re reply, from string) x402.Verification {
 func (re reply) ok() bool { return re.status/100 == 2 }
 
 // supports returns nil if the answer lists the kind of payment that this service takes. It
-// skips entries that it cannot decode, because such entries may describe other features of the
+// skips entries that it cannot decode, because they may describe other features of the
 // facilitator.
 func supports(re reply, network string) error {
 	members, err := untrusted.Split(re.body, maxDepth)
@@ -338,8 +342,8 @@ func supports(re reply, network string) error {
 }
 
 // unusableAnswer returns the fault of a request that moves no money and brought no usable
-// answer. A redirect means that the URL is wrong. That can be said here because no payment is
-// in doubt.
+// answer. A redirect means that the URL is wrong. It is safe to say so here, because no
+// payment is in doubt.
 func unusableAnswer(re reply, cause error) *fault.Error {
 	s := withoutAnswer(re)
 	redirects := re.err == nil && re.status/100 == 3
@@ -350,13 +354,14 @@ func unusableAnswer(re reply, cause error) *fault.Error {
 	return fault.New(code, errors.Join(s.Cause, cause))
 }
 
-// maxDigits is the longest run of hexadecimal digits or base64 that is logged: the length of
-// an address.
+// maxDigits is the maximum length of a run of hexadecimal digits or base64 that is logged. It
+// is the length of an address.
 const maxDigits = 40
 
-// foreign returns a facilitator's text in a form that may be logged and stored: clipped to
-// limit, printable, and with longer runs of hexadecimal digits or base64 than an address cut
-// off. Some facilitators quote the call that they made, including the signature.
+// foreign returns a facilitator's text in a form that may be logged and stored. The result is
+// clipped to limit and printable. A run of hexadecimal digits or base64 that is longer than an
+// address is cut off, because some facilitators quote the call that they made, including the
+// signature.
 func foreign(s string, limit int) string {
 	s = untrusted.Clip(s, limit)
 	if len(s) <= maxDigits {

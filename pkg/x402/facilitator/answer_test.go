@@ -30,9 +30,9 @@ func answered(status int, body string) reply {
 
 func credentialed(r reply) reply { r.authorized = true; return r }
 
-// settlesAs returns the outcome and reason of a reply as text. It adds "about the payer" if no
-// second facilitator is asked after that reply, and "no verdict" if the reply brought no
-// decision.
+// settlesAs returns the outcome and reason of a reply as text. It adds "about the payer" if
+// the reply says so, which means that no second facilitator is asked. It adds "no verdict" if
+// the reply brought no decision.
 func settlesAs(t *testing.T, re reply) string {
 	t.Helper()
 	outcome, s := settles(re)
@@ -90,8 +90,8 @@ func TestClassifyByBody(t *testing.T) {
 	}
 }
 
-// TestClassifyByStatus checks, for each of the calls, that the status decides if the body says
-// nothing about the payment.
+// TestClassifyByStatus checks, for each of the three calls, that the status decides if the
+// body says nothing about the payment.
 func TestClassifyByStatus(t *testing.T) {
 	t.Parallel()
 	const denied, wrong = string(fault.FacilitatorUnauthorized), string(fault.FacilitatorMisconfigured)
@@ -112,8 +112,8 @@ func TestClassifyByStatus(t *testing.T) {
 	}
 }
 
-// checkStatus checks the meaning of a reply whose body says nothing about the payment, for
-// each call.
+// checkStatus checks, for each of the three calls, the meaning of a reply whose body says
+// nothing about the payment.
 func checkStatus(t *testing.T, re reply, status int, settle, verify string) {
 	t.Helper()
 	want := fmt.Sprintf("%s http_%d", settle, status)
@@ -131,8 +131,9 @@ func checkStatus(t *testing.T, re reply, status int, settle, verify string) {
 	}
 }
 
-// TestClassify checks other replies. TestEveryReasonAtEveryStatus covers every reason, and
-// TestNothingIsSent and TestSettleAgainstBadPeers cover requests without an answer.
+// TestClassify checks replies that the other tests leave out. TestEveryReasonAtEveryStatus
+// covers every reason. TestNothingIsSent and TestSettleAgainstBadPeers cover requests without
+// an answer.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -158,7 +159,7 @@ func TestClassify(t *testing.T) {
 		t.Run(name, func(t *testing.T) { equal(t, "outcome", row.want, settlesAs(t, row.in)) })
 	}
 	for body, want := range map[string]string{
-		`{"isValid":true}`: "valid", `{"isValid":false,"invalidReason":"insufficient_funds"}`: "invalid", // even if no payer is named
+		`{"isValid":true}`: "valid", `{"isValid":false,"invalidReason":"insufficient_funds"}`: "invalid", // both count although they name no payer
 	} {
 		if got, v := verifies(answered(200, body)); got != want {
 			t.Errorf("verify: %s: %s, %+v, want %s", body, got, v, want)

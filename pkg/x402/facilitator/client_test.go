@@ -38,7 +38,7 @@ func TestNewRefusesBadConfig(t *testing.T) {
 	}
 }
 
-// TestRejected checks that only a 401 says that the credentials do not work.
+// TestRejected checks that only a 401 is reported as a rejection of the credentials.
 func TestRejected(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 400, 401, 402, 403, 429, 500} {
@@ -50,8 +50,8 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// TestNothingIsSent checks that an invalid request is not sent, and that the result says whose
-// fault it is.
+// TestNothingIsSent checks that nothing is sent if a request is invalid or cannot be made, and
+// that the result says whose fault this is.
 func TestNothingIsSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("access denied")
@@ -98,8 +98,8 @@ func TestNothingIsSent(t *testing.T) {
 	}
 }
 
-// TestRequestsOnTheWire checks that the second request has the same bytes, and that each
-// request has a new token.
+// TestRequestsOnTheWire checks the bytes of each request. The second request of a settlement
+// has the same bytes as the first, except for its token: each request has a new one.
 func TestRequestsOnTheWire(t *testing.T) {
 	t.Parallel() // the pause before the second request is real
 	const agent = "Hostfacts/1 (+https://example.com)"
@@ -155,8 +155,8 @@ func TestRequestsOnTheWire(t *testing.T) {
 }
 
 // TestResend checks that a pending settlement is asked about once more, a second later, if the
-// caller's time allows it. Only success clears the doubt of the first answer. The clock is a
-// fake.
+// caller's time allows it. Only a success clears the doubt that the first answer left. The
+// clock is fake.
 func TestResend(t *testing.T) {
 	const once, twice = "[0s]", "[0s 1s]"
 	for name, c := range map[string]resend{
@@ -192,12 +192,12 @@ func TestResend(t *testing.T) {
 	})
 }
 
-// resend holds the facilitator's answers to a settlement and to its second request.
+// resend holds the facilitator's answers to the first and the second request of a settlement.
 type resend struct {
 	first, second string
-	budget        time.Duration // 0: the caller sets no deadline; negative: the caller gives up
+	budget        time.Duration // 0 means that the caller sets no deadline; negative means that the caller gives up
 	at            string        // when each request was sent
-	want          string        // class and transaction
+	want          string        // expected class and transaction
 }
 
 func (c resend) check(t *testing.T) {
@@ -211,7 +211,7 @@ func (c resend) check(t *testing.T) {
 	}
 	s := over(t, func(r *http.Request) (*http.Response, error) {
 		at = append(at, time.Since(start))
-		body := "" // there is never a third request
+		body := "" // for a third request, which must never come
 		switch len(at) {
 		case 1:
 			body = c.first
@@ -236,9 +236,9 @@ func (c resend) check(t *testing.T) {
 	}
 }
 
-// TestProofOfNotSent checks the one rule about transports: nothing was sent only if the
-// transport reports that it looked for a connection, and does not report that it wrote
-// anything.
+// TestProofOfNotSent checks the only rule for what a transport must prove. Nothing was sent
+// only if the transport reports that it looked for a connection, and does not report that it
+// wrote anything.
 func TestProofOfNotSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

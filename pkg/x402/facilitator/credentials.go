@@ -21,28 +21,28 @@ import (
 )
 
 const (
-	maxSecret   = 4096     // longest token or key, bytes
-	maxDocument = 16 << 10 // longest secret document, bytes
+	maxSecret   = 4096     // maximum length of a token or key, in bytes
+	maxDocument = 16 << 10 // maximum length of a secret document, in bytes
 
 	// tokenLife is how long a token is valid, as CDP documents it.
 	tokenLife = 120 * time.Second
-	// tokenBackdate is subtracted from iat and nbf, so that tokens are already valid if our
-	// clock is a little ahead. It is small because it also makes the tokens end earlier, and
-	// our clock may be behind after a thaw.
+	// tokenBackdate is subtracted from iat and nbf, so that a token is already valid if our
+	// clock is a little fast. It is small, because it makes tokens end earlier as well, and
+	// our clock may be slow after a thaw.
 	tokenBackdate = 5 * time.Second
 )
 
-// Credentials prove to a facilitator who the seller is; the zero value proves nothing. They
-// are safe for concurrent use. The secret is inside a closure and not in a field, because fmt
-// prints the unexported fields of any struct, and no method can prevent that.
+// Credentials prove to a facilitator who the seller is. The zero value proves nothing.
+// Credentials are safe for concurrent use. The secret is in a closure and not in a field,
+// because fmt prints the unexported fields of any struct, and no method can prevent that.
 type Credentials struct {
 	authorize func(r *http.Request, now time.Time) (string, error)
 	rejected  func() // called after a 401 from the facilitator; may be nil
 }
 
-// Authorization returns the value of the Authorization header of one request. If the value is
-// empty, the request gets no such header. An error means that the credentials cannot be read,
-// and that the request must not be sent.
+// Authorization returns the value of a request's Authorization header. If the value is empty,
+// the request gets no such header. An error means that the credentials cannot be read, and
+// that the request must not be sent.
 func (c Credentials) Authorization(r *http.Request, now time.Time) (string, error) {
 	if c.authorize == nil {
 		return "", nil
@@ -50,7 +50,7 @@ func (c Credentials) Authorization(r *http.Request, now time.Time) (string, erro
 	return c.authorize(r, now)
 }
 
-// Bearer returns credentials that send one fixed token. The errors never contain it.
+// Bearer returns credentials that send a fixed token. Errors never contain the token.
 func Bearer(token string) (Credentials, error) {
 	if token == "" || len(token) > maxSecret || strings.Contains(token, " ") || !untrusted.ASCII(token) {
 		return Credentials{}, fmt.Errorf("facilitator token must be 1 to %d visible ASCII characters", maxSecret)
@@ -58,10 +58,10 @@ func Bearer(token string) (Credentials, error) {
 	return Credentials{authorize: func(*http.Request, time.Time) (string, error) { return "Bearer " + token, nil }}, nil
 }
 
-// CDP returns credentials for an API key of the Coinbase Developer Platform. They sign a token
-// for each request, which names the request's method, host and path. keySecret is the base64
-// of a 64-byte Ed25519 key, or a P-256 private key in PEM, in which a literal \n may stand for
-// a line break. The errors never contain the id or the secret.
+// CDP returns credentials for an API key of the Coinbase Developer Platform. For each request,
+// they sign a token that names the request's method, host and path. keySecret is the base64 of
+// a 64-byte Ed25519 key, or a P-256 private key in PEM. In the PEM text, a literal \n may
+// stand for a line break. Errors contain neither the id nor the secret.
 func CDP(keyID, keySecret string) (Credentials, error) {
 	if keyID == "" || keySecret == "" || max(len(keyID), len(keySecret)) > maxSecret || !untrusted.ASCII(keyID) {
 		return Credentials{}, fmt.Errorf("facilitator key needs both an id of printable ASCII and a secret, of at most %d bytes", maxSecret)
@@ -81,7 +81,7 @@ func CDP(keyID, keySecret string) (Credentials, error) {
 			"exp":  from + int64(tokenLife/time.Second),
 		})
 		var nonce [16]byte
-		_, _ = rand.Read(nonce[:]) // never fails
+		_, _ = rand.Read(nonce[:]) // Read never fails
 		t.Header["kid"] = keyID
 		t.Header["nonce"] = fmt.Sprintf("%x", nonce)
 		s, err := t.SignedString(key)
@@ -89,9 +89,9 @@ func CDP(keyID, keySecret string) (Credentials, error) {
 	}}, nil
 }
 
-// parseKey reads the secret of a CDP key. It drops the parsers' errors, which may quote their
-// input. It checks that the halves of an Ed25519 key belong together, because a secret with a
-// typing error would sign tokens that nobody accepts.
+// parseKey parses the secret of a CDP key. It hides the errors of the parsers, which may quote
+// their input. It checks that the two halves of an Ed25519 key belong together, because a
+// mistyped secret would sign tokens that nobody accepts.
 func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
 	if strings.Contains(secret, "-----BEGIN") {
 		key, err := jwt.ParseECPrivateKeyFromPEM([]byte(strings.ReplaceAll(secret, `\n`, "\n")))
@@ -112,10 +112,10 @@ func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
 }
 
 // ParseCredentials parses a secret document: {"key_id":…,"key_secret":…} for CDP credentials,
-// or {"token":…} for a bearer token. others names further members that the document may have
-// for other programs. If the document has only such members, the Credentials are zero. It is
-// an error if the document has no credentials but another member, such as a misspelt one. No
-// error contains any of the document.
+// or {"token":…} for a bearer token. others names members that the document may have for other
+// programs. If the document has only such members, the result is the zero Credentials. If it
+// has no credentials and a member that others does not name, such as a misspelt one, the
+// result is an error. Errors contain no part of the document.
 func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
 		return Credentials{}, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)
@@ -151,13 +151,13 @@ func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 }
 
 // ErrUnreachable means that the place where the credentials are kept could not be reached. A
-// call that fails because of it is facilitator_unavailable and not facilitator_misconfigured,
-// because the deployment is not at fault.
+// call that fails for this reason returns facilitator_unavailable and not
+// facilitator_misconfigured, because the deployment is not at fault.
 var ErrUnreachable = errors.New("the credentials cannot be reached")
 
 // Lazy returns credentials that call load for each request. rejected is called when the
-// facilitator has answered 401; it may be nil. The error of load should wrap ErrUnreachable if
-// that applies, and must not contain the secret.
+// facilitator has answered 401; it may be nil. The error of load must not contain the secret.
+// It should wrap ErrUnreachable if the place of the credentials could not be reached.
 func Lazy(load func(ctx context.Context, now time.Time) (Credentials, error), rejected func()) Credentials {
 	return Credentials{func(r *http.Request, now time.Time) (string, error) {
 		creds, err := load(r.Context(), now)

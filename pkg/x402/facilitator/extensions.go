@@ -14,30 +14,31 @@ import (
 )
 
 const (
-	// headerExtensionResponses is the header in which the facilitator reports to the server
-	// about the extensions of a payment: base64 of a JSON object whose members are named after
-	// the extensions. It is the only feedback on discovery listing.
+	// headerExtensionResponses is the header in which the facilitator reports on the
+	// extensions of a payment. Its value is the base64 of a JSON object whose members are
+	// named after the extensions. No other feedback tells a seller whether its offer was
+	// listed for discovery.
 	headerExtensionResponses = "EXTENSION-RESPONSES"
 
-	maxExtensionHeader = 8 << 10 // bytes, encoded
+	maxExtensionHeader = 8 << 10 // in bytes, encoded
 	maxExtensions      = 8
 	maxExtensionName   = 64
 )
 
-// extensionFields returns the members of an extension's response that may be logged. The
-// others can hold anything.
+// extensionFields returns the members of an extension's response that may be logged. Other
+// members may hold anything.
 func extensionFields() []string { return []string{"status", "rejectedReason", "reason", "code"} }
 
-// extensionResponses turns the header into a map from "extension.field" to a value, which is
-// clipped and printable. It ignores everything that it cannot decode, because the header must
-// never change the outcome of a payment.
+// extensionResponses returns a map from "extension.field" to a value. The values are clipped
+// and printable. extensionResponses ignores everything that it cannot decode, because the
+// header must never change the outcome of a payment.
 func extensionResponses(h http.Header) map[string]string {
 	values := h.Values(headerExtensionResponses)
 	if len(values) != 1 || len(values[0]) > maxExtensionHeader {
 		return nil
 	}
-	// The reference servers pad the base64, and others may not. If it cannot be decoded, there
-	// is no object.
+	// The reference servers pad the base64; other servers may not. If decoding fails, no
+	// object is found.
 	raw, _ := base64.RawStdEncoding.DecodeString(strings.TrimRight(values[0], "="))
 	all, _ := untrusted.Parse(raw, maxDepth)
 	var names []string

@@ -1,13 +1,13 @@
 // Package facilitator is the client for an x402 facilitator: /settle, /verify
 // and /supported (x402 specification v2 §7).
 //
-// One Settle is one request, followed by one byte-identical request if the first was answered
-// settlement_pending. Every request ends in exactly one class: settled, refused, turned away,
-// not sent or unknown. An outcome is "not sent" only if that is proved. It is "refused" or
-// "turned away" only for the exact reasons and statuses that facilitators are known to give
+// Settle sends one request. If the answer is settlement_pending, it sends one more request,
+// which has the same bytes. Every request ends in exactly one class: settled, refused, turned
+// away, not sent or unknown. An outcome is "not sent" only if that is proved. It is "refused"
+// or "turned away" only for the exact reasons and statuses that facilitators are known to give
 // before a broadcast. Every other outcome is unknown, and leaves the payment in doubt until
-// the chain decides. The list of reasons is closed: if a reason were wrongly taken for a
-// refusal, a payer who has paid would be turned away.
+// the chain decides. The list of reasons is closed, because a payer who has paid would be
+// turned away if a reason were wrongly taken for a refusal.
 //
 // Package x402 decides what a class means for a payment, and asks the chain.
 package facilitator
@@ -36,16 +36,16 @@ import (
 
 const (
 	// resendWait is the pause before the facilitator is asked again about a pending
-	// settlement. Base makes a block every two seconds, and a facilitator waits for the
-	// receipt itself, so a short pause is enough.
+	// settlement. A short pause is enough, because Base makes a block every two seconds, and
+	// the facilitator itself waits for the receipt.
 	resendWait = time.Second
-	// minResend is the least time in which a second request can succeed: it needs a
-	// connection, a TLS handshake and a receipt lookup at the facilitator.
+	// minResend is the minimum time for a second request, which needs a connection, a TLS
+	// handshake and a receipt lookup at the facilitator.
 	minResend = time.Second
-	// ceiling bounds a call whose caller set no deadline. It is above every budget of the
-	// design (settle: 15 s) and below the gateway's 30 s.
+	// ceiling bounds a call whose caller set no deadline. It is longer than every time budget
+	// of the Gate (settle: 15 s), and shorter than the gateway's 30 s.
 	ceiling = 25 * time.Second
-	// connectTimeout bounds the dial, and separately the handshake after it.
+	// connectTimeout bounds the dial. It also bounds the TLS handshake after the dial.
 	connectTimeout = 5 * time.Second
 
 	// maxBody limits the body of an answer: a settlement is below 1 KiB, and the longest
@@ -54,21 +54,22 @@ const (
 	maxBody   = 64 << 10
 	maxHeader = 32 << 10
 	// maxURL is so low that the percent-encoded request line fits into net/http's write
-	// buffer. So no byte of a request leaves before httptrace has reported it.
+	// buffer. Therefore no byte of a request leaves before httptrace has reported the write.
 	maxURL           = 1024
 	defaultUserAgent = "hostfacts"
 )
 
-// Config holds the settings of a Client. Every field but URL has a default.
+// Config holds the settings of a Client. Every field except URL has a default.
 type Config struct {
-	// URL is the facilitator's base URL, to which /settle and so on are appended. It may be
-	// empty: the service then starts, and every call fails with facilitator_misconfigured.
+	// URL is the facilitator's base URL, to which /settle, /verify and /supported are
+	// appended. If URL is empty, the service can start, but every call fails with
+	// facilitator_misconfigured.
 	URL string
 	// Credentials prove to the facilitator who the seller is.
 	Credentials Credentials
 	// Now is the clock of the credentials; nil means time.Now.
 	Now func() time.Time
-	// UserAgent is sent to tell the facilitator's operator which service this is.
+	// UserAgent tells the facilitator's operator which service this is.
 	UserAgent string
 }
 
@@ -78,7 +79,7 @@ type Client struct {
 	base     *url.URL // nil if no URL is configured
 	sessions tls.ClientSessionCache
 	dial     func(ctx context.Context, network, addr string) (net.Conn, error)
-	// transport returns the transport of one call. It is newTransport except in tests.
+	// transport returns the transport for one call. It is newTransport except in tests.
 	transport func(ctx context.Context) http.RoundTripper
 }
 
@@ -108,8 +109,8 @@ func New(c Config) (*Client, error) {
 	return f, nil
 }
 
-// Name returns the name of the facilitator in records and logs: the host and path of its URL.
-// It is empty if there is no URL.
+// Name returns the name of the facilitator for records and logs: the host and path of its URL.
+// The name is empty if there is no URL.
 func (c *Client) Name() string {
 	if c.base == nil {
 		return ""
@@ -117,8 +118,8 @@ func (c *Client) Name() string {
 	return strings.ToLower(c.base.Host) + c.base.Path
 }
 
-// parseBase parses the base URL. The errors do not quote the URL, because one of the mistakes
-// that they report is a URL with a password.
+// parseBase parses the base URL. Its errors do not quote the URL, because the URL may be
+// refused for containing a password.
 func parseBase(raw string) (*url.URL, error) {
 	if raw == "" {
 		return nil, nil
@@ -135,8 +136,7 @@ func parseBase(raw string) (*url.URL, error) {
 	}, nil
 }
 
-// isBase reports whether a URL has an http or https scheme, a host, perhaps a path, and
-// nothing else.
+// isBase reports whether a URL has an http or https scheme, a host and at most a path.
 func isBase(u *url.URL) bool {
 	if u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
 		return false
@@ -157,11 +157,11 @@ func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
 
 // Settle moves the money, or says how far the attempt got. See x402.Facilitator.
 //
-// The resend of a pending settlement has the same bytes, so the facilitator looks up the
-// transaction of the first request and does not broadcast another one. The first request left
-// doubt, and only success clears doubt. A refusal of the second request, even "nonce already
-// used", and a second request that was never sent say nothing about the transaction that is
-// already on its way.
+// After a pending settlement, the second request has the same bytes. Therefore the facilitator
+// looks up the transaction of the first request, and does not broadcast another one. The first
+// request left doubt, and only a success clears this doubt. A refusal of the second request,
+// even "nonce already used", says nothing about the transaction that is already on its way.
+// Nor does it matter if the second request could not be sent.
 func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
 	body, err := encode(p, r)
 	if err != nil {
@@ -190,8 +190,8 @@ func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements
 	return first
 }
 
-// pause waits before the resend. It returns false at once if the caller's deadline does not
-// leave enough time for the pause and a request.
+// pause waits before the second request, and reports whether it did. It returns false at once
+// if the caller's deadline does not leave enough time for the pause and a request.
 func pause(ctx context.Context) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < resendWait+minResend {
 		return false
@@ -215,13 +215,13 @@ func (c *Client) Verify(ctx context.Context, p x402.Payload, r x402.Requirements
 }
 
 // Supported returns nil if the facilitator settles the scheme exact of protocol version 2 on
-// network, and a *fault.Error with a facilitator code otherwise.
+// network. Otherwise it returns a *fault.Error with a facilitator code.
 func (c *Client) Supported(ctx context.Context, network string) error {
 	return supports(c.exchange(ctx, "/supported", nil), network)
 }
 
-// Internal causes of an exchange without an answer. errCredentials means that the credentials
-// could not be read or used.
+// These are causes of an exchange without an answer, for use in this package. errCredentials
+// means that the credentials could not be read or used.
 var (
 	errNoURL       = errors.New("no facilitator URL is configured")
 	errCredentials = errors.New("facilitator credentials")
@@ -231,16 +231,16 @@ var (
 type reply struct {
 	err        error // why there is no complete answer
 	sent       bool  // a byte of the request may have left; false proves that none did
-	expired    bool  // the call's time was up when err occurred
+	expired    bool  // the time of the call was up when err occurred
 	authorized bool  // the request carried credentials
-	status     int   // HTTP status; 0 if not even the header of an answer came
+	status     int   // HTTP status; 0 if no header of an answer came
 	header     http.Header
 	body       []byte
 }
 
-// exchange sends one request, a POST or, if body is nil, a GET, and reads its whole answer. It
-// uses the transport directly because http.Client would follow a redirect and send the payment
-// there.
+// exchange sends one request and reads its whole answer. The request is a GET if body is nil,
+// and otherwise a POST. exchange uses the transport directly, because http.Client would follow
+// a redirect and send the payment there.
 func (c *Client) exchange(ctx context.Context, path string, body []byte) (out reply) {
 	if c.base == nil {
 		return reply{err: errNoURL}
@@ -250,18 +250,18 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	defer func() { out.expired = out.err != nil && ctx.Err() != nil }()
 	req, err := c.newRequest(ctx, path, body)
 	if err == nil {
-		// If the context has ended here, it is proved that nothing was sent. If the transport
-		// were the first to notice the end, it might no longer be provable.
+		// If the context has ended by now, it is certain that nothing was sent. If only the
+		// transport noticed that the context has ended, this might not be provable.
 		err = ctx.Err()
 	}
 	if err != nil {
 		return reply{err: err}
 	}
 	out.authorized = req.Header.Get("Authorization") != ""
-	// The hooks may run on goroutines of the transport. The request counts as sent from the
-	// report of the first header field on, although that field may still be in a buffer. No
-	// byte leaves before that report. On an error net/http ends its writing goroutine before
-	// RoundTrip returns, so no report comes late.
+	// The hooks may run on goroutines of the transport. The request counts as sent once the
+	// transport reports its first header field, although that field may still be in a buffer.
+	// No byte leaves before that report. If there is an error, net/http ends its writing
+	// goroutine before RoundTrip returns, so no report comes late.
 	var reported, written atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:          func(string) { reported.Store(true) },
@@ -290,9 +290,10 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	return out
 }
 
-// newRequest builds one request. GetBody stays nil because net/http needs it to send a request
-// again on another connection, and a settle must be sent once. For the same reason there is no
-// Idempotency-Key header, with which net/http would repeat a request.
+// newRequest builds one request. net/http must never send it a second time, because a settle
+// must be sent once. Therefore GetBody is nil: net/http needs GetBody to send a request again
+// on another connection. For the same reason there is no Idempotency-Key header, which would
+// let net/http repeat a request.
 func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*http.Request, error) {
 	target := *c.base
 	target.Path += path
@@ -306,8 +307,8 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 		Header: http.Header{
 			"Accept":     {"application/json"},
 			"User-Agent": {c.config.UserAgent},
-			// Set explicitly, so that no transport decompresses: maxBody is then a bound on
-			// memory.
+			// This is set explicitly, so that no transport decompresses the body. maxBody then
+			// bounds the memory.
 			"Accept-Encoding": {"identity"},
 		},
 	}).WithContext(ctx)
@@ -327,17 +328,17 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 	return req, nil
 }
 
-// newTransport returns the transport of one call. It uses HTTP/1.1, with which net/http sends
-// a request at most once without further conditions. It uses no proxy from the environment,
-// and one connection, which ends with the call. net/http detaches dials and handshakes from
-// the request that needs them. Here they end with the call, because otherwise they would still
-// be there when a frozen Lambda environment thaws.
+// newTransport returns the transport for one call. It uses HTTP/1.1, because net/http then
+// sends a request at most once. It uses no proxy from the environment, and only one
+// connection, which ends with the call. net/http detaches dials and handshakes from the
+// request that needs them. Here they end with the call, because otherwise they would remain
+// open until a frozen Lambda environment thaws.
 //
-// Keeping connections open could save a settle two round trips, a few milliseconds of a call
-// that waits for a block of two seconds. But it could leave a payment in doubt. Servers also
-// close idle connections, and a frozen environment learns of that late. A settle that is
-// written into a closing connection ends as "unknown", which blocks the payer until the chain
-// has answered. TLS sessions are resumed.
+// Keeping connections open could save two round trips per settle. These are a few milliseconds
+// of a call that waits two seconds for a block. But an open connection could leave a payment
+// in doubt. Servers close idle connections, and a frozen environment learns of this late. A
+// settle that is written into a closing connection ends as "unknown", which blocks the payer
+// until the chain has answered. Resumed TLS sessions make new connections cheaper.
 func (c *Client) newTransport(ctx context.Context) *http.Transport {
 	only1 := new(http.Protocols)
 	only1.SetHTTP1(true)

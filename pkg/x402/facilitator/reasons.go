@@ -11,17 +11,17 @@ import (
 type meaning int
 
 const (
-	// doubt: the reason can be given after a broadcast, or says nothing about the payer. It is
-	// the zero value because every reason that is not in the table has this meaning.
+	// doubt: the reason can be given after a broadcast, or says nothing about the payer. doubt
+	// is the zero value, because every reason that is not in the table has this meaning.
 	doubt meaning = iota
 	// refusal: the reason is about the payer, and is given before any broadcast.
 	refusal
-	// expired: a refusal because the authorization's window is over. Facilitators check the
-	// window before the nonce.
+	// expired: the reason is a refusal, because the authorization's window is over.
+	// Facilitators check the window before the nonce.
 	expired
-	// nonceUsed: the authorization was used or cancelled on chain, no matter by whom.
+	// nonceUsed: the authorization was used or cancelled on chain, by anybody.
 	nonceUsed
-	// pending: a transaction was broadcast, and its receipt is awaited.
+	// pending: a transaction was broadcast, and the facilitator awaits its receipt.
 	pending
 	// turnedAway: the facilitator did not process the request, and broadcast nothing, for a
 	// reason that the operator has to deal with.
@@ -29,12 +29,12 @@ const (
 )
 
 // reason is a row of the table of reasons. Its words are the strings with which facilitators
-// give a reason that has this meaning.
+// state a reason that has this meaning.
 type reason struct {
 	meaning meaning
 	// signature says that the refusal is about a wrong signature.
 	signature bool
-	// answer is the fault that the seller returns if the request was turned away.
+	// answer is the code of the fault that the seller returns if the request was turned away.
 	// facilitator_unauthorized becomes facilitator_misconfigured if no credentials are
 	// configured.
 	answer fault.Code
@@ -48,11 +48,11 @@ type reason struct {
 //
 // The first rows are the closed list of refusals about the payer. The next rows are for the
 // operator to deal with: credentials, quota, configuration, and what this service itself puts
-// into the request. The payment was checked against the same terms before it was sent. So if a
-// facilitator says that the terms differ, then this service sent, or the facilitator reads,
-// something other than what the payer signed. The last row has known reasons that prove
-// nothing. They mean doubt, as an unknown reason does. But unlike an unknown reason, they mean
-// doubt even with a status that turns a request away.
+// into the request. The payment was checked against the same terms before it was sent. If a
+// facilitator nevertheless says that the terms differ, either this service sent something
+// other than what the payer signed, or the facilitator reads the terms differently. The last
+// row has known reasons that prove nothing. They mean doubt, as an unknown reason does. But
+// unlike an unknown reason, they mean doubt even with a status that turns a request away.
 func reasons() []reason {
 	return []reason{
 		{meaning: refusal, words: []string{
@@ -127,7 +127,7 @@ func reasons() []reason {
 	}
 }
 
-// lookup returns the row with a word, and reports whether the table has such a row.
+// lookup returns the row that lists a word, and reports whether there is such a row.
 func lookup(word string) (reason, bool) {
 	for _, r := range reasons() {
 		for _, listed := range r.words {
@@ -139,7 +139,7 @@ func lookup(word string) (reason, bool) {
 	return reason{}, false
 }
 
-// stands reports whether an entry of a row matches a word.
+// stands reports whether an entry of a row covers a word.
 func stands(entry, word string) bool {
 	prefix, many := strings.CutSuffix(entry, "*")
 	if many {
@@ -156,7 +156,7 @@ func aboutPayer(word string) bool {
 
 // interpret returns the meaning of a word in an answer with this status.
 //
-// The table has the meaning of the word. In three cases the status changes that meaning. All
+// The table says what the word means. In three cases the status changes this meaning. All
 // three concern a status that turns a request away:
 //
 //   - 401, 403 and 429 are about the operator's credentials and quota, so a refusal about
@@ -167,7 +167,7 @@ func aboutPayer(word string) bool {
 //   - A word that is not in the table, with any of these statuses or with 404 or 405, comes
 //     from a gateway or a router, and means the same as the status.
 //
-// A known word that may follow a broadcast means doubt with any status.
+// A word that the table lists as doubt means doubt with any status.
 func (re reply) interpret(word string) reason {
 	r, listed := lookup(word)
 	code, operators := re.turnsAway()
@@ -185,9 +185,10 @@ func (re reply) interpret(word string) reason {
 	return r
 }
 
-// turnsAway returns the fault for a status with which a request is turned away before it is
-// processed. The code is empty for any other status. operators reports whether the status is
-// about the operator's credentials or quota. 404 and 405 mean a wrong URL.
+// turnsAway returns the code of the fault for a status with which a request is turned away
+// before it is processed. For any other status, the code is empty. operators reports whether
+// the status is about the operator's credentials or quota. 404 and 405 mean that the URL is
+// wrong.
 func (re reply) turnsAway() (code fault.Code, operators bool) {
 	switch re.status {
 	case http.StatusUnauthorized, http.StatusForbidden:

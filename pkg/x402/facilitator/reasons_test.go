@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// documented returns the reasons in reasons.md by their meanings.
+// documented returns the reasons in reasons.md, grouped by their meanings.
 func documented(t testing.TB) map[string][]string {
 	t.Helper()
 	doc := must(os.ReadFile("reasons.md"))
@@ -29,19 +29,20 @@ func documented(t testing.TB) map[string][]string {
 	return words
 }
 
-// unlisted holds reasons that no table has: possible future reasons of facilitators, and texts
-// that only look like a code of the closed list.
+// unlisted holds reasons that are not in the table: possible future reasons of facilitators,
+// and texts that only look like a word of the closed list.
 const unlisted = "|error|ok|brand_new_reason|insufficient_funds_for_gas|INSUFFICIENT_FUNDS|Insufficient_funds|insufficient_funds |" +
 	" insufficient_funds|insufficient_fund|x_insufficient_funds|insufficient_balance|invalid_exact_evm_signaturе|invalid_signature|" +
 	"invalid_exact_evm_signature\n|signature|nonce_already_used|INVALID_EXACT_EVM_NONCE_ALREADY_USED|expired|SETTLEMENT_PENDING|" +
 	"settlement_pending_review|rate_limited_after_send|unauthorized_transfer|execution reverted"
 
-// outcomes holds the outcomes of /settle and /verify for a reason, at four kinds of status: a
-// status without a meaning, 401 or 403, 404 or 405, and 429. The request carries credentials.
+// outcomes holds the expected outcomes of /settle and /verify for a reason. Each outcome is
+// given for four kinds of status: a status without a meaning, 401 or 403, 404 or 405, and 429.
+// The request carries credentials.
 type outcomes struct{ settle, verify [4]string }
 
-// ofPayer is the end of the expected text if /verify decides nothing and gives a reason about
-// the payer.
+// ofPayer ends the expected text if /verify decides nothing although its reason is about the
+// payer.
 const ofPayer = ", about the payer"
 
 func column(status int) int {
@@ -78,8 +79,7 @@ func expected() map[string]outcomes {
 	}
 }
 
-// settles returns the outcome of an answer to /settle, and the settlement with its reason and
-// transaction.
+// settles returns the outcome of an answer to /settle as text, and the settlement itself.
 func settles(re reply) (outcome string, s x402.Settlement) {
 	s, pending := classify(re, network, payer)
 	flag := func(is bool, name string) string { return strings.Repeat(name, map[bool]int{true: 1}[is]) }
@@ -106,9 +106,9 @@ func verifies(re reply) (outcome string, v x402.Verification) {
 	return "invalid", v
 }
 
-// TestEveryReasonAtEveryStatus checks each reason in each of its forms: as a refusal by the
+// TestEveryReasonAtEveryStatus checks each reason in all its forms: as a refusal by the
 // facilitator, with a transaction, by /verify, and as an error of a platform in front of the
-// facilitator. The last form counts only if the reason is for the operator to deal with.
+// facilitator. The last form counts only if the operator has to deal with the reason.
 func TestEveryReasonAtEveryStatus(t *testing.T) {
 	t.Parallel()
 	all, words := expected(), documented(t)
@@ -131,8 +131,9 @@ func TestEveryReasonAtEveryStatus(t *testing.T) {
 	}
 }
 
-// checkReason answers with a reason at a status. It compares the outcome with e, and the
-// outcome of the same reason as a platform's error with platform.
+// checkReason classifies answers that give a reason at a status. e holds the expected
+// outcomes. platform holds the expected outcomes if a platform in front of the facilitator
+// gives the reason.
 func checkReason(t *testing.T, name, code string, status int, e, platform outcomes) {
 	t.Helper()
 	in := fmt.Sprintf("%s: %d %q", name, status, code)
@@ -162,8 +163,8 @@ func checkReason(t *testing.T, name, code string, status int, e, platform outcom
 	}
 }
 
-// TestTableOfReasons checks that each reason is once in the table and in the document. Only
-// the reasons that mean doubt may match other words by a prefix.
+// TestTableOfReasons checks that each reason is exactly once in the table and in the document.
+// Only the entries that mean doubt may end with a * that covers other words.
 func TestTableOfReasons(t *testing.T) {
 	t.Parallel()
 	all, words := expected(), documented(t)
@@ -194,7 +195,8 @@ func TestTableOfReasons(t *testing.T) {
 
 var wellFormed = regexp.MustCompile(`^0x[0-9a-fA-F]{64}$`)
 
-// said checks that a text from a facilitator may be logged and kept.
+// said checks that a facilitator's text is clipped and printable, so that it may be logged and
+// kept.
 func said(t *testing.T, what, text string) {
 	t.Helper()
 	if len(text) > maxReason || untrusted.Clip(text, maxReason) != text {
@@ -202,8 +204,8 @@ func said(t *testing.T, what, text string) {
 	}
 }
 
-// FuzzAnswer reads any bytes as the answer to each of the calls. It checks the rules that
-// decide about money against a second, lenient reading of the same bytes.
+// FuzzAnswer reads arbitrary bytes as the answer to each of the calls. It checks the rules
+// that decide about money against a second, lenient reading of the same bytes.
 func FuzzAnswer(f *testing.F) {
 	for _, r := range recordings(f) {
 		f.Add(r.Status, []byte(r.Body), false, false)
@@ -247,7 +249,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// isNote checks the form of a stored extension value.
+// isNote checks the form of an extension value that is stored.
 func isNote(t *testing.T, k, v string) {
 	t.Helper()
 	dot := strings.LastIndexByte(k, '.')
@@ -294,8 +296,9 @@ func settlement(t *testing.T, re reply, lenient map[string]any, lost bool, words
 	}
 }
 
-// verification checks a verification: valid needs the boolean true, a 2xx status, and neither
-// another payer nor a reason; invalid needs the boolean false, a reason, and no other payer.
+// verification checks the result of /verify for any bytes. A signature is valid only with the
+// boolean true, a 2xx status, and neither another payer nor a reason. It is invalid only with
+// the boolean false, a reason, and no other payer.
 func verification(t *testing.T, re reply, lenient map[string]any) {
 	t.Helper()
 	v := classifyVerification(re, payer)

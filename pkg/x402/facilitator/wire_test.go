@@ -39,9 +39,9 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 	}
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for _, row := range []struct {
-		name, text, endless string // endless is written again and again until the other side has closed
+		name, text, endless string // endless is written again and again until the client has closed
 		class               x402.Class
-		reason              string // with "timeout", the server writes no more, and the time of the call ends
+		reason              string // with "timeout", the server writes no more, and the client's time runs out
 	}{
 		{name: "close after reading", class: x402.Unknown, reason: "connection_lost"},
 		{name: "short of its length", text: ok + "Content-Length: 4000\r\n\r\n" + settled, class: x402.Unknown, reason: "connection_lost"},
@@ -83,8 +83,8 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 	}
 }
 
-// TestFailuresBeforeWriting checks that each failure before a byte of HTTP reaches the peer
-// counts as not sent.
+// TestFailuresBeforeWriting checks that a failure counts as not sent if it happens before a
+// byte of HTTP reaches the peer.
 func TestFailuresBeforeWriting(t *testing.T) {
 	t.Parallel()
 	untrusted := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -121,8 +121,8 @@ func TestFailuresBeforeWriting(t *testing.T) {
 	}
 }
 
-// TestOwnTransportKeepsNoConnection checks that the client closes each connection. A server
-// could otherwise close a kept connection while the next settle uses it.
+// TestOwnTransportKeepsNoConnection checks that the client closes each connection. Otherwise a
+// server could close a kept connection while the next settle uses that connection.
 func TestOwnTransportKeepsNoConnection(t *testing.T) {
 	t.Parallel()
 	gone, calls := make(chan bool, 3), 0
@@ -143,7 +143,7 @@ func TestOwnTransportKeepsNoConnection(t *testing.T) {
 }
 
 // TestHandshakeThatHangsEndsWithTheCall checks that a TLS handshake ends with the call.
-// net/http would let it continue until its own time-out.
+// Otherwise net/http would let the handshake continue until its time-out.
 func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
@@ -216,14 +216,14 @@ func equal(t *testing.T, what string, want, got any) {
 	}
 }
 
-// over returns a client that sends its requests with the given function.
+// over returns a client that sends its requests with transport.
 func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *Client {
 	f := must(New(Config{URL: origin}))
 	f.transport = func(context.Context) http.RoundTripper { return roundTrip(transport) }
 	return f
 }
 
-// settle makes a call that must end without a deadline from its caller.
+// settle makes a call that must end although its caller sets no deadline.
 func settle(t *testing.T, f *Client) x402.Settlement {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -242,7 +242,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 // patience is far longer than a call over loopback takes on any machine.
 const patience = 2 * time.Minute
 
-// raw returns a handler that writes a raw answer, calls the function then, and closes the
+// raw returns a handler that writes text as the raw answer, calls then, and closes the
 // connection.
 func raw(text string, then func(c net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -252,14 +252,14 @@ func raw(text string, then func(c net.Conn)) http.HandlerFunc {
 			panic(err)
 		}
 		defer c.Close()
-		// If the test has failed, a peer must not make the suite hang.
+		// If the test has failed, the connection must not make the suite hang.
 		_ = c.SetDeadline(time.Now().Add(patience))
 		_, _ = io.WriteString(c, text)
 		then(c)
 	}
 }
 
-// untilGone blocks until the other side has closed the connection.
+// untilGone blocks until the peer has closed the connection.
 func untilGone(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
 // roundTrip is a function that serves as a transport.

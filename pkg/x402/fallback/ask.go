@@ -10,8 +10,8 @@ import (
 )
 
 // ask records the name of m, sends the payment to m, and takes at most budget. first is the
-// time limit of the first reply. If first is less than budget and the first reply leaves
-// doubt, the same request is sent once more. Only success clears that doubt.
+// time limit for the first reply. If first is less than budget and the first reply leaves
+// doubt, ask sends the same request once more. Only a success then clears the doubt.
 func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Duration) x402.Settlement {
 	end := s.pair.Now().Add(budget)
 	unasked, ok := s.mayAsk(ctx, m, end)
@@ -29,8 +29,9 @@ func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Dura
 	return reply
 }
 
-// mayAsk reports whether the payment may be sent to m: the breaker of m admits it, the name of
-// m was recorded, and there is at least a second left until end. If not, why holds the reason.
+// mayAsk reports whether the payment may be sent to m. It may be sent if the breaker of m
+// admits it, the name of m could be recorded, and at least a second is left until end.
+// Otherwise why holds the reason.
 func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why x402.Settlement, ok bool) {
 	if !m.breaker.admits(s.pair.Now(), true) {
 		why.Code = fault.FacilitatorUnavailable
@@ -38,7 +39,7 @@ func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why 
 		why.Cause = errors.New("the facilitator " + m.Name + " is not asked for a while after several failures")
 		return why, false
 	}
-	if s.isSecond(m) { // the claim has already recorded the primary
+	if s.isSecond(m) { // for the primary, the claim has already done this
 		if err := s.order.Ask(ctx, m.Name); err != nil {
 			why.Code = fault.LedgerUnavailable
 			why.Reason = "not recorded"
@@ -79,14 +80,14 @@ func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) 
 func (s *settlement) isSecond(m *Member) bool { return m == &s.pair.Second }
 
 // mayResend reports whether a reply leaves a doubt that a second request could clear, and
-// whether there is enough time for that request until end.
+// whether enough time is left until end.
 func (s *settlement) mayResend(reply x402.Settlement, end time.Time) bool {
 	worthIt := reply.Class == x402.Unknown && reply.Transaction == "" && !reply.AboutPayer
 	return worthIt && s.timeUntil(end) >= leastResend && s.order.Executable()
 }
 
-// joined combines the reply to a request, which left doubt, with the reply to the same request
-// sent again.
+// joined combines two replies to the same request. The first reply left doubt; again is the
+// reply to the resend.
 func joined(first, again x402.Settlement) x402.Settlement {
 	if again.Class == x402.Moved {
 		return again

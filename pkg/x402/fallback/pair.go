@@ -1,14 +1,15 @@
-// Package fallback settles with two facilitators: the second is used when the first, the
-// primary, fails.
+// Package fallback settles with two facilitators, called the primary and the second. The
+// second is used when the primary fails.
 //
 // Sending one authorization to two facilitators never moves money twice, because the token
-// executes it once. But their two answers could be read wrongly. So the second is asked at
-// once only if the primary was provably not reached, or turned the request away for a reason
-// that concerns its operator. If the primary leaves doubt, the same request is first sent to
-// the primary once more, and then the chain is asked. If the chain does not decide, the second
-// is asked. From the second, only success counts then, and the chain is asked to confirm it if
-// there is a node. After a refusal about the payer, even one on record from an earlier
-// attempt, only the facilitator that refused is asked again.
+// contract executes an authorization only once. But the two answers may mislead: for example,
+// the second may refuse a payment that the primary has settled. Therefore the second is asked
+// at once only if the primary was provably not reached, or turned the request away for a
+// reason that concerns the operator. If the primary leaves doubt, the same request is first
+// sent to the primary once more, and then the chain is asked. If the chain does not decide,
+// the second is asked. In this case only a success of the second counts, and the chain is
+// asked to confirm it if there is a node. After a refusal about the payer, even one on record
+// from an earlier attempt, only the facilitator that refused is asked again.
 package fallback
 
 import (
@@ -20,19 +21,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Time budgets of a settlement. Together they use the time that a bundle leaves for a
-// settlement. Bundles have the longest lookups of all operations.
+// These are the time budgets of a settlement. Together they use the time that a bundle leaves
+// for a settlement. Bundles have the longest lookups of all operations.
 const (
-	primaryBudget = 6 * time.Second // the time for the primary, including its one resend
-	firstBudget   = 4 * time.Second // the longest wait for the primary's first answer
-	leastResend   = time.Second     // the least time in which a request is sent again
-	chainBudget   = 2 * time.Second // the time for asking the chain about a doubt, before the second is asked
-	secondBudget  = 5 * time.Second // the time for the second, including checkBudget
-	checkBudget   = time.Second     // the time for checking the second's reply on the chain
-	// checkPause is the pause before the chain is asked again if it does not yet have a
-	// payment that the second says it settled. A node can be a block behind.
+	primaryBudget = 6 * time.Second // for the primary, including one resend
+	firstBudget   = 4 * time.Second // for the first reply of the primary
+	leastResend   = time.Second     // a request is sent again only if at least this much time is left
+	chainBudget   = 2 * time.Second // for asking the chain about a doubt, before the second is asked
+	secondBudget  = 5 * time.Second // for the second, including checkBudget
+	checkBudget   = time.Second     // for confirming the second's reply on the chain
+	// If the second says that it settled a payment which the chain does not show yet,
+	// checkPause is the pause before the chain is asked again. A node can be a block behind.
 	checkPause    = 300 * time.Millisecond
-	primaryVerify = 3 * time.Second / 2 // the time for Verify at the primary: half of the time that the Gate gives both
+	primaryVerify = 3 * time.Second / 2 // for Verify at the primary: half of the time that the Gate gives to both
 )
 
 // Pair is an x402.Settler with two facilitators. It remembers which facilitators are down, so
@@ -46,8 +47,8 @@ type Pair struct {
 // Member is one facilitator of a Pair.
 type Member struct {
 	x402.Facilitator
-	// Name is its name in records and logs. The two names must differ, and must not change
-	// from one deployment to the next.
+	// Name identifies the facilitator in records and logs. The two names must differ, and must
+	// not change from one deployment to the next.
 	Name string
 
 	breaker breaker
@@ -59,9 +60,9 @@ func (p *Pair) First() string { return p.Primary.Name }
 // Reserve implements x402.Settler.
 func (p *Pair) Reserve() time.Duration { return chainBudget }
 
-// Verify returns what the primary says about the payment's signature, or what the second says
-// if the primary decides nothing. A reply of the primary with a reason about the payer is
-// final.
+// Verify returns what the primary says about the payment's signature. If the primary decides
+// nothing, Verify returns what the second says. A reply of the primary with a reason about the
+// payer is final.
 func (p *Pair) Verify(ctx context.Context, payload x402.Payload, r x402.Requirements) x402.Verification {
 	switch {
 	case !p.Second.breaker.admits(p.Now(), false):
@@ -83,14 +84,14 @@ func (p *Pair) Verify(ctx context.Context, payload x402.Payload, r x402.Requirem
 }
 
 // Settle sends a payment to the primary and, if the rules of the package allow it, to the
-// second. If one of the two refused the payment before, only that one is asked, with the whole
-// budget.
+// second. If one of the two refused the payment before, only that facilitator is asked, with
+// the whole budget.
 func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
 	s := &settlement{pair: p, order: o}
 	switch {
 	case o.RefusedBy == p.Second.Name:
 		s.askAlone(ctx, &p.Second)
-	case o.RefusedBy != "", o.Refused: // a refusal without a name came from the primary, before there was a second
+	case o.RefusedBy != "", o.Refused: // the primary refused without a name on record, before there was a second
 		s.askAlone(ctx, &p.Primary)
 	default:
 		s.askInTurn(ctx)
@@ -98,15 +99,15 @@ func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
 	return s.result
 }
 
-// settlement is the state of settling one order.
+// settlement is the state of one call of Settle.
 type settlement struct {
 	pair   *Pair
 	order  *x402.Order
 	result x402.Result
 }
 
-// askAlone asks only m. If the payment is in doubt and m is the second, success counts only
-// once the chain has the payment.
+// askAlone asks only m. If the payment is in doubt and m is the second, a success counts only
+// once the chain shows the payment.
 func (s *settlement) askAlone(ctx context.Context, m *Member) {
 	o := s.order
 	r := &s.result
@@ -120,8 +121,8 @@ func (s *settlement) askAlone(ctx context.Context, m *Member) {
 	o.AskChain(ctx, r, x402.EvidenceBudget)
 }
 
-// askInTurn asks the primary. If its reply does not decide, the chain is asked. If the chain
-// does not decide either and the reason is not about the payer, the second is asked.
+// askInTurn asks the primary. If the primary's reply does not decide, it asks the chain. If
+// the chain does not decide either and the reason is not about the payer, it asks the second.
 func (s *settlement) askInTurn(ctx context.Context) {
 	o := s.order
 	r := &s.result
@@ -140,10 +141,10 @@ func (s *settlement) askInTurn(ctx context.Context) {
 	}
 }
 
-// askSecond asks the second. If there is no doubt, its reply replaces the reply of the
-// primary, which did nothing with the payment. If there is doubt, a success of the second
-// counts if the chain confirms the payment or cannot be asked. Any other reply changes nothing
-// about the doubt, and is not recorded as a refusal.
+// askSecond asks the second. If there is no doubt, the reply of the second replaces the reply
+// of the primary, which did nothing with the payment. If there is doubt, a success of the
+// second counts if the chain confirms the payment or cannot be asked. Any other reply leaves
+// the doubt as it is, and is not recorded as a refusal.
 func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
 	o := s.order
 	r := &s.result
@@ -170,9 +171,9 @@ func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
 	}
 }
 
-// standIn replaces the primary's reply by the reply of the second, because the primary did
-// nothing with the payment. If both turned the payment away for a reason that is not about the
-// payer, the primary's reply remains the result.
+// standIn replaces the primary's reply with the reply of the second, because the primary did
+// nothing with the payment. There is one exception. If both turned the payment away, the
+// primary's reply remains the result, unless the second's reason is about the payer.
 func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
 	r := &s.result
 	s.pin(&s.pair.Second, reply)
@@ -185,8 +186,9 @@ func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
 	s.order.AskChain(ctx, r, x402.EvidenceBudget)
 }
 
-// check asks the chain after the second was asked about a payment in doubt. If the second says
-// that money moved, check asks again until the chain decides or the time is up.
+// check asks the chain after the second was asked about a payment in doubt. If moved says that
+// the second reported a success, check asks repeatedly, until the chain decides or the time is
+// up.
 func (s *settlement) check(ctx context.Context, moved bool) {
 	o := s.order
 	r := &s.result
@@ -202,8 +204,8 @@ func (s *settlement) check(ctx context.Context, moved bool) {
 	r.Cause = errors.Join(r.Cause, r.Finding.Cause)
 }
 
-// pin sets RefusedBy if a facilitator refused the payment for a reason about the payer. From
-// then on only that facilitator is asked about the payment.
+// pin sets RefusedBy to m if m refused the payment for a reason about the payer. From then on
+// only m is asked about the payment.
 func (s *settlement) pin(m *Member, reply x402.Settlement) {
 	if reply.Class == x402.Refused || reply.AboutPayer {
 		s.result.RefusedBy = m.Name

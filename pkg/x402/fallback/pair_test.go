@@ -9,10 +9,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// The tests of package x402 check how a Pair settles a payment, because that package has the
-// test harness of the Gate.
+// How a Pair settles a payment is tested in package x402, which has the test harness of the
+// Gate.
 
-// verifier adds its name to a list when it is asked, and decides nothing while it is down.
+// verifier is a facilitator that records its name each time it is asked to verify. While it is
+// down, it decides nothing.
 type verifier struct {
 	x402.Facilitator
 	name  string
@@ -29,13 +30,13 @@ func (v verifier) Verify(context.Context, x402.Payload, x402.Requirements) x402.
 }
 
 // TestVerifyBesideAnOpenBreaker checks that a facilitator with an open breaker is not asked to
-// verify while the other one works. A verification opens and closes no breaker, because a
-// payer can ask for any number of them.
+// verify while the other facilitator works. Verifications neither open nor close a breaker,
+// because a payer can cause any number of them.
 func TestVerifyBesideAnOpenBreaker(t *testing.T) {
 	lost := x402.Settlement{Class: x402.Unknown, NoDecision: true}
 	for _, c := range []struct {
 		name         string
-		first, other bool // the breaker of the primary, and of the second, is open
+		first, other bool // whether the breaker of the primary, and of the second, is open
 		down         bool // the primary is down
 		asked        string
 		valid        bool

@@ -10,7 +10,7 @@ import (
 // Code is the name of an error, spelled as in spec §7.
 type Code string
 
-// Payment and capacity errors, spec §7.1.
+// These are the payment and capacity errors of spec §7.1.
 const (
 	PaymentRequired          Code = "payment_required"
 	PaymentInProgress        Code = "payment_in_progress"
@@ -24,7 +24,7 @@ const (
 	Overloaded               Code = "overloaded"
 )
 
-// Codes outside the table of the spec. Every product can answer with them.
+// These codes are not in the table of the spec. Every product can answer with them.
 const (
 	InternalError         Code = "internal_error"
 	MethodNotAllowed      Code = "method_not_allowed"
@@ -33,18 +33,18 @@ const (
 	InvalidArguments      Code = "invalid_arguments"
 )
 
-// Class says what a code means for the payment that came with the request.
+// Class says what an error means for the payment that came with the request.
 type Class int
 
 const (
-	// NoCharge means that the error charges nothing and uses nothing up. Whether money has
-	// moved is in the record of the payment (x402.ChargeOf).
+	// NoCharge means that the error itself charges nothing and does not use up a payment. The
+	// record of the payment says whether money has moved (x402.ChargeOf).
 	NoCharge Class = iota
 	// Answer means that the error is the answer that was paid for, such as a fact about the
-	// target of a lookup. It uses up the payment and is stored like a result.
+	// target of a lookup. Such an error uses up the payment, and is stored like a result.
 	Answer
-	// Owed means that the payment remains valid and the answer is still owed. The same
-	// signature runs the lookup again without a charge.
+	// Owed means that the payment remains valid and the answer is still owed. The payer can
+	// run the lookup again with the same signature, and is not charged again.
 	Owed
 )
 
@@ -60,24 +60,24 @@ func (c Class) String() string {
 	}
 }
 
-// Info describes a code.
+// Info describes the errors with one code.
 type Info struct {
 	Code    Code
 	Status  int    // HTTP status
 	Message string // default public message
 	Class   Class
 	// Retry means that the request may be repeated, with the same signature or with a new one,
-	// and is charged at most once in all. For the class Owed this holds until a request is
-	// answered.
+	// and that all repetitions together are charged at most once. For the class Owed this
+	// holds until a request is answered.
 	Retry bool
-	// After is the default Retry-After; 0 means that none is sent.
+	// After is the default Retry-After; 0 means that no Retry-After is sent.
 	After time.Duration
 	// Remedy says what to do about the error, in a sentence that the documentation prints.
 	Remedy string
 }
 
-// table returns the codes of spec §7.1, and the others. The slice is made once, because every
-// error looks its code up.
+// table returns the codes of spec §7.1, and then the others. The slice is created only once,
+// because every error looks up its code there.
 var table = sync.OnceValue(func() []Info {
 	return []Info{
 		{
@@ -208,8 +208,8 @@ var table = sync.OnceValue(func() []Info {
 	}
 })
 
-// infoOf returns the Info of a code of this package. For any other code it returns the Info of
-// InternalError.
+// infoOf returns the Info of a code of this package. If the code is not from this package, it
+// returns the Info of InternalError.
 func infoOf(c Code) Info {
 	var internal Info
 	for _, info := range table() {
@@ -223,6 +223,6 @@ func infoOf(c Code) Info {
 	return internal
 }
 
-// All returns the Info of every code of this package: first the codes of spec §7.1 in its
-// order, then the others, beginning with InternalError.
+// All returns the Info of every code of this package. First come the codes of spec §7.1, in
+// the order of the spec. Then come the others, beginning with InternalError.
 func All() []Info { return slices.Clone(table()) }

@@ -1,6 +1,6 @@
-// Package fault has the error codes of payments (spec §7.1), and the one error type that carries
-// a code. A seller defines codes for its products as Infos, and creates errors with Info.New. An
-// error of any other type reaches a client as internal_error, without its text.
+// Package fault has the error codes of payments (spec §7.1), and Error, the error type that
+// carries a code. A seller defines codes for its products as Infos, and creates errors with
+// Info.New. An error of any other type reaches a client as internal_error, without its text.
 package fault
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// Error is an error with a code, a public message and a private cause. Its methods that return
-// an *Error return a changed copy.
+// Error is an error with a code, a public message and a private cause. An Error does not
+// change: each method that returns an *Error returns a changed copy.
 type Error struct {
 	Code Code
-	// Message is public. Empty means the default of the code.
+	// Message is public. If it is empty, the default message of the code is used.
 	Message   string
-	after     time.Duration // if positive, replaces the Retry-After of the code; if negative, none is sent
+	after     time.Duration // if positive, the Retry-After in place of the code's default; if negative, no Retry-After is sent
 	pause     time.Duration // see Paused
 	info      Info
 	cause     error
@@ -27,22 +27,23 @@ type Error struct {
 	silence   bool
 }
 
-// New returns an error with a code of this package and its default message. Any other code
-// is answered as internal_error. cause is logged, never shown, and may be nil.
+// New returns an error with a code of this package and its default message. If the code is not
+// from this package, a client sees an internal_error instead. cause is logged, never shown,
+// and may be nil.
 func New(c Code, cause error) *Error {
 	return &Error{Code: c, info: infoOf(c), cause: cause}
 }
 
-// Newf is like New, with another public message.
+// Newf is like New, with a public message in place of the default.
 func Newf(c Code, cause error, format string, args ...any) *Error {
 	return New(c, cause).Saying(fmt.Sprintf(format, args...))
 }
 
-// New returns an error with this code and its default message. The code may be defined in
+// New returns an error with the code of i and its default message. The code may be defined in
 // another package.
 func (i Info) New(cause error) *Error { return &Error{Code: i.Code, info: i, cause: cause} }
 
-// Newf is like New, with another public message.
+// Newf is like New, with a public message in place of the default.
 func (i Info) Newf(cause error, format string, args ...any) *Error {
 	return i.New(cause).Saying(fmt.Sprintf(format, args...))
 }
@@ -79,9 +80,9 @@ func (e *Error) After(d time.Duration) *Error {
 // Final returns a copy of the error that does not ask the client to wait.
 func (e *Error) Final() *Error { return e.After(-1) }
 
-// Paused returns a copy of the error for work that can be done only after d, as the work
-// itself has said. The next run waits for that time, regardless of earlier failures, and the
-// client is asked to wait for it.
+// Paused returns a copy of the error for work that can be done only after d, because the work
+// itself has said so. The next run waits until then, regardless of earlier failures, and the
+// client is asked to wait until then.
 func (e *Error) Paused(d time.Duration) *Error {
 	c := *e
 	c.after = d
@@ -89,41 +90,41 @@ func (e *Error) Paused(d time.Duration) *Error {
 	return &c
 }
 
-// Pause returns the duration that was given to Paused; 0 means none.
+// Pause returns the duration that was given to Paused, or 0 if there was none.
 func (e *Error) Pause() time.Duration { return e.pause }
 
 // Prevented returns a copy of the error with the mark that nothing was tried. The lookup ended
 // before it asked anybody outside this deployment, because an earlier attempt of ours failed
-// and the pause after it has not ended. Only the code that decided not to ask may set the
-// mark.
+// and the pause after that attempt has not ended. Only the code that decided not to ask may
+// set the mark.
 func (e *Error) Prevented() *Error {
 	c := *e
 	c.prevented = true
 	return &c
 }
 
-// IsPrevented reports whether the error was returned by Prevented or is a copy of such an
-// error. It is false for an error that only has such an error as its cause: the outer error
-// was given a new code for another reason.
+// IsPrevented reports whether the error is the result of Prevented or a copy of it. An error
+// that only has such an error as its cause does not count, because the outer error got a new
+// code for another reason.
 func (e *Error) IsPrevented() bool { return e.prevented }
 
-// Silence returns a copy of the error with the mark that the target was silent, which the
-// owner of the target can cause. Either the target accepted a connection, and its answer was
-// not complete when the lookup's time was over. Or no resolver could resolve the target's
-// name, although the resolvers answered for another name. Resolvers and registries themselves
-// are not the target. After such a failure, the answer is owed at first. After enough such
-// failures, the silence is the answer.
+// Silence returns a copy of the error with the mark that the target was silent. The owner of
+// the target can cause such a silence. There are two kinds. Either the target accepted a
+// connection, but its answer was not complete when the lookup's time was over. Or no resolver
+// could resolve the target's name, although the resolvers answered for another name. Resolvers
+// and registries themselves are not targets. After such a failure, the answer is owed at
+// first. After enough such failures, the silence is the answer.
 func (e *Error) Silence() *Error {
 	c := *e
 	c.silence = true
 	return &c
 }
 
-// IsSilence reports whether the error was returned by Silence or is a copy of such an error.
+// IsSilence reports whether the error is the result of Silence or a copy of it.
 func (e *Error) IsSilence() bool { return e.silence }
 
-// Error returns a text for logs: code, message and cause. A colon between message and cause
-// replaces the full stop of the message. The cause may quote a peer.
+// Error returns a text for logs: code, message and cause. If there is a cause, a colon
+// replaces the full stop of the message. The cause may quote text from a peer.
 func (e *Error) Error() string {
 	s := string(e.Code)
 	if e.Message != "" {
@@ -138,17 +139,17 @@ func (e *Error) Error() string {
 // Unwrap returns the private cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Info returns the Info of the code. For an unknown code it is the Info of internal_error.
+// Info returns the Info of the code, or the Info of internal_error if the code is unknown.
 func (e *Error) Info() Info { return e.info }
 
 // Public returns the message that a client may read.
 func (e *Error) Public() string { return cmp.Or(e.Message, e.info.Message) }
 
-// Wait returns the Retry-After of this error; 0 means that none is sent.
+// Wait returns the Retry-After of this error; 0 means that no Retry-After is sent.
 func (e *Error) Wait() time.Duration { return max(cmp.Or(e.after, e.info.After), 0) }
 
-// From returns err as an Error. An error of any other type becomes an
-// internal_error that hides its text from clients and keeps it for the log.
+// From returns err as an *Error. If err is not an *Error and wraps none, the result is an
+// internal_error with err as its cause, so that clients do not see its text.
 func From(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -160,12 +161,12 @@ func From(err error) *Error {
 // (RFC 9110 section 10.2.3). See Wait.
 const HeaderRetryAfter = "Retry-After"
 
-// Body is the JSON of every error except a 402.
+// Body is the JSON body of every error except a 402.
 type Body struct {
 	Error     Detail `json:"error"`
 	RequestID string `json:"request_id"`
-	// DocsURL is where the documentation explains errors. It is left out if the public origin
-	// is not known.
+	// DocsURL is where the documentation explains errors. It is absent if the public origin is
+	// not known.
 	DocsURL string `json:"docs_url,omitempty"`
 }
 
@@ -173,10 +174,12 @@ type Body struct {
 type Detail struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
-	// Charged says whether money moved for the purchase; null means not known.
+	// Charged says whether money moved for the purchase; null means that this is not known.
 	Charged *bool `json:"charged"`
-	// Retryable means that the request should be sent again, for at most one charge in all.
+	// Retryable means that the request should be sent again, and that all repetitions together
+	// are charged at most once.
 	Retryable bool `json:"retryable"`
-	// RetryAfter is the time to wait in seconds, if no header says it; 0 means none.
+	// RetryAfter is how long to wait, in seconds, on a transport without a Retry-After header;
+	// 0 means that the client need not wait.
 	RetryAfter int `json:"retry_after,omitempty"`
 }

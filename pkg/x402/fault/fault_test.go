@@ -19,7 +19,7 @@ func TestFrom(t *testing.T) {
 	if f := fault.From(fmt.Errorf("wrapped: %w", own)); f != own || f.Public() != "domain is odd" {
 		t.Errorf("%v", f)
 	}
-	// The cause of a logged error may be text that a peer sent.
+	// The cause of a logged error may contain text that a peer sent.
 	f := fault.New(fault.LedgerUnavailable, errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
 	if text := f.Error(); len(text) > 1024 || !strings.HasPrefix(text, "ledger_unavailable: ?2J??") {
 		t.Errorf("%d bytes, %.100q", len(text), text)
@@ -37,8 +37,8 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// TestMarks checks that every copy of an error keeps the marks of a prevented lookup and of a
-// silent target, and that no other error has them.
+// TestMarks checks the marks of a prevented lookup and of a silent target: every copy of a
+// marked error keeps its mark, and no other error has the mark.
 func TestMarks(t *testing.T) {
 	own := fault.New(fault.InternalError, errors.New("waiting"))
 	for name, mark := range map[string]struct {
