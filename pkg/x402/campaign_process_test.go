@@ -32,10 +32,10 @@ type process struct {
 
 	dead    atomic.Bool
 	offset  atomic.Int64 // the offset of the process's clock, a time.Duration
-	stopped atomic.Bool  // the process's clock stood still during a freeze, and has been slow since then
+	stopped atomic.Bool  // the process's clock stood still during a freeze, and has been behind since then
 
-	// The request and its sender. If the request has a payment-identifier and no
-	// Idempotency-Key, its key is that identifier.
+	// clientRequest is the request and its sender. If the request has a payment-identifier and
+	// no Idempotency-Key, its key is that identifier.
 	clientRequest
 	number  uint64
 	signed  paymentHeader
@@ -50,7 +50,8 @@ type process struct {
 	// says that the request created the record of pay.
 	copied, claimedFirst bool
 
-	// The actions and faults of the process so far. The world's lock guards the other fields.
+	// The following fields note the actions and faults of the process so far. The world's lock
+	// guards all of them except the atomic ones.
 	froze, faulty atomic.Bool // whether the process has frozen, and whether a call of the store has failed
 	attempts      map[*authorization]*attempt
 	current       *authorization // the payment that the process claimed or sent last
@@ -265,7 +266,7 @@ const (
 	endpointTwo = "tool"
 )
 
-// The payer's Idempotency-Keys.
+// These are the payer's Idempotency-Keys.
 const (
 	keyOne = "order-7d5d747be160e280504c099d984bcfe0"
 	keyTwo = "2"

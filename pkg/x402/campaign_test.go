@@ -236,8 +236,8 @@ func (w *world) unsettled() (open bool, until time.Time, movedRefused bool) {
 }
 
 // checkLongAfter checks the state after 36 days, in some schedules. By then a decided row has
-// expired, and a request with its authorization is refused. Every debt and every doubt is
-// still on its list.
+// expired, and another request with the same authorization is refused. Every debt and every
+// doubt is still on its list.
 func (c *actors) checkLongAfter(x *patientClient) {
 	w := c.w
 	if !c.oneIn(12) {

@@ -25,7 +25,7 @@ type world struct {
 	chainVisible bool        // the Gate has x402.Evidence
 	broken       *brokenRule // the rule that TestCampaignDetects breaks; nil breaks no rule
 
-	// Settings, drawn once.
+	// The settings are drawn once per schedule.
 	ownKey          bool           // the payer signs with a key; otherwise with a contract wallet
 	withoutToken    bool           // the payer's clients echo no retry token
 	naming          purchaseNaming // how the payer's clients name a purchase
@@ -51,7 +51,7 @@ type world struct {
 	fallbackLies    bool           // the fallback lies about payments in doubt
 	lies            lies           // false answers of the primary facilitator
 
-	// State.
+	// The other fields change during the schedule.
 	slots          map[*process]time.Time
 	authorizations []*authorization
 	early          int       // number of authorizations that clients may use while there are faults
@@ -278,8 +278,8 @@ func (w *world) number(key string) string {
 
 func (w *world) observed(what string) { w.events.Store(what, true) }
 
-// chainNow returns the time of the chain's clock, which is halfway between the slowest and the
-// fastest clock of a process.
+// chainNow returns the time of the chain's clock, which is halfway between the earliest and
+// the latest clock of a process.
 func (w *world) chainNow() time.Time { return time.Now().Add(w.clockSkew / 2) }
 
 // authorizationOf returns the authorization with a ledger key, nonce or transaction, or nil.
@@ -331,8 +331,9 @@ func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool
 	return true
 }
 
-// provenUnmoved reports whether the chain proves that the authorization moved no money after
-// claimed, and never will. claimed is when its record was first claimed.
+// provenUnmoved reports whether the chain proves that the authorization has moved no money for
+// its record, and never will. claimed is when the record was first claimed; a transfer more
+// than a minute earlier does not count.
 func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
 	w.executePending()
 	if a.used {
@@ -341,7 +342,7 @@ func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
 	return a.cancelled || !w.chainNow().Add(-safeHeadDelay).Before(a.validBefore)
 }
 
-// finding returns the answer of a correct node whose latest block has the time at.
+// finding returns the answer of a correct node. at is the time of the node's latest block.
 func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Finding {
 	slack := time.Minute
 	if q.Sent {

@@ -15,9 +15,10 @@ func (x *explorer) meaning(r *ledger.Payment, s *state) ledger.Meaning {
 	return x.rules.Meanings[x.standing(r, s)]
 }
 
-// isOver reports whether a payment no longer has an answer or a right to one, for a request
-// that arrives at endpoint at the time arrived. Another payment of the purchase may then be
-// charged. A payment whose answer is owed has this right until its refund begins or is due.
+// isOver reports whether a payment no longer has an answer or a right to one. The answer may
+// depend on the endpoint of the request, and on the time at which it arrived. If the payment
+// is over, another payment of the purchase may be charged. A payment whose answer is owed has
+// this right until its refund begins or is due.
 func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) bool {
 	switch {
 	case r == nil:

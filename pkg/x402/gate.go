@@ -65,9 +65,9 @@ const (
 type Gate struct {
 	Ledger  *ledger.Ledger
 	Settler Settler // sends the payments to facilitators
-	// Evidence reads the chain. If Evidence is nil, a payment in doubt may remain in doubt. A
-	// payment that was sent before then counts as paid if a facilitator says that the nonce is
-	// used.
+	// Evidence reads the chain. If Evidence is nil, a payment in doubt may remain in doubt,
+	// and a payment that was sent earlier counts as paid if a facilitator says that the nonce
+	// is used.
 	Evidence Evidence
 	Slots    Slots    // limits how many requests settle and look up at once
 	Receipts Receipts // signs receipts and offers
@@ -87,8 +87,8 @@ type Gate struct {
 
 // Slots limits how many requests settle and look up at once.
 type Slots interface {
-	// Acquire takes a slot for a client. The slot becomes free at the time until, even if it
-	// is never released. The error is a *fault.Error with the code overloaded or
+	// Acquire takes a slot for a client. Even if the slot is never released, it becomes free
+	// when until is reached. The error is a *fault.Error with the code overloaded or
 	// ledger_unavailable.
 	Acquire(ctx context.Context, client string, until time.Time) (Slot, error)
 }

@@ -50,11 +50,11 @@ type harness struct {
 	two      *fallback.Pair
 	chain    func() x402.Finding
 
-	// These functions and values are what the facilitators do.
+	// These decide how the facilitators reply.
 	settle, fallback       func(ctx context.Context, n int) x402.Settlement
 	verify, fallbackVerify x402.Verification
 	onVerify               func() // called while a signature is verified
-	// These payments came to be settled, with their terms, or to be verified.
+	// sent was to be settled, under the terms in settles; shown was to be verified.
 	sent, shown []x402.Payload
 	settles     []x402.Requirements
 	questions   []x402.Question // the questions to the chain

@@ -69,7 +69,7 @@ func TestUnrecorded(t *testing.T) {
 			b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), c.work }
 			h := b.sign(nil)
 			b.settle = func(context.Context, int) x402.Settlement {
-				if c.steals { // an attempt does this if its clock is fast, or after this process was frozen
+				if c.steals { // as an attempt does if its clock is ahead, or after this process was frozen
 					b.rewrite(h, func(r *ledger.Payment) {
 						r.WriteID, r.Attempt, r.LeaseUntil = "other", r.Attempt+1, time.Now().Add(30*time.Second)
 					})

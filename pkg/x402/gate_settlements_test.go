@@ -21,9 +21,9 @@ import (
 // asked, and which question the chain gets.
 //
 // A facilitator checks the window before the nonce, so its reply at the end of the window is
-// about the window. A failed PAYMENT-RESPONSE tells the payer to sign again. Therefore a
-// refusal after the end of the window has one only if the chain proves that nothing was paid:
-// a third party may have submitted the payment meanwhile.
+// about the window. A failed PAYMENT-RESPONSE tells the payer to sign again. A third party may
+// have submitted the payment before the window ended. Therefore a refusal after that has a
+// failed PAYMENT-RESPONSE only if the chain proves that nothing was paid.
 func TestSettlements(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the node is away")

@@ -117,7 +117,8 @@ func (l *lookup) answerUnfinished(ctx context.Context, u *Unfinished) *Outcome {
 	return out
 }
 
-// awaitRest waits until work that continues after its time is up has ended.
+// awaitRest waits for the end of work that continues although its time is up, and returns the
+// result of the work.
 func awaitRest(u *Unfinished) (reply Reply, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -153,8 +154,8 @@ func (l *lookup) callJob(ctx context.Context, sale Sale) (reply Reply, err error
 }
 
 // redeem stores the answer, which uses up the payment. The answer is a result, or a fault that
-// states a fact about the target. A result replaces an answer that is already stored only if
-// it has fewer owed parts.
+// states a fact about the target. If an answer is already stored, a result replaces it only if
+// the result has fewer owed parts.
 func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outcome {
 	stored := storedAnswer(l.record())
 	if f == nil && stored != nil && len(reply.Owed) >= len(stored.Owed) {

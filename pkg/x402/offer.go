@@ -140,8 +140,8 @@ func (o *Offer) encode() error {
 	return nil
 }
 
-// Succeeding returns the offer as the successor of a former offer. Before the time until,
-// payments that fit the former offer are accepted as well. Challenges show only the terms of
+// Succeeding returns the offer as the successor of a former offer. Payments that fit the
+// former offer are accepted as well, but only before until. Challenges show only the terms of
 // the new offer.
 func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	next := *o

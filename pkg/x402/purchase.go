@@ -161,7 +161,7 @@ func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledge
 }
 
 // await loads the record of a purchase's owner. While another attempt works on the owner,
-// await loads the record repeatedly, until the time until.
+// await loads the record repeatedly, but not beyond until.
 func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Payment, error) {
 	pause := firstLook
 	for {
@@ -306,8 +306,9 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 }
 
 // explain adds to an answer from the purchase's owner what else the payer can do. It does so
-// in two cases. If the owner's signature was refused, the owner holds the purchase until its
-// authorization expires. And it may be unknown whether the owner has moved money.
+// in two cases. In the first, the owner's signature was refused, and the owner holds the
+// purchase until its authorization expires. In the second, it is not known whether the owner
+// has moved money.
 func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 	f := out.Fault
 	if f == nil {

@@ -101,7 +101,7 @@ func unproven(r ledger.Payment) *Outcome { return refused(alreadyUsed, nil).char
 func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	r := c.Record
 	switch c.Result {
-	case ledger.InFlight: // the record may say that it is unpaid while the other attempt moves the money
+	case ledger.InFlight: // not recorded as paid, but the other attempt may be moving the money
 		return a.answers().inFlight(r, c.Wait)
 	case ledger.Answered:
 		return a.answers().replay(r)
@@ -212,7 +212,7 @@ func (a answers) owed(f *fault.Error, r ledger.Payment, more bool) *Outcome {
 }
 
 // silence returns the final answer to a payment whose target was silent: the fault of the last
-// lookup with a message that says so.
+// lookup, with a message that calls the silence the answer.
 func silence(f *fault.Error) *fault.Error {
 	return f.Saying(f.Public() + " The host was silent each time it could be asked: that silence is the answer.").Final()
 }

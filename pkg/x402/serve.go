@@ -167,8 +167,8 @@ func (a *attempt) identify() error {
 
 // admission decides whether the payment of a request may be claimed. It compares the payment
 // with the terms of the current offer, and looks at the signer. If that does not decide, it
-// reads the record of the payment. Only if the record does not decide does it ask the
-// facilitator or the chain.
+// reads the record of the payment. It asks the facilitator or the chain only if the record
+// does not decide either.
 type admission struct {
 	*attempt
 	mismatch error // how the payment differs from the terms of the current offer; nil if it does not differ
@@ -347,7 +347,7 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	return h.fulfil(ctx)
 }
 
-// lease returns the time at which a lease that this attempt takes ends.
+// lease returns when the leases of this attempt end.
 func (a *attempt) lease() time.Time { return a.request.Deadline.Add(leaseMargin) }
 
 // spare returns how much time is left beyond the job's budget and the writes to the ledger.

@@ -378,8 +378,9 @@ func conclusions() []conclusion {
 		{expired, noDoubt | sentBefore, CannotTell, ledger.EventUncertain, replyUnsure},
 		{expired, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 
-		// A refusal says nothing about an earlier attempt that is in doubt. And if a payment
-		// is refused a second time, the payer is not told so while the node cannot tell.
+		// A refusal says nothing about an earlier attempt that is in doubt. If a payment is
+		// refused a second time and the node cannot tell, the payer is told that the outcome
+		// is uncertain.
 		{Refused, sentBefore, CannotTell, ledger.EventRefused, replyUnsure},
 		{Refused, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 		{Refused, inDoubt, anyFate, ledger.EventRefused, replyUnsure},

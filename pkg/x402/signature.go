@@ -34,8 +34,8 @@ func ParseAddress(s string) (Address, error) {
 
 // CheckAddress returns an error that says what is wrong with an address that a person has
 // entered, or nil. If token is empty, s is the address of a token's contract. Otherwise s is
-// the address of an account that receives payments, and token is the contract of the token in
-// which it is paid. An address in mixed case must have the EIP-55 checksum. The error text
+// the address of an account that receives payments, and token is the contract of the token
+// that it receives. An address in mixed case must have the EIP-55 checksum. The error text
 // begins with a verb, such as "must".
 func CheckAddress(s, token string) error {
 	a, err := ParseAddress(s)
@@ -130,8 +130,8 @@ func (p *Payment) Digest(d Domain) [32]byte {
 var errForeign = errors.New("signer cannot be recovered locally")
 
 // Check recovers the signer of digest, and returns nil if the signer is the payer. The error
-// is errForeign if only the chain can tell, as with a contract wallet. The error is a
-// different one if the token contract is certain to refuse the signature.
+// is errForeign if only the chain can tell, as with a contract wallet. Any other error means
+// that the token contract is certain to refuse the signature.
 func (p *Payment) Check(digest [32]byte) error {
 	if len(p.Signature) != keySignature {
 		return errForeign

@@ -18,8 +18,8 @@ import (
 const (
 	maxReason  = 128 // maximum length of a reason, in bytes
 	maxMessage = 512 // maximum length of an error message for the log, in bytes
-	// maxDepth bounds the nesting of JSON. In honest replies, the extensions nest deepest,
-	// with four or five levels.
+	// maxDepth bounds the nesting of JSON. The deepest honest replies have extensions of four
+	// or five levels.
 	maxDepth = 32
 )
 

@@ -27,8 +27,8 @@ const (
 	// tokenLife is how long a token is valid, as CDP documents it.
 	tokenLife = 120 * time.Second
 	// tokenBackdate is subtracted from iat and nbf, so that a token is already valid if our
-	// clock is a little fast. It is small, because it makes tokens end earlier as well, and
-	// our clock may be slow after a thaw.
+	// clock is a little ahead. It is small, because it makes tokens end earlier as well, and
+	// our clock may be behind after a thaw.
 	tokenBackdate = 5 * time.Second
 )
 

@@ -1,13 +1,13 @@
 // Package facilitator is the client for an x402 facilitator: /settle, /verify
 // and /supported (x402 specification v2 §7).
 //
-// Settle sends one request. If the answer is settlement_pending, it sends one more request,
-// which has the same bytes. Every request ends in exactly one class: settled, refused, turned
-// away, not sent or unknown. An outcome is "not sent" only if that is proved. It is "refused"
-// or "turned away" only for the exact reasons and statuses that facilitators are known to give
-// before a broadcast. Every other outcome is unknown, and leaves the payment in doubt until
-// the chain decides. The list of reasons is closed, because a payer who has paid would be
-// turned away if a reason were wrongly taken for a refusal.
+// Settle sends one request. If the answer is settlement_pending, Settle sends one more
+// request, which has the same bytes. Every request ends in exactly one class: settled,
+// refused, turned away, not sent or unknown. An outcome is "not sent" only if that is proved.
+// It is "refused" or "turned away" only for the exact reasons and statuses that facilitators
+// are known to give before a broadcast. Every other outcome is unknown, and leaves the payment
+// in doubt until the chain decides. The list of reasons is closed, because a payer who has
+// paid would be turned away if a reason were wrongly taken for a refusal.
 //
 // Package x402 decides what a class means for a payment, and asks the chain.
 package facilitator
@@ -329,10 +329,10 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 }
 
 // newTransport returns the transport for one call. It uses HTTP/1.1, because net/http then
-// sends a request at most once. It uses no proxy from the environment, and only one
-// connection, which ends with the call. net/http detaches dials and handshakes from the
-// request that needs them. Here they end with the call, because otherwise they would remain
-// open until a frozen Lambda environment thaws.
+// sends a request at most once, without further conditions. It uses no proxy from the
+// environment, and only one connection, which ends with the call. net/http detaches dials and
+// handshakes from the request that needs them. Here they end with the call, because otherwise
+// they would still be there when a frozen Lambda environment thaws.
 //
 // Keeping connections open could save two round trips per settle. These are a few milliseconds
 // of a call that waits two seconds for a block. But an open connection could leave a payment

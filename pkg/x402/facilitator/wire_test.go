@@ -223,7 +223,8 @@ func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *
 	return f
 }
 
-// settle makes a call that must end although its caller sets no deadline.
+// settle calls Settle, which must return without help from a deadline. Only a failing test
+// runs into patience.
 func settle(t *testing.T, f *Client) x402.Settlement {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

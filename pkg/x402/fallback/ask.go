@@ -30,7 +30,7 @@ func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Dura
 }
 
 // mayAsk reports whether the payment may be sent to m. It may be sent if the breaker of m
-// admits it, the name of m could be recorded, and at least a second is left until end.
+// admits it, the name of m could be recorded, and at least a second is left before end.
 // Otherwise why holds the reason.
 func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why x402.Settlement, ok bool) {
 	if !m.breaker.admits(s.pair.Now(), true) {
@@ -80,7 +80,7 @@ func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) 
 func (s *settlement) isSecond(m *Member) bool { return m == &s.pair.Second }
 
 // mayResend reports whether a reply leaves a doubt that a second request could clear, and
-// whether enough time is left until end.
+// whether enough time is left before end.
 func (s *settlement) mayResend(reply x402.Settlement, end time.Time) bool {
 	worthIt := reply.Class == x402.Unknown && reply.Transaction == "" && !reply.AboutPayer
 	return worthIt && s.timeUntil(end) >= leastResend && s.order.Executable()

@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// Error is an error with a code, a public message and a private cause. An Error does not
-// change: each method that returns an *Error returns a changed copy.
+// Error is an error with a code, a public message and a private cause. Each method that
+// returns an *Error returns a changed copy, and leaves the original as it is.
 type Error struct {
 	Code Code
 	// Message is public. If it is empty, the default message of the code is used.
