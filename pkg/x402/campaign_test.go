@@ -235,9 +235,9 @@ func (w *world) unsettled() (open bool, until time.Time, movedRefused bool) {
 	return open, until, movedRefused
 }
 
-// checkLongAfter checks the state after 36 days, in some schedules. By then a decided row has
-// expired, and another request with the same authorization is refused. Every debt and every
-// doubt is still on its list.
+// checkLongAfter checks the state after 36 days, in some schedules. A decided row expires
+// after 35 days, and another request with its authorization is then refused. Every debt and
+// every doubt is still on its list.
 func (c *actors) checkLongAfter(x *patientClient) {
 	w := c.w
 	if !c.oneIn(12) {

@@ -161,8 +161,8 @@ type Job struct {
 	KeyScope string
 	Budget   time.Duration // the maximum duration of Run
 	Timeout  fault.Info    // the fault if less time than Budget is left for Run; its class is Owed
-	// MostRuns limits the number of runs for one payment. If none of these runs gives an
-	// answer, a refund is due at once. 0 means that there is no limit.
+	// MostRuns limits how often the job runs for a payment while no run gives an answer. After
+	// the last of these runs, a refund is due at once. 0 means that there is no limit.
 	MostRuns int
 	// NoImplicitRetry means that every payment without a purchase key is a separate purchase.
 	// It is set for jobs such as ping, where two payments cannot share an answer.
@@ -194,7 +194,7 @@ type Sale struct {
 	Amount      string // in atomic units
 	// Purchase identifies what was paid for. Every run for the same payment gets the same
 	// value, and no run for another payment gets it. The value has 64 hexadecimal digits. A
-	// run can send it as the idempotency key of its own calls.
+	// run can send it as the idempotency key of its calls.
 	Purchase string
 	// Repeat means that there was an earlier run for this payment. The earlier run died with
 	// its process, gave no answer, or gave an answer that could not be stored. A run does not

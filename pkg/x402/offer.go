@@ -250,8 +250,8 @@ func (o *Offer) Required(reason string) PaymentRequired {
 	return required
 }
 
-// fixed checks the scheme, network and token of a payment. These three are the same in every
-// deployment. The letter case of the token's address does not matter.
+// fixed checks the scheme, network and token of a payment. No deployment changes these three
+// between two attempts of one payment. The letter case of the token's address does not matter.
 func (o *Offer) fixed(p *Payment) error {
 	for _, key := range []string{"scheme", "network"} {
 		if o.accepted[key] != p.accepted[key] {

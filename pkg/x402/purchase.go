@@ -262,10 +262,10 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 
 // resolve finds out whether the payment r, which owns the purchase, was made. While the
 // authorization of r can still be executed, resolve sends it again. It also asks the chain. It
-// returns nil if r will never be made. If r was refused less than a second ago, resolve waits
-// for the rest of that second, because most clients do not ask again. If r was claimed at
-// another endpoint, r is neither sent nor answered here: resolve only asks the chain, and
-// returns nil when the chain has decided.
+// returns nil if r will never be made. If r was refused for the first time less than a second
+// ago, resolve waits for the rest of that second, because most clients do not ask again. If r
+// was claimed at another endpoint, r is neither sent nor answered here: resolve only asks the
+// chain, and returns nil when the chain has decided.
 func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time) *Outcome {
 	joined, c, err := h.resume(ctx, r)
 	switch {

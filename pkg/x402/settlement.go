@@ -110,8 +110,8 @@ type Question struct {
 	// Since is when the payment was first claimed here. A transfer in a block that is more
 	// than a minute older (ten minutes if Sent) belongs to another request.
 	Since time.Time
-	// Sent means that the authorization may have been sent to the facilitator. A transfer then
-	// most likely comes from this request.
+	// Sent means that the authorization may have been sent to the facilitator. A transfer was
+	// then most likely made by that facilitator.
 	Sent        bool
 	Transaction string // a hash that the facilitator named, or empty
 }

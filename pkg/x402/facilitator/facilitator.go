@@ -45,7 +45,7 @@ const (
 	// ceiling bounds a call whose caller set no deadline. It is longer than every time budget
 	// of the Gate (settle: 15 s), and shorter than the gateway's 30 s.
 	ceiling = 25 * time.Second
-	// connectTimeout bounds the dial. It also bounds the TLS handshake after the dial.
+	// connectTimeout bounds the dial and, separately, the TLS handshake after the dial.
 	connectTimeout = 5 * time.Second
 
 	// maxBody limits the body of an answer: a settlement is below 1 KiB, and the longest
@@ -136,7 +136,8 @@ func parseBase(raw string) (*url.URL, error) {
 	}, nil
 }
 
-// isBase reports whether a URL has an http or https scheme, a host and at most a path.
+// isBase reports whether a URL has an http or https scheme, a host, perhaps a path, and
+// nothing else.
 func isBase(u *url.URL) bool {
 	if u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
 		return false
