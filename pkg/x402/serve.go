@@ -319,7 +319,7 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
 	case r.AuthDigest != a.claim.AuthDigest:
 		return failed(f, new(false))
 	case r.Proof(a.claim) != ledger.FromPayer:
-		return failed(f, chargedBy(*r)) // no receipt, because the sender may not be the payer; the charge is public on the chain
+		return failed(f, chargedBy(*r)) // no receipt, because the sender may not be the payer; the chain shows everybody whether it was charged
 	}
 	return failed(f, nil).by(*r)
 }

@@ -167,7 +167,7 @@ func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome
 		}
 		return failed(f, chargedBy(h.record()))
 	}
-	if recorded { // without the record, the answer is as uncertain as the outcome
+	if recorded { // if the write failed, the answer is as uncertain as the record
 		switch c.reply { //nolint:exhaustive // the others are answered as unsure
 		case replyStopped:
 			return failed(fault.From(r.Cause), chargedBy(h.record()))
