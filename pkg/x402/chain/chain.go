@@ -16,12 +16,12 @@
 //	everything else                                                CannotTell
 //
 // A used authorization does not prove a payment: the authorization may have been cancelled, or
-// a third party may have copied and submitted it. So two logs decide: the log of the
-// authorization, and the log of its Transfer. That is the token's log with the next log index,
-// because USDC emits the two in succession.
+// a third party may have copied and submitted it. So Find needs two logs: the log of the
+// authorization, and the log of its Transfer. USDC emits the two in succession, so the Transfer
+// is the token's log with the next log index.
 //
-// A receipt counts at the latest head. NeverPaid because of the time needs a block that the
-// node calls safe (or finalized, if it does not know safe), so that no reorganisation makes
+// A receipt counts at the latest head. An authorization counts as expired only at a block that
+// the node calls safe (or finalized, if it does not know safe). No reorganisation can then make
 // the authorization executable again. NeverPaid is not accepted from a node whose latest block
 // is more than five minutes away from our clock.
 //
@@ -29,9 +29,9 @@
 // removed, a receipt from another block than its log, and two contradictory statements are all
 // CannotTell with a cause.
 //
-// A call of Transfers costs three messages if no transfer is new and four if one is, and one
-// more for each further 10,000 blocks or 16 blocks with transfers. It costs more if a node
-// limits ranges or batches.
+// A call of Transfers costs three messages if there is no new transfer, and four if there is
+// one. It costs one more for each further 10,000 blocks, and for each further 16 blocks with
+// transfers. A node that limits ranges or batches needs more messages.
 package chain
 
 import (
@@ -51,19 +51,20 @@ import (
 )
 
 const (
-	// MaxNodes is the largest number of nodes. They share a time of a few seconds.
+	// MaxNodes is the largest number of nodes. All nodes together have only a few seconds for
+	// an answer.
 	MaxNodes = 5
 
 	// ceiling bounds a call whose caller set no deadline; the Gate sets a deadline of 4 s.
-	// scanCeiling is the same for calls that search thousands of blocks, such as Transfers.
+	// scanCeiling does the same for calls that search thousands of blocks, such as Transfers.
 	ceiling     = 10 * time.Second
 	scanCeiling = 30 * time.Second
 
-	// maxCalls bounds the messages to a node for one answer. It is enough to search a day of
-	// Base if the node allows 2,000 blocks a call.
+	// maxCalls bounds the messages to one node in one call of Find, Received, BlockAt or
+	// Transfers. It is enough to search a day of Base if the node allows 2,000 blocks a search.
 	maxCalls = 48
-	// headAge is how far the time of a node's latest block may be from our clock. If it is
-	// further away, the node is not believed when it says that something never happened.
+	// headAge is how far the time of a node's latest block may be from our clock. A node whose
+	// latest block is further away is not believed when it says that something never happened.
 	headAge = 5 * time.Minute
 
 	maxURL = 2048
@@ -73,13 +74,14 @@ var errNoNode = errors.New("chain: no node")
 
 // Config holds the settings of Nodes. Network, Asset, and URLs or Read are required.
 type Config struct {
-	// URLs are the JSON-RPC endpoints of the nodes, in the order in which they are asked. Each
+	// URLs are the JSON-RPC endpoints of the nodes, in the order in which they are asked. A URL
 	// may hold an API key in its path, query or user part. No error contains a URL.
 	URLs []string
-	// Read returns a list of URLs to use instead of URLs, for example a list with keys that is
-	// kept in a secret. It may be nil. It is called whenever the chain is asked; failed says
-	// that no node could answer the last time. URLs are used until Read has returned a list,
-	// and if that list is empty. Its errors must not contain a URL.
+	// Read, if it is not nil, returns a list of URLs that replaces the field URLs: for example,
+	// a list with keys that is kept in a secret. Read is called whenever the chain is asked.
+	// Its argument failed says that no node could answer the last time. The field URLs is used
+	// until Read has returned a list, and whenever that list is empty. An error of Read must
+	// not contain a URL.
 	Read func(ctx context.Context, now time.Time, failed bool) ([]string, error)
 	// Network is the CAIP-2 name of the chain, such as eip155:8453. The nodes must be on it.
 	Network string
@@ -91,22 +93,23 @@ type Config struct {
 	UserAgent string
 }
 
-// Nodes asks several nodes in order about one token, as if they were one. Each node gets a
-// share of the time that is left. A node that is down, on another chain, or behind is skipped,
-// and the first node that can answer is believed. Nodes is safe for concurrent use.
+// Nodes asks several nodes about one token, one node after another, as if they were one node.
+// Each node gets a share of the remaining time. Nodes skips a node that is down, on another
+// chain, or behind, and believes the first node that can answer. Nodes is safe for concurrent
+// use.
 type Nodes struct {
 	config    Config
 	transport http.RoundTripper
 	token     string // lower case
 	chainID   uint64
 	maxCalls  int
-	maxBody   int64 // bytes of a reply
+	maxBody   int64 // the largest reply that is read, in bytes
 	static    []*node
 	failed    atomic.Bool // no node could answer the last call
 
 	mu     sync.Mutex
 	urls   []string // the list that Read returned
-	listed []*node  // the nodes of urls
+	listed []*node  // the nodes at these URLs
 }
 
 var (
@@ -162,7 +165,7 @@ func parseNodes(urls []string) ([]*node, error) {
 	return nodes, nil
 }
 
-// nodes returns the nodes to ask now.
+// nodes returns the nodes that Read lists, or else the configured nodes.
 func (n *Nodes) nodes(ctx context.Context) ([]*node, error) {
 	if n.config.Read == nil {
 		return n.static, nil
@@ -182,8 +185,8 @@ func (n *Nodes) nodes(ctx context.Context) ([]*node, error) {
 	return nil, fmt.Errorf("chain: read the list of nodes, which is empty: %w", errors.Join(err, errNoNode))
 }
 
-// replace sets the list of nodes. After an error it keeps the previous list. The caller holds
-// the lock.
+// replace sets the list of nodes that Read returned. If the list is invalid, replace keeps the
+// previous one. The caller holds the lock.
 func (n *Nodes) replace(urls []string) error {
 	nodes, err := parseNodes(urls)
 	if err != nil {
@@ -194,8 +197,8 @@ func (n *Nodes) replace(urls []string) error {
 	return nil
 }
 
-// each calls ask for one node after the other, each within its share of the time, until one
-// can answer. limit bounds the whole call, even if the caller set no deadline.
+// each calls ask with one node after another until a call succeeds. Every node gets its share
+// of the time. limit bounds the time for all nodes, even if the caller set no deadline.
 func (n *Nodes) each(ctx context.Context, limit time.Duration, ask func(s *session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -13,11 +13,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The tests of this file ask a real Ethereum node about a real token. They show that the play
-// money of the other tests behaves as a chain does.
+// The tests in this file ask a real Ethereum node about a real token. They show that the play
+// money in the other tests behaves as it would on a chain.
 
 // books is a real chain with Base's block time, a payer who has money, and the transfers that
-// the payee really got.
+// the payee really received.
 type books struct {
 	world
 	*testbed.Chain
@@ -44,7 +44,7 @@ func (b *books) authorize(t testing.TB) x402.Authorization {
 	return testbed.Authorization(b.wallet, b.payee, price, b.Now(t).Add(window))
 }
 
-// again returns a second authorization with the nonce of the first.
+// again returns a copy of the authorization with the same nonce, but another payee and value.
 func again(a x402.Authorization, to x402.Address, value string) x402.Authorization {
 	a.To, a.Value = to.Checksum(), value
 	return a
@@ -55,12 +55,13 @@ func (b *books) pay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
 	return b.Transfer(t, testbed.SignTransfer(t, b.wallet, a))
 }
 
-// payCall returns the call with which a contract makes the transfer.
+// payCall returns the call data with which a contract makes the transfer of an authorization.
 func (b *books) payCall(t testing.TB, a x402.Authorization) []byte {
 	return testbed.TransferCall(t, testbed.SignTransfer(t, b.wallet, a))
 }
 
-// claimed returns an authorization that was first claimed now, and the question about it.
+// claimed returns a new authorization, and the question about it with the chain's present time
+// as its first claim.
 func (b *books) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 	t.Helper()
 	a := b.authorize(t)
@@ -70,7 +71,8 @@ func (b *books) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 	}
 }
 
-// enter records the transfers to the payee that a transaction made, in order.
+// enter records the transfers to the payee that a transaction made, in the order of the
+// arguments.
 func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconcile.Transfer) {
 	t.Helper()
 	if tx.Pending || !tx.Success {
@@ -83,14 +85,15 @@ func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconc
 	}
 }
 
-// by returns the transfer that an authorization should cause.
+// by returns the transfer that an authorization should cause. Its place on the chain is not
+// set.
 func by(t testing.TB, a x402.Authorization) reconcile.Transfer {
 	t.Helper()
 	value, _ := new(big.Int).SetString(a.Value, 10)
 	return reconcile.Transfer{From: testbed.Address(t, a.From), Value: value, Authorized: true, Nonce: testbed.NonceBytes(t, a.Nonce)}
 }
 
-// without returns a transfer that needs no authorization.
+// without returns a transfer that was made without an authorization.
 func without(from x402.Address, value int64) reconcile.Transfer {
 	return reconcile.Transfer{From: from, Value: big.NewInt(value)}
 }
@@ -110,7 +113,7 @@ func (b *books) finish(t testing.TB) uint64 {
 	return safe
 }
 
-// same compares the transfers that were read with the transfers that were sent.
+// same fails the test unless got holds exactly the transfers that were sent.
 func (b *books) same(t testing.TB, got []reconcile.Transfer) {
 	t.Helper()
 	equal(t, "transfers that were sent, and read", lines(b.sent), lines(got))
@@ -121,8 +124,8 @@ func (b *books) same(t testing.TB, got []reconcile.Transfer) {
 	}
 }
 
-// TestReorganisation checks a reorganisation that removes a payment. The same authorization is
-// used again in another block.
+// TestReorganisation checks that the findings and the list of transfers follow a
+// reorganisation, which removes a payment and lets the same authorization pay in another block.
 func TestReorganisation(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
@@ -135,8 +138,9 @@ func TestReorganisation(t *testing.T) {
 	b.Call(t, "anvil_rollback", 1)
 	b.expect(t, q, open(reasonOpen), callsHint[:1], callsOpen)
 
-	// The reorganisation goes deeper than the block that the node had called safe. A run that
-	// is under way then fails, and later runs return only the transfers that are on the chain.
+	// The reorganisation goes deeper than the block that the node had called safe. A call of
+	// Transfers that is under way then fails, and later calls return only the transfers that
+	// are on the chain.
 	b.enter(t, b.pay(t, a), by(t, a))
 	b.payment(t)
 	b.finish(t)
@@ -148,7 +152,7 @@ func TestReorganisation(t *testing.T) {
 			return false
 		})))
 		b.refuses(t, start+1, "")
-		// Only the first payment is made again, in another block.
+		// After the rollback, only the first payment is made again, in another block.
 		b.Mine(t, 5)
 		b.sent = nil
 		b.enter(t, b.pay(t, a), by(t, a))
@@ -163,8 +167,8 @@ func TestReorganisation(t *testing.T) {
 	b.expect(t, q, never(reasonCancelled), callsSearch)
 }
 
-// TestTransfers checks every way in which the token can reach the payee, and many events in
-// which it does not.
+// TestTransfers checks that Transfers reads the token's transfers to the payee, in whatever way
+// they are made, and nothing else.
 func TestTransfers(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
@@ -192,8 +196,8 @@ func TestTransfers(t *testing.T) {
 		t.Fatal("a paused token moved money")
 	}
 	b.Pause(t, false)
-	// Each of these transactions has several payments with the same values, between transfers
-	// of other people and plain transfers. Each authorization must be read separately.
+	// Each of these transactions has several payments with the same values, mixed with other
+	// people's payments and plain transfers. Each authorization must be read separately.
 	for _, noisy := range []bool{false, true} {
 		a1, q1 := b.claimed(t)
 		a2, q2 := b.claimed(t)

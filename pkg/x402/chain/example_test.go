@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// A seller chooses nodes of the chain. They are asked if a facilitator leaves in doubt whether
-// a payment has moved money. If one node fails, the next one is asked.
+// A seller chooses nodes of the chain. They are asked when a facilitator leaves it in doubt
+// whether a payment has moved money. If one node fails, the next one is asked.
 func ExampleNew() {
 	usdc := x402.USDC()
 	nodes, err := chain.New(chain.Config{

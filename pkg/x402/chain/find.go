@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// slack is how much older a payment's block may be than the first claim of the payment,
-	// because block times and our clock differ by seconds. sentSlack is the same limit for a
-	// payment that we may have sent ourselves. The transfer of such a payment hardly belongs
-	// to anybody else, and must be found even if our clock was ahead at the claim.
+	// slack is how much older than the first claim of a payment the payment's block may be.
+	// Block times and our clock differ by seconds. sentSlack is the same limit for a payment
+	// that we may have sent ourselves. A transfer with such a payment's nonce is almost
+	// certainly ours, and must be found even if our clock was ahead at the claim.
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute
 
-	// blockTime is the time between two blocks of Base, which is used for a first guess.
-	// margin is a number of blocks that is added to the guess. Otherwise the guess would have
-	// to be repeated if a few seconds were missing.
+	// blockTime is the time between two blocks of Base. It gives a first guess at how many
+	// blocks lie between two times. margin is the number of blocks that is added to that guess,
+	// so that a difference of a few seconds does not make a second guess necessary.
 	blockTime = 2 * time.Second
 	margin    = 32
-	// longest is how long an accepted authorization can be valid, in blocks.
+	// longest is the longest time for which an accepted authorization can be valid, in blocks.
 	longest = uint64(24 * time.Hour / blockTime)
 )
 
@@ -40,7 +40,7 @@ const (
 	reasonNotSafe   = "authorization has expired unused, in a block that is not safe yet"
 )
 
-// Results of a search that finds no log.
+// Errors of a search that finds no log.
 var (
 	errNoLog = errors.New("authorization is spent, and there is no log of it")
 	errEarly = errors.New(reasonSpent)
@@ -50,15 +50,15 @@ var (
 type inquiry struct {
 	*session
 	q                   x402.Question
-	payer, payee, nonce string        // as topics of a log
+	payer, payee, nonce string        // in the form of a log's topics
 	slack               time.Duration // how much older than the first claim a block may be
-	oldest              time.Time     // the earliest time that a block with the payment can have
+	oldest              time.Time     // the earliest time that the payment's block can have
 }
 
-// Find implements x402.Evidence. It ends with ctx, and after ten seconds at the latest. The
-// package comment says what it returns; every CannotTell has a cause.
+// Find implements x402.Evidence. It ends when ctx ends, and after ten seconds at the latest.
+// The package comment lists the findings. A CannotTell always has a cause.
 func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
-	if q.Since.IsZero() || q.ValidBefore.IsZero() { // without them the answer could be about another payment
+	if q.Since.IsZero() || q.ValidBefore.IsZero() { // without these times the answer could be about another payment
 		return x402.Finding{Cause: errors.New("chain: the question has no time")}
 	}
 	i := inquiry{
@@ -84,9 +84,9 @@ func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return f
 }
 
-// find checks the transaction of the question first. That is the shortest way. The receipt of
-// that transaction counts even if the next call is answered by a node that is behind. The hash
-// comes from outside and is only a hint: if it is wrong, that proves nothing, and find
+// find first checks the transaction that the question names, because that is the shortest way.
+// The receipt of that transaction counts even if a node that is behind answers the next call.
+// The hash comes from outside and is only a hint: a wrong hash proves nothing. find then
 // searches for the log.
 func (i *inquiry) find() (x402.Finding, error) {
 	if x402.IsHash(i.q.Transaction) {
@@ -115,7 +115,7 @@ func (i *inquiry) find() (x402.Finding, error) {
 	return f, err
 }
 
-// unspent decides about an authorization that is unused at the latest block.
+// unspent returns the finding for an authorization that is unused at the latest block.
 func (i *inquiry) unspent() (x402.Finding, error) {
 	head, err := i.current(headAge)
 	if err != nil {
@@ -139,11 +139,11 @@ func (i *inquiry) unspent() (x402.Finding, error) {
 }
 
 // search finds the log of the use or the cancellation of an authorization that is spent at the
-// latest block. It searches from a block that is too old to hold the payment. If the
-// authorization was already spent at that block, the error is errEarly, and it does not matter
-// how it was spent. A node that keeps no old states cannot say whether it was spent there.
-// With such a node, search goes a day further back, which is the longest time that an
-// authorization is valid.
+// latest block. It searches from a block that is too old to hold the payment up to the latest
+// block. If the authorization was already spent at that old block, the error is errEarly, and
+// it does not matter how the authorization was spent. A node that keeps no old states cannot
+// say whether it was. With such a node, search goes a day further back, because no
+// authorization is valid for longer.
 func (i *inquiry) search() (l entry, err error) {
 	head, err := i.latest()
 	if err != nil {
@@ -170,9 +170,9 @@ func (i *inquiry) search() (l entry, err error) {
 	return l, err
 }
 
-// searchIn searches a range of blocks, the oldest first, because an authorization is usually
-// used in the first seconds after its claim. Both arguments of the events are indexed, so the
-// node's filter is exact, and any other log in the reply is an error.
+// searchIn searches a range of blocks from the oldest to the newest, because an authorization
+// is usually used in the first seconds after its claim. Both arguments of the events are
+// indexed, so the node can filter exactly. Any other log in the reply is an error.
 func (i *inquiry) searchIn(low, high uint64) (entry, error) {
 	for low <= high {
 		to := min(high, low+i.width-1)
@@ -202,8 +202,8 @@ func (i *inquiry) spends(l entry) bool {
 	return (l.is(topicUsed, i.token) || l.is(topicCanceled, i.token)) && l.Topics[1] == i.payer && l.Topics[2] == i.nonce
 }
 
-// byReceipt decides by the receipt of the transaction that spends the authorization. It also
-// returns the log of the use or the cancellation.
+// byReceipt returns the finding that follows from the receipt of a transaction, which must
+// spend the authorization. It also returns the log of the use or the cancellation.
 func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	r, block, err := i.receipt(hash)
 	if err != nil {
@@ -232,15 +232,17 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	return f, l, err
 }
 
-// never returns NeverPaid, after which nobody tries the payment again. It fails if the time of
-// the node's latest block differs from our clock by more than the given duration. A finding
-// that compares the chain's time with ours is only as exact as the two clocks agree.
+// never returns NeverPaid with a reason. After NeverPaid, nobody tries the payment again. So
+// never fails if the time of the node's latest block differs from our clock by more than the
+// given duration, or by more than headAge. A finding that compares the chain's time with ours
+// is only as exact as the two clocks agree.
 func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
 	_, err := i.current(min(within, headAge))
 	return x402.Finding{Fate: x402.NeverPaid, Reason: reason}, err
 }
 
-// spent asks the token whether the authorization was used or cancelled at a block.
+// spent asks the token whether the authorization has been used or cancelled, as of the given
+// block.
 func (i *inquiry) spent(block string) (bool, error) {
 	call := map[string]any{"to": i.token, "data": callState + i.payer[2:] + i.nonce[2:]}
 	raw, err := i.call(query{Method: "eth_call", Params: []any{call, block}})

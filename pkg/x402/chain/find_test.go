@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// TestFind checks every finding that the package comment lists, and how a node or a clock can
-// affect it.
+// TestFind checks every finding that the package comment lists, and how a node that is behind
+// or a wrong clock affects it.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	const end, old = int(window / blockTime), "latest block is"
@@ -34,7 +34,7 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		settled bool
-		claim   time.Duration // time of the claim after the payment's block; 0 means two seconds before it
+		claim   time.Duration // when it was first claimed, after the payment's block; 0 means two seconds before that block
 		sent    bool
 		mined   int           // how many blocks follow the payment
 		ahead   time.Duration // how far our clock is ahead of the chain's
@@ -44,7 +44,7 @@ func TestFind(t *testing.T) {
 		want    x402.Finding
 		why     string        // the cause of CannotTell
 		calls   []string      // nil means any calls
-		hinted  *x402.Finding // the finding if the question names the transaction; nil means the same as want
+		hinted  *x402.Finding // the finding if the question names the transaction; nil means the same finding as without
 	}{
 		{name: "unused", mined: 1, want: open(reasonOpen), calls: callsOpen},
 		{name: "a block before its end", mined: end - 1, want: open(reasonOpen), calls: callsOpen},
@@ -74,8 +74,8 @@ func TestFind(t *testing.T) {
 		{name: "over a minute before", settled: true, claim: time.Minute + time.Second, mined: 100, want: never(reasonEarlier), calls: callsSearch},
 		{name: "long before", settled: true, claim: 200 * time.Second, mined: 100, want: never(reasonSpent), calls: callsEarlier, hinted: new(never(reasonEarlier))},
 
-		// If our clock ran ahead at the claim, our transfer looks older than the claim. A
-		// payer who has paid must still not be refused.
+		// If our clock was ahead at the claim, our transfer looks older than the claim. A payer
+		// who has paid must still not be refused.
 		{name: "a clock a little ahead", settled: true, claim: 50 * time.Second, ahead: 50 * time.Second, want: paid(tx)},
 		{name: "a clock ahead by minutes", settled: true, claim: 4 * time.Minute, ahead: 4 * time.Minute, why: old},
 		{name: "a clock ahead by minutes, sent", settled: true, sent: true, claim: 4 * time.Minute, ahead: 4 * time.Minute, want: paid(tx)},
@@ -83,7 +83,7 @@ func TestFind(t *testing.T) {
 		{name: "sent, before any clock's error", settled: true, sent: true, claim: 15 * time.Minute, mined: 450, want: never(reasonSpent), hinted: new(never(reasonEarlier))},
 		{name: "earlier, by a node of the future", settled: true, claim: 2 * time.Minute, ahead: -slack - time.Second, why: old},
 
-		// The nodes behind a load balancer can have different latest blocks.
+		// The nodes behind one load balancer can have different latest blocks.
 		{name: "a state that is behind", settled: true, rule: stateBehind, want: open(reasonOpen), calls: callsOpen, hinted: new(paid(tx))},
 		{name: "two states that cannot both be", settled: true, mined: end + safeDepth, rule: stateBehind, why: "used at an older one", hinted: new(paid(tx))},
 		{name: "no log", settled: true, rule: noLogs, why: "there is no log of it", hinted: new(paid(tx))},
@@ -91,8 +91,8 @@ func TestFind(t *testing.T) {
 		{name: "pruned, searches are capped", settled: true, mined: 150, rule: either(pruned, capped(t, 1500, tooWide())), want: paid(tx)},
 		{name: "pruned, claimed late", settled: true, claim: 300 * time.Second, mined: 150, rule: pruned, want: never(reasonEarlier)},
 		{name: "pruned, and no log", settled: true, mined: 150, rule: either(pruned, noLogs), why: "there is no log of it", hinted: new(paid(tx))},
-		// The start of the search is found even on a chain that makes blocks faster than Base.
-		// There, the first guess is not old enough.
+		// On a chain that makes blocks faster than Base, the first guess is not old enough. The
+		// start of the search is found even there.
 		{name: "a fast chain", settled: true, mined: 280, rule: fast, want: paid(tx), calls: guessedTwice},
 		{name: "long before, a fast chain", settled: true, claim: 10 * time.Minute, mined: 300, rule: fast,
 			want: never(reasonSpent), calls: slices.Concat(callsEarlier[:2], callsEarlier[1:]), hinted: new(never(reasonEarlier))},
@@ -129,7 +129,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestHint checks that a right transaction hash from outside helps, and that a wrong one does
+// TestHint checks that a correct transaction hash from outside helps, and that a wrong one does
 // no harm.
 func TestHint(t *testing.T) {
 	t.Parallel()
@@ -172,7 +172,8 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// TestCappedRanges checks nodes that cap the range of a search, each in its own way.
+// TestCappedRanges checks that Find copes with nodes that limit the range of a search, each
+// with a different refusal. Find must still end if the limit is too narrow.
 func TestCappedRanges(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -198,14 +199,14 @@ func TestCappedRanges(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name          string
-		most          uint64 // the largest number of blocks in a range
+		most          uint64 // the largest range that the node allows, in blocks
 		refuse        rule
 		why           string
 		calls, search int // the largest number of calls, and of searches among them
 	}{
 		{name: "too narrow to finish", most: 1, refuse: tooWide(), why: errOutOfCalls.Error(), calls: maxCalls, search: maxCalls},
 		{name: "no search at all", refuse: tooWide(), why: "query exceeds max block range", calls: maxCalls, search: 15},
-		// A node that has refused us for too many requests is not asked again at once.
+		// After a node has refused us for too many requests, it is not asked again at once.
 		{name: "HTTP 429", refuse: slowDown(), why: methodLogs, calls: 4, search: 1},
 		{name: "HTTP 429 with an error", refuse: refusal(http.StatusTooManyRequests, `{"code":-32005,"message":"rate limit"}`), why: methodLogs, calls: 4, search: 1},
 		{name: "code 429", refuse: refusal(http.StatusOK, `{"code":429,"message":"compute units exceeded"}`), why: methodLogs, calls: 4, search: 1},
@@ -219,7 +220,7 @@ func TestCappedRanges(t *testing.T) {
 			}
 		})
 	}
-	// The limit on calls holds for all replies of the node together.
+	// maxCalls counts all messages to the node, not only the searches.
 	for calls := 1; calls < len(callsSearch); calls++ {
 		p.client.maxCalls = calls
 		p.proxy.reset(nil)
@@ -228,7 +229,8 @@ func TestCappedRanges(t *testing.T) {
 	}
 }
 
-// TestIncompleteQuestion checks that an incomplete question is answered without asking a node.
+// TestIncompleteQuestion checks that a question without its times is answered CannotTell,
+// without asking a node.
 func TestIncompleteQuestion(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -238,9 +240,9 @@ func TestIncompleteQuestion(t *testing.T) {
 	equal(t, "calls", 0, len(p.proxy.methods()))
 }
 
-// TestGarbage checks that the finding is CannotTell if a reply to any call is wrong, if the
-// connection breaks at any point, or if the node hangs until the caller's time is up.
-// FuzzReply checks which replies are invalid by themselves.
+// TestGarbage checks that the finding is CannotTell if the reply to any call is wrong, if the
+// connection breaks at any point, or if the node hangs until the caller's time is up. FuzzReply
+// covers single replies.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -290,13 +292,13 @@ func TestGarbage(t *testing.T) {
 				if f.Fate != x402.CannotTell || !strings.Contains(f.Cause.Error(), method) && ctx.Err() != nil {
 					t.Errorf("finding = %+v", f)
 				}
-				if n := len(p.proxy.methods()); n != at+1 && name != "it breaks" { // the transport asks again if the connection breaks
+				if n := len(p.proxy.methods()); n != at+1 && name != "it breaks" { // the transport sends a call again if the connection breaks
 					t.Errorf("%d calls, want it to end at %d", n, at+1)
 				}
 			})
 		}
 	}
-	// If the server has closed a kept connection meanwhile, that costs nothing.
+	// If the server has meanwhile closed a kept connection, no call is lost.
 	p.proxy.reset(nil)
 	p.expect(t, q, paid(tx), callsSearch)
 	p.proxy.server.CloseClientConnections()

@@ -23,7 +23,7 @@ type lie struct {
 	why  string
 }
 
-// TestLyingLogs checks logs and receipts that are wrong.
+// TestLyingLogs checks that Find answers CannotTell if a log or a receipt is wrong.
 func TestLyingLogs(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -85,8 +85,8 @@ func TestLyingLogs(t *testing.T) {
 			p.expectNothing(t, q, c.why)
 		})
 	}
-	// Fields that many nodes omit, and fields that some add, do no harm. After the lies above,
-	// the same client still finds the payment.
+	// Some nodes omit fields, and some add fields. That does no harm. After the lies above, the
+	// same client still finds the payment.
 	for name, r := range map[string]rule{
 		"honest":       nil,
 		"no removed":   rewrite(logs, `,"removed":false`, ``),
@@ -100,8 +100,8 @@ func TestLyingLogs(t *testing.T) {
 	}
 }
 
-// TestLyingTransfers checks that a reply which no honest node gives is an error, and adds no
-// transfer. TestLyingLogs checks logs and headers that are wrong by themselves.
+// TestLyingTransfers checks that Transfers returns an error, and no transfer, for a reply that
+// no honest node gives. TestLyingLogs covers single wrong logs and headers.
 func TestLyingTransfers(t *testing.T) {
 	t.Parallel()
 	p, at := newPayments(t, 2)
@@ -198,19 +198,20 @@ var (
 	dataForm    = regexp.MustCompile(`^0x([0-9a-f]{2})*$`)
 )
 
-// fuzzScan returns a scan that asks no node.
+// fuzzScan returns a scan that has no node to ask.
 func fuzzScan() *scan {
 	return &scan{session: &session{Nodes: &Nodes{token: fuzzToken.String()}}, payee: topicOf(fuzzPayee)}
 }
 
-// fuzzLog returns a transfer of one atomic unit to the payee, as a node sends it.
+// fuzzLog returns a transfer of one atomic unit to the payee, in the JSON that a node sends.
 func fuzzLog(index int) string {
 	return fmt.Sprintf(`{"address":"%s","topics":["%s","%s","%s"],"data":"0x%064x","logIndex":"0x%x","removed":false,%s}`,
 		fuzzToken, topicTransfer, topicOf(x402.Address{1}), topicOf(fuzzPayee), 1, index, fuzzPlace)
 }
 
-// FuzzReply reads any bytes as the reply to each of the calls. An accepted result must have
-// the right form and be within its bounds, and must be the same as another JSON reader finds.
+// FuzzReply reads arbitrary bytes as the reply to each kind of call. An accepted result must
+// have the right form and be within its bounds, and another JSON reader must find the same
+// result.
 func FuzzReply(f *testing.F) {
 	receipt := `{` + fuzzPlace + `,"status":"0x1","logs":[` + fuzzLog(3) + `]}`
 	for _, result := range []string{
@@ -249,8 +250,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// wellDecoded decodes a result in every way in which the client decodes results, and checks
-// the form of every decoded value.
+// wellDecoded decodes a result with every decoder of the client, and checks the form of every
+// decoded value.
 func wellDecoded(t *testing.T, raw json.RawMessage) {
 	t.Helper()
 	if h, err := decodeHeader(raw, "latest"); err == nil && (h.Number > maxQuantity || h.Seconds > maxQuantity || !wordForm.MatchString(h.Hash)) {
@@ -276,7 +277,7 @@ func wellDecoded(t *testing.T, raw json.RawMessage) {
 	}
 }
 
-// toPayee checks that logs are transfers to the requested payee.
+// toPayee checks that logs are transfers to the payee that was asked for.
 func toPayee(t *testing.T, logs []entry) {
 	t.Helper()
 	for _, l := range logs {
@@ -306,8 +307,8 @@ func wellFormed(t *testing.T, logs []entry, low, high uint64) {
 	}
 }
 
-// FuzzBatch reads any bytes as the answer to a batch. Each accepted result must be the same as
-// its reply alone would have given.
+// FuzzBatch reads arbitrary bytes as the answer to a batch. Each accepted result must be the
+// one that its reply would have given alone.
 func FuzzBatch(f *testing.F) {
 	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":7,"result":"0x1"},{"jsonrpc":"2.0","id":8,"result":null}]`))
 	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":8,"result":"0x1"},{"jsonrpc":"2.0","id":7,"result":{}}]`))

@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// probe calls Probe, and compares the part of the error that a client may read.
+// probe calls Probe, and compares the public message of the error.
 func (w *world) probe(ctx context.Context, t *testing.T, want string) {
 	t.Helper()
 	err := w.client.Probe(ctx)
@@ -44,8 +44,8 @@ func TestProbe(t *testing.T) {
 	p.expectNothing(t, p.claimed(), methodState)
 }
 
-// TestChainID checks that a node is asked for its chain id until one reply has the right id,
-// even if many callers ask at the same time.
+// TestChainID checks that a node is asked for its chain id until it has once replied with the
+// right id, even if many callers ask at the same time.
 func TestChainID(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -80,7 +80,7 @@ func TestNew(t *testing.T) {
 	t.Parallel()
 	good := Config{URLs: []string{"https://rpc.example/"}, Network: testbed.BaseNetwork, Asset: testbed.BaseUSDC}
 	n := testbed.Must(New(good))
-	// The transport takes no proxy from the environment, and keeps nothing for long.
+	// The transport uses no proxy from the environment, and keeps no connection for long.
 	tr := n.transport.(*http.Transport)
 	if tr.Proxy != nil || tr.IdleConnTimeout != 5*time.Second || !tr.DisableCompression || tr.Protocols.HTTP2() {
 		t.Errorf("transport = %+v", tr)
@@ -128,7 +128,7 @@ func TestNodes(t *testing.T) {
 			passesOver(t, p, name, r, q, tx)
 		})
 	}
-	// If no node answers, the error has every cause, and no key.
+	// If no node answers, the error contains every cause, and no key.
 	one, two := startProxy(t, p.proxy.target, bare(http.StatusBadGateway, "")), startProxy(t, p.proxy.target, on(methodChain, result(`"0x1"`)))
 	n := p.cold(t, one.url(), two.url())
 	f := n.Find(t.Context(), q)
@@ -143,7 +143,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// passesOver finds a payment through a second node, while the first one follows a rule.
+// passesOver checks that a payment is found through a second node while the first node follows
+// the given rule.
 func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx string) {
 	t.Helper()
 	first := startProxy(t, p.proxy.target, r)
@@ -151,7 +152,7 @@ func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	limit := patience
-	if name == "hangs" { // wait only briefly, unless the machine needs longer
+	if name == "hangs" { // the time limit is short at first, and grows on a slow machine
 		limit = time.Second
 	}
 	f := findsWithin(ctx, n, q, limit)
@@ -167,7 +168,7 @@ func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx 
 	}
 }
 
-// findsWithin looks for a payment within a time limit, which it triples until it finds the
+// findsWithin looks for a payment within a time limit. It triples the limit until it finds the
 // payment.
 func findsWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Duration) x402.Finding {
 	var f x402.Finding
@@ -179,8 +180,7 @@ func findsWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Dura
 	return f
 }
 
-// answersAll makes every call except Find, on a chain with one payment, and checks the
-// answers.
+// answersAll makes every call except Find, on a chain with one payment, and checks the answers.
 func (p *play) answersAll(ctx context.Context, t *testing.T, n *Nodes, tx string) {
 	t.Helper()
 	list, err1 := n.Received(ctx, tx, p.payee)
@@ -191,9 +191,9 @@ func (p *play) answersAll(ctx context.Context, t *testing.T, n *Nodes, tx string
 	}
 }
 
-// TestNodesThatAreRead checks a list of nodes that is read with Config.Read. The nodes of the
-// list replace the configured nodes, and a later list replaces an earlier one. Until a list
-// can be read, the configured nodes are asked. Read is told when no node could answer.
+// TestNodesThatAreRead checks the lists of nodes that Config.Read returns. A list replaces the
+// configured nodes, and a later list replaces an earlier one. The configured nodes are asked
+// until Read has returned a list. Read is told when no node could answer.
 func TestNodesThatAreRead(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -208,7 +208,7 @@ func TestNodesThatAreRead(t *testing.T) {
 		name         string
 		list         []string
 		fails        error
-		answers, was bool // answers: a node answers; was: Read is told that no node answered the last time
+		answers, was bool // answers: the node answers; was: Read is told that no node answered the last time
 	}{
 		{name: "not read yet", fails: fails, answers: true},
 		{name: "one is down", list: []string{down.url(), p.proxy.url()}, answers: true},

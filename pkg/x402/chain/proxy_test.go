@@ -15,7 +15,7 @@ import (
 // secret stands for a provider's key, which must not appear in any cause.
 const secret = "s3cr3tk3y"
 
-// proxy is a server in front of a real node. It counts calls, and its rule may change the
+// proxy is a server in front of a real node. It counts the calls, and its rule may change the
 // answers.
 type proxy struct {
 	server *httptest.Server
@@ -23,8 +23,8 @@ type proxy struct {
 	mu     sync.Mutex
 	rule   rule
 	calls  []call
-	trips  int // messages; a batch is one message
-	batch  int // requests that a batch may hold; 0 means any number
+	trips  int // messages since the last reset; a batch is one message
+	batch  int // the largest batch that is accepted, in requests; 0 means any
 }
 
 func startProxy(t testing.TB, target http.Handler, r rule) *proxy {
@@ -37,12 +37,12 @@ func startProxy(t testing.TB, target http.Handler, r rule) *proxy {
 	return p
 }
 
-// url returns a URL with a secret in every component that can hold one.
+// url returns a URL with the secret in every component that can hold one.
 func (p *proxy) url() string {
 	return strings.Replace(p.server.URL, "http://", "http://user:"+secret+"@", 1) + "/v2/" + secret + "?key=" + secret
 }
 
-// reset forgets the calls and sets the rule; nil passes every call on.
+// reset forgets the calls and sets the rule. With a nil rule, every call goes to the node.
 func (p *proxy) reset(r rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +88,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveBatch answers each request of a batch by itself. If an answer is not a JSON-RPC reply,
-// it is the answer to the whole batch.
+// serveBatch answers each request of a batch separately. If one of the answers is not a
+// JSON-RPC reply, it becomes the answer to the whole batch.
 func (p *proxy) serveBatch(ctx context.Context, w http.ResponseWriter, list []json.RawMessage) {
 	replies := make([]json.RawMessage, len(list))
 	for i, body := range list {
@@ -139,12 +139,12 @@ type call struct {
 
 	body    string
 	gone    <-chan struct{}          // closed when the client has given up
-	batched bool                     // it is one of several calls in a message
+	batched bool                     // whether it is one of several calls in a message
 	nth     int                      // its number among the calls since the last reset, from 0
 	node    func(body string) string // asks the real node
 }
 
-// say writes an answer, or the beginning of one.
+// say writes an answer, or the beginning of one, and returns true.
 func (c *call) say(text string) bool {
 	_, _ = io.WriteString(c, text) // the client may be gone
 	return true
@@ -153,7 +153,8 @@ func (c *call) say(text string) bool {
 // mentions reports whether a call contains a quoted text, such as a block or a transaction.
 func (c *call) mentions(what string) bool { return strings.Contains(c.body, `"`+what+`"`) }
 
-// rule may answer a call instead of the node; if it returns false, the call goes to the node.
+// rule may answer a call instead of the node, and then returns true. If it returns false, the
+// call goes to the node.
 type rule func(c *call) bool
 
 // on applies a rule to the calls of one method.
@@ -161,17 +162,17 @@ func on(method string, r rule) rule {
 	return func(c *call) bool { return c.Method == method && r(c) }
 }
 
-// about applies a rule to the calls that mention something.
+// about applies a rule to the calls that mention a text.
 func about(what string, r rule) rule {
 	return func(c *call) bool { return c.mentions(what) && r(c) }
 }
 
-// either tries two rules in order, until one of them answers.
+// either tries two rules in order, and stops if the first one answers.
 func either(a, b rule) rule {
 	return func(c *call) bool { return a(c) || b(c) }
 }
 
-// capped applies the rule refuse to searches of more blocks than most says.
+// capped refuses each search of more than the given number of blocks, with the rule refuse.
 func capped(t testing.TB, most uint64, refuse rule) rule {
 	return on(methodLogs, func(c *call) bool {
 		var filter map[string]json.RawMessage
@@ -185,7 +186,7 @@ func capped(t testing.TB, most uint64, refuse rule) rule {
 	})
 }
 
-// reply answers with one member of a JSON-RPC reply.
+// reply answers with a JSON-RPC reply that has the given member.
 func reply(status int, member string) rule {
 	return func(c *call) bool { return bare(status, `{"jsonrpc":"2.0","id":`+string(c.ID)+`,`+member+`}`)(c) }
 }
@@ -195,15 +196,15 @@ func result(raw string) rule { return reply(http.StatusOK, `"result":`+raw) }
 // refusal answers with a JSON-RPC error.
 func refusal(status int, object string) rule { return reply(status, `"error":`+object) }
 
-// refused returns a refusal without a reason.
+// refused answers with a JSON-RPC error that gives no reason.
 func refused() rule { return refusal(http.StatusOK, `{"code":-32000,"message":"no"}`) }
 
-// tooWide refuses a range of blocks with the text of one provider.
+// tooWide refuses a range of blocks with the error of a real provider.
 func tooWide() rule {
 	return refusal(http.StatusOK, `{"code":-32602,"message":"query exceeds max block range"}`)
 }
 
-// bare answers without JSON-RPC.
+// bare answers with a body that is not JSON-RPC.
 func bare(status int, body string) rule {
 	return func(c *call) bool {
 		c.WriteHeader(status)
@@ -211,7 +212,7 @@ func bare(status int, body string) rule {
 	}
 }
 
-// slowDown returns the answer to a client that calls too often.
+// slowDown answers as a node does to a client that calls too often.
 func slowDown() rule { return bare(http.StatusTooManyRequests, "slow down") }
 
 // changed changes the text of the node's answers.
@@ -219,12 +220,14 @@ func changed(change func(answer string) string) rule {
 	return func(c *call) bool { return c.say(change(c.node(c.body))) }
 }
 
-// rewrite replaces texts in the node's answers to one method.
+// rewrite replaces texts in the node's answers to calls of one method. The texts are pairs of
+// old and new.
 func rewrite(method string, pairs ...string) rule {
 	return on(method, changed(strings.NewReplacer(pairs...).Replace))
 }
 
-// list changes the logs that a search finds; change gets the text between the brackets.
+// list changes the logs that a search finds. The function change gets the text between the
+// brackets of the list.
 func list(change func(logs string) string) rule {
 	return on(methodLogs, changed(func(answer string) string {
 		before, rest, _ := strings.Cut(answer, `"result":[`)
@@ -242,8 +245,8 @@ func member(name, value string) rule {
 	})
 }
 
-// instead replaces the text what with the text other in every call that contains what. The
-// node then answers about something else, such as another block.
+// instead replaces a quoted text in each call that mentions it. The node then answers about
+// something else, such as another block.
 func instead(what, other string) rule {
 	return about(what, func(c *call) bool { return c.say(c.node(strings.Replace(c.body, `"`+what+`"`, `"`+other+`"`, 1))) })
 }

@@ -18,20 +18,21 @@ import (
 )
 
 const (
-	// maxBody bounds the body of an answer. The longest honest one has 10,000 logs in some 6
+	// maxBody bounds the body of an answer. The longest honest body has 10,000 logs, in some 6
 	// MiB.
 	maxBody   = 8 << 20
 	maxHeader = 32 << 10
 	// maxExcerpt limits how much of a node's text an error quotes.
 	maxExcerpt = 160
 
-	connectTimeout = 3 * time.Second // the limit of a dial, and also of the handshake that follows
-	// idleTimeout is short because a connection is kept only for the calls of one answer.
-	// After a freeze, a Lambda environment must not use an old one.
+	connectTimeout = 3 * time.Second // for the dial, and again for the handshake that follows
+	// idleTimeout is short because a connection is kept only for the calls of one answer. A
+	// Lambda environment must not use an old connection after a freeze.
 	idleTimeout = 5 * time.Second
 )
 
-// errNoBatch is the internal cause if a batch is too large.
+// errNoBatch is the cause if a node does not answer a batch, which may be too large for it. It
+// is handled inside the package.
 var errNoBatch = errors.New("node does not answer a batch of this size")
 
 // nodeError is a JSON-RPC error object, with which a node refuses to answer.
@@ -50,9 +51,9 @@ type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("node answered HTTP %d", int(e)) }
 
-// tooMuch reports whether a failed call may succeed if it asks for less. Providers differ in
-// how they say that a range is too wide or a batch too large. So every refusal counts unless
-// it is about our identity or the rate of our calls.
+// tooMuch reports whether a failed call may succeed if it asks for less. Providers have
+// different errors for a range that is too wide and for a batch that is too large. So every
+// refusal counts, except one that is about our identity or the rate of our calls.
 func tooMuch(err error) bool {
 	if refused, is := errors.AsType[*nodeError](err); is {
 		return !barred(refused.status) && refused.code != http.StatusTooManyRequests
@@ -73,7 +74,7 @@ type node struct {
 	rightChain atomic.Bool
 }
 
-// newTransport returns the transport to all nodes. It uses HTTP/1.1 and no proxy from the
+// newTransport returns the transport for all nodes. It uses HTTP/1.1 and no proxy from the
 // environment, and keeps connections for the calls of one answer.
 func newTransport() *http.Transport {
 	only1 := new(http.Protocols)
@@ -109,11 +110,12 @@ func (s *session) exchange(queries []query) (int, []byte, error) {
 		"Accept":       {"application/json"},
 		"Content-Type": {"application/json"},
 		"User-Agent":   {s.config.UserAgent},
-		// Set explicitly, so that no transport decompresses: maxBody is then a bound on
+		// With this header the transport does not decompress the body, so maxBody bounds the
 		// memory.
 		"Accept-Encoding": {"identity"},
-		// This header is empty, so it is not sent. It tells net/http that the request may be
-		// sent again if a kept connection turns out to be closed. All calls here only read.
+		// net/http does not send an empty header. But this one tells it that the request may be
+		// sent again if a kept connection turns out to be closed. That is safe because all
+		// calls here only read.
 		"Idempotency-Key": {},
 	}
 	if user := s.node.url.User; user != nil {
@@ -140,9 +142,9 @@ type query struct {
 	Params  []any  `json:"params"`
 }
 
-// decodeReplies checks the answer to one message, which is a batch if there are several
-// queries, and returns the results in the order of the queries. The replies of a batch may be
-// in any order, and each query must have exactly one reply.
+// decodeReplies checks the answer to one message and returns the results in the order of the
+// queries. The answer to several queries is a batch, whose replies may be in any order. Each
+// query must have exactly one reply.
 func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage, error) {
 	replies := []json.RawMessage{body}
 	if len(queries) > 1 {
@@ -163,7 +165,7 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 		}
 		result, err := resultOf(status, reply)
 		id := string(reply["id"])
-		// If the node could not read the request, the id of its error reply is null.
+		// If the node could not read the request, its error reply has a null id.
 		withoutID := err != nil && id == "null" && len(queries) == 1
 		at := slices.IndexFunc(queries, func(q query) bool {
 			return withoutID || strconv.Itoa(q.ID) == id
@@ -196,7 +198,7 @@ func orStatus(status int, err error) error {
 }
 
 // resultOf returns the result of a JSON-RPC 2.0 reply, or its error. A reply must have exactly
-// one of the two. A result needs HTTP status 200; an error may have any status.
+// one of the two. A result needs HTTP status 200; an error may come with any status.
 func resultOf(status int, reply untrusted.Members) (json.RawMessage, error) {
 	failure, failed := reply["error"]
 	result, succeeded := reply["result"]

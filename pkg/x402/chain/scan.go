@@ -12,20 +12,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// maxTransfers is the number of transfers after which a run ends. The message that reaches
-// this number is read completely.
+// maxTransfers is the number of transfers after which a call of Transfers ends. All transfers
+// in the message that reaches this number still count.
 const maxTransfers = 2000
 
-// Errors of Received for a transaction that has moved nothing, or nothing yet. Any other error
+// Errors of Received for a transaction that has moved no money, or none yet. Any other error
 // means that no node could answer.
 var (
 	ErrUnknownTransaction = errors.New("the transaction is in no block that the node knows")
 	ErrFailedTransaction  = errors.New("the transaction failed: it has moved nothing")
 )
 
-// Received returns the transfers of one transaction to an account, in the order of its logs.
-// It asks the first node that knows the transaction, at that node's latest block. It does not
-// look for the authorization of a transfer. It ends with ctx, and after ten seconds at the
+// Received returns the transfers of one transaction to an account, in the order of its logs. It
+// asks the first node that knows the transaction, at that node's latest block. It does not look
+// for the transfers' authorizations. It ends when ctx ends, and after ten seconds at the
 // latest.
 func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Address) (transfers []reconcile.Transfer, err error) {
 	if !x402.IsHash(transaction) {
@@ -64,7 +64,7 @@ func (n *Nodes) BlockAt(ctx context.Context, t time.Time) (number uint64, err er
 	return number, nil
 }
 
-// firm returns the safe block of a node. It fails unless the time of the node's latest block
+// firm returns the safe block of the node. It fails unless the time of the node's latest block
 // is close to our clock.
 func (s *session) firm() (header, error) {
 	head, err := s.current(headAge)
@@ -79,8 +79,8 @@ func (s *session) firm() (header, error) {
 }
 
 // firstAt returns the number of the first block that is not before t. It goes back from the
-// safe block, twice as far each time, until it finds a block from before t. Then it searches
-// between the two by halving the range.
+// safe block, twice as far each time, until it finds a block from before t. Then it halves the
+// range between that block and the next one found, until they are neighbours.
 func (s *session) firstAt(t time.Time) (uint64, error) {
 	high, err := s.firm()
 	if err != nil {
@@ -114,12 +114,13 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 	return high.Number, nil
 }
 
-// blocksBetween returns how many blocks Base makes between two times.
+// blocksBetween returns how many blocks Base makes between two times, or 0 if they are in the
+// wrong order.
 func blocksBetween(from, to time.Time) uint64 { return uint64(max(0, to.Sub(from)) / blockTime) }
 
-// Transfers implements reconcile.Scanner. It reads from the block with the number from up to
-// the safe block, or until it has some 2,000 transfers. It asks the first node that is not
-// behind the first of these blocks. It ends with ctx, and after thirty seconds at the latest.
+// Transfers implements reconcile.Scanner. It reads from block number from up to the safe block,
+// or until it has some 2,000 transfers. It asks the first node that already has block from. It
+// ends when ctx ends, and after thirty seconds at the latest.
 func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	batch := reconcile.Batch{Next: from}
 	read := false
@@ -135,8 +136,8 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 		if err != nil && nothing {
 			return fmt.Errorf("read transfers from block %d: %w", from, err)
 		}
-		// An error after something was read is ignored, because the next run gets the error as
-		// well. See reconcile.Scanner.
+		// An error that comes after some transfers were read is ignored, because the next call
+		// meets it again. See reconcile.Scanner.
 		if !read || c.batch.Safe > batch.Safe {
 			batch = c.batch
 			read = true
@@ -157,12 +158,12 @@ type scan struct {
 	*session
 	payee string // the payee as a topic of a log
 	batch reconcile.Batch
-	spent map[string]bool // authorizations that were used in this run
+	spent map[string]bool // the authorizations that were used in the blocks read so far
 }
 
-// scanRanges searches one range of blocks after the other. It returns nil if it has reached
-// the safe block or found enough transfers. Otherwise it returns an error that says why it
-// ended. Having no more permitted calls is such an error as well.
+// scanRanges searches one range of blocks after another. It returns nil once it has reached the
+// safe block or found enough transfers. Otherwise it returns the error that stopped it, such as
+// errOutOfCalls.
 func (s *scan) scanRanges() error {
 	safe, err := s.firm()
 	if err != nil {
@@ -194,14 +195,14 @@ func (s *scan) full() bool { return len(s.batch.Transfers) >= maxTransfers }
 
 // incoming searches a range of blocks for transfers to the payee, and groups them by block. It
 // asks for the last block of the range in the same message, because a node that does not have
-// that block yet would leave out transfers without an error.
+// that block yet would omit transfers without an error.
 func (s *scan) incoming(low, high uint64, safe header) ([][]entry, error) {
 	queries := []query{
 		s.logQuery(low, high, topicTransfer, nil, s.payee),
 		headerQuery(hexQuantity(high)),
 	}
 	results, err := s.some(queries)
-	if err == nil && len(results) == 1 { // the node takes no batches
+	if err == nil && len(results) == 1 { // the node does not accept batches
 		var last json.RawMessage
 		last, err = s.call(queries[1])
 		results = append(results, last)
@@ -240,9 +241,9 @@ func (s *scan) decodeIncoming(raw json.RawMessage, low, high uint64) (blocks [][
 // adds the transfers to the batch. It adds whole blocks, so after an error the batch ends with
 // a complete block.
 //
-// For each block it asks for the header and searches for the uses of authorizations. The
-// receipts of the transactions would also show the authorizations, but a transaction may log
-// so much that its receipt is too long to read.
+// For each block, addBlocks asks for the header and searches for the uses of authorizations.
+// The receipts of the transactions would also show the authorizations, but a transaction may
+// log so much that its receipt is too long to read.
 func (s *scan) addBlocks(blocks [][]entry) error {
 	const queriesOfBlock = 2
 	var queries []query
@@ -284,7 +285,7 @@ func (s *scan) add(logs []entry, rawHeader, rawUses json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	uses := make(map[uint64]entry, len(found)) // the uses, by their log indexes
+	uses := make(map[uint64]entry, len(found)) // by log index
 	for _, u := range found {
 		switch {
 		case !u.is(topicUsed, s.token):

@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// newPayments returns a play world with payments in separate blocks, all of them safe, and the
-// first of these blocks.
+// newPayments returns a play chain with n payments in separate blocks, all of them safe, and
+// the number of the first of these blocks.
 func newPayments(t testing.TB, n int) (p *play, first uint64) {
 	t.Helper()
 	p = newPlay(t)
@@ -32,8 +32,9 @@ func (p *play) deposit(value int64) {
 	p.pay(x402.Question{Payer: p.other, Payee: p.payee, Value: big.NewInt(value)})
 }
 
-// TestTransfersInRuns checks that each run continues from the cursor of the run before it, and
-// that the runs together read every transfer, for any limit on calls, ranges and batches.
+// TestTransfersInRuns checks that each call of Transfers continues from the cursor of the call
+// before it. Together the calls must read every transfer, whatever the limits on calls, ranges
+// and batches.
 func TestTransfersInRuns(t *testing.T) {
 	t.Parallel()
 	p, first := newPayments(t, 24)
@@ -43,8 +44,8 @@ func TestTransfersInRuns(t *testing.T) {
 	}
 	for _, c := range []struct {
 		calls, batch int
-		most         uint64 // the largest number of blocks in a range
-		several      bool   // more than one run is needed
+		most         uint64 // the largest range that the node allows, in blocks
+		several      bool   // whether more than one call of Transfers is needed
 	}{
 		{48, 0, 10_000, false}, {4, 0, 10_000, true}, {48, 10, 10_000, false}, {12, 10, 10_000, false}, {9, 3, 10_000, true},
 		{8, 1, 10_000, true}, {16, 0, 99, false}, {22, 0, 10, true}, {30, 1, 10, true}, {48, 3, 1, true},
@@ -62,12 +63,11 @@ func TestTransfersInRuns(t *testing.T) {
 	p.proxy.reset(on(methodLogs, func(c *call) bool { return c.batched && refused()(c) }))
 	got, _ := p.readAll(t, first)
 	equal(t, "transfers without logs in batches", lines(want.Transfers), lines(got))
-	// A node that refuses us for too many requests is not asked again at once.
+	// After a node has refused us for too many requests, it is not asked again at once.
 	p.proxy.reset(capped(t, 0, slowDown()))
 	p.refuses(t, first, "429")
 	equal(t, "messages: latest, safe, and the search that was refused", 3, p.proxy.messages())
-	// If too few calls are allowed to read anything, that is an error. A reply that is too
-	// long is an error as well.
+	// It is an error if too few calls are allowed to read anything, or if a reply is too long.
 	for calls := 1; calls < 4; calls++ {
 		p.proxy.reset(nil)
 		p.client.maxCalls = calls
@@ -77,8 +77,8 @@ func TestTransfersInRuns(t *testing.T) {
 	p.refuses(t, first, fmt.Sprintf("blocks %d to %d: %s: %s", first, first, methodLogs, "read the reply: http: request body too large"))
 }
 
-// TestTransfersEndOfRun checks that a run ends after a certain number of transfers, but only
-// at the end of a block.
+// TestTransfersEndOfRun checks that a call of Transfers ends after a certain number of
+// transfers, but only at the end of a block.
 func TestTransfersEndOfRun(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -97,8 +97,8 @@ func TestTransfersEndOfRun(t *testing.T) {
 	}
 }
 
-// TestTransfersBeforeError checks that the transfers which were read before an error are kept,
-// and that the next run gets the error.
+// TestTransfersBeforeError checks that Transfers keeps what it has read before an error, and
+// that the next call returns the error.
 func TestTransfersBeforeError(t *testing.T) {
 	t.Parallel()
 	p, first := newPayments(t, 4)
@@ -134,7 +134,7 @@ func TestTransfersBeforeError(t *testing.T) {
 	})
 }
 
-// TestTransfersLagging checks that a node that is behind moves no cursor, and hides no
+// TestTransfersLagging checks that a node that is behind does not move the cursor, and hides no
 // transfer.
 func TestTransfersLagging(t *testing.T) {
 	t.Parallel()
@@ -146,8 +146,7 @@ func TestTransfersLagging(t *testing.T) {
 			t.Errorf("from %d: %+v, %v", from, got, err)
 		}
 	}
-	// The node searches a shorter range, and presents the result as the result for the whole
-	// range.
+	// The node searches a shorter range, and passes the result off as that of the whole range.
 	p.proxy.reset(either(on(methodLogs, result("[]")), about(hexQuantity(safe), result("null"))))
 	p.refuses(t, first, "node has no block")
 	p.proxy.reset(about("latest", on(methodHeader, member("number", "0x5"))))
@@ -156,7 +155,7 @@ func TestTransfersLagging(t *testing.T) {
 	if all, _ := p.readAll(t, first); len(all) != 1 {
 		t.Errorf("%d transfers", len(all))
 	}
-	// If there are several nodes, a node that is not behind is asked.
+	// If there are several nodes, one that is not behind is asked.
 	behind := startProxy(t, p.proxy.target, instead("safe", "0x5"))
 	got, err := p.cold(t, behind.url(), p.proxy.url()).Transfers(t.Context(), p.payee, safe)
 	if err != nil || got.Next != safe+1 || len(behind.methods()) == 0 {
@@ -179,7 +178,7 @@ func TestReceived(t *testing.T) {
 		name, hash string
 		to         x402.Address
 		rule       rule
-		want       error // nil: if says is empty too, there is no error and no transfer
+		want       error // nil: an error that contains says or, if says is empty, no error and no transfer
 		says       string
 	}{
 		{name: "to somebody else", hash: deposited, to: p.other},

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// widest is how many blocks a search for logs covers at first, and largest how many
-	// requests a batch has at first. Large providers are known to allow that. Both are halved
-	// each time a node says that a request is too large.
+	// widest is the number of blocks that a search for logs covers at first. largest is the
+	// number of requests in a batch at first. Large providers are known to allow both. A number
+	// is halved each time the node says that a request is too large.
 	widest  = 10_000
 	largest = 32
 )
 
-// Causes of failures, for the log.
+// Causes of a failed call. They are written to the log.
 var (
 	errOutOfCalls = errors.New("not finished within the permitted number of calls")
 	errNoSafe     = errors.New("node has no safe block")
@@ -39,13 +39,13 @@ type session struct {
 	node  *node
 	ctx   context.Context
 	calls int    // how many more calls are allowed; a batch counts as one
-	width uint64 // blocks that one search for logs may cover
-	size  int    // requests that one message may hold
+	width uint64 // the largest range of one search for logs, in blocks
+	size  int    // the largest batch, in requests
 	head  *header
 }
 
-// newSession begins a series of calls. Unless the node has said before that it is on the right
-// chain, newSession asks it first.
+// newSession begins a series of calls to a node. It asks the node for its chain id, unless the
+// node has already said that it is on the right chain.
 func (n *Nodes) newSession(ctx context.Context, to *node) (*session, error) {
 	s := &session{
 		Nodes: n,
@@ -103,9 +103,9 @@ func (s *session) send(queries []query) ([]json.RawMessage, error) {
 	return nil, fmt.Errorf("%s: %w", queries[0].Method, err)
 }
 
-// some makes as many of the calls, from the first one on, as the node accepts in one message.
-// A refused message may also mean that the range of a single call is too wide. To find out,
-// some makes the first call alone.
+// some makes the first calls of a list, as many as the node accepts in one message, and returns
+// their results. If the node refuses even two calls, the range of the first one may be too
+// wide. To find out, some makes that call alone.
 func (s *session) some(queries []query) ([]json.RawMessage, error) {
 	for {
 		n := min(len(queries), s.size)
@@ -120,8 +120,8 @@ func (s *session) some(queries []query) ([]json.RawMessage, error) {
 	}
 }
 
-// narrower reports whether a failed search for logs should be tried again over fewer blocks,
-// and if so sets their number.
+// narrower reports whether a failed search for logs should be tried again over fewer blocks. If
+// so, it sets the new number of blocks.
 func (s *session) narrower(err error, low, high uint64) bool {
 	if !tooMuch(err) || low == high {
 		return false
@@ -130,8 +130,8 @@ func (s *session) narrower(err error, low, high uint64) bool {
 	return true
 }
 
-// logQuery returns the query that searches a range of blocks for the token's events. A nil
-// topic matches any topic, and a list matches each of its topics.
+// logQuery returns the query that searches a range of blocks for the token's events. Each topic
+// is nil, which matches anything, a single value, or a list of alternatives.
 func (s *session) logQuery(low, high uint64, topics ...any) query {
 	return query{Method: "eth_getLogs", Params: []any{map[string]any{
 		"address": s.token, "topics": topics, "fromBlock": hexQuantity(low), "toBlock": hexQuantity(high),
@@ -142,7 +142,7 @@ func headerQuery(block string) query {
 	return query{Method: "eth_getBlockByNumber", Params: []any{block, false}}
 }
 
-// block returns the block with a number or a tag.
+// block returns the block with the given number or tag.
 func (s *session) block(block string) (header, error) {
 	raw, err := s.call(headerQuery(block))
 	if err != nil {
@@ -164,9 +164,8 @@ func (s *session) latest() (header, error) {
 }
 
 // current returns the latest block of a node. It fails if the time of that block differs from
-// our clock by more than the given duration. A node that is behind would report a used
-// authorization as unused, and with a node that is ahead an authorization would expire too
-// early.
+// our clock by more than the given duration. To a node that is behind, a used authorization
+// still looks unused. To a node that is ahead, an authorization expires too early.
 func (s *session) current(within time.Duration) (header, error) {
 	head, err := s.latest()
 	if err != nil {
@@ -178,8 +177,9 @@ func (s *session) current(within time.Duration) (header, error) {
 	return head, nil
 }
 
-// safe returns the newest block that will not be undone. That is the block that the node calls
-// safe, or finalized if the node does not know safe and replies with an error or null.
+// safe returns the newest block that no reorganisation will undo. That is the block that the
+// node calls safe. If the node replies to safe with an error or null, it is the block that the
+// node calls finalized.
 func (s *session) safe() (header, error) {
 	for _, tag := range []string{"safe", "finalized"} {
 		h, err := s.block(tag)
@@ -190,7 +190,8 @@ func (s *session) safe() (header, error) {
 	return header{}, errNoSafe
 }
 
-// receipt returns the receipt of a transaction and its block, which must be on the chain.
+// receipt returns the receipt of a transaction, and the block of the transaction, which must be
+// on the chain.
 func (s *session) receipt(hash string) (r receipt, b header, err error) {
 	raw, err := s.call(query{Method: "eth_getTransactionReceipt", Params: []any{hash}})
 	switch {

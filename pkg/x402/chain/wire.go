@@ -21,8 +21,8 @@ import (
 
 const (
 	// maxQuantity bounds the numbers in a node's replies: block numbers, log indexes and times
-	// in Unix seconds. It is far above what any chain will reach, and so small that arithmetic
-	// with them cannot overflow.
+	// in Unix seconds. The bound is far above what any chain will reach, and low enough that
+	// arithmetic with these numbers cannot overflow.
 	maxQuantity = 1 << 52
 	maxTopics   = 4 // the largest number of topics of a log in the EVM
 	// maxDepth bounds the nesting of JSON. The deepest expected reply is a receipt in a batch,
@@ -60,9 +60,9 @@ type receipt struct {
 	Logs   []entry `json:"logs"` // in the order of their indexes
 }
 
-// decode decodes a JSON object into a struct by the tags of its fields. A uint64 is a
-// quantity. A string is hexadecimal with as many bytes as its tag says, and is kept with 0x
-// and in lower case. A bool may be missing. Member names must match exactly.
+// decode decodes a JSON object into a struct according to the tags of its fields. A uint64 is a
+// quantity. A string holds as many bytes in hexadecimal as its tag says, and is kept in lower
+// case with its 0x. A bool may be missing. Member names must match exactly.
 func decode[T any](raw json.RawMessage) (v T, err error) {
 	members, err := untrusted.Split(raw, maxDepth)
 	if err != nil {
@@ -99,7 +99,7 @@ func decode[T any](raw json.RawMessage) (v T, err error) {
 // digits without leading zeros.
 func decodeQuantity(raw json.RawMessage) (uint64, error) {
 	digits, ok := afterPrefix(raw)
-	n, err := strconv.ParseUint(digits, 16, 64) // refuses signs and underscores
+	n, err := strconv.ParseUint(digits, 16, 64) // refuses signs and underscores as well
 	if !ok || err != nil || digits[0] == '0' && digits != "0" || n > maxQuantity {
 		return 0, errors.New("is not a hex quantity in its range")
 	}
@@ -143,7 +143,7 @@ func decodeList[T any](raw json.RawMessage, most int, item func(json.RawMessage)
 	return items, nil
 }
 
-// decodeLogs decodes a list of logs. If a reorganisation has removed one of them, the whole
+// decodeLogs decodes a list of logs. If a reorganisation has removed one of the logs, the whole
 // reply is unusable, because the node is between two chains.
 func decodeLogs(raw json.RawMessage) ([]entry, error) {
 	return decodeList(raw, math.MaxInt, func(raw json.RawMessage) (entry, error) {
@@ -157,8 +157,8 @@ func decodeLogs(raw json.RawMessage) ([]entry, error) {
 
 var errNotAsked = errors.New("logs: node gave what was not asked for")
 
-// decodeFound decodes the result of a search for logs in a range of blocks. The logs must be
-// in the order of the chain, and none may be there twice.
+// decodeFound decodes the result of a search for logs in a range of blocks. The logs must be in
+// the order of the chain, without repetitions.
 func decodeFound(raw json.RawMessage, low, high uint64) ([]entry, error) {
 	logs, err := decodeLogs(raw)
 	if err != nil {
@@ -199,7 +199,7 @@ func decodeReceipt(raw json.RawMessage, hash string) (receipt, error) {
 	return r, nil
 }
 
-// decodeHeader decodes a block that was asked for by its number or a tag.
+// decodeHeader decodes the block that was asked for by the given number or tag.
 func decodeHeader(raw json.RawMessage, block string) (header, error) {
 	if string(raw) == "null" {
 		return header{}, fmt.Errorf("%w %s", errNoBlock, block)
@@ -218,8 +218,8 @@ var errNoBlock = errors.New("node has no block")
 
 func hexQuantity(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
 
-// Hashes that identify the token's events and the one function that is called (EIP-3009,
-// ERC-20): keccak-256 of their names and argument types.
+// Hashes that identify the token's events, and the one function of the token that is called
+// (EIP-3009, ERC-20): keccak-256 of names and argument types.
 const (
 	topicUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5"
 	topicCanceled = "0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81"
@@ -260,9 +260,9 @@ func (l entry) value() *big.Int {
 	return new(big.Int).SetBytes(b[:])
 }
 
-// madeBy returns nil if the log l is the transfer that the use of an authorization has made.
-// That is the token's log with the next index in the same transaction, from the same account.
-// The token is not known to log transfers in any other way.
+// madeBy returns nil if l is the transfer that used, the use of an authorization, has made. The
+// transfer is the token's log with the next index, in the same transaction and from the same
+// account. The token is not known to log transfers in any other way.
 func (l entry) madeBy(used entry, token string) error {
 	switch {
 	case l.Index != used.Index+1 || l.Tx != used.Tx || !l.isTransfer(token):

@@ -28,7 +28,7 @@ const (
 	patience = 9 * time.Second
 )
 
-// The methods that the tests check.
+// The JSON-RPC methods that the client calls.
 const (
 	methodLogs    = "eth_getLogs"
 	methodReceipt = "eth_getTransactionReceipt"
@@ -47,7 +47,7 @@ var (
 	callsExpired = []string{methodState, methodHeader, methodHeader, methodState}
 )
 
-// world asks a node through a proxy.
+// world is a chain, a proxy in front of its node, and a client that asks the proxy.
 type world struct {
 	proxy               *proxy
 	client              *Nodes
@@ -88,7 +88,7 @@ func equal(t testing.TB, what string, want, got any) {
 	}
 }
 
-// play is a world of play money: blocks are two seconds apart and hold only transfers.
+// play is a world with play money. Its blocks are two seconds apart and hold only transfers.
 type play struct {
 	world
 	now   time.Time
@@ -115,8 +115,8 @@ func (p *play) claimed() x402.Question {
 	}
 }
 
-// pay makes the transfer of an authorization in the next block, or a transfer without an
-// authorization if there is no nonce, and returns the transaction.
+// pay makes the transfer of an authorization in the next block, and returns the transaction. If
+// the question has no nonce, the transfer is made without an authorization.
 func (p *play) pay(q x402.Question) string {
 	nonce := fmt.Sprintf("0x%x", q.Nonce)
 	if q.Nonce == [32]byte{} {
@@ -152,7 +152,7 @@ func (w *world) blockHash(t testing.TB, number uint64) string {
 // hash returns a hash that repeats one byte 32 times.
 func hash(b string) string { return "0x" + strings.Repeat(b, 32) }
 
-// find asks, and checks what must hold for every finding.
+// find asks the client, and checks what must hold for every finding.
 func (w *world) find(t testing.TB, q x402.Question) x402.Finding {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -172,7 +172,8 @@ func check(t testing.TB, f x402.Finding) {
 	}
 }
 
-// expect asks, and compares the finding and, if any are given, the calls.
+// expect asks the client, and compares the finding. If lists of calls are given, the client
+// must have made one of them.
 func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls ...[]string) {
 	t.Helper()
 	w.proxy.reset(w.proxy.rule)
@@ -187,7 +188,7 @@ func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls .
 	}
 }
 
-// expectHinted asks with the hash of the transaction. The client then asks for that
+// expectHinted asks with the hash of the transaction. The client must then ask for that
 // transaction's receipt and block and, if the finding is NeverPaid, for the latest block.
 func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402.Finding) {
 	t.Helper()
@@ -199,7 +200,7 @@ func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402
 	}
 }
 
-// expectNothing asks, and checks that the finding is CannotTell for the given cause.
+// expectNothing checks that the finding is CannotTell for the given cause.
 func (w *world) expectNothing(t *testing.T, q x402.Question, why string) {
 	t.Helper()
 	got := w.find(t, q)
@@ -214,7 +215,7 @@ func never(reason string) x402.Finding {
 }
 func open(reason string) x402.Finding { return x402.Finding{Fate: x402.StillOpen, Reason: reason} }
 
-// next makes one run of Transfers, and checks what must hold for every run.
+// next calls Transfers once, and checks what must hold for every call.
 func (w *world) next(t testing.TB, from uint64) (reconcile.Batch, error) {
 	t.Helper()
 	before := w.proxy.messages()
@@ -241,8 +242,8 @@ func (w *world) next(t testing.TB, from uint64) (reconcile.Batch, error) {
 	return got, err
 }
 
-// readAll makes runs of Transfers, beginning at a block, until there are no more transfers.
-// Each run gets only the cursor of the run before it. readAll also returns the number of runs.
+// readAll calls Transfers from a block on, until there are no more transfers. Each call gets
+// only the cursor of the call before it. readAll also returns the number of calls.
 func (w *world) readAll(t testing.TB, from uint64) (all []reconcile.Transfer, runs int) {
 	t.Helper()
 	for {
@@ -257,7 +258,7 @@ func (w *world) readAll(t testing.TB, from uint64) (all []reconcile.Transfer, ru
 	}
 }
 
-// refuses makes one run, and checks that it fails for the given reason.
+// refuses checks that a call of Transfers fails for the given reason.
 func (w *world) refuses(t testing.TB, from uint64, why string) {
 	t.Helper()
 	got, err := w.next(t, from)
@@ -266,8 +267,8 @@ func (w *world) refuses(t testing.TB, from uint64, why string) {
 	}
 }
 
-// lines returns transfers as text, which is quick to compare. Each node has its own numbers
-// for logs, and only their order is compared.
+// lines returns transfers as text, which is quick to compare. Log indexes are left out because
+// each node numbers logs differently.
 func lines(transfers []reconcile.Transfer) []string {
 	all := make([]string, len(transfers))
 	for i, x := range transfers {
