@@ -11,9 +11,10 @@ import (
 // Behaviour says how the facilitator answers one call of /settle.
 type Behaviour int
 
-// The ways in which a call of /settle can go. In some of them the money moves although the call
-// fails. If the money has moved before, it does not move again: Honest then reports that the
-// authorization was used, and the others answer as they did the first time.
+// The ways in which a call of /settle can go. With some of them the money moves although the
+// call fails. If the money has already moved, it does not move a second time: Honest, SlowAfter
+// and SlowBefore then report that the authorization was used, and the others answer as they did
+// the first time.
 const (
 	Honest       Behaviour = iota // the money moves, 200 success:true
 	Refuse                        // 200 success:false insufficient balance, nothing moves
@@ -21,7 +22,7 @@ const (
 	FailBefore                    // 500 without a body, nothing moves
 	FailAfter                     // the money moves, 500 without a body
 	DropAfter                     // the money moves, the connection closes
-	Unconfirmed                   // the money moves, settlement_pending now and on every resend
+	Unconfirmed                   // the money moves, settlement_pending now and on every repeated call
 	Unauthorized                  // 401, nothing moves
 	TooMany                       // 429, nothing moves
 	Revert                        // 200 success:false transaction_reverted, nothing moves
@@ -55,7 +56,7 @@ func (b Behaviour) String() string {
 	return fmt.Sprintf("Behaviour(%d)", int(b))
 }
 
-// Reasons for a refusal that facilitators give, in addition to x402.ReasonNonceUsed.
+// Reasons that facilitators give for a refusal, in addition to x402.ReasonNonceUsed.
 const (
 	insufficient = "invalid_exact_evm_insufficient_balance"
 	badSignature = "invalid_exact_evm_signature"
@@ -69,10 +70,10 @@ const (
 type answer struct {
 	said    x402.SettleResponse // the body of a 200; other statuses have no body
 	status  int                 // 0 means that no answer comes
-	dropped bool                // if no answer comes: whether the connection is closed or held open
+	dropped bool                // without an answer: whether the connection is closed rather than held open
 }
 
-// settlement carries out one call of /settle. It returns when it is time to answer.
+// settlement carries out one call of /settle. It returns the answer when the answer is due.
 func (f *Facilitator) settlement(p *x402.Payment, q x402.Requirements, invalid error) answer {
 	how := f.begin(f.keyOf(p.From, p.Nonce))
 	defer f.end()
@@ -89,7 +90,7 @@ func (f *Facilitator) settlement(p *x402.Payment, q x402.Requirements, invalid e
 	return a
 }
 
-// begin counts a settlement, and returns how it should go.
+// begin counts a call of /settle, and returns how the call should go.
 func (f *Facilitator) begin(key string) Behaviour {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +117,7 @@ func (f *Facilitator) slow(how Behaviour) time.Duration {
 	return f.config.Slow(how)
 }
 
-// perform carries out a settlement in the given way, and returns the answer.
+// perform carries out a settlement with the given behaviour, and returns the answer.
 func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirements) answer {
 	switch how {
 	case Refuse:
@@ -163,7 +164,7 @@ func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirement
 	}
 }
 
-// no returns the answer that a payment was not settled.
+// no returns the answer that a payment was not settled, with a reason.
 func no(p *x402.Payment, q x402.Requirements, reason, transaction string) answer {
 	return answer{
 		status: http.StatusOK,
@@ -176,8 +177,8 @@ func no(p *x402.Payment, q x402.Requirements, reason, transaction string) answer
 	}
 }
 
-// execute moves the money of a payment. If its authorization was used before, execute returns
-// the earlier transfer, and used is true.
+// execute moves the money of a payment. If the payment's authorization was used before, execute
+// returns the earlier transfer, and used is true.
 func (f *Facilitator) execute(p *x402.Payment) (t Transfer, used bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// books returns a facilitator with one behaviour.
+// books returns a facilitator whose calls of /settle all go in the same way.
 func books(t *testing.T, how x402test.Behaviour) *x402test.Facilitator {
 	t.Helper()
 	terms := x402.USDC()
@@ -34,8 +34,8 @@ func books(t *testing.T, how x402test.Behaviour) *x402test.Facilitator {
 	return f
 }
 
-// payment signs a payment to the account of books. If change is set, it alters the payment
-// first.
+// payment signs a payment to the account that books pays. If change is not nil, it alters the
+// payment before it is signed.
 func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Requirements) {
 	t.Helper()
 	wallet, err := x402test.NewWallet(rand.Reader)
@@ -67,9 +67,9 @@ func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Req
 	return payload, offer.Accepts[0]
 }
 
-// TestBehaviours checks that a seller gets the same results from a facilitator over HTTP and
-// from a facilitator in its process, the first time and when it asks again, and that the same
-// amount of money moves.
+// TestBehaviours checks that a seller gets the same results from a facilitator in its own
+// process as from one over HTTP, both the first time and when it repeats the call. The same
+// amount of money must move.
 func TestBehaviours(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -118,7 +118,7 @@ func TestBehaviours(t *testing.T) {
 }
 
 // TestInvalidPayments checks that an invalid payment is refused for the same reason over HTTP
-// and in the process, with every behaviour.
+// and in the process, although the behaviour would let a valid one pay.
 func TestInvalidPayments(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -152,7 +152,7 @@ func TestInvalidPayments(t *testing.T) {
 	}
 }
 
-// clientOf returns the client of package facilitator for a URL.
+// clientOf returns a client of package facilitator for the facilitator at a URL.
 func clientOf(t *testing.T, url string) *facilitator.Client {
 	t.Helper()
 	credentials, err := facilitator.Bearer("token")
@@ -166,8 +166,8 @@ func clientOf(t *testing.T, url string) *facilitator.Client {
 	return client
 }
 
-// settle asks a facilitator, with a time limit that is too short for a second request of the
-// client.
+// settle calls Settle with a time limit that is too short for the client to send a second
+// request.
 func settle(t *testing.T, f x402.Facilitator, payload x402.Payload, q x402.Requirements) x402.Settlement {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -175,7 +175,7 @@ func settle(t *testing.T, f x402.Facilitator, payload x402.Payload, q x402.Requi
 	return f.Settle(ctx, payload, q)
 }
 
-// compare compares two settlements, except for the field that is only logged.
+// compare fails the test if two settlements differ, except in Cause, which is only logged.
 func compare(t *testing.T, got, want x402.Settlement) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(x402.Settlement{}, "Cause")); diff != "" {

@@ -30,7 +30,7 @@ type Reply struct {
 // maxReply limits how many bytes of a response a client reads.
 const maxReply = 8 << 20
 
-// Get sends a GET request. If header is not empty, it is sent as PAYMENT-SIGNATURE.
+// Get sends a GET request. A header that is not empty is sent as PAYMENT-SIGNATURE.
 func (c *Client) Get(ctx context.Context, url, header string) (Reply, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *Client) Challenge(ctx context.Context, url string) (x402.PaymentRequire
 	return r.Required()
 }
 
-// Sign asks for the offer, and returns the PAYMENT-SIGNATURE of a payment for it.
+// Sign asks for the offer, and returns the PAYMENT-SIGNATURE that pays for it.
 func (c *Client) Sign(ctx context.Context, url string) (string, error) {
 	required, err := c.Challenge(ctx, url)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Evidence returns a view of the chain on which this play money moves, like the one that
-// chain.New returns for a real chain. It also implements reconcile.Scanner, which lets a shop
-// find all money that it has received. It sends no requests, and trusts the journal.
+// Evidence returns a view of the chain on which this play money moves, as chain.New does for a
+// real chain. The view also implements reconcile.Scanner, which lets a shop find all money that
+// it has received. It sends no requests: it reads the facilitator's journal and trusts it.
 func (f *Facilitator) Evidence() x402.Evidence { return evidence{f} }
 
 // evidence reads the journal. The chain has one block for every second since 1970, and a
@@ -28,8 +28,8 @@ type evidence struct{ *Facilitator }
 
 var _ reconcile.Scanner = evidence{}
 
-// The transfer of a payment may be this much older than the first claim of the payment; see
-// x402.Question.
+// The block of a payment's transfer may be this much older than the first claim of the payment;
+// see x402.Question.
 const (
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute
@@ -90,8 +90,8 @@ func (e evidence) Transfers(_ context.Context, payee x402.Address, from uint64) 
 	return b, nil
 }
 
-// transfer converts a transfer of the journal. ok reports whether the transfer is in the
-// seller's token.
+// transfer converts an entry of the journal. ok reports whether the transfer is in the seller's
+// token.
 func (e evidence) transfer(t Transfer) (read reconcile.Transfer, ok bool, err error) {
 	rest, ok := strings.CutPrefix(t.Key, e.token())
 	if !ok {

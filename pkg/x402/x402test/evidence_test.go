@@ -19,7 +19,8 @@ func moves(t *testing.T, f *Facilitator, nonce byte, payee x402.Address, how Beh
 	f.perform(how, p, x402.Requirements{})
 }
 
-// TestEvidence checks that the evidence of the books gives the same findings as package chain.
+// TestEvidence checks that the evidence of a play-money facilitator gives the same findings as
+// package chain.
 func TestEvidence(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
@@ -65,8 +66,8 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// TestEvidenceTransfers checks that each transfer is read once, and only from blocks whose
-// second is over, whenever the evidence is asked.
+// TestEvidenceTransfers checks that Transfers reads each transfer once, and only from blocks
+// whose second is over, whenever it is called.
 func TestEvidenceTransfers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 5)

@@ -50,9 +50,9 @@ func Example() {
 	// 200 fair <nil>
 }
 
-// The first reply of a play-money facilitator is lost after the money has moved. The seller
-// looks at the chain, which is the facilitator's books here, and answers. The payer sends the
-// same signature again, and has paid once.
+// A play-money facilitator loses its first reply after the money has moved. The seller looks at
+// the chain, which here is the facilitator's journal, and answers all the same. The payer sends
+// the same signature again, and has paid only once.
 func ExampleNewFacilitator() {
 	terms := x402.USDC()
 	terms.PayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -126,7 +126,7 @@ func (printing) Logf(string, ...any) {}
 // Errorf implements x402test.TB.
 func (printing) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// Judge tries a shop on a day without troubles, and on a day when the reply gets lost. Without
+// Judge tries a shop on a day without troubles, and on a day when a reply gets lost. Without
 // Config.Rows it tries every kind of day, which takes minutes.
 func ExampleJudge() {
 	books := new(ledgertest.Memory)

@@ -28,9 +28,9 @@ type Transfer struct {
 	At          time.Time `json:"at"`
 }
 
-// Facilitator settles payments in play money. Every account has enough, and every
-// authorization executes at most once, as on a chain. It is an http.Handler with the paths
-// /settle, /verify, /supported, and /transfers, which lists all transfers.
+// Facilitator settles payments in play money. Every account has enough money, and every
+// authorization executes at most once, as on a chain. A Facilitator is an http.Handler for the
+// paths /settle, /verify, /supported, and /transfers, which lists all transfers.
 type Facilitator struct {
 	config   FacilitatorConfig
 	mu       sync.Mutex
@@ -42,16 +42,16 @@ type Facilitator struct {
 	pending  int
 }
 
-// FacilitatorConfig has the settings of a Facilitator. Terms and Now are required.
+// FacilitatorConfig holds the settings of a Facilitator. Terms and Now are required.
 type FacilitatorConfig struct {
 	Terms x402.Terms
 	Now   func() time.Time
-	// Journal is a file that keeps the transfers across restarts, one on each line. It is locked
-	// for this process. If it is empty, the transfers are kept in memory.
+	// Journal is the name of a file that keeps the transfers across restarts, one on each line.
+	// The file is locked for this process. Without a name, the transfers are kept in memory.
 	Journal string
 	// Behave returns how the nth call of /settle goes, counted from 0; nil means Honest.
 	Behave func(n int, key string) Behaviour
-	// Slow returns how long the delay of a slow Behaviour is; nil means two seconds.
+	// Slow returns the delay of a slow Behaviour; nil means two seconds.
 	Slow func(how Behaviour) time.Duration
 }
 
@@ -81,7 +81,7 @@ func newBooks(c FacilitatorConfig) *Facilitator {
 	return &Facilitator{config: c, moved: map[string]Transfer{}, settles: map[string]int{}}
 }
 
-// load reads the journal. If a crash has cut the last line, load removes it, because the
+// load reads the journal. If a crash has cut the last line, load removes that line, because its
 // transfer was never acknowledged. If only the line break is missing, load adds it.
 func (f *Facilitator) load() error {
 	text, err := io.ReadAll(f.journal)
@@ -106,8 +106,8 @@ func (f *Facilitator) load() error {
 	return nil
 }
 
-// write appends a transfer to the journal. If write cannot write the whole line, it removes
-// what was written, because the next line would otherwise be lost as well.
+// write appends a transfer to the journal. If it cannot write the whole line, it removes the
+// part that was written. Otherwise the next line would be lost as well.
 func (f *Facilitator) write(text string) error {
 	end, err := f.journal.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -152,8 +152,8 @@ func (f *Facilitator) Verifies() int {
 	return f.verifies
 }
 
-// Pending returns how many settlements are in progress: those that are not answered yet, and
-// those whose money moves after the answer.
+// Pending returns how many settlements are in progress. A settlement is in progress while it is
+// not answered, or while its money is still to move after the answer.
 func (f *Facilitator) Pending() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -233,13 +233,13 @@ func (f *Facilitator) keyOf(payer x402.Address, nonce [32]byte) string {
 	return f.token() + payer.String() + "|0x" + hex.EncodeToString(nonce[:])
 }
 
-// token returns the prefix of the keys of transfers in the seller's token.
+// token returns the prefix that the keys of all transfers in the seller's token have.
 func (f *Facilitator) token() string {
 	return strings.ToLower(f.config.Terms.Network + "|" + f.config.Terms.Asset + "|")
 }
 
-// read decodes a request, and checks its payment as the reference facilitators do. It returns
-// a nil payment if the request contains none that can be read.
+// read decodes a request, and checks its payment as the reference facilitators do. If the
+// request contains no payment that can be read, the payment is nil.
 func (f *Facilitator) read(r *http.Request) (*x402.Payment, x402.Requirements, error) {
 	var body struct {
 		PaymentPayload      x402.Payload      `json:"paymentPayload"`
@@ -256,7 +256,7 @@ func (f *Facilitator) read(r *http.Request) (*x402.Payment, x402.Requirements, e
 	return p, *q, f.check(p, *q)
 }
 
-// paymentOf decodes a payment in the form in which a facilitator gets it.
+// paymentOf decodes a payment from the JSON that a facilitator receives.
 func paymentOf(payload x402.Payload) (*x402.Payment, error) {
 	header, err := x402.EncodeHeader(payload)
 	if err != nil {
@@ -265,7 +265,7 @@ func paymentOf(payload x402.Payload) (*x402.Payment, error) {
 	return x402.DecodePayment(header)
 }
 
-// check returns what is wrong with a payment, as a reason that the reference facilitators use.
+// check returns what is wrong with a payment, as a reason that the reference facilitators give.
 func (f *Facilitator) check(p *x402.Payment, q x402.Requirements) error {
 	payTo, err := x402.ParseAddress(q.PayTo)
 	if err != nil || p.To != payTo {

@@ -19,9 +19,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// process opens a facilitator on the journal, as a new process does, and passes it to the
-// function do. The other argument of do settles the authorization with a nonce, and reports
-// whether it executes.
+// process opens a facilitator on the journal, as a new process would, and passes it to do. do
+// also gets a function that settles the authorization with a nonce, and reports whether the
+// authorization executes.
 func process(t *testing.T, journal string, do func(f *Facilitator, settles func(nonce byte) bool)) {
 	t.Helper()
 	f, err := NewFacilitator(FacilitatorConfig{Now: time.Now, Journal: journal})
@@ -38,8 +38,8 @@ func process(t *testing.T, journal string, do func(f *Facilitator, settles func(
 
 // TestJournal checks that every authorization executes at most once, even after a restart, and
 // even if a crash has cut the last line at any place. Complete lines and later lines are kept.
-// An unreadable line is not skipped, because a payment would then execute again: it causes an
-// error that names the file, and the file is not changed.
+// An unreadable line causes an error that names the file, and the file is not changed. Skipping
+// the line would let a payment execute again.
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "books")
@@ -78,8 +78,8 @@ func TestJournal(t *testing.T) {
 	refusesJournals(t, path, string(whole[:begin]))
 }
 
-// refusesJournals opens files in which not every line is a transfer. Opening such a file is an
-// error, and does not change the file.
+// refusesJournals checks that a file in which not every line is a transfer cannot be opened,
+// and is not changed.
 func refusesJournals(t *testing.T, path, line string) {
 	t.Helper()
 	for text, says := range map[string]string{

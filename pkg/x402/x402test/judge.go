@@ -21,13 +21,13 @@ type TB interface {
 }
 
 // Judge plays failures of paid requests against a seller. It fails the test if the seller does
-// something that the protocol forbids, or breaks a promise that it makes. build returns the
-// seller's handler for the URL of a facilitator, which settles the handler's payments; this
-// URL followed by /node is the URL of a node of the chain. build is called for each kind of
-// failure, and again after each kill: the next handler must use the same ledger.
+// something that the protocol forbids, or breaks a promise that the seller makes. build returns
+// the seller's handler. Its argument is the URL of the facilitator that settles the handler's
+// payments; this URL followed by /node is the URL of a node of the chain. build is called for
+// each kind of failure, and again after each kill. The next handler must use the same ledger.
 //
-// change sets what is sold and what the seller promises. Without it, the payers buy with a GET
-// of /, and nothing is promised beyond the protocol:
+// change sets what the payers buy and what the seller promises. Without change, the payers buy
+// with a GET of /, and the seller promises nothing beyond the protocol:
 //
 //	x402test.Judge(t, newShop, func(c *judge.Config) {
 //		c.Goods.Path = "/weather?city=Oslo"

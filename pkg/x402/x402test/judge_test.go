@@ -53,8 +53,8 @@ func newShop(t *testing.T) func(facilitator string) http.Handler {
 	}
 }
 
-// TestJudge checks that every sale of x402http is charged once and answered, on every kind of
-// day. After a kill the answer takes half a minute, because a lease must end first.
+// TestJudge checks that x402http charges and answers every sale once, on every kind of day.
+// After a kill the answer takes half a minute, because a lease must expire first.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	report := x402test.Judge(t, newShop(t), func(c *judge.Config) {
@@ -82,7 +82,7 @@ func (f *failing) Errorf(format string, args ...any) {
 	f.failures = append(f.failures, fmt.Sprintf(format, args...))
 }
 
-// TestJudgeFails checks that Judge fails the test of a shop that it cannot try.
+// TestJudgeFails checks that Judge fails the test if it cannot try the shop.
 func TestJudgeFails(t *testing.T) {
 	t.Parallel()
 	gives := func(string) http.Handler {

@@ -23,12 +23,12 @@ const (
 	maxCall       = 1 << 20
 )
 
-// Node is a node of the chain on which play money moves. It answers the JSON-RPC calls that
-// package chain makes, from the transfers of a play-money facilitator. The operator's tools and
-// the game day use it where there is no real chain. It is an http.Handler.
+// Node is a node of the chain on which play money moves. Node is an http.Handler that answers
+// the JSON-RPC calls of package chain from the transfers of a play-money facilitator. The
+// operator's tools and the game day use it where there is no real chain.
 //
-// There is a block every two seconds since 1970, and a transfer is in the block of its time.
-// No transaction is undone by a later block.
+// There is a block for every two seconds since 1970, and a transfer is in the block of its
+// time. There are no reorganisations.
 type Node struct {
 	// Moved returns all transfers. If the key of a transfer has no nonce, the transfer was made
 	// without an authorization. All transfers of one transaction are in the same block.
@@ -167,8 +167,8 @@ type event struct {
 	block           uint64
 }
 
-// events returns the events of all transfers. If a transfer has an authorization, the event of
-// the authorization comes first, followed directly by the event of the money.
+// events returns the events of all transfers. If a transfer has an authorization, the
+// authorization's event comes first, and the transfer's event follows directly.
 func (n Node) events() []event {
 	moved := slices.Clone(n.Moved())
 	slices.SortFunc(moved, func(a, b Transfer) int {
@@ -212,7 +212,7 @@ func eventsOf(t Transfer) []event {
 
 func blockOf(t Transfer) uint64 { return uint64(t.At.Unix()) / blockTime }
 
-// number returns the number of a block that is given as a tag or a hexadecimal number.
+// number returns the number of the block that a tag or a hexadecimal number names.
 func (n Node) number(tag string) (uint64, error) {
 	switch tag {
 	case "latest":

@@ -12,8 +12,8 @@ import (
 
 // PlayMoney returns a Settler that settles payments to an account in play money, and an
 // Evidence that knows all its transfers. Both work in this process. Use them to try a seller
-// of USDC on Base before anybody really pays it. Every account has enough. The transfers are
-// lost when the process ends.
+// that charges USDC on Base before anybody really pays. Every account has enough money. The
+// transfers are lost when the process ends.
 func PlayMoney(payTo string) (x402.Settler, x402.Evidence) {
 	terms := x402.USDC()
 	terms.PayTo = payTo
@@ -22,7 +22,7 @@ func PlayMoney(payTo string) (x402.Settler, x402.Evidence) {
 }
 
 // InProcess returns the facilitator for a seller in the same process, which calls it without a
-// network. The facilitator behaves as it does over HTTP.
+// network. The results are the same as over HTTP.
 func (f *Facilitator) InProcess() x402.Facilitator { return inProcess{f} }
 
 type inProcess struct{ books *Facilitator }
@@ -56,8 +56,8 @@ func (i inProcess) Verify(_ context.Context, payload x402.Payload, q x402.Requir
 	return x402.Verification{Valid: true}
 }
 
-// heard returns the settlement that a caller in this process gets for an answer. Package
-// facilitator returns the same settlement for this answer over HTTP.
+// heard returns the settlement that a caller in this process gets for an answer. Over HTTP,
+// package facilitator returns the same settlement for the answer.
 func (a answer) heard(ctx context.Context) x402.Settlement {
 	switch {
 	case a.dropped:

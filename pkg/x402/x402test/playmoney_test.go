@@ -16,8 +16,8 @@ import (
 
 const payee = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
-// TestPlayMoney checks that a seller of play money sells, charges a purchase once, and finds
-// all of its money when it reconciles.
+// TestPlayMoney checks that a seller with play money sells, charges each purchase once, and
+// finds all of its money when it reconciles.
 func TestPlayMoney(t *testing.T) {
 	t.Parallel()
 	config := x402http.Config{PayTo: payee, Ledger: new(ledgertest.Memory), Origin: "http://127.0.0.1:8080", Log: slog.New(slog.DiscardHandler)}

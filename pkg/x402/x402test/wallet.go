@@ -1,8 +1,9 @@
 // Package x402test helps to test a program that sells over x402. It has the other parties of a
-// payment: a wallet (NewWallet), a client that pays (Client), and play money, either in the
-// process (PlayMoney) or from a facilitator that can be told to fail (NewFacilitator), with a
-// node of its chain (Node). Judge plays failures such as lost replies, kills and strangers
-// against a handler, and fails the test if a purchase is charged twice or not answered.
+// payment: a wallet (NewWallet), a client that pays (Client), and play money. The play money is
+// either in the process (PlayMoney) or comes from a facilitator that can be told to fail
+// (NewFacilitator). Node is a node of the play money's chain. Judge plays failures such as lost
+// replies, kills and strangers against a handler, and fails the test if a purchase is charged
+// twice or not answered.
 //
 // Deployed programs do not import it.
 package x402test
@@ -37,7 +38,7 @@ func NewWallet(random io.Reader) (*Wallet, error) {
 	return &Wallet{key: key, random: random}, nil
 }
 
-// WalletFromHex returns the wallet of a given key: 32 bytes in hexadecimal, in the range of
+// WalletFromHex returns the wallet with the given key: 32 bytes in hexadecimal, in the range of
 // the curve.
 func WalletFromHex(key string, random io.Reader) (*Wallet, error) {
 	b, err := hex.DecodeString(key)
@@ -66,9 +67,9 @@ type Draft struct {
 	Terms   x402.Terms
 }
 
-// Draft returns the payment that the reference clients would make: the first entry of the
-// offer is repeated unchanged, validAfter is 0, and validBefore is the end of the offer's
-// time-out.
+// Draft returns the payment that the reference clients would make. It repeats the first entry
+// of the offer unchanged. validAfter is 0, and validBefore is the time at which the offer's
+// time-out ends.
 func (w *Wallet) Draft(required x402.PaymentRequired, now time.Time) (Draft, error) {
 	if len(required.Accepts) == 0 {
 		return Draft{}, fmt.Errorf("the offer has no way to pay")

@@ -20,13 +20,14 @@ const (
 	lifePath     = "/life/"
 	// maxCall limits how many bytes of a call are read.
 	maxCall = 1 << 20
-	// nonceUsed is the reason of facilitators for an authorization that was used before.
+	// nonceUsed is the reason that facilitators give if an authorization was used before.
 	nonceUsed = x402.ReasonNonceUsed
-	// insufficient is the reason of facilitators for a payer who does not have enough money.
+	// insufficient is the reason that facilitators give if a payer does not have enough money.
 	insufficient = "invalid_exact_evm_insufficient_balance"
 )
 
-// newServer returns a server for a handler. It closes each connection after one request.
+// newServer returns a server for a handler. The server closes each connection after one
+// request.
 func newServer(h http.Handler) *http.Server {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 	server.SetKeepAlivesEnabled(false)
@@ -40,20 +41,20 @@ type bank struct {
 
 	mu    sync.Mutex
 	stage *stage          // the row that is being played
-	lives map[string]bool // by name: whether a life of a seller in this process still lasts; see newLife
+	lives map[string]bool // by name: whether a seller in this process is still alive; see newLife
 }
 
 func newBank(w World) *bank { return &bank{world: w, lives: map[string]bool{}} }
 
-// enter sets the row that is being played.
+// enter sets the row that is played from now on.
 func (b *bank) enter(s *stage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stage = s
 }
 
-// newLife implements Settings.NewLife. Each life gets a different URL of the facilitator.
-// After end is called, requests to this URL get no answer.
+// newLife implements Settings.NewLife. Each life of a seller gets a different URL of the
+// facilitator. After end is called, requests to this URL get no answer.
 func (b *bank) newLife(base string) (facilitator string, end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,7 +135,7 @@ func (b *bank) upstream(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, "fair") // the seller may be gone
 }
 
-// step is a step of a payment at the facilitator: verify or settle.
+// step is a step of a payment for which the seller asks the facilitator: verify or settle.
 type step int
 
 const (
@@ -159,7 +160,8 @@ type call struct {
 	requirements x402.Requirements
 }
 
-// call answers a request about a payment in the way that the row requires for its payer.
+// call answers a request about a payment in the way that the row requires for the payment's
+// payer.
 func (b *bank) call(w http.ResponseWriter, r *http.Request, s step) {
 	var asked struct {
 		PaymentPayload      x402.Payload      `json:"paymentPayload"`
@@ -208,7 +210,8 @@ func (c *call) verify(p *purchase) {
 	answerJSON(c.w, http.StatusOK, said)
 }
 
-// move moves the money of the payment. If the money has moved before, it does not move again.
+// move moves the money of the payment. If the money has already moved, it does not move a
+// second time.
 func (c *call) move(p *purchase) x402.Settlement {
 	moved := c.bank.world.Money.Settle(context.WithoutCancel(c.ctx), c.payload, c.requirements)
 	if moved.Class == x402.Moved && p != nil {
@@ -235,8 +238,8 @@ func (c *call) refuse(status int, reason, transaction string) {
 	})
 }
 
-// hold keeps the connection open without an answer, until the seller closes it or the duration
-// most has passed.
+// hold keeps the connection open without an answer. It closes the connection after the duration
+// most, or when the seller does.
 func (c *call) hold(most time.Duration) {
 	late := time.NewTimer(most)
 	defer late.Stop()

@@ -18,8 +18,8 @@ import (
 // maxReply limits how many bytes of a seller's reply are read.
 const maxReply = 32 << 20
 
-// newClient returns a client that opens a new connection for each request. If a reused
-// connection breaks, the library may send the request twice.
+// newClient returns a client that opens a new connection for each request. On a reused
+// connection that breaks, net/http may send a request twice.
 func newClient(timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true},
@@ -50,7 +50,7 @@ type reply struct {
 	status int
 	header http.Header
 	body   []byte
-	tool   *toolResult // set over the Model Context Protocol only
+	tool   *toolResult // only over the Model Context Protocol
 }
 
 func (c *client) send(ctx context.Context, a attempt) (reply, error) {
@@ -88,7 +88,7 @@ func (c *client) do(r *http.Request) (reply, error) {
 	return reply{status: res.StatusCode, header: res.Header, body: body}, err
 }
 
-// other returns the path and the body of a request for the other goods.
+// other returns the path and the body of the request for the other goods.
 func (g Goods) other() (path, body string) {
 	if g.OtherPath == "" && g.OtherBody == "" {
 		mark := "?"
@@ -162,13 +162,13 @@ func (r reply) pause() time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, leastPause), mostPause)
 }
 
-// word is the seller's statement about one payment, as far as a reply contains it.
+// word is the seller's statement about one payment, as far as a reply contains one.
 type word struct {
 	text    string
 	charged *bool // whether the seller said that it charged; nil if the seller did not say
 }
 
-// word returns the seller's statement in a reply.
+// word returns the statement that the seller makes in a reply.
 func (r reply) word() word {
 	said := word{text: strconv.Itoa(r.status)}
 	body := r.body
@@ -201,8 +201,8 @@ func (r reply) word() word {
 	return said
 }
 
-// readCharged returns the member charged of an error, which says whether money has moved. told
-// is false if the error has no such member.
+// readCharged returns the member "charged" of an error, which says whether money has moved.
+// told is false if the error has no such member.
 func readCharged(body []byte) (charged string, told bool) {
 	type charge struct {
 		Charged json.RawMessage `json:"charged"`
@@ -222,11 +222,11 @@ func readCharged(body []byte) (charged string, told bool) {
 	return printable(string(raw)), len(raw) > 0
 }
 
-// maxWord limits how many bytes of a text that others wrote are repeated.
+// maxWord limits how many bytes of text from others are repeated in a report.
 const maxWord = 80
 
-// printable returns the printable ASCII characters of a text that others wrote, cut to
-// maxWord.
+// printable returns the printable ASCII characters of a text that comes from others, cut to
+// maxWord bytes.
 func printable(text string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -2,28 +2,28 @@
 // the results from the chain: how often each purchase was charged, whether it was answered, what
 // was answered without payment, what a stranger got, and what the seller reported.
 //
-// The seller runs as it would in production. It has a facilitator with a play-money chain, a node
-// that reads this chain, a network line that loses replies, and payers that sign real EIP-3009
-// authorizations, and it can be killed. Each row of the table is one kind of failure. Several
-// payers buy in each row at once, each in another way: for example, one repeats its signature,
-// one signs again for each request, and one names its purchase.
+// The seller runs as it would in production. It has a facilitator with a play-money chain, a
+// node that reads this chain, a network line that loses replies, and payers that sign real
+// EIP-3009 authorizations. The seller can be killed. Each row of the report's table is one kind
+// of failure. In each row several payers buy at once, each in a different way: for example, one
+// payer repeats its signature, one signs again for each request, and one names its purchase.
 //
-// Failures are triggered by requests and replies that the facilitator and the line see, never by
+// A failure is triggered by a request or reply that the facilitator or the line sees, never by
 // the clock. Two runs with the same seed give the same report.
 //
-// A seller must keep promises. The protocol promises that no answer is given without payment,
-// and that a payment gets one answer, for its payer. Anything more is a promise of the seller:
-// if it made none, a failure counts as "not promised".
+// A seller must keep the protocol's promises: no answer is given without payment, and a payment
+// gets one answer, which goes to its payer. Anything beyond that is a promise that a seller may
+// make. If the seller has not made it, a failure counts as "not promised".
 //
 // # How a row is added
 //
 // A row is an entry of one of the lists of allRows. It has a name, a description in words, the
 // ways in which it is played, and functions that the facilitator, the line and the payers call.
-// These functions decide by the requests and replies that have arrived so far, never by the time.
-// An event for all payers at once, such as a kill, happens in stage.meet, when all of them have
-// reached that point. Add a seller to wrong_test.go that fails the row. peers.md shows the results
-// of other sellers.
+// These functions base their decisions on the requests and replies that have arrived so far,
+// never on the time. An event that concerns all payers at once, such as a kill, happens in
+// stage.meet, when all payers have reached that point. Each row needs a seller in wrong_test.go
+// that fails it. peers.md shows the results of other sellers.
 //
-// The command infra/judge tests a program in this way. Judge in package x402test tests an
-// http.Handler, in a Go test.
+// The command infra/judge tests a program in this way. In a Go test, Judge of package x402test
+// tests an http.Handler.
 package judge

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// mostTries is the number of failed requests after which a payer gives up. Requests after which
-// the seller says when to ask again do not count.
+// mostTries is the number of failed requests after which a payer gives up. A request that the
+// seller answers with a time to wait is not a failed one.
 const mostTries = 5
 
-// errand is one attempt to get the answer of a purchase. It asks again until it has the answer
-// or gives up. If two requests are sent at once, each of them has an errand.
+// errand sends the requests of one attempt to get the answer of a purchase. It asks again until
+// it has the answer or gives up. If two requests are sent at once, each of them has an errand.
 type errand struct {
 	p        *purchase
 	payment  *payment // the last signed payment; nil means that a new one must be signed
-	repeats  bool     // from now on payment is repeated, and nothing more is signed
-	signed   bool     // payment is new, and the next request will be the first to send it
+	repeats  bool     // whether payment is repeated from now on, and nothing more is signed
+	signed   bool     // whether payment was just signed and has not been sent
 	sends    int      // how many requests with a payment were sent
-	vain     int      // how many of the tries failed
+	vain     int      // how many requests failed, with or without a payment
 	answered bool
 	over     bool
 }
 
 func (p *purchase) errand() *errand { return &errand{p: p} }
 
-// run asks until there is an answer or the payer gives up.
+// run asks until the payer has the answer or gives up.
 func (e *errand) run(ctx context.Context) {
 	for !e.over && ctx.Err() == nil {
 		e.try(ctx)
@@ -36,7 +36,7 @@ func (e *errand) run(ctx context.Context) {
 	}
 }
 
-// try sends one request with a payment.
+// try sends one request with a payment, which it signs first if necessary.
 func (e *errand) try(ctx context.Context) {
 	if !e.p.stage.untilUp(ctx) {
 		e.over = true
@@ -70,10 +70,11 @@ func (e *errand) mustSign() bool {
 	}
 }
 
-// read decides what the payer does after a reply.
+// read decides what the payer does after it has received a reply.
 func (e *errand) read(ctx context.Context, r reply) {
 	if r.kind() == kindWait && e.sends > 1 {
-		// How often this happens depends on the clock, so it is not part of the report.
+		// How often the payer is told to wait depends on the clock, so only the first time is
+		// part of the report.
 		e.p.tell("the payer gets %s", r.word().text)
 	} else {
 		e.p.note("the payer gets %s", r.word().text)
@@ -85,8 +86,8 @@ func (e *errand) read(ctx context.Context, r reply) {
 		e.wait(ctx, r.pause())
 	case kindConflict:
 		if e.p.way == Identifier {
-			// The seller has recorded the identifier with the first payment, and therefore the
-			// first payment is repeated.
+			// The seller has recorded the identifier with the first payment, so the payer
+			// repeats the first payment.
 			e.repeats, e.payment = true, e.p.firstPayment()
 		}
 		e.inVain(ctx, r.pause())
@@ -102,8 +103,8 @@ func (e *errand) read(ctx context.Context, r reply) {
 	}
 }
 
-// sign asks for the price and signs a payment. It returns false if that fails or is not
-// needed.
+// sign asks for the price and signs a payment. It returns false if it has signed nothing,
+// either because that failed or because no payment is needed.
 func (e *errand) sign(ctx context.Context) bool {
 	p := e.p
 	r, err := p.buyer.send(ctx, attempt{key: e.key()})

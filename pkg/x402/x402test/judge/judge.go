@@ -23,8 +23,8 @@ type Payer interface {
 	Pay(required x402.PaymentRequired, now time.Time) (string, error)
 }
 
-// World has the surroundings of a seller: play money, a node and payers. World of package
-// x402test makes one.
+// World holds the surroundings of a seller: play money, a node and payers. The function World
+// of package x402test makes one.
 type World struct {
 	// Network is where payments are made (CAIP-2).
 	Network string
@@ -42,7 +42,7 @@ type Settings struct {
 	Facilitator string // the URL of the facilitator, for every process of the seller
 	Node        string // the URL of a node of the chain
 	Upstream    string // the URL of a service for handlers; it fails in some rows
-	Price       string // the price to ask for, in units of the token; empty if the price never changes
+	Price       string // the price that the seller must ask for, in units of the token; empty if the price never changes
 	// NewLife returns another URL of the facilitator, and a function that shuts this URL down.
 	// Later requests to the URL get no answer. It is for sellers that cannot really be killed.
 	NewLife func() (facilitator string, end func())
@@ -81,21 +81,22 @@ type Config struct {
 	Seller Seller
 	World  World
 	Goods  Goods
-	// Price is the price that the seller must ask for, in units of the token; empty means that
-	// any price is right. If OtherPrice is set, a change to that price is also tested.
+	// Price is the price that the seller must ask for, in units of the token; if it is empty,
+	// any price is accepted. If OtherPrice is set, a change to that price is also tested.
 	Price, OtherPrice string
 	Promises          []Promise
-	// Rows and Ways are the names of the rows and ways to play; nil means all.
+	// Rows and Ways name the rows and ways that are played; nil means all.
 	Rows []string
 	Ways []Way
 	Seed uint64
-	// Hold is how long a facilitator that does not answer keeps its connection open at most,
-	// Slow is how long a slow facilitator takes, and Patience is how long a payer keeps asking.
+	// Hold is the longest time for which a facilitator that does not answer keeps a connection
+	// open. Slow is the time that a slow facilitator takes. Patience is the time for which a
+	// payer keeps asking.
 	Hold, Slow, Patience time.Duration
 	// Watch is called with each event as soon as it happens; nil means that nobody watches. It
 	// may be called from several goroutines at once.
 	Watch func(Event)
-	// Outsiders are external programs that buy, in addition to the payers of this package.
+	// Outsiders are external programs that buy in addition to the payers of this package.
 	Outsiders []Outsider
 }
 
@@ -108,7 +109,7 @@ type Outsider struct {
 	Buy func(ctx context.Context, o Order) (answered bool, err error)
 }
 
-// Order tells an Outsider what to buy.
+// Order tells an Outsider what to buy, and how.
 type Order struct {
 	Goods   Goods
 	Origin  string // where the program sends its requests: the line, not the seller itself
@@ -185,7 +186,7 @@ func names[T ~string](list []T) []string {
 	return all
 }
 
-// court is the state of one run of all rows.
+// court holds the state of one call of Run.
 type court struct {
 	config Config
 	offer  offer // the seller's offer, read before the first row
@@ -225,7 +226,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return report, nil
 }
 
-// look starts the seller once to read its offer.
+// look starts the seller once, to read its offer.
 func (j *court) look(ctx context.Context) error {
 	instance, err := j.config.Seller.Start(ctx, j.settings(j.config.Price))
 	if err != nil {
@@ -275,8 +276,8 @@ func (j *court) promises() []Promise {
 func (j *court) ways(r row) []Way {
 	all := slices.Clone(r.ways)
 	for _, o := range j.config.Outsiders {
-		// Outsiders behave like payers of the way New. They can only ask until they have the
-		// answer, so they do not take part in rows that have a play function.
+		// An Outsider behaves like a payer of the way New. It can do nothing but ask until it
+		// has the answer, so it does not take part in rows that have a play function.
 		if slices.Contains(r.ways, New) && r.play == nil {
 			all = append(all, o.Way)
 		}
@@ -284,8 +285,8 @@ func (j *court) ways(r row) []Way {
 	return slices.DeleteFunc(all, func(w Way) bool { return !j.has(w) })
 }
 
-// has reports whether the seller can be asked in a way, and the configuration includes this
-// way.
+// has reports whether the seller can be asked in the given way, and the configuration includes
+// this way.
 func (j *court) has(w Way) bool {
 	outsider := j.config.outsider(w)
 	switch {

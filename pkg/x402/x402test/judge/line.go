@@ -16,8 +16,8 @@ import (
 )
 
 // line is the network between one payer and the seller. It is an http.Handler that passes
-// requests on to the seller. It can lose a reply, cut it off, or close the connection before
-// the reply comes.
+// requests on to the seller. It can lose a reply, cut a reply off, or close the connection
+// before the reply comes.
 type line struct {
 	p  *purchase
 	to *http.Client
@@ -91,7 +91,7 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.hand(w, got)
 }
 
-// onwards returns a copy of a request that is addressed to the seller.
+// onwards returns a copy of a request, addressed to the seller.
 func (l *line) onwards(ctx context.Context, r *http.Request, body []byte) *http.Request {
 	origin, err := url.Parse(l.p.stage.origin())
 	if err != nil {

@@ -21,7 +21,7 @@ const decimals = 6
 type offer struct {
 	resource   json.RawMessage
 	extensions map[string]json.RawMessage
-	accepted   json.RawMessage // the entry of accepts that is paid
+	accepted   json.RawMessage // the entry of accepts that the payer chooses
 	terms      x402.Requirements
 }
 
@@ -102,8 +102,8 @@ func (o offer) sign(p Payer, id string, now time.Time) (payment, error) {
 	return o.carry(signed.Payload, id)
 }
 
-// carry returns a payment for the offer with a given authorization and signature. Only these
-// two are published on the chain, so a stranger can make such a payment too.
+// carry returns a payment for the offer that contains a given authorization and its signature.
+// The chain publishes both, so even a stranger can make such a payment.
 func (o offer) carry(signed x402.ExactPayload, id string) (payment, error) {
 	extensions := map[string]json.RawMessage{}
 	for name, one := range o.extensions {

@@ -8,8 +8,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// outsiderTries is the largest number of requests of an outsider. An outsider does not wait as
-// long as a seller asks it to, and a seller may work on a payment for half a minute.
+// outsiderTries is the largest number of requests of an outsider. The number is large because
+// an outsider may ask again sooner than the seller wants, and a seller may work on a payment
+// for half a minute.
 const outsiderTries = 60
 
 // send lets an outsider buy.
@@ -34,8 +35,8 @@ func (p *purchase) send(ctx context.Context) {
 	p.answered++
 }
 
-// overhear notes the payment that an outsider sends. The line reads it, because the outsider
-// does not report it.
+// overhear notes the payment that an outsider sends. The line calls it, because the outsider
+// does not report its payments.
 func (p *purchase) overhear(r *http.Request, body []byte) {
 	if p.outsider != nil {
 		p.note("the payer sends %s", p.named(nonceOf(r, body)))

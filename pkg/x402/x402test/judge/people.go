@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// peopleRows returns the rows about what payers and strangers do with payments.
+// peopleRows returns the rows about requests that come at once, strangers, and payments that
+// are reused.
 func peopleRows() []row {
 	repeating := []Way{Same, Tool}
 	lost := firstReply("the reply is lost", none)
@@ -42,8 +43,8 @@ func peopleRows() []row {
 	}
 }
 
-// pair holds back the first call to the facilitator until there is a second call, or a reply
-// to one of the two requests.
+// pair holds back the first call to the facilitator until there is a second call, or a reply to
+// one of the two requests of playAtOnce.
 func (p *purchase) pair(c *call) {
 	p.mu.Lock()
 	first := p.calls[verifies]+p.calls[settles] == 1
@@ -65,7 +66,7 @@ func (p *purchase) pair(c *call) {
 // release lets the first call continue.
 func (p *purchase) release() { p.pairs.Do(func() { close(p.paired) }) }
 
-// playAtOnce sends two requests at once. Each is repeated until it has an answer.
+// playAtOnce sends two requests at once. Each request is repeated until it has an answer.
 func playAtOnce(ctx context.Context, p *purchase) {
 	first, second := p.errand(), p.errand()
 	if !p.stage.untilUp(ctx) || !first.sign(ctx) {
@@ -84,7 +85,7 @@ func playAtOnce(ctx context.Context, p *purchase) {
 		first.run(ctx)
 	}()
 	select {
-	case <-p.holding: // the first request has reached the facilitator, so it stays the first
+	case <-p.holding: // the first request has reached the facilitator, so the second cannot overtake it
 	case <-ended:
 	}
 	second.run(ctx)
@@ -96,7 +97,7 @@ func playAtOnce(ctx context.Context, p *purchase) {
 	slices.Sort(p.words)
 }
 
-// playStranger lets the payer ask once. Then a stranger comes with the authorization that the
+// playStranger lets the payer ask once. Then a stranger asks with the authorization that the
 // chain has published, and after that the payer asks again.
 func playStranger(ctx context.Context, p *purchase) {
 	e := p.errand()
@@ -142,7 +143,7 @@ func (p *purchase) visit(ctx context.Context) {
 	}
 }
 
-// playOther buys, and then asks for something else with the same payment.
+// playOther buys, and then uses the same payment to ask for something else.
 func playOther(ctx context.Context, p *purchase) {
 	e := p.errand()
 	e.run(ctx)

@@ -15,7 +15,7 @@ import (
 )
 
 // purchase is one thing that one payer wants to buy in one row. All payments that the payer
-// signs for it belong to the same purchase.
+// signs for this thing belong to the same purchase.
 type purchase struct {
 	stage    *stage
 	way      Way
@@ -28,29 +28,29 @@ type purchase struct {
 	server   *http.Server
 
 	mu        sync.Mutex
-	number    map[string]int // the number that each payment has in the report, by nonce
+	number    map[string]int // by nonce: the number that a payment has in the report
 	first     *payment
-	transfers map[string]string  // transactions, by nonce
+	transfers map[string]string  // by nonce: the transaction of a payment
 	published *x402.ExactPayload // the authorization of the first transfer, as the chain shows it
 	calls     map[step]int       // how often the seller has called the facilitator
 	sends     int                // paid requests that the line has seen
-	replies   int                // how many replies to paid requests there were
-	answers   int                // how many of these replies were answers
+	replies   int                // replies to paid requests
+	answers   int                // answers that reply functions have counted; see isFirstAnswer
 	onSend    func()             // runs when the line sees the next paid request
 	requests  int                // how many errands want the answer: one, or two at once
 	answered  int                // how many of these errands have the answer
 	another   int                // answers to another question for the same payment
 	stranger  int                // answers that a stranger has got
-	words     []string           // the seller's statements, except statements that the payer should ask again later
-	waiting   string             // the last statement, if it was that the payer should ask again later
-	falseWord string             // the first false statement of the seller about the money
+	words     []string           // the seller's statements, except those that ask the payer to wait
+	waiting   string             // the last statement, if it asks the payer to wait
+	falseWord string             // the seller's first false statement about the money
 	steps     []string
 
-	// When two requests are sent at once, the first call to the facilitator is held back until
-	// there is a second call.
-	holding chan struct{} // closed when the first call is held back
+	// If two requests are sent at once, the first call to the facilitator is held back until
+	// there is a second call; see pair.
+	holding chan struct{} // closed as soon as the first call is held back
 	pairs   sync.Once
-	paired  chan struct{} // closed when the first call continues
+	paired  chan struct{} // closed to let the first call continue
 }
 
 // newPurchase returns a purchase with a new payer and a line to the seller.
@@ -95,7 +95,7 @@ func randomOf(seed uint64, names ...string) *mathrand.ChaCha8 {
 	return source
 }
 
-// note adds a step to the report of what happened, unless it repeats the last step.
+// note adds a step to the report, unless it is the same as the last step.
 func (p *purchase) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	p.mu.Lock()
@@ -114,7 +114,7 @@ func (p *purchase) tell(format string, args ...any) {
 	p.stage.court.config.Watch(Event{Row: p.stage.row.name, Way: p.way, Text: fmt.Sprintf(format, args...)})
 }
 
-// asked answers a call to the facilitator about this purchase.
+// asked answers a call that the seller makes to the facilitator about this purchase.
 func (p *purchase) asked(c *call) {
 	p.mu.Lock()
 	p.calls[c.step]++
@@ -133,7 +133,7 @@ func (p *purchase) honest(c *call) {
 	c.honest(p)
 }
 
-// named returns the name that a payment has in the report, such as "payment 1".
+// named returns the name that the payment with a nonce has in the report, such as "payment 1".
 func (p *purchase) named(nonce string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,8 +194,8 @@ func (p *purchase) isTool() bool {
 	return p.way.isTool() || p.outsider != nil && p.outsider.Tool
 }
 
-// replied counts a reply to a paid request, and returns how many bytes of it reach the payer.
-// A negative number means that the connection breaks before the first byte.
+// replied counts a reply to a paid request, and returns how many bytes of the reply reach the
+// payer. A negative number means that the connection breaks before the first byte.
 func (p *purchase) replied(r reply) (arriving int) {
 	p.mu.Lock()
 	p.replies++

@@ -65,7 +65,8 @@ func (r *Report) ways() []Way {
 	return all
 }
 
-// place returns the position of a way in an order. Ways of outsiders come last.
+// place returns the position of a way in the given order. Ways that are not in the order, those
+// of outsiders, come last.
 func place(order []Way, w Way) int {
 	at := slices.Index(order, w)
 	if at < 0 {
@@ -139,15 +140,14 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// wrongs are cases of one row that went wrong in the same manner.
+// wrongs are the cases of one row that failed in the same manner.
 type wrongs struct {
 	verdict   Verdict
 	row, what string
 	ways      []Way
 }
 
-// wrong returns all cases that went wrong. Cases of a row with the same description are
-// combined.
+// wrong returns all cases that failed. Cases of a row with the same description are combined.
 func (r *Report) wrong() []wrongs {
 	var all []wrongs
 	for _, row := range r.Rows {

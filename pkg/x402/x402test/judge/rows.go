@@ -11,18 +11,18 @@ import (
 type row struct {
 	name, what string
 	ways       []Way
-	// facilitator answers the nth call of a step, counted from 1; nil means a correct
-	// facilitator.
+	// facilitator answers the nth call of /verify or of /settle about the purchase, counted
+	// from 1 for each path; nil means a correct facilitator.
 	facilitator func(p *purchase, c *call, n int)
 	// reply returns how many bytes of the nth reply to a payment reach the payer; nil means all.
 	reply func(p *purchase, n int, r reply) int
 	// play does what the payer does; nil means that the payer asks until it has the answer.
 	play func(ctx context.Context, p *purchase)
 
-	nothing       bool // no money moves, so it is right that there is no answer
+	nothing       bool // no money moves, so a purchase without an answer is correct
 	plain         bool // nothing fails, so the protocol itself promises an answer
 	tries         int  // failed requests after which a payer gives up; 0 means mostTries
-	needsUpstream bool // the service that handlers depend on fails
+	needsUpstream bool // the service that the handlers depend on fails
 	needsPrice    bool // the price changes
 	needsOther    bool // a payer asks for something else
 }
@@ -85,10 +85,12 @@ func lineRows() []row {
 	}
 }
 
-// none means that no byte of a reply reaches the payer, because the connection breaks.
+// none is the number of bytes of a reply that reach the payer if the connection breaks before
+// the first byte.
 func none(reply) int { return -1 }
 
-// firstReply returns a function for row.reply that shortens the first reply to a payment.
+// firstReply returns a function for row.reply. Only as many bytes of the first reply to a
+// payment as arriving returns reach the payer. what describes this in the report.
 func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, r reply) int {
 	return func(p *purchase, n int, r reply) int {
 		if n > 1 {
@@ -99,8 +101,8 @@ func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, 
 	}
 }
 
-// firstSettle returns a function for row.facilitator. At the first call of /settle for a
-// purchase, this function calls does. It answers all other calls correctly.
+// firstSettle returns a function for row.facilitator. It answers the first call of /settle for
+// a purchase with does, and all other calls correctly.
 func firstSettle(does func(p *purchase, c *call)) func(p *purchase, c *call, n int) {
 	return func(p *purchase, c *call, n int) {
 		if c.step != settles || n > 1 {
@@ -111,8 +113,8 @@ func firstSettle(does func(p *purchase, c *call)) func(p *purchase, c *call, n i
 	}
 }
 
-// movesAnd returns a function for row.facilitator. At the first call of /settle for a
-// purchase, the money moves, but the answer comes from says.
+// movesAnd returns a function for row.facilitator. At the first call of /settle for a purchase,
+// the money moves, and says writes the answer. what describes the answer in the report.
 func movesAnd(what string, says func(p *purchase, c *call, transaction string)) func(p *purchase, c *call, n int) {
 	return firstSettle(func(p *purchase, c *call) {
 		moved := c.move(p)
@@ -214,7 +216,7 @@ func pending() func(p *purchase, c *call, n int) {
 	}
 }
 
-// later registers a function that runs when the line sees the next paid request.
+// later registers a function that is to run when the line sees the next paid request.
 func (p *purchase) later(does func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,7 +283,7 @@ func killRows() []row {
 	}
 }
 
-// isFirstAnswer counts an answer, and reports whether it is the first one.
+// isFirstAnswer counts an answer, and reports whether it is the purchase's first one.
 func (p *purchase) isFirstAnswer() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

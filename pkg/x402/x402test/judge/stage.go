@@ -22,7 +22,7 @@ type stage struct {
 	purchases map[string]*purchase // by the payer's account
 	failed    error                // the error of the last start
 	upstream  int                  // how many requests the seller has sent to the upstream
-	calm      bool                 // whether the upstream works again
+	calm      bool                 // whether the upstream has stopped failing
 
 	// In some rows an event, such as a kill, happens to all payers at once; see meet.
 	arrived map[*purchase]bool
@@ -111,7 +111,7 @@ func (s *stage) live(ctx context.Context, p *purchase) {
 	}
 }
 
-// of returns the purchase that an account pays for, or nil if there is none in this row.
+// of returns the purchase for which an account pays, or nil if there is none in this row.
 func (s *stage) of(account string) *purchase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *stage) origin() string {
 	return s.instance.Origin()
 }
 
-// asksUpstream counts a request to the upstream, and reports whether the request fails.
+// asksUpstream counts a request to the upstream, and reports whether that request must fail.
 func (s *stage) asksUpstream() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,9 +197,9 @@ func (s *stage) asksUpstream() bool {
 	return s.row.needsUpstream && !s.calm
 }
 
-// meet waits until all payers that are still active have reached this point, and then runs the
-// event once. If a seller serves one payer after the other, the payers never reach this point
-// together. In that case the event happens after Config.Hold.
+// meet waits until all payers that are still active have called it, and then runs the event
+// once. If a seller serves one payer after another, the payers never wait here together. In
+// that case the event happens after Config.Hold.
 func (s *stage) meet(p *purchase, event func()) {
 	s.mu.Lock()
 	s.arrived[p] = true
@@ -231,7 +231,8 @@ func (s *stage) all() bool {
 	return true
 }
 
-// leave records that a payer has finished. The other payers no longer wait for it in meet.
+// leave records that a payer has finished. The other payers then no longer wait for this payer
+// in meet.
 func (s *stage) leave(p *purchase) {
 	s.mu.Lock()
 	s.ended[p] = true

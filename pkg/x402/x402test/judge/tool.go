@@ -20,7 +20,7 @@ const (
 // handshake.
 const mcpVersion = "2025-06-18"
 
-// toolResult is the result of a call of a tool.
+// toolResult is the result of a tool call.
 type toolResult struct {
 	IsError    bool            `json:"isError"`
 	Structured json.RawMessage `json:"structuredContent"`
@@ -30,7 +30,7 @@ type toolResult struct {
 	Meta map[string]json.RawMessage `json:"_meta"`
 }
 
-// call opens a session and calls the tool in it.
+// call opens a session and calls the tool.
 func (c *client) call(ctx context.Context, a attempt) (reply, error) {
 	session, err := c.greet(ctx)
 	if err != nil {
@@ -55,9 +55,9 @@ func (c *client) call(ctx context.Context, a attempt) (reply, error) {
 	return r, nil
 }
 
-// toolResultOf returns the tool result in a reply, or nil if the reply has none; then the
-// status of the reply counts. If an offer is only in the text of the result, it is copied to
-// Structured.
+// toolResultOf returns the tool result in a reply. If the reply has none, it returns nil, and
+// the reply is judged by its HTTP status. If an offer is only in the text of the result, it is
+// copied to Structured.
 func toolResultOf(r reply) *toolResult {
 	var message struct {
 		Result *toolResult `json:"result"`
@@ -110,8 +110,8 @@ func (c *client) post(ctx context.Context, session string, message map[string]an
 	return c.do(r)
 }
 
-// messageOf returns the JSON-RPC message of a reply. If the reply is an event stream, that is
-// its last event.
+// messageOf returns the JSON-RPC message of a reply. If the reply is an event stream, the
+// message is the stream's last event.
 func messageOf(r reply) []byte {
 	if !strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream") {
 		return r.body
@@ -141,7 +141,7 @@ func (r *toolResult) kind() kind {
 	case r.isOffer():
 		return kindUnpaid
 	case r.IsError:
-		return kindWait // an error may be temporary, so the payer asks again
+		return kindWait // an error may be temporary, so the payer should ask again later
 	default:
 		return kindAnswer
 	}
@@ -168,8 +168,8 @@ func (r *toolResult) text() string {
 
 func (r *toolResult) receipt() []byte { return r.Meta[metaReceipt] }
 
-// retryAfter returns how long the result asks to wait, in seconds. There is no standard for
-// this: it is read from a member of _meta whose name ends in /retry-after.
+// retryAfter returns for how many seconds the result asks the payer to wait. There is no
+// standard for this. The number is read from a member of _meta whose name ends in /retry-after.
 func (r *toolResult) retryAfter() (seconds int) {
 	for name, raw := range r.Meta {
 		if strings.HasSuffix(name, "/retry-after") && json.Unmarshal(raw, &seconds) == nil {

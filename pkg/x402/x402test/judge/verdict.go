@@ -10,7 +10,7 @@ type Verdict string
 
 // The verdicts.
 const (
-	Held        Verdict = "held"         // charged once and answered, or neither if that is right
+	Held        Verdict = "held"         // charged once and answered, or neither if that is correct in this row
 	Broken      Verdict = "broken"       // the seller broke the protocol or one of its promises
 	NotPromised Verdict = "not promised" // something went wrong that no promise rules out
 )
@@ -19,22 +19,25 @@ const (
 type Case struct {
 	Way Way `json:"way"`
 	// Transfers is how often the payer was charged, as the chain shows. Requests is how many
-	// requests wanted the answer (one, or two at once), and Answers is how many of them got it.
+	// requests were to get the answer (one, or two at once), and Answers is how many of these
+	// requests got it.
 	Transfers int `json:"transfers"`
 	Requests  int `json:"requests"`
 	Answers   int `json:"answers"`
-	// Unpaid is the number of answers without any transfer, Stranger the number of answers that
-	// a stranger got, and Another the number of answers to another question for the same money.
+	// Unpaid is the number of answers if there was no transfer. Stranger is the number of
+	// answers that a stranger got. Another is the number of answers to another question for the
+	// same money.
 	Unpaid   int `json:"unpaid"`
 	Stranger int `json:"stranger"`
 	Another  int `json:"another"`
-	// Said is the seller's last statement: the status, the receipt, and whether it charged.
+	// Said is the seller's last statement: the status, the receipt, and whether the seller
+	// charged.
 	Said    string  `json:"said"`
 	Verdict Verdict `json:"verdict"`
 	// By is the rule that the verdict is based on: the protocol, the seller's own statement about
 	// the money, or a promise.
 	By string `json:"by,omitempty"`
-	// Why says what went wrong; it is empty if nothing did.
+	// Why says what went wrong; it is empty if nothing went wrong.
 	Why string `json:"why,omitempty"`
 	// Steps say what happened, in order.
 	Steps []string `json:"steps"`
@@ -62,7 +65,7 @@ func (p *purchase) judge() Case {
 	return c
 }
 
-// decide sets the verdict, from the other fields of c and the purchase.
+// decide sets Verdict, By and Why, from the other fields of c and from the purchase.
 func (c *Case) decide(p *purchase) {
 	c.Verdict = Held
 	promise := p.way.promise()
@@ -91,8 +94,8 @@ func (c *Case) broken(by, why string) {
 	c.Why = why
 }
 
-// wrong sets the verdict for a failure that only a promise forbids. If nothing failed in the
-// row, the protocol forbids the failure as well.
+// wrong sets the verdict for a failure that only a promise forbids. In a row in which nothing
+// fails, even the protocol forbids it.
 func (c *Case) wrong(p *purchase, promise Promise, why string) {
 	switch {
 	case p.stage.row.plain:

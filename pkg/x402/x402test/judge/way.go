@@ -5,10 +5,10 @@ type Way string
 
 // The ways of a payer.
 const (
-	Same       Way = "same"       // it repeats its signature, and signs again only after a 402
-	New        Way = "new"        // it signs again for each request, as most existing clients do
-	Key        Way = "key"        // it signs again, and names the purchase by Idempotency-Key
-	Identifier Way = "identifier" // it signs again, and names the purchase by payment-identifier
+	Same       Way = "same"       // the payer repeats its signature, and signs again only after a 402
+	New        Way = "new"        // the payer signs again for each request, as most existing clients do
+	Key        Way = "key"        // the payer signs again, and names the purchase by Idempotency-Key
+	Identifier Way = "identifier" // the payer signs again, and names the purchase by payment-identifier
 	Tool       Way = "tool"       // like Same, over the Model Context Protocol
 	NewTool    Way = "new-tool"   // like New, over the Model Context Protocol
 )
@@ -43,11 +43,11 @@ func (w Way) words() string {
 // Promise is a promise that a seller can make beyond the protocol.
 type Promise string
 
-// The promises. Each one means: if a payer asks again for a purchase in this way, the purchase
-// is charged once and answered.
+// The promises. Each one means: if a payer asks again for a purchase in the way described, the
+// purchase is charged once and answered.
 const (
 	PromiseSame       Promise = "same"       // the payer sends the same payment again
-	PromiseNew        Promise = "new"        // the payer soon signs again for the same request
+	PromiseNew        Promise = "new"        // the payer signs again for the same request, not long after
 	PromiseKey        Promise = "key"        // Idempotency-Key names the purchase
 	PromiseIdentifier Promise = "identifier" // payment-identifier names the purchase, and offers declare this extension
 )

@@ -20,25 +20,25 @@ import (
 
 const payTo = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 
-// fault is the mistake of a wrong seller. None of these sellers records its answers.
+// fault is the mistake of a wrong seller. In addition, no wrong seller keeps its answers.
 type fault string
 
 const (
-	forgets  fault = "forgets"  // it only forgets its answers
+	forgets  fault = "forgets"  // it has no other mistake: it only forgets its answers
 	upfront  fault = "upfront"  // it settles before it has an answer
 	trusts   fault = "trusts"   // it answers even if the facilitator refuses
-	believes fault = "believes" // it takes a used nonce as the proof of a payment
-	reserves fault = "reserves" // it takes no payment twice, even after a failure
+	believes fault = "believes" // it takes the reason "nonce used" as proof of a payment
+	reserves fault = "reserves" // it accepts no payment twice, even after a failure
 	hasty    fault = "hasty"    // it does not wait for the facilitator
 	silent   fault = "silent"   // it fails once the money has moved
 	lies     fault = "lies"     // it always says that nothing was charged
 )
 
-// wrongSeller does what a simple seller does: verify, answer, settle.
+// wrongSeller sells as a simple seller does: it verifies, answers, and settles.
 type wrongSeller struct {
 	judge.Settings
 	fault fault
-	seen  *sync.Map // payments that were seen, even by an earlier process
+	seen  *sync.Map // the payments that were seen, even by an earlier process
 }
 
 func (s wrongSeller) terms() x402.Requirements {
@@ -106,7 +106,8 @@ func (s wrongSeller) demand(w http.ResponseWriter, reason string) {
 	}
 }
 
-// ask asks the facilitator, and returns the reason of a refusal, or "" if it accepts.
+// ask sends a payment to the facilitator, and returns the reason of a refusal, or "" if the
+// facilitator accepts.
 func (s wrongSeller) ask(path string, payload json.RawMessage) (reason string) {
 	body, err := json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payload, "paymentRequirements": s.terms()})
 	if err != nil {
@@ -147,7 +148,7 @@ func everything() []judge.Promise {
 	return []judge.Promise{judge.PromiseSame, judge.PromiseNew, judge.PromiseKey}
 }
 
-// judged plays rows against a wrong seller that makes promises.
+// judged plays rows against a wrong seller that makes the given promises.
 func judged(t *testing.T, f fault, promises []judge.Promise, rows ...string) *judge.Report {
 	t.Helper()
 	seen := new(sync.Map)
@@ -168,7 +169,7 @@ func judged(t *testing.T, f fault, promises []judge.Promise, rows ...string) *ju
 	return report
 }
 
-// brokenRows returns the rows with a broken promise in a report.
+// brokenRows returns the rows of a report in which a verdict is Broken.
 func brokenRows(r *judge.Report) map[string]bool {
 	rows := map[string]bool{}
 	for _, row := range r.Rows {
@@ -181,11 +182,11 @@ func brokenRows(r *judge.Report) map[string]bool {
 	return rows
 }
 
-// TestWrongSellers checks that each row fails for a wrong seller, and only for sellers with
-// the mistake that the row tests.
+// TestWrongSellers checks that each row fails for a wrong seller, and that a wrong seller fails
+// no other rows than those about its mistake.
 func TestWrongSellers(t *testing.T) {
 	t.Parallel()
-	// Without records every lost reply leads to another charge.
+	// Because no wrong seller keeps records, a lost reply always leads to another charge.
 	forgetful := []string{
 		"reply-lost", "reply-cut", "reply-late", "settle-silent", "settle-refused", "settle-later", "settle-500", "settle-pending", "settle-used",
 		"kill-while", "kill-after", "evening", "at-once", "stranger", "stranger-in-doubt", "price-changes",
@@ -275,8 +276,8 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// TestDoesNotStartAgain checks that a seller which does not start again after a kill is judged
-// by the answers that its payers have then.
+// TestDoesNotStartAgain checks that the test goes on if a seller does not start again after a
+// kill. The payers' cases then say so, and count the answers that the payers already have.
 func TestDoesNotStartAgain(t *testing.T) {
 	t.Parallel()
 	starts := 0
@@ -286,7 +287,7 @@ func TestDoesNotStartAgain(t *testing.T) {
 		Goods: judge.Goods{Path: "/weather?city=Oslo"},
 		Rows:  []string{"kill-after"},
 		Seller: judge.Handler(func(s judge.Settings) http.Handler {
-			if starts++; starts > 2 { // the first process is asked for the price
+			if starts++; starts > 2 { // the first process is only asked for the price
 				return nil
 			}
 			return wrongSeller{s, forgets, seen}
