@@ -244,7 +244,8 @@ func TestTheSellerStandsAlone(t *testing.T) {
 	}
 }
 
-// TestEnvironmentIsReadOnce checks that of these packages only boot reads the environment.
+// TestEnvironmentIsReadOnce checks that of the packages below pkg only boot reads the
+// environment.
 func TestEnvironmentIsReadOnce(t *testing.T) {
 	out, err := exec.Command("grep", "-rnE", `os\.(Getenv|LookupEnv|Environ)\b`, "--include=*.go", "--exclude=*_test.go", ".").Output()
 	if err != nil && len(out) > 0 {
@@ -265,7 +266,7 @@ func TestPlayMoneyIsLocal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const runner, page = "../infra/local/main.go", "../pkg/discovery/page.go" // the page passes on what the local runner set
+	const runner, page = "../infra/local/main.go", "../pkg/discovery/page.go" // the page copies what the local runner has set
 	said := map[string]int{}
 	for line := range strings.Lines(string(out)) {
 		file, _, _ := strings.Cut(line, ":")

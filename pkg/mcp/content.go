@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// content is a block of a result (revision 2025-11-25, tools, tool result). Data is written in
-// base64.
+// content is a content block of a result (revision 2025-11-25, tools, tool result). Data is
+// encoded in base64.
 type content struct {
 	Type     string    `json:"type"`
 	Text     *string   `json:"text,omitempty"`
@@ -16,15 +16,15 @@ type content struct {
 	Resource *resource `json:"resource,omitempty"`
 }
 
-// resource is the content of a block of the type resource. Blob is written in base64.
+// resource is the content of a block of type resource. Blob is encoded in base64.
 type resource struct {
 	URI      string `json:"uri"`
 	MimeType string `json:"mimeType,omitempty"`
 	Blob     []byte `json:"blob"`
 }
 
-// content returns the body as a block. A body that is text becomes a text block. For other
-// bodies the media type decides: image, audio or resource.
+// content returns the body as a content block. A body with a text media type becomes a text
+// block. Any other body becomes an image, audio or resource block, according to its media type.
 func (r Result) content() content {
 	mediaType, _, err := mime.ParseMediaType(r.MediaType)
 	if err != nil {

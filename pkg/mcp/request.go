@@ -17,7 +17,8 @@ import (
 // MaxBody is the length of the longest message that is accepted, in bytes.
 const MaxBody = 64 << 10
 
-// maxDepth limits the nesting of a message, and of a payment that is sent as text in it.
+// maxDepth limits the nesting of a message, and of a payment that is sent in the message as
+// text.
 const maxDepth = 32
 
 // Modern is the first revision without a handshake. assumed is the revision of a request that
@@ -27,8 +28,8 @@ const (
 	assumed = "2025-03-26"
 )
 
-// Versions returns all revisions that the server supports, the newest first. In all but the
-// first of them, clients begin with initialize.
+// Versions returns all revisions that the server supports, the newest first. Clients of all
+// revisions except the newest begin with initialize.
 func Versions() []string { return []string{Modern, "2025-11-25", "2025-06-18", assumed} }
 
 const rpcVersion = "2.0"
@@ -40,7 +41,7 @@ const (
 	HeaderName    = "Mcp-Name"
 )
 
-// Keys of _meta in requests and results of revision 2026-07-28.
+// Keys of _meta in the requests and results of revision 2026-07-28.
 const (
 	metaVersion      = "io.modelcontextprotocol/protocolVersion"
 	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
@@ -56,10 +57,10 @@ const (
 	MethodCall       = "tools/call"
 )
 
-// Request is a request or a notification that follows the rules of its revision. Its method
-// and its tool have not been looked up yet, and may not exist.
+// Request is a request or a notification that follows the rules of its revision. It may name a
+// method or a tool that does not exist.
 type Request struct {
-	// ID is a JSON string or number as it was sent. Nil means that the message is a
+	// ID is a JSON string or number, as the client sent it. Nil means that the message is a
 	// notification, which gets no answer.
 	ID     json.RawMessage
 	Method string
@@ -87,7 +88,7 @@ func Parse(h http.Header, body []byte) (q *Request, bad *Response) {
 	return q, nil
 }
 
-// parseMessage sets all fields except Modern.
+// parseMessage parses the body, and sets all fields except Modern.
 func (q *Request) parseMessage(h http.Header, body []byte) *Response {
 	if t := h.Get("Content-Type"); t != "" {
 		media, _, err := mime.ParseMediaType(t)
@@ -132,9 +133,8 @@ func (q *Request) parseMessage(h http.Header, body []byte) *Response {
 	return nil
 }
 
-// member returns a member of an object if that member is an object as well. If there is no
-// member with the name, o is empty and ok is true. If the member is not an object, ok is
-// false.
+// member returns the member with the given name, which must itself be an object. If the member
+// is missing, o is nil and ok is true. If the member is not an object, ok is false.
 func member(of untrusted.Object, name string) (o untrusted.Object, ok bool) {
 	v, there := of[name]
 	if !there {
@@ -144,8 +144,8 @@ func member(of untrusted.Object, name string) (o untrusted.Object, ok bool) {
 	return o, ok
 }
 
-// parseVersion finds the revision of the request. If _meta names a revision, that one counts,
-// and the header must name the same one. Otherwise the header counts.
+// parseVersion finds the revision of the request. If _meta names a revision, that revision
+// counts, and the header must name the same one. Otherwise the header's revision counts.
 func (q *Request) parseVersion(h http.Header) *Response {
 	fromHeader, once := single(h, HeaderVersion)
 	if !once {
@@ -184,9 +184,8 @@ func (q *Request) unknownVersion(version string) *Response {
 	return q.Fail(http.StatusBadRequest, codeVersion, message, versions{Supported: Versions(), Requested: version})
 }
 
-// checkHeaders compares a request of revision 2026-07-28 with its headers. These headers
-// repeat parts of the body, for proxies that route by headers
-// (basic/transports/streamable-http).
+// checkHeaders checks a request of revision 2026-07-28 and its headers. These headers repeat
+// parts of the body, for proxies that route by headers (basic/transports/streamable-http).
 func (q *Request) checkHeaders(h http.Header) *Response {
 	if _, ok := q.meta[metaCapabilities].(untrusted.Object); !ok {
 		return q.invalid(codeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
@@ -242,7 +241,7 @@ const (
 	KeyPurchase = "x402/idempotency-key"
 )
 
-// Call is the call of a tool.
+// Call is a call of a tool.
 type Call struct {
 	Tool      string
 	Arguments untrusted.Object
@@ -251,15 +250,16 @@ type Call struct {
 	// BadPayment is the error if the payment is not a JSON object. Its text may be shown to
 	// the client.
 	BadPayment error
-	// Keys has the purchase key of the call, if there is one. A key that is not a string is
-	// stored as an empty string, which is never a valid key.
+	// Keys holds the purchase key of the call, if there is one. A key that is not a string
+	// becomes an empty string, which is never a valid key.
 	Keys []string
 }
 
 // Paid reports whether the call has a payment, valid or not.
 func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 
-// Call parses a request of the method tools/call. has reports whether a tool exists.
+// Call parses a request of the method tools/call. has reports whether a tool with the given
+// name exists.
 func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
 	c := &Call{}
 	c.Payment, c.BadPayment = q.payment()
@@ -284,8 +284,8 @@ func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
 	return c, nil
 }
 
-// payment returns the payment of a call, or nil if there is none. It accepts an object, or a
-// string that contains one, because some clients send that.
+// payment returns the payment of a call, or nil if there is none. The payment may be an object,
+// or a string that contains one, because some clients send a string.
 func (q *Request) payment() (untrusted.Object, error) {
 	switch p := q.meta[KeyPayment].(type) {
 	case nil:

@@ -33,8 +33,8 @@ func server() *mcp.Server {
 	}
 }
 
-// ask returns the server's answer to a message. If the message is a call that can be read, the
-// answer names the call's tool.
+// ask returns the server's answer to a message. The answer to a valid call names the tool that
+// was called.
 func ask(h http.Header, body string) *mcp.Response {
 	q, bad := mcp.Parse(h, []byte(body))
 	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
@@ -51,8 +51,8 @@ func ask(h http.Header, body string) *mcp.Response {
 	})
 }
 
-// TestMessages checks the answer to each message: the HTTP status, and a text in the body. A
-// body with a code of -32xxx is a JSON-RPC error.
+// TestMessages checks the answer to each message: its HTTP status, and a text that its body
+// must contain. If that text is a code of -32xxx, the answer must be a JSON-RPC error.
 func TestMessages(t *testing.T) {
 	call := func(params string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `}}`
@@ -155,8 +155,8 @@ func TestCallCarries(t *testing.T) {
 	}
 }
 
-// FuzzRequest checks that the answer to any request is one JSON object with either a result or
-// an error. A result has the status 200 and an id, and an error has a valid code and a
+// FuzzRequest checks that the answer to any request is one JSON object, with either a result or
+// an error. A result comes with status 200 and an id, and an error with a valid code and a
 // message.
 func FuzzRequest(f *testing.F) {
 	for _, body := range []string{

@@ -2,11 +2,11 @@
 // tools only. Each request is one JSON message and gets one JSON message, without sessions and
 // without streams.
 //
-// It serves two kinds of clients on one path. Since revision 2026-07-28 of the protocol,
-// which is called modern here, every request carries its version in _meta, and headers repeat
-// parts of the body. Clients of earlier revisions begin with initialize. The server stores
-// nothing between two requests. Payments are also sent in _meta (x402 specification,
-// transports v2, MCP: the tool-result binding).
+// It serves two kinds of clients on one path. Modern clients, of revision 2026-07-28 or later,
+// send the version in the _meta of every request, and repeat parts of the body in headers.
+// Clients of earlier revisions begin with initialize. The server stores nothing between two
+// requests. Payments are also sent in _meta (x402 specification, transports v2, MCP: the
+// tool-result binding).
 package mcp
 
 import (
@@ -24,8 +24,8 @@ import (
 // ServerName is the name of the hostfacts server in the protocol.
 const ServerName = "hostfacts"
 
-// Server answers all requests except calls of tools. It is immutable. Clients get the JSON
-// form of a Server as its description.
+// Server answers all requests except tool calls. It is immutable. Its JSON form is the
+// description of the server that clients get.
 type Server struct {
 	Name    string        `json:"name"`
 	Title   string        `json:"title,omitempty"`
@@ -41,8 +41,8 @@ type Description struct {
 	Tools json.RawMessage
 }
 
-// serverResult is the result of a request about the server. Each kind of request, in each
-// revision, sets only some of the members.
+// serverResult is the result of a request about the server. Which members are set depends on
+// the request's method and revision.
 type serverResult struct {
 	Type         string                    `json:"resultType,omitempty"`
 	TTL          int64                     `json:"ttlMs,omitempty"`
@@ -104,13 +104,13 @@ func (q *Request) legacyVersion() string {
 	return legacy[0]
 }
 
-// Response is the response to a POST. If Body is empty, it has no Content-Type.
+// Response is the response to a POST. A response with an empty Body has no Content-Type.
 type Response struct {
 	Status int
 	Body   []byte // JSON
 }
 
-// Result is the result of a call.
+// Result is the result of a tool call.
 type Result struct {
 	// Body is the answer, and MediaType is its media type; an empty MediaType means text.
 	Body      []byte
@@ -125,7 +125,7 @@ type Result struct {
 	Meta map[string]any
 }
 
-// Answer returns the response with a call's result, in the form of the request's revision.
+// Answer returns the response with the result of a call, in the form of the request's revision.
 func (s *Server) Answer(q *Request, r Result) *Response {
 	var out struct {
 		Type       string          `json:"resultType,omitempty"`
@@ -210,7 +210,7 @@ func (q *Request) invalid(code int, format string, args ...any) *Response {
 }
 
 // refuse returns the response to a valid request for something that does not exist. Before
-// revision 2026-07-28 its status is 200, as for any other answer.
+// revision 2026-07-28, the status of that response is 200, as for any other answer.
 func (q *Request) refuse(status, code int, format string, args ...any) *Response {
 	if !q.Modern {
 		status = http.StatusOK

@@ -10,10 +10,10 @@ import (
 )
 
 // Marshal encodes an answer as JSON. It escapes hidden characters, because an answer contains
-// records, registry data and certificates that others wrote. These must not be able to show a
-// person or a model something other than they say. The result is stored, digested for
-// receipts, and sent over HTTP and MCP. Marshal panics for a value that JSON cannot represent,
-// which is a bug.
+// records, registry data and certificates that others wrote. Such text must not look different,
+// to a person or a model, from what it says. The result is stored, digested for receipts, and
+// sent over HTTP and MCP. Marshal panics for a value that JSON cannot represent, which is a
+// bug.
 func Marshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -64,7 +64,7 @@ func EscapeJSON(text []byte) []byte {
 	return append(out, text[begin:]...)
 }
 
-// hidden reports whether a reader cannot see the character in a text.
+// hidden reports whether a character in a text is one that a reader cannot see.
 func hidden(r rune) bool {
 	switch { // for speed: most characters are in these blocks, none of which has a hidden character
 	case 0xae <= r && r < 0x34f, 0x350 <= r && r < 0x600, 0x4e00 <= r && r < 0xd800:

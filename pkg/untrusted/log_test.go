@@ -13,8 +13,8 @@ import (
 
 type stackTrace string
 
-// TestLog checks that a peer's text in a log line is bounded and has no hidden characters, in
-// every kind of attribute. A value of a named string type does not change.
+// TestLog checks that text from others is bounded and has no hidden characters in a log line,
+// in every kind of attribute. A value of a named string type does not change.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	hostile := "\u009b2J\u202e\u2028" + strings.Repeat("\x01", 64000)

@@ -20,11 +20,11 @@ type Object = map[string]any
 type Members map[string]json.RawMessage
 
 // Parse reads a document that is one JSON object. The document must be valid UTF-8 and nested
-// at most depth deep, counting the object itself. No object in it may have two members with
-// the same name, and nothing may follow it. encoding/json is less strict: it takes the last of
-// two equal names, ignores the letter case of names, and accepts text that is not UTF-8. Two
-// readers of one payment could then see two different payments. The errors quote only short
-// parts of the document, in ASCII.
+// at most depth deep, counting the object itself. No object in the document may have two
+// members with the same name, and nothing may follow the document. encoding/json is less
+// strict: it takes the last of two equal names, ignores the letter case of names, and accepts
+// text that is not UTF-8. Two readers of one payment could then see two different payments. The
+// errors quote only short parts of the document, in ASCII.
 func Parse(doc []byte, depth int) (Object, error) {
 	return parse(doc, depth, parseValue)
 }
@@ -38,10 +38,11 @@ func Split(doc []byte, depth int) (Members, error) {
 	})
 }
 
-// parse reads a document that is one object and nothing else; parseMember reads the value of a
-// member. The syntax is that of jsontext, which becomes encoding/json/jsontext in Go 1.27. It
-// refuses duplicate names, text that is not UTF-8, and lone surrogates. Its limit on the depth
-// is fixed at 10,000. So parse counts the depth first, before anything is allocated.
+// parse reads a document that is one object and nothing else. parseMember reads the value of a
+// member. The syntax is that of jsontext, which becomes encoding/json/jsontext in Go 1.27.
+// jsontext refuses duplicate names, text that is not UTF-8, and lone surrogates. But its limit
+// on the depth is fixed at 10,000, so parse first counts the depth itself, before anything is
+// allocated.
 func parse[V any](doc []byte, depth int, parseMember func(*jsontext.Decoder) (V, error)) (map[string]V, error) {
 	if !utf8.Valid(doc) {
 		return nil, errors.New("not valid UTF-8")
@@ -141,8 +142,8 @@ func parseValue(d *jsontext.Decoder) (any, error) {
 	}
 }
 
-// Limits limit the memory that decoding a document needs: a few bytes of text can become a
-// struct of hundreds of bytes.
+// Limits bound the memory that decoding a document needs. Without them, a few bytes of text can
+// become a struct of hundreds of bytes.
 type Limits struct {
 	Depth  int // how deep objects and arrays may be nested
 	Values int // how many values the document may have; 0 means no limit

@@ -1,11 +1,11 @@
 // Package untrusted handles text that others wrote: a client, the author of a link, the host
 // that a question is about, a registry, a facilitator, or a node of a chain.
 //
-// Parse and Split read their JSON, and refuse a document that two readers could understand
-// differently. Other text may be long, may contain characters that move a terminal's cursor or
-// change its colours, and may contain marks that reorder or hide text. Text, Clip, Lines and
-// Quote make such text safe for a terminal or a message, Attr for a log, and Marshal and
-// EscapeJSON for an answer.
+// Parse and Split read JSON from others, and refuse a document that two readers could
+// understand differently. Other text may be long, may contain characters that move a terminal's
+// cursor or change its colours, and may contain marks that reorder or hide text. Text, Clip,
+// Lines and Quote make such text safe for a terminal or a message, Attr for a log, and Marshal
+// and EscapeJSON for an answer.
 package untrusted
 
 import (
@@ -24,8 +24,9 @@ const ellipsis = "…"
 // Text returns s on one line, cut to Max bytes.
 func Text(s string) string { return Clip(s, Max) }
 
-// Clip returns s on one line, cut to a largest number of bytes. A result that was cut ends with an
-// ellipsis, which counts as part of that length, so most must leave room for it.
+// Clip returns s on one line, in no more than the given number of bytes. A result that was cut
+// ends with an ellipsis. The ellipsis counts toward that number, so the number must leave room
+// for it.
 func Clip(s string, most int) string {
 	if len(s) <= most && ASCII(s) {
 		return s
@@ -70,8 +71,8 @@ func ASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// Quote returns s in quotes and in ASCII. A longer text is cut to a largest number of bytes, and an
-// ellipsis follows.
+// Quote returns s in quotes and in ASCII. A longer text is cut to the given number of bytes
+// before it is quoted, and an ellipsis follows the quotes.
 func Quote(s string, most int) string {
 	if len(s) > most {
 		return strconv.QuoteToASCII(s[:most]) + ellipsis

@@ -17,9 +17,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// TestReconcileIndexFails checks that Run returns the error of an index that fails, and still
-// does all work that does not need the index. The same holds if the store fails: Run returns
-// the first error of the store.
+// TestReconcileIndexFails checks that Run returns the error of a failing index, and still does
+// all work that does not need the index. If the store fails instead, Run returns the first
+// error of the store.
 func TestReconcileIndexFails(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.uncertain(1)
@@ -57,8 +57,8 @@ func TestReconcileIndexFails(t *testing.T) {
 	})
 }
 
-// TestReconcileCorruptRecord checks that a corrupt record is counted, named in the log and
-// never written to, and does not stop the run. It is not a failure of the ledger.
+// TestReconcileCorruptRecord checks that a corrupt record does not stop the run. The record is
+// counted, named in the log, and never written to. It is not a failure of the ledger.
 func TestReconcileCorruptRecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.find = verdict(x402.Finding{Fate: x402.NeverPaid})
@@ -96,7 +96,7 @@ func TestReconcileCorruptRecord(t *testing.T) {
 }
 
 // TestReceiveTimeUp checks that if the time ends in the middle of a batch, the next run
-// continues after the last finished block, and every transfer is recorded once.
+// continues after the last block that was finished, and every transfer is recorded once.
 func TestReceiveTimeUp(t *testing.T) {
 	slow := false
 	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
@@ -112,7 +112,7 @@ func TestReceiveTimeUp(t *testing.T) {
 		for ; unasked < n && runs < 10; runs++ {
 			unasked += d.runOutOfTime(fmt.Sprint("run ", runs), unasked)
 		}
-		if unasked != n || runs != 5 { // each run has 10 s to read, and a transfer takes one second
+		if unasked != n || runs != 5 { // each run has 10 s to record transfers, and a transfer takes one second
 			t.Errorf("%d transfers in %d runs", unasked, runs)
 		}
 		slow = false
@@ -123,7 +123,8 @@ func TestReceiveTimeUp(t *testing.T) {
 	})
 }
 
-// sendThreeASecond makes transfers, three in each block, that are old enough to be safe.
+// sendThreeASecond makes n transfers, three in each block, and waits until they are old enough
+// to be safe.
 func sendThreeASecond(p *fakeScanner, n int) {
 	for i := range n {
 		p.send(i)
@@ -134,9 +135,9 @@ func sendThreeASecond(p *fakeScanner, n int) {
 	time.Sleep(time.Minute)
 }
 
-// runOutOfTime runs reconcile for 20 s, in which it reads some transfers but not all. It
-// returns how many transfers without a record it has found. before is the number that earlier
-// runs have found.
+// runOutOfTime runs reconcile for 20 s, which is too short for all transfers but long enough
+// for some. It returns how many transfers without a record this run has found. before is the
+// number that earlier runs have found.
 func (d *harness) runOutOfTime(what string, before int) (unasked int) {
 	d.t.Helper()
 	was := d.cursor().Next
@@ -155,8 +156,8 @@ func (d *harness) runOutOfTime(what string, before int) (unasked int) {
 	return s.Unasked
 }
 
-// TestReceiveNodeDown checks that a node which is unreachable or hangs is reported once and is
-// not an error, and that the run does all its other work.
+// TestReceiveNodeDown checks that a node which is unreachable or hangs is reported once, and
+// that the run does all its other work without an error.
 func TestReceiveNodeDown(t *testing.T) {
 	t.Parallel()
 	down := errors.New("node is down")
@@ -200,14 +201,14 @@ func TestReceiveNodeDown(t *testing.T) {
 	}
 }
 
-// nodeFault is a call that fails.
+// nodeFault says which call of a scanner fails, and how.
 type nodeFault struct {
 	call  string
 	fails func(context.Context) error
-	first int // how many times transfers were read before the call fails
+	first int // the call fails once transfers have been asked for this many times
 }
 
-// during returns the function that a scanner calls before each call.
+// during returns the function that the scanner runs at each call.
 func (c nodeFault) during(p *fakeScanner) func(context.Context, string) error {
 	return func(ctx context.Context, call string) error {
 		if call == c.call && len(p.asked) >= c.first {
@@ -217,8 +218,8 @@ func (c nodeFault) during(p *fakeScanner) func(context.Context, string) error {
 	}
 }
 
-// TestReceiveNothingNew checks that a node that is behind, or has nothing new, ends the run
-// and moves no cursor.
+// TestReceiveNothingNew checks that a run ends without moving the cursor if the node is behind
+// or has nothing new.
 func TestReceiveNothingNew(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()

@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// seller has a former payee, on the ledger of a harness.
+// seller is a seller with a former payee, on the ledger of a harness.
 type seller struct {
 	d      *harness
 	p      *fakeScanner
@@ -26,13 +26,13 @@ func formerly(d *harness) *seller {
 	return s
 }
 
-// sold records a payment of an amount to the former payee.
+// sold records that the seller sold something for an amount, paid to the former payee.
 func (s *seller) sold(amount string) {
 	s.d.t.Helper()
 	s.d.must(ledger.NewPayees(s.d.ledger).Note(s.d.t.Context(), terms().Network, strings.ToLower(terms().Asset), s.former.String(), amount))
 }
 
-// refuses claims the nth payment, which is to the former payee; the facilitator refuses it.
+// refuses makes the nth payment one to the former payee that the facilitator refuses.
 func (s *seller) refuses(n int) {
 	s.d.t.Helper()
 	s.sold("5000")
@@ -54,7 +54,8 @@ func (s *seller) onRecord() []ledger.Payee {
 
 func (s *seller) receives(t *reconcile.Transfer) { t.To = s.former }
 
-// finds checks that the money of a wrongly refused payment is found after the time later.
+// finds checks that the next run finds the money of a wrongly refused payment. The run comes a
+// given time after the money.
 func (s *seller) finds(later time.Duration) {
 	s.d.t.Helper()
 	s.refuses(1)
@@ -66,8 +67,8 @@ func (s *seller) finds(later time.Duration) {
 	}
 }
 
-// isForgotten checks that the former payee is not on record, and that its transfers are not
-// read any more.
+// isForgotten checks that the former payee is not on record any more, and that transfers to it
+// are no longer read.
 func (s *seller) isForgotten() {
 	s.d.t.Helper()
 	if all := s.onRecord(); len(all) > 0 {
@@ -81,8 +82,8 @@ func (s *seller) isForgotten() {
 }
 
 // TestFormerPayee checks that the money of a wrongly refused payment is found after the payee
-// has changed, without any configuration and without an earlier run. Transfers to the former
-// payee are read until nothing more can arrive there. Then the payee is forgotten.
+// has changed. This needs neither a setting nor an earlier run. Transfers to the former payee
+// are read until nothing more can arrive there. Then the payee is forgotten.
 func TestFormerPayee(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		s := formerly(d)
@@ -100,8 +101,8 @@ func TestFormerPayee(t *testing.T) {
 	})
 }
 
-// TestFormerPayeeDaysLater checks that a first run which comes days later finds the money as
-// well, and that this one run reads everything.
+// TestFormerPayeeDaysLater checks that even a first run that comes days later finds the money.
+// This one run reads everything.
 func TestFormerPayeeDaysLater(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		s := formerly(d)
@@ -110,8 +111,8 @@ func TestFormerPayeeDaysLater(t *testing.T) {
 	})
 }
 
-// TestFormerPrice checks that the lowest price of the former payee decides whether money sent
-// to it is a payment or a deposit.
+// TestFormerPrice checks that the lowest price that was paid to the former payee decides
+// whether a transfer to it is a payment or a deposit.
 func TestFormerPrice(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		s := formerly(d)

@@ -9,16 +9,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// pageOfPlaces is how many places of a list are read at a time, and kept in memory.
+// pageOfPlaces is how many places of a list are read at once and kept in memory.
 const pageOfPlaces = 1000
 
-// Outstanding walks through the index to its end. It calls see for every record that no
-// attempt holds and that is in doubt (Payment.InDoubt), is money without a known request
-// (Payment.Unasked), or is paid and not answered. A payment that the target's silence answers
-// (ledger.StandingSilent) is not outstanding. missed is the number of records that could not
-// be read. The error comes from the index, or from the ledger for some record, or says that
-// ctx ended before the index did. A corrupt record is counted in missed and logged, and is not
-// an error.
+// Outstanding walks through the index to its end. It calls see for every outstanding record
+// that no attempt holds. A record is outstanding if it is in doubt (Payment.InDoubt), if it is
+// money without a known request (Payment.Unasked), or if it is paid and not answered. A payment
+// whose answer is the target's silence (ledger.StandingSilent) is not outstanding. missed is
+// the number of records that could not be read. The error comes from the index, comes from the
+// ledger for some record, or says that ctx ended before the index was read to its end. A
+// corrupt record is counted in missed and logged, and is not an error.
 func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) (missed int, err error) {
 	open, owed := c.walk(ctx, visits{
 		open: func(r ledger.Payment) error {
@@ -49,9 +49,9 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 }
 
 // Unproven counts the payments that a facilitator refused without a node to confirm the
-// refusal. Such a payment can nevertheless have moved money. It calls see with as many of the
-// newest payments as the argument newest says, the last one last. The error comes from the
-// index or the ledger, or says that ctx ended.
+// refusal. Such a payment may nevertheless have moved money. Unproven calls see for the newest
+// of these payments, at most newest of them, from the oldest to the newest. The error comes
+// from the index or the ledger, or says that ctx ended.
 func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
 	var keys []string
 	var after ledger.Place
@@ -78,9 +78,9 @@ func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.P
 	return n, err
 }
 
-// Each fetches the records with these keys, and calls see for each one that exists. missed is
-// the number of records that could not be read before ctx ended. The error is as for
-// Outstanding.
+// Each fetches the records with the given keys, and calls see for each record that exists.
+// missed is the number of records that could not be read before ctx ended. The error is like
+// that of Outstanding.
 func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Payment)) (missed int, err error) {
 	var v visited
 	seeOne := func(r ledger.Payment) error {
@@ -93,17 +93,17 @@ func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Pa
 	return v.failed + v.notReached, v.err
 }
 
-// visits has the functions that a walk through the index calls.
+// visits holds the functions that a walk through the index calls.
 type visits struct {
 	open    func(ledger.Payment) error // called for each record of the first list
 	between func()                     // called after the first list
-	owed    func(ledger.Payment) error // called once for each record of either list that is owed and that no attempt holds
+	owed    func(ledger.Payment) error // called once for each record, of either list, that is owed and that no attempt holds
 }
 
-// walk goes through the two lists of the index, each from the least recently written record
-// on. It leaves out records of the first list that are written after the walk began. It reads
-// the lists in this order because a lookup that ends meanwhile moves its record from the first
-// list to the second.
+// walk goes through the two lists of the index, each from the record that was written longest
+// ago. It leaves out records of the first list that are written after the walk began. A lookup
+// that ends during the walk moves its record from the first list to the second, so the second
+// list is read last.
 func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited) {
 	begun := c.Now()
 	seen := map[string]bool{}
@@ -124,13 +124,13 @@ func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited
 	return first, c.list(ctx, ledger.ListOwed, time.Time{}, once)
 }
 
-// visited is the result of reading records.
+// visited counts the records that were visited, by result.
 type visited struct {
 	gone       int   // records that do not exist any more
-	failed     int   // records that could not be read, or for which the function see failed
+	failed     int   // records that could not be read, or for which see failed
 	notReached int   // records that were not read before ctx ended
-	whole      bool  // the list was read to its end
-	err        error // error of the index, and the first error of the store
+	whole      bool  // whether the list was read to its end
+	err        error // the error of the index, joined with the first error of the store
 }
 
 // list reads a list of the index page by page, until the list or ctx ends, and calls see for

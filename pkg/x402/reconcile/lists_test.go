@@ -17,7 +17,7 @@ import (
 )
 
 // TestReconcileOutstanding checks which payments are listed as in doubt, as owed, and as due
-// for a refund. A payment that somebody holds, or that is decided, is in none of these lists.
+// for a refund. A payment that is decided, or that an attempt holds, is in none of these lists.
 func TestReconcileOutstanding(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.owed(1, mostLookups) // no more lookups are allowed
@@ -30,14 +30,14 @@ func TestReconcileOutstanding(t *testing.T) {
 		d.claim(7)
 		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, RefundsDue: 1}) // the leases of 6 and 7 are live
 		d.outstanding("doubt 5", "due 1", "owed 2", "owed 3")
-		time.Sleep(25 * time.Hour) // the debts are a day old; the attempts with a lease have died
+		time.Sleep(25 * time.Hour) // the debts are a day old, and the leases of 6 and 7 have expired
 		d.outstanding("doubt 5", "doubt 7", "due 1", "due 2", "due 3", "due 6")
 		d.wants(reconcile.Summary{Listed: 3, Open: 2, Skipped: 1, StillOpen: 2, Owed: 4, OwedLong: 4, RefundsDue: 4})
 	})
 }
 
-// TestReconcilerEach checks that a record that cannot be read is left out, and hides no other
-// record.
+// TestReconcilerEach checks that Each leaves out a record that cannot be read, and still sees
+// every other record.
 func TestReconcilerEach(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		for n := range 5 {
@@ -57,7 +57,8 @@ func TestReconcilerEach(t *testing.T) {
 	})
 }
 
-// bought claims the nth payment, for a purchase that was opened by the mth payment.
+// bought claims the nth payment, for a purchase that the mth payment has opened. If m is
+// negative, the purchase is not open.
 func (d *harness) bought(n, m int) {
 	d.t.Helper()
 	with := func(p *ledger.Submission) { p.Purchase = "purchase|" + payment(n).Key }
@@ -69,9 +70,9 @@ func (d *harness) bought(n, m int) {
 	}
 }
 
-// TestReconcileUnsent checks payments whose process died. A payment that was not sent is
-// closed when its window has been over for some time. Before that it is in no list, and does
-// not count as a doubt. A payment that may have been sent stays until there is evidence.
+// TestReconcileUnsent checks payments whose process died. A payment that was not sent is closed
+// some time after its window has ended. Before that it is in no list, and does not count as a
+// doubt. A payment that may have been sent stays until there is evidence.
 func TestReconcileUnsent(t *testing.T) {
 	t.Parallel()
 	for _, blind := range []bool{false, true} {
@@ -113,8 +114,8 @@ func TestReconcileUnsent(t *testing.T) {
 	}
 }
 
-// TestReconcileUnopened checks a payment whose purchase is missing: a finding that decides
-// nothing does not put it in doubt.
+// TestReconcileUnopened checks a payment whose purchase is missing. A finding that decides
+// nothing does not put the payment in doubt.
 func TestReconcileUnopened(t *testing.T) {
 	t.Parallel()
 	for _, f := range []x402.Finding{{Fate: x402.StillOpen}, {Cause: errors.New("down")}} {
@@ -134,8 +135,8 @@ func TestReconcileUnopened(t *testing.T) {
 	}
 }
 
-// TestReconcileSilence checks a payment whose lookups found a silent target: reconcile stores
-// the silence as the answer, even if nobody asks again, and the payment is then in no list.
+// TestReconcileSilence checks a payment whose lookups found a silent target. Run stores the
+// silence as the answer even if nobody asks again, and the payment is then in no list.
 func TestReconcileSilence(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		h := d.claim(1)
@@ -195,8 +196,8 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 	})
 }
 
-// TestReconcileIsFair checks runs that ask about 1,000 of 1,500 records in doubt: the second
-// run asks about the rest.
+// TestReconcileIsFair checks that every record in doubt gets its turn. A run asks about 1,000
+// of 1,500 records, and the next run asks about the rest first.
 func TestReconcileIsFair(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		const n = 1500
@@ -221,7 +222,7 @@ func TestReconcileIsFair(t *testing.T) {
 			}
 		}
 		for nonce, times := range seen {
-			if times != 2 { // 3,000 checks of 1,500 records
+			if times != 2 { // three runs with 1,000 questions each, about 1,500 records
 				t.Fatalf("%x was seen %d times, want 2", nonce, times)
 			}
 		}
@@ -231,7 +232,7 @@ func TestReconcileIsFair(t *testing.T) {
 	})
 }
 
-// TestReconcileTimeUp checks that records do not change if there is no time left for them, and
+// TestReconcileTimeUp checks that a record does not change if there is no time left for it, and
 // that the debts are counted nevertheless.
 func TestReconcileTimeUp(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
@@ -267,8 +268,8 @@ func TestReconcileTimeUp(t *testing.T) {
 	})
 }
 
-// TestReceiveBeforeTheRestIsCounted checks that, when the time for evidence is up, incoming
-// transfers are read first. Only then is the rest of the list counted, however long that
+// TestReceiveBeforeTheRestIsCounted checks that incoming transfers are read as soon as the time
+// for evidence is up. The rest of the list is counted after that, however long the counting
 // takes.
 func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 	slow := false
@@ -294,8 +295,8 @@ func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 	})
 }
 
-// TestReconcileFinishesAVerdict checks that a finding is written even if the run ends at that
-// moment, and that no further question is asked.
+// TestReconcileFinishesAVerdict checks that a finding is written even if the run's time ends at
+// that moment, and that no further question is asked.
 func TestReconcileFinishesAVerdict(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
@@ -322,9 +323,9 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 	})
 }
 
-// TestUnproven checks that a payment which a facilitator refused without a node is counted,
-// even if another payment has taken its purchase over. It is no longer counted once a node has
-// disproved the payment or its money is found.
+// TestUnproven checks that a payment counts as unproven if a facilitator refused it without a
+// node, even if another payment has taken over its purchase. The payment no longer counts once
+// a node has disproved it or its money is found.
 func TestUnproven(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.blind = true
@@ -355,6 +356,6 @@ func TestUnproven(t *testing.T) {
 			t.Errorf("%d, %v, the newest (-want +got):\n%s", n, err, diff)
 		}
 		d.blind = false
-		d.wants(reconcile.Summary{Owed: 1}) // with a node, reading the chain shows which of them were paid
+		d.wants(reconcile.Summary{Owed: 1}) // with a node, reading the chain shows whether a refused payment was paid
 	})
 }

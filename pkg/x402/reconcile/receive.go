@@ -18,16 +18,16 @@ import (
 // Scanner reads a payee's incoming transfers from the chain. Its cost depends on the
 // number of transfers, and not on the number of requests that were never paid.
 type Scanner interface {
-	// Transfers reads the transfers to payee from the block from onwards, and does a limited
-	// amount of work. If it returns an error, nothing was read, and Next is from. A failure
-	// after something was read ends the batch without an error, and the next call returns the
-	// error. A caller that stores Next after every batch therefore misses no transfer and sees
-	// none twice, wherever it is interrupted.
+	// Transfers reads the transfers to payee, beginning with block number from, and does a
+	// limited amount of work. If it returns an error, it has read nothing, and Next is from. If
+	// it fails after it has read something, it ends the batch without an error, and the next
+	// call returns the error. A caller that stores Next after every batch therefore misses no
+	// transfer and sees none twice, wherever it is interrupted.
 	Transfers(ctx context.Context, payee x402.Address, from uint64) (Batch, error)
 	// BlockAt returns the number of the first block whose time is not before t. A cursor for
-	// transfers since t starts there. If no safe block is that recent, for example because t
-	// is in the future, BlockAt returns the number after the newest safe block. A safe block
-	// will not be undone.
+	// transfers since t starts at this block. If no safe block is that recent, for example
+	// because t is in the future, BlockAt returns the number after the newest safe block. A
+	// safe block will not be undone.
 	BlockAt(ctx context.Context, t time.Time) (uint64, error)
 }
 
@@ -38,12 +38,12 @@ type Batch struct {
 	// Next is the first block that was not read. It follows the last block that was read.
 	Next uint64
 	// Safe is the newest block that could have been read, and SafeTime is its time. If a node
-	// is behind, Safe may be below Next-1; then there was nothing to read.
+	// is behind, Safe may be less than Next-1, and there was nothing to read.
 	Safe     uint64
 	SafeTime time.Time
 }
 
-// Done reports whether nothing was left to read.
+// Done reports whether the batch reaches the newest safe block.
 func (b Batch) Done() bool { return b.Next > b.Safe }
 
 // Transfer is money that reached a payee, with the authorization that moved it, if there was
@@ -63,24 +63,24 @@ type Transfer struct {
 }
 
 const (
-	// oldestTransfer is the greatest age of a transfer for which a new record is made. An
-	// older transfer may have been answered: records of answered payments are deleted after 35
-	// days.
+	// oldestTransfer is the greatest age at which a transfer without a record gets a new one.
+	// The payment of an older transfer may have been answered, because records of answered
+	// payments are deleted after 35 days.
 	oldestTransfer = 34 * 24 * time.Hour
-	// firstStretch is how far back the first cursor of a payee begins: the longest window of
-	// an authorization, and another hour, because the newest safe block is at most an hour
-	// old.
+	// firstStretch is how far back the first cursor of a payee begins. That is the longest
+	// window of an authorization and another hour, because the newest safe block is at most an
+	// hour old.
 	firstStretch = x402.MaxWindow + time.Hour
-	// maxFormer is the largest number of former payees that are read in a run.
+	// maxFormer is the largest number of former payees whose transfers one run reads.
 	maxFormer = 8
-	// maxUnmatched is how many transfers that need an operator are logged one by one in a run.
+	// maxUnmatched is how many transfers with a message for an operator are logged in one run.
 	maxUnmatched = 10
 )
 
 // receive reads the incoming transfers of each payee from the ledger's cursor on, and compares
 // each transfer with its record. It finds money for a payment that a facilitator refused, or
-// that has no record. Payees of undecided payments are read as well, as long as there are such
-// payments, because they were ours before a change of configuration.
+// that has no record. It also reads the transfers to the payee of each undecided payment, who
+// was our payee before a change of configuration.
 func (r *run) receive(ctx context.Context) (err error) {
 	for _, payee := range r.payees {
 		if r.Scanner != nil && !timeUp(ctx) {
@@ -103,9 +103,9 @@ func (c *Reconciler) soldKey() string {
 	return ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
 }
 
-// noteSold adds the payees that the ledger knows to the payees whose transfers are read.
-// Payees that were last paid longest ago come first, because they are the first to be
-// forgotten.
+// noteSold adds the payees that the ledger knows to the payees whose transfers are read. The
+// payees that have not been paid for the longest time come first, because they are forgotten
+// first.
 func (r *run) noteSold(ctx context.Context) error {
 	if r.Scanner == nil {
 		return nil
@@ -134,7 +134,7 @@ func (r *run) soldTo(payee x402.Address) *ledger.Payee {
 	return nil
 }
 
-// cheapest returns the lowest price that is paid to a payee.
+// cheapest returns the lowest price that a payment to this payee can have.
 func (r *run) cheapest(payee x402.Address) *big.Int {
 	p := r.soldTo(payee)
 	if p == nil {
@@ -147,8 +147,9 @@ func (r *run) cheapest(payee x402.Address) *big.Int {
 	return lowest
 }
 
-// forget removes a payee from the ledger when every transfer that can have gone to it was
-// read: the chain was read to a block after the last authorization expired.
+// forget removes a payee from the ledger after every transfer that can have gone to the payee
+// was read. That is the case when the chain was read to a block after the last authorization
+// expired.
 func (r *run) forget(ctx context.Context, payee x402.Address, read Batch) error {
 	p := r.soldTo(payee)
 	if p == nil || !read.Done() {
@@ -162,12 +163,12 @@ func (r *run) forget(ctx context.Context, payee x402.Address, read Batch) error 
 	defer cancel()
 	err := r.Ledger.Forget(write, r.soldKey(), *p)
 	if errors.Is(err, ledger.ErrConflict) {
-		return nil // the next run does it
+		return nil // the next run forgets the payee
 	}
 	return err
 }
 
-// ours reports whether a record is of a payment in the token of Terms.
+// ours reports whether a record is about a payment in the token of Terms.
 func (c *Reconciler) ours(r ledger.Payment) bool {
 	return strings.HasPrefix(r.Key, c.Terms.Network+"|"+strings.ToLower(c.Terms.Asset)+"|")
 }
@@ -184,7 +185,7 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 	_, ofNode := errors.AsType[unreadable](err)
 	interrupted := moved && timeUp(ctx)
 	switch {
-	case ofNode && !interrupted: // including a node that did not answer until the time was up
+	case ofNode && !interrupted: // also if the node did not answer until the time was up
 		r.Unread = true
 		r.Log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
 	case err == nil || timeUp(ctx): // the next run reads the rest
@@ -196,13 +197,13 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 	return nil
 }
 
-// unreadable is an error of the node: the next run continues.
+// unreadable is an error of the node. The next run continues where this one stopped.
 type unreadable struct{ error }
 
 // batch reads one batch, compares its transfers with the ledger, and moves the cursor to the
 // block after the batch. If the time is up before that, it moves the cursor to the first block
-// that is not finished. Otherwise, if a batch took longer than a run, every run would begin it
-// and none would finish it.
+// that is not finished. Without this, a batch that takes longer than a run would be begun by
+// every run and finished by none.
 func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) (done bool, err error) {
 	b, err := r.Scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {
@@ -239,9 +240,9 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 	return b.Done(), err
 }
 
-// cursor returns the cursor at which reading continues. A new cursor starts so far back that
-// no authorization that was signed before it can still execute. For a former payee, it starts
-// before every authorization that could execute when that payee was last paid.
+// cursor returns the cursor at which reading continues. A new cursor starts so far back that no
+// authorization that was signed before it can still execute. For a former payee, the cursor
+// starts before every authorization that could execute when that payee was last paid.
 func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, error) {
 	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String())
 	at, err := r.Ledger.Cursor(ctx, key)
@@ -253,7 +254,7 @@ func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, e
 	if p := r.soldTo(payee); p != nil && p.Until.Before(last) {
 		last = p.Until
 	}
-	next, err := r.Scanner.BlockAt(ctx, now.Add(firstStretch)) // a time in the future, so next is the block after the newest safe one
+	next, err := r.Scanner.BlockAt(ctx, now.Add(firstStretch)) // the time is in the future, so next is the block after the newest safe block
 	if err != nil {
 		return nil, unreadable{err}
 	}
@@ -264,9 +265,10 @@ func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, e
 	return r.Ledger.Begin(ctx, key, min(from, next), next)
 }
 
-// match compares one transfer with the ledger, and counts it. early means that the transfer
-// happened before the cursor was made; it then counts only for a payment on record. If a
-// record cannot be read, later transfers are read nevertheless.
+// match compares one transfer with the ledger, and counts the transfer. early means that the
+// transfer was made before the cursor. An early transfer counts only for a payment on record.
+// If the transfer's record cannot be read, match returns no error, so that later transfers are
+// read.
 func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	nonce := "0x" + hex.EncodeToString(t.Nonce[:])
 	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), nonce)
@@ -287,10 +289,11 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	return nil
 }
 
-// testify records a transfer. If the transfer is early, too old, or not a payment (made
-// without an authorization, or for less than any price), it is recorded only for a payment
-// that is on record. testify returns the number that counts the transfer, or nil if none does,
-// and the message about it for an operator.
+// testify records a transfer. Some transfers are recorded only for a payment that is on record:
+// those that are early, those that are too old, and those that are not payments, because they
+// were made without an authorization or for less than any price. testify returns a pointer to
+// the number that counts the transfer, or nil if no number does, and a message about the
+// transfer for an operator.
 func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (number *int, attention string, err error) {
 	authorized := t.Authorized && t.Value.Sign() > 0
 	cheapest := r.cheapest(t.To)
@@ -318,9 +321,9 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 	return r.witness(ctx, key, t)
 }
 
-// witness writes a transfer to the ledger. It returns the same as testify.
+// witness writes a transfer to the ledger. Its results are those of testify.
 func (r *run) witness(ctx context.Context, key string, t Transfer) (number *int, attention string, err error) {
-	// A refund of a transfer without a record needs these terms.
+	// The refund of a transfer without a record needs these terms.
 	terms, err := json.Marshal(x402.Requirements{
 		Scheme:  x402.Scheme,
 		Network: r.Terms.Network,
@@ -352,7 +355,7 @@ func (r *run) witness(ctx context.Context, key string, t Transfer) (number *int,
 }
 
 // paidBy reports whether a transfer has the amount and the payee of a record. The nonce is not
-// enough: the payer chooses it, and another authorization can have the same one.
+// enough, because the payer chooses it and can give two authorizations the same nonce.
 func paidBy(r ledger.Payment, t Transfer) bool {
 	terms, err := x402.TermsOf(r)
 	return err == nil && terms.Amount == t.Value.String() && strings.EqualFold(terms.PayTo, t.To.String())

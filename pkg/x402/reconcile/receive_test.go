@@ -17,15 +17,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// fakeScanner is a chain with one block for every second, each of them safe at once.
+// fakeScanner is a chain with one block for every second. Each block is safe at once.
 type fakeScanner struct {
 	d         *harness
 	transfers []reconcile.Transfer
 	width     uint64           // the number of blocks in a batch; 0 means any number
-	asked     []uint64         // the blocks from which reading began
+	asked     []uint64         // the block from which each call of Transfers reads
 	safe      uint64           // the safe block when a cursor is made; 0 means the present block
-	constant  *reconcile.Batch // replaces the batches that it reads, if not nil
-	// before may fail a call, or do something while it runs.
+	constant  *reconcile.Batch // the batch that each call returns; nil means the batch that it reads
+	// before runs at the beginning of each call, and may make the call fail.
 	before func(ctx context.Context, call string) error
 }
 
@@ -113,7 +113,7 @@ func (d *harness) cursor() *ledger.Cursor {
 	return d.cursorOf(address(terms().PayTo))
 }
 
-// watched gives the Reconciler a chain whose cursor begins now.
+// watched gives the Reconciler a chain, and stores a cursor at the present block.
 func (d *harness) watched() *fakeScanner {
 	d.t.Helper()
 	p := &fakeScanner{d: d}
@@ -126,7 +126,8 @@ func (d *harness) watched() *fakeScanner {
 	return p
 }
 
-// refused makes a payment that a facilitator or, if disproved is true, evidence refused.
+// refused makes a payment that was refused by a facilitator or, if disproved is true, by
+// evidence.
 func (d *harness) refused(n int, disproved bool) {
 	d.t.Helper()
 	if h := d.claim(n); disproved {
@@ -136,7 +137,8 @@ func (d *harness) refused(n int, disproved bool) {
 	}
 }
 
-// TestReceive checks the result of a transfer, for every state of its payment in the ledger.
+// TestReceive checks what a transfer does to its payment, for every state of the payment in the
+// ledger.
 func TestReceive(t *testing.T) {
 	t.Parallel()
 	undecided := reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 1, Found: 1, Owed: 1}
@@ -185,7 +187,7 @@ type receiveRow struct {
 	state  ledger.State // empty if the record does not change
 }
 
-// checkRecord checks the record in the ledger after its transfer was found.
+// checkRecord checks the ledger's record of a payment after the payment's transfer was found.
 func (c receiveRow) checkRecord(t *testing.T, before, r ledger.Payment, transaction string) {
 	t.Helper()
 	if c.state == "" {
@@ -202,8 +204,8 @@ func (c receiveRow) checkRecord(t *testing.T, before, r ledger.Payment, transact
 	}
 }
 
-// TestReceiveWithoutARecord checks money that belongs to no record: the amount that was sent
-// is due for a refund. Money that is not a payment is only counted.
+// TestReceiveWithoutARecord checks money that belongs to no record. The amount that was sent is
+// due for a refund. Money that is not a payment is only counted.
 func TestReceiveWithoutARecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
@@ -223,7 +225,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		want := map[string]string{
 			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
 		}
-		owed := map[string]string{} // the amounts, all of which are due for a refund
+		owed := map[string]string{} // by key; all these amounts are due for a refund
 		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Payment) {
 			var q x402.Requirements
 			d.must(json.Unmarshal(r.Terms, &q))
@@ -244,7 +246,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		if n := d.memory.Len(); n != 6 {
 			t.Errorf("%d records, want three debts, two payments and the cursor", n)
 		}
-		// Nobody gets an answer for this money, because there is no request that was paid for.
+		// Nobody gets an answer for this money, because no request came with it.
 		c, err := d.ledger.Claim(t.Context(), payment(1), time.Now().Add(attemptTime))
 		if err != nil || c.Result != ledger.OtherAuthorization {
 			t.Errorf("a claim on it: %+v, %v", c, err)
@@ -252,8 +254,9 @@ func TestReceiveWithoutARecord(t *testing.T) {
 	})
 }
 
-// TestReceiveForgotten checks a transfer that is older than the ledger's records and has no
-// record. It is counted and logged: it may have been answered, and its record deleted.
+// TestReceiveForgotten checks a transfer without a record that is older than the oldest records
+// of the ledger. It is counted and logged, because it may have been answered and its record
+// deleted.
 func TestReceiveForgotten(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
@@ -273,9 +276,9 @@ func TestReceiveForgotten(t *testing.T) {
 	})
 }
 
-// TestReceiveBeforeTheFirstCursor checks that the first cursor begins before every payment
-// that can still move money. Transfers that belong to a record count from there on. All other
-// transfers count only if they come after the cursor was made.
+// TestReceiveBeforeTheFirstCursor checks that the first cursor begins before every payment that
+// can still move money. From there on, transfers that belong to a record count. All other
+// transfers count only if they are made after the cursor.
 func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := &fakeScanner{d: d, width: 24 * 3600}
@@ -284,7 +287,7 @@ func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		p.send(1)
 		p.send(2)
-		p.send(3, worth(6000)) // does not belong to that payment
+		p.send(3, worth(6000)) // worth another amount than the payment on record
 		p.send(4, worth(1))
 		p.send(0, unauthorized)
 		time.Sleep(3 * time.Minute)
@@ -306,8 +309,8 @@ func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 	})
 }
 
-// TestReceiveFormerPayee checks that the cursor of a former payee moves as long as a payment
-// to that payee is undecided.
+// TestReceiveFormerPayee checks that transfers to a former payee are read as long as a payment
+// to that payee is undecided, and no longer.
 func TestReceiveFormerPayee(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		former := address("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")

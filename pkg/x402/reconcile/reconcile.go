@@ -18,33 +18,33 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Reconciler decides by evidence about payments that requests left uncertain, and counts what
-// is owed to payers who have not returned. It runs concurrently with requests: it writes only
-// under a lease that it takes itself, and it moves no money. Ledger, Index, Terms, Now and Log
-// are required.
+// Reconciler decides payments that requests left in doubt, by evidence, and counts what is owed
+// to payers who have not returned. It can run while requests are served, because it writes only
+// under a lease that it takes itself. It moves no money. Ledger, Index, Terms, Now and Log are
+// required.
 type Reconciler struct {
 	Ledger *ledger.Ledger
 	Index  ledger.Index
-	// Evidence reads the chain. Without it the Reconciler only counts, and ends only payments
-	// that were not sent according to the ledger.
+	// Evidence reads the chain. Without Evidence, the Reconciler counts, and ends only the
+	// payments that were never sent according to the ledger.
 	Evidence x402.Evidence
-	// Scanner reads the transfers to the payee. Without a Scanner, money that arrived for a
-	// payment that is not in doubt is not found.
+	// Scanner reads the transfers to the payee. Without a Scanner, money for a payment that is
+	// not in doubt is not found.
 	Scanner Scanner
 	// Terms are the terms that Evidence and Scanner look at. Their addresses must be valid.
-	// After a change of configuration the ledger can have payments under other terms. Of these
-	// payments, those in doubt stay in doubt, because their absence from another chain proves
-	// nothing.
+	// After a change of configuration, the ledger can have payments under other terms. If such
+	// a payment is in doubt, it stays in doubt, because it proves nothing that the payment is
+	// missing on this chain.
 	Terms x402.Terms
-	// Former is the payee before the last change, or empty. Scanner reads the transfers to
-	// that payee as well. Former payees that the ledger knows (ledger.Sold) are read in any
-	// case, until everything that can have been sent to them was read.
+	// Former is the payee before the last change, or empty. Scanner reads the transfers to that
+	// payee as well. It also reads the transfers to the former payees that the ledger knows
+	// (ledger.Sold), until nothing more can arrive there.
 	Former string
 	// Cheapest is the lowest price, in atomic units. A smaller transfer that belongs to no
-	// payment on record is a deposit. Nil means no price.
+	// payment on record is a deposit. If Cheapest is nil, no transfer is too small.
 	Cheapest *big.Int
-	// Error renders the body of an error answer, which is stored if a target's silence is the
-	// answer. If it is nil, only requests store such an answer.
+	// Error renders the body of an error answer, which Run stores if a target's silence is the
+	// answer. If Error is nil, only requests store such answers.
 	Error func(f *fault.Error, s x402.PaymentStatus) []byte
 	Now   func() time.Time
 	Log   *slog.Logger
@@ -56,8 +56,9 @@ const (
 	// evidenceBudget is the longest time for one question, so that a node that hangs does not
 	// use up a whole run for the first question.
 	evidenceBudget = 4 * time.Second
-	// reclaimLease is the lease for the writes of one finding, and writeBudget is the longest
-	// time for them. They are finished even if the time of the run ends.
+	// reclaimLease is the lease under which one finding is written, and writeBudget is the
+	// longest time for writing it. A write that has begun is finished even if the time of the
+	// run ends.
 	reclaimLease = 10 * time.Second
 	writeBudget  = 5 * time.Second
 	// maxDoubts is how many records without evidence are logged one by one. If a node is down,
@@ -65,8 +66,8 @@ const (
 	maxDoubts = 10
 )
 
-// LongOwed is how long an answer may be owed before it is counted separately. So an operator
-// hears of debts whose payers do not come back for the answer.
+// LongOwed is how long an answer may be owed before it is counted separately. An operator then
+// learns of debts whose payers do not come back for the answer.
 const LongOwed = time.Hour
 
 // Summary is the result of one run. Every listed record is counted in exactly one of the eight
@@ -77,12 +78,12 @@ type Summary struct {
 	RefusedLate int // listed records that were found never to be paid
 	StillOpen   int // listed records that can still execute
 	CannotTell  int // listed records without evidence either way
-	Undue       int // listed records that are abandoned and most likely unsent, but it is too early to tell; not in doubt
-	Skipped     int // listed records that are decided, paid, gone, or held by another attempt
+	Undue       int // listed records that are abandoned and most likely unsent, with too little time gone by to be sure; not in doubt
+	Skipped     int // listed records that are decided, paid, deleted meanwhile, or held by another attempt
 	Failed      int // listed records that are corrupt, or on which the ledger failed
 	Left        int // listed records not reached in time, or beyond the limit of 1,000 questions
 
-	Open int // listed records that were in doubt and held by nobody when the run looked at them
+	Open int // listed records that were in doubt when the run looked at them, and that no attempt held
 
 	Received  int  // transfers to the payee that were read
 	Deposits  int  // read transfers that are not payments: without authorization, or below any price
@@ -96,15 +97,15 @@ type Summary struct {
 	RefundsDue int  // how many of Owed must be sent back
 	Silent     int  // payments whose answer is now the target's silence
 	Unproven   int  // payments that a facilitator refused, without a node to confirm the refusal
-	Uncounted  int  // records that could not be read, or were not reached before the time was up
+	Uncounted  int  // owed records that could not be read, or were not reached before the time was up
 	Unfinished bool // the index was not read to its end: the numbers are too low
 
 	Swept int // expired records that were deleted, if the Index is a ledger.Sweeper
 }
 
 // Run looks at every open record once and counts what is owed, until ctx ends. The error says
-// that the index failed, or that the ledger failed on some record; the summary is valid even
-// then. A corrupt record is counted and logged, and is not an error.
+// that the index failed, or that the ledger failed for some record. The summary is valid even
+// if there is an error. A corrupt record is counted and logged, and is not an error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	r := &run{Reconciler: c}
 	r.note(c.Terms.PayTo)
@@ -141,7 +142,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	return r.Summary, errors.Join(open.err, r.receiveErr, owed.err, unprovenErr, soldErr, sweepErr)
 }
 
-// receiveOnce reads the transfers to the payees on its first call. Later calls do nothing.
+// receiveOnce reads the incoming transfers on its first call. Later calls do nothing.
 func (r *run) receiveOnce(ctx context.Context) {
 	if r.received {
 		return
@@ -152,7 +153,7 @@ func (r *run) receiveOnce(ctx context.Context) {
 	r.receiveErr = r.receive(ctx)
 }
 
-// sweep deletes expired records, if the store does not do so by itself.
+// sweep deletes expired records, unless the store does so by itself.
 func (r *run) sweep(ctx context.Context) error {
 	sweeper, ok := r.Index.(ledger.Sweeper)
 	if !ok || timeUp(ctx) {
@@ -169,13 +170,13 @@ type run struct {
 	Summary
 	asked      int            // number of records for which evidence was asked
 	payees     []x402.Address // payees whose transfers are read: ours, and former ones
-	sold       []ledger.Payee // payees that the ledger knows, except ours
+	sold       []ledger.Payee // the former payees that the ledger knows
 	received   bool           // receive was called
 	receiveErr error
 }
 
-// share returns ctx with a number of quarters of the remaining time. The last quarter is
-// reserved for counting what is owed, because an alarm needs that number.
+// share returns a context that ends after the given number of quarters of the remaining time.
+// The last quarter is reserved for counting what is owed, because an alarm needs that number.
 func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -185,7 +186,7 @@ func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, 
 	return context.WithTimeout(ctx, quarter*time.Duration(quarters))
 }
 
-// countOpen decides about one record of the first list, and counts it.
+// countOpen decides one record of the first list, and counts it.
 func (r *run) countOpen(ctx, settling context.Context, record ledger.Payment) error {
 	number, err := r.decide(ctx, settling, record)
 	if err != nil {
@@ -196,8 +197,8 @@ func (r *run) countOpen(ctx, settling context.Context, record ledger.Payment) er
 	return nil
 }
 
-// decide decides about one record of the first list, and asks for evidence unless the context
-// settling has ended. It returns a pointer to the number in which the record counts.
+// decide decides one record of the first list. It asks for evidence unless settling has ended.
+// It returns a pointer to the number of the summary in which the record counts.
 func (r *run) decide(ctx, settling context.Context, record ledger.Payment) (*int, error) {
 	if !record.InDoubt() {
 		return &r.Skipped, nil
@@ -237,13 +238,13 @@ func (r *run) endUnsent(ctx context.Context, record ledger.Payment) (*int, error
 	return &r.RefusedLate, err
 }
 
-// timeUp reports whether the time of a run has ended.
+// timeUp reports whether ctx has ended, that is, whether the time is up.
 func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
 
-// decideByEvidence asks for evidence about a record. It asks the chain without a lease, so no
-// request has to wait. A finding is written only if the record has not changed meanwhile.
-// doubtful means that the payment may have been sent. If it is false, only a finding that
-// decides is written, because the write would put the payment in doubt.
+// decideByEvidence asks for evidence about a record. It holds no lease while it asks the chain,
+// so no request has to wait. It writes the finding only if the record has not changed
+// meanwhile. doubtful means that the payment may have been sent. Otherwise only a finding that
+// decides is written, because any other would put the payment in doubt.
 func (r *run) decideByEvidence(ctx context.Context, record ledger.Payment, doubtful bool) (*int, error) {
 	q, err := x402.QuestionOf(record)
 	if err != nil {
@@ -277,7 +278,7 @@ func (r *run) find(ctx context.Context, record ledger.Payment, q x402.Question) 
 }
 
 // record writes a finding. It writes even a finding that decides nothing, because the write
-// moves the record to the end of the index. In this way every record gets its turn.
+// moves the record to the end of the index, so that every record gets its turn.
 func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question, found x402.Finding) (*int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeBudget)
 	defer cancel()
@@ -311,14 +312,14 @@ func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question
 		reason := cmp.Or(hold.Record().Reason, "no evidence yet")
 		err = hold.End(ctx, ledger.EventUncertain, reason, "")
 	}
-	if errors.Is(err, ledger.ErrLost) { // another holder has the record now
+	if errors.Is(err, ledger.ErrLost) { // another attempt holds the record now
 		return &r.Skipped, nil
 	}
 	return number, err
 }
 
 // countDebt counts a record whose answer is owed and that no attempt holds. If the target's
-// silence is the answer, it stores that answer instead.
+// silence is the answer, countDebt stores the silence instead.
 func (r *run) countDebt(ctx context.Context, record ledger.Payment) error {
 	now := r.Now()
 	standing := ledger.Stand(&record, ledger.View{Now: now})

@@ -31,8 +31,8 @@ type harness struct {
 	store  *ledgertest.Faulty
 	ledger *ledger.Ledger
 	index  ledger.Index
-	blind  bool              // there is no evidence
-	chain  reconcile.Scanner // if nil, transfers are not read
+	blind  bool              // without evidence from the chain
+	chain  reconcile.Scanner // nil means that no transfers are read
 	find   func(ctx context.Context, q x402.Question) x402.Finding
 	asked  []x402.Question
 	log    strings.Builder
@@ -43,8 +43,8 @@ func (d *harness) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return d.find(ctx, q)
 }
 
-// withReconciler runs a test whose store fails as faults says; nil means that it does not
-// fail.
+// withReconciler runs a test with a store that fails as faults says; nil means that the store
+// never fails.
 func withReconciler(t *testing.T, faults ledgertest.Decide, test func(t *testing.T, d *harness)) {
 	t.Helper()
 	t.Parallel()
@@ -101,8 +101,8 @@ func (d *harness) wants(want reconcile.Summary) {
 	}
 }
 
-// outstanding compares the outstanding payments with the expected ones, each given as its list
-// and number, such as "doubt 1".
+// outstanding compares the outstanding payments with the expected ones. Each is written as its
+// kind and its number, such as "doubt 1".
 func (d *harness) outstanding(want ...string) {
 	d.t.Helper()
 	var got []string
@@ -138,7 +138,8 @@ func terms() x402.Terms {
 	return usdc
 }
 
-// must returns v, for set-up that fails only if the test is wrong. It panics on an error.
+// must returns v, or panics if there is an error. It is for set-up that fails only if the test
+// is wrong.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -148,7 +149,7 @@ func must[T any](v T, err error) T {
 
 func address(s string) x402.Address { return must(x402.ParseAddress(s)) }
 
-// payment returns the nth payment, for 5,000 atomic units.
+// payment returns the nth payment, which is worth 5,000 atomic units.
 func payment(n int) ledger.Submission {
 	return ledger.Submission{
 		Key:        ledger.Key(terms().Network, strings.ToLower(terms().Asset), payer, fmt.Sprintf("0x%064x", n)),
@@ -179,8 +180,7 @@ func (d *harness) must(err error) {
 	}
 }
 
-// uncertain makes a payment whose settlement got no reply. abandoned makes a payment whose
-// attempt died.
+// uncertain makes a payment whose settlement got no reply.
 func (d *harness) uncertain(n int, changes ...func(*ledger.Submission)) {
 	d.t.Helper()
 	d.must(d.claim(n, changes...).End(d.t.Context(), ledger.EventUncertain, "connection lost", tx))
@@ -192,7 +192,7 @@ func (d *harness) abandoned(n int) {
 	time.Sleep(attemptTime)
 }
 
-// owed makes a payment whose lookup failed the given number of times.
+// owed makes a settled payment whose lookups have failed the given number of times.
 func (d *harness) owed(n, lookups int) {
 	d.t.Helper()
 	h := d.claim(n)
@@ -215,8 +215,8 @@ func (d *harness) stored(n int) ledger.Payment {
 	return *r
 }
 
-// TestReconcileVerdicts checks each finding, for a settlement without a reply and for an
-// attempt that died.
+// TestReconcileVerdicts checks what each finding does to a payment in doubt. The payment's
+// settlement got no reply, or its attempt died.
 func TestReconcileVerdicts(t *testing.T) {
 	t.Parallel()
 	reason := "authorization expired unused"
@@ -285,11 +285,11 @@ type verdictRow struct {
 	doubt    bool
 	receipt  *ledger.Receipt
 	reason   string
-	asBefore bool // the reason on record is still the reason of the attempt
+	asBefore bool // whether the record keeps the reason of the attempt
 }
 
 // checkRecord checks the record of a payment after the finding. attempt is the reason that the
-// attempt had recorded.
+// attempt had written to the record.
 func (c verdictRow) checkRecord(t *testing.T, r ledger.Payment, attempt string) {
 	t.Helper()
 	if r.State != c.state || r.Doubt != c.doubt || !r.LeaseUntil.IsZero() {
@@ -307,7 +307,7 @@ func (c verdictRow) checkRecord(t *testing.T, r ledger.Payment, attempt string) 
 	}
 }
 
-// checkQuestion checks that the chain was asked one question, and that it is about the first
+// checkQuestion checks that the chain was asked only the question q, which is about the first
 // payment.
 func (d *harness) checkQuestion(q x402.Question) {
 	d.t.Helper()
@@ -330,7 +330,7 @@ func redeem(d *harness, h *ledger.Hold) {
 	d.must(h.Redeem(d.t.Context(), ledger.Answer{Status: 200, Stored: true}, 0, false))
 }
 
-// lists is an index with fixed lists.
+// lists is an index whose lists never change.
 type lists struct {
 	open, owed           []string
 	openFails, owedFails error
