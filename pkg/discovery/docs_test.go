@@ -20,9 +20,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// TestLinks follows the links in documents and pages to addresses of this service. Each must
-// lead to a document or an operation. If it has an anchor, the page must have that anchor
-// exactly once.
+// TestLinks follows the links to this service in documents and pages. Each link must lead to a
+// document or an operation. If the link has an anchor, the page that it leads to must have that
+// anchor exactly once.
 func TestLinks(t *testing.T) {
 	d, s := rendered(), testSite()
 	docs, _ := d.Find(catalog.PathDocs)
@@ -101,7 +101,8 @@ func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	}
 }
 
-// elements returns all elements with one of the names, or all elements if no name is given.
+// elements returns the elements that have one of the given names, or all elements if no name is
+// given.
 func elements(root *html.Node, names ...string) []*html.Node {
 	var found []*html.Node
 	for n := range root.Descendants() {
@@ -117,10 +118,10 @@ func parse(t *testing.T, page []byte) *html.Node {
 	return must(html.Parse(bytes.NewReader(page)))
 }
 
-// checkPage checks the rules for every page: it loads nothing from other origins, and each
-// part that scrolls has a name and can be reached with the keyboard. infra/clients tests
-// whether the page is well formed and accessible, and whether its policy blocks any part of
-// it.
+// checkPage checks the rules for every page. The page must load nothing from other origins, and
+// each part that scrolls must have a name and be reachable with the keyboard. infra/clients
+// tests whether the page is well formed and accessible, and whether its policy blocks any part
+// of it.
 func checkPage(t *testing.T, page []byte, csp string) *html.Node {
 	t.Helper()
 	root := parse(t, page)
@@ -209,10 +210,10 @@ func TestLLMsGrammar(t *testing.T) {
 	}
 }
 
-// TestSizes checks the lengths of texts for agents. agentcash reads 4,000 characters of the
-// guidance, and each operation may take 40 of them. In llms-full.txt each operation may take
-// 6,200. The origin of testSite is the longest for which these sizes are promised.
-// infra/clients counts the tokens that models read before a first call.
+// TestSizes checks the lengths of two texts for agents. Of the guidance, agentcash reads 4,000
+// characters, and each operation may take 40 of them. In llms-full.txt each operation may take
+// 6,200. testSite has the longest origin for which these sizes are promised. infra/clients
+// counts the tokens that models read before a first call.
 func TestSizes(t *testing.T) {
 	for name, c := range map[string]struct {
 		text       string
@@ -228,7 +229,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestToolSchemas checks that the schemas of a tool accept its example and its price, and
+// TestToolSchemas checks that the schemas of a tool accept the tool's example and price, and
 // reject everything else. Clients validate what they send and receive against these schemas.
 func TestToolSchemas(t *testing.T) {
 	tools := decoded[[]struct{ InputSchema, OutputSchema json.RawMessage }](Tools(testSite()))
@@ -257,7 +258,7 @@ func TestToolSchemas(t *testing.T) {
 	}
 }
 
-// walk visits every object of a document with the path to it.
+// walk calls visit for every object in a document, with the path to that object.
 func walk(where string, v any, visit func(where string, v map[string]any)) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -272,9 +273,9 @@ func walk(where string, v any, visit func(where string, v map[string]any)) {
 	}
 }
 
-// TestResultSchemas checks every example against both schemas of its result: the exact one,
-// and the one in the OpenAPI description. Each schema must refuse the example if any member,
-// at any depth, is missing or is replaced by another object.
+// TestResultSchemas checks every example against both schemas of its result: the exact one, and
+// the one in the OpenAPI description. Each schema must refuse the example if any one member, at
+// any depth, is missing or is replaced by an object with an unexpected member.
 func TestResultSchemas(t *testing.T) {
 	description := body(t, rendered(), catalog.PathOpenAPI)
 	for _, op := range catalog.All() {

@@ -10,9 +10,9 @@
 // The texts are in assets: templates of the documents and pages, and the sentences that
 // several of them share (prose.txt.tmpl).
 //
-// The templates are executed by a copy of the standard library's packages that calls no
-// methods. If templates can call any method, the linker must keep all methods, and the
-// function is a third larger. Templates therefore use only fields and functions.
+// The templates are executed by a copy of the standard library's template packages that calls
+// no methods. If templates could call methods, the linker would have to keep every method, and
+// the function would be a third larger. Templates therefore use only fields and functions.
 //
 // The package does not answer requests. Package service handles methods, CORS, 404 and 405,
 // and calls Documents.Find.
@@ -39,7 +39,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// Paths that are not in the spec, but that browsers and crawlers request.
+// Paths that the spec does not have, but that browsers and crawlers request.
 const (
 	wellKnown    = "/.well-known/"
 	pathSecurity = wellKnown + "security.txt"
@@ -59,18 +59,18 @@ const (
 	typePNG  = "image/png"
 )
 
-// Document is one document. Its content is made at the first request for it and then shared by
-// all requests, so a new process renders only what is requested.
+// Document is one document. Its content is made at the first request and then shared by all
+// requests, so a new process renders only the documents that are requested.
 type Document struct {
 	Path        string
 	ContentType string
-	// Location makes the document a redirect (302) to that path.
+	// Location, if it is not empty, makes the document a redirect (302) to that path.
 	Location string
 	content  func() content
 }
 
-// content is a document, plain and compressed, each with a strong ETag. A document that is
-// made for each request is not compressed.
+// content is the body of a document, plain and compressed, each form with a strong ETag. A
+// document that is made for each request is not compressed.
 type content struct {
 	Page
 	etag       string
@@ -97,16 +97,16 @@ func page(path, contentType string, made func() Page) Document {
 	}
 }
 
-// Body returns the document uncompressed. It must not be changed.
+// Body returns the uncompressed document. The caller must not change it.
 func (d Document) Body() []byte { return d.content().Body }
 
 // ServeHTTP answers GET and HEAD; the caller must refuse other methods. The body is compressed
-// if the client accepts that; http.ServeContent does the rest.
+// if the client accepts gzip. http.ServeContent handles everything else.
 func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := d.content()
 	h := w.Header()
 	h.Set("Content-Type", d.ContentType)
-	h.Set("Cache-Control", "public, max-age=300") // a change of prices reaches everyone within five minutes
+	h.Set("Cache-Control", "public, max-age=300") // a change of prices reaches every client within five minutes
 	h.Set("X-Content-Type-Options", "nosniff")
 	if c.CSP != "" {
 		h.Set("Content-Security-Policy", c.CSP)
@@ -116,7 +116,7 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Location", d.Location)
 		w.WriteHeader(http.StatusFound)
 		if r.Method != http.MethodHead {
-			_, _ = w.Write(c.Body) // an error means that the client is gone
+			_, _ = w.Write(c.Body) // an error means that the client has gone away
 		}
 		return
 	}
@@ -125,7 +125,7 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.Body = c.zipped
 		c.etag = c.zippedETag
 		h.Set("Content-Encoding", "gzip")
-		h.Set("Content-Length", strconv.Itoa(len(c.Body))) // ServeContent omits it for an encoded body
+		h.Set("Content-Length", strconv.Itoa(len(c.Body))) // ServeContent sets no length for an encoded body
 	}
 	h.Set("ETag", c.etag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(c.Body))
@@ -190,8 +190,8 @@ func New(s Site) *Documents {
 	return d
 }
 
-// security returns security.txt (RFC 9116). It is made for each request, because a stored copy
-// would expire. It stays the same for a day.
+// security returns security.txt (RFC 9116). It is rendered for each request, because a stored
+// copy would expire. Its text stays the same for a day.
 func (s Site) security() []byte {
 	const days = 180 // section 2.5.5 recommends less than a year
 	ends := s.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, days)
@@ -202,7 +202,7 @@ func (s Site) security() []byte {
 	return []byte(body)
 }
 
-// Find returns the document of a path, which must match exactly.
+// Find returns the document whose path is exactly the given path.
 func (d *Documents) Find(path string) (doc Document, ok bool) {
 	i := slices.IndexFunc(d.list, func(doc Document) bool { return doc.Path == path })
 	if i < 0 {
@@ -225,10 +225,11 @@ func (d *Documents) Paths() (all []string) {
 // header is treated as absent.
 const maxAccept = 1024
 
-// preferences returns the qualities in Accept or Accept-Encoding (RFC 9110, section 12.4.2) by
-// name in lower case. If a name occurs several times, the highest quality counts. A name with
-// parameters that ask for a variant ends in a semicolon. Several headers must be joined with
-// commas first. ok is false if the header is too long or malformed.
+// preferences returns the qualities in an Accept or Accept-Encoding header (RFC 9110, section
+// 12.4.2), by name in lower case. If a name occurs several times, its highest quality counts. A
+// semicolon is added to a name whose parameters ask for a variant. If there are several
+// headers, the caller must first join them with commas. ok is false if the header is too long
+// or malformed.
 func preferences(header string) (list map[string]float64, ok bool) {
 	if len(header) > maxAccept {
 		return nil, false
@@ -289,8 +290,9 @@ func parseQuality(text string) (q float64, ok bool) {
 	return q, isDecimal && len(text) <= len("0.000")
 }
 
-// quality returns the quality of the most specific name that is in the list. names are in
-// order, the least specific first. It returns a negative number if none is in the list.
+// quality returns the quality of the most specific of the names that the list has. The least
+// specific name comes first. If the list has none of the names, quality returns a negative
+// number.
 func quality(list map[string]float64, names ...string) float64 {
 	q := -1.0
 	for _, name := range names {
@@ -301,11 +303,11 @@ func quality(list map[string]float64, names ...string) float64 {
 	return q
 }
 
-// WantsHTML reports whether an Accept header strictly prefers text/html to application/json.
-// It returns false if both are equal, or if the header is absent, malformed or too long:
-// programs get JSON unless they clearly ask for a page. A range with parameters, such as
-// text/html;level=1, asks for a variant that does not exist here, so it does not count for
-// HTML. It does count for JSON, which is the safer choice.
+// WantsHTML reports whether an Accept header prefers text/html to application/json. It returns
+// false if the header prefers neither, or is absent, malformed or too long. A program therefore
+// gets JSON unless it clearly asks for a page. A range with parameters, such as
+// text/html;level=1, asks for a variant that does not exist here. It does not count for HTML,
+// but it counts for JSON, which is the safer choice.
 func WantsHTML(accept string) bool {
 	if accept == "" || strings.EqualFold(accept, "application/json") || accept == "*/*" {
 		return false // typical headers of programs
@@ -326,9 +328,9 @@ func WantsHTML(accept string) bool {
 	return html > max(0, quality(list, "*/*", "application/*", "application/json"))
 }
 
-// WantsGzip reports whether an Accept-Encoding header allows gzip, which can be called x-gzip
-// (RFC 9110, section 8.4.1.3), and does not prefer the plain text (section 12.5.3). It returns
-// false if the header is absent, malformed or too long.
+// WantsGzip reports whether an Accept-Encoding header allows gzip, or x-gzip (RFC 9110, section
+// 8.4.1.3), and does not prefer an uncompressed body (section 12.5.3). It returns false if the
+// header is absent, malformed or too long.
 func WantsGzip(accept string) bool {
 	list, ok := preferences(accept)
 	if !ok {
@@ -347,7 +349,7 @@ func WantsGzip(accept string) bool {
 // best level takes twice as long for one percent less.
 var zippers sync.Pool
 
-// Gzip compresses a body, to the same bytes each time.
+// Gzip compresses a body. The same body always gives the same bytes.
 func Gzip(body []byte) []byte {
 	var b bytes.Buffer
 	z, ok := zippers.Get().(*gzip.Writer)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestEncodings checks that every document is served plain and compressed, with the same text
-// and different ETags. The response to HEAD, and a response with status 304, must have the
+// and different ETags. A response to HEAD, and a response with status 304, must have the
 // headers of the response to GET.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
@@ -48,7 +48,8 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// wholeHeader returns the header of a document for a client that sends this Accept-Encoding.
+// wholeHeader returns the header with which a document is sent to a client with this
+// Accept-Encoding.
 func wholeHeader(doc Document, accept string) http.Header {
 	kind := typeJSON
 	switch {
@@ -81,7 +82,7 @@ func wholeHeader(doc Document, accept string) http.Header {
 }
 
 // checkEncoding requests a document, and compares the response with the document's text and
-// header. A 304 lacks the headers that describe the body.
+// with the header that whole has. A 304 lacks the headers that describe a body.
 func checkEncoding(t *testing.T, d *Documents, doc Document, method, accept, match string, status int, whole http.Header) {
 	t.Helper()
 	w := ask(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})

@@ -37,9 +37,9 @@ func TestGenerated(t *testing.T) {
 	kept(t, "assets/generated/catalog.json", string(encode(madeCatalog(blankSite()))))
 }
 
-// TestRelease checks the number of the MCP server's release, or increases it with -update.
-// Every change of the tools or of the entry is a new release, for any Site, and no number is
-// used twice.
+// TestRelease checks the release number of the MCP server, or increases it with -update. Every
+// change of the tools or of the registry entry is a new release, whatever the Site, and no
+// number is used twice.
 func TestRelease(t *testing.T) {
 	const file = "assets/generated/release.json"
 	r := decoded[release](must(os.ReadFile(file)))
@@ -54,8 +54,8 @@ func TestRelease(t *testing.T) {
 	kept(t, file, string(encode(r))+"\n")
 }
 
-// TestCatalogOfAnySite puts the values of a Site into the embedded tool catalog. The result
-// must be the catalog that package catalog gives for that Site.
+// TestCatalogOfAnySite checks that the embedded tool catalog, with the values of a Site, is the
+// catalog that package catalog gives for that Site.
 func TestCatalogOfAnySite(t *testing.T) {
 	for _, s := range []Site{testSite(), {Origin: "http://127.0.0.1:8402", Terms: x402.Terms{Network: "eip155:84532", Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e"}}} {
 		same(t, s.Origin, string(encode(madeCatalog(s))), string(toolCatalogOf(s)))
@@ -100,10 +100,10 @@ func toolOf(s Site, op catalog.Operation) tool {
 	return t
 }
 
-// describeWhole returns a field's description with the fields of an array's items, as in "A
-// and AAAA {address}; MX {preference, exchange}". It omits the fields of an object. The
-// example shows the fields of an object, or the entry of the tool that has this object as its
-// result shows them.
+// describeWhole returns a field's description. For an array of objects it adds the fields of
+// the objects, as in "A and AAAA {address}; MX {preference, exchange}". It omits the fields of
+// a field that is an object, because they are in the example, or in the entry of the tool whose
+// result that object is.
 func describeWhole(f catalog.Field) string {
 	text, joint := describe(f), ": "
 	for _, item := range f.Items {
@@ -135,18 +135,18 @@ func TestPaywallScript(t *testing.T) {
 	}
 }
 
-// withoutWallets returns the script without the links that open the page in the browser of a
-// wallet. A person follows these links; the page loads nothing from them.
+// withoutWallets returns the script without the links that open the page in a wallet's own
+// browser. A person follows these links; the page loads nothing from them.
 func withoutWallets(script string) string {
 	return strings.NewReplacer("https://link.metamask.io/dapp/", "", "https://go.cb-w.com/dapp?cb_url=", "").Replace(script)
 }
 
-// publishedKey is the private key that signed the recorded example, the smallest possible key.
-// Everybody knows it, so nobody keeps money there.
+// publishedKey is the private key that signed the recorded example. It is the smallest possible
+// key. Everybody knows it, so nobody keeps money there.
 const publishedKey = "0x0000000000000000000000000000000000000000000000000000000000000001"
 
-// recordHandshake signs the offer at the documented origin with the published key. A Gate
-// settles this payment and answers it.
+// recordHandshake signs the offer at the documented origin with the published key, and lets a
+// Gate settle and answer the payment.
 func recordHandshake(t *testing.T) wireExample {
 	t.Helper()
 	dns := catalog.DNS()
@@ -183,9 +183,10 @@ func recordHandshake(t *testing.T) wireExample {
 	}
 }
 
-// TestRecordedHandshakeIsReal compares the recorded headers with the code, byte by byte. The
-// recorded signature must be the one that the published key makes for today's offer, and the
-// recorded receipt the one that the Gate returns for it.
+// TestRecordedHandshakeIsReal compares the recorded headers with the headers that the code
+// produces, byte by byte. The recorded signature must be the one that the published key makes
+// for the present offer, and the recorded receipt must be the one that the Gate returns for
+// that signature.
 func TestRecordedHandshakeIsReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC))) // fake time, in the synctest bubble
@@ -196,7 +197,7 @@ func TestRecordedHandshakeIsReal(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// testSite returns a Site with a long origin, of 60 characters.
+// testSite returns a Site whose origin is long: 60 characters.
 func testSite() Site {
 	return Site{
 		Origin: "https://facts-about-hosts.an-organisation.some-registry.test",
@@ -241,7 +242,8 @@ func same(t *testing.T, what string, want, got any) {
 	}
 }
 
-// golden compares a text with a file below testdata/golden. It indents JSON for the reader.
+// golden compares a text with a file below testdata/golden. It indents JSON, to make the file
+// readable.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	if strings.HasSuffix(name, ".json") {
@@ -279,7 +281,7 @@ func schemaAt(document []byte, pointer string) *jsonschema.Schema {
 	return must(c.Compile("test:///schema.json#" + pointer))
 }
 
-// fits returns an error if a JSON text does not fit a schema.
+// fits returns an error if a JSON text does not conform to a schema.
 func fits(s *jsonschema.Schema, raw []byte) error {
 	return s.Validate(must(jsonschema.UnmarshalJSON(bytes.NewReader(raw))))
 }

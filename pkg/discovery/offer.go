@@ -16,24 +16,24 @@ import (
 // is in base64 and therefore a third longer.
 //
 // maxSigned leaves room for a signature of the terms. The signature has 760 bytes if the host
-// has 40 characters; each further character of the host occurs twice in it, in the key and in
-// the URL, in base64. maxUnsigned leaves no room for a signature, only for the headers of a
-// page and of a request from another origin.
+// has 40 characters. Each further character of the host occurs twice in the signature, in
+// base64: in the key and in the URL. maxUnsigned leaves no room for a signature, only for the
+// headers of a page and of a request from another origin.
 const (
 	maxSigned   = 1925
 	maxUnsigned = 2100
 	usualHost   = 40 // characters
 )
 
-// identifier lets a payer name the payment (x402 extension payment-identifier). It is never
-// required, because the nonce already makes a payment count only once. The schema is short,
-// because it is in every challenge and every payment.
+// identifier is the extension payment-identifier of x402, with which a payer names a payment.
+// It is never required, because the nonce already makes a payment count only once. Its schema
+// is short, because it is in every challenge and every payment.
 const identifier = `{"info":{"required":false},"schema":{"type":"object","required":["required"]}}`
 
-// variant is an amount of detail in the discovery extension of a path.
+// variant says how detailed the discovery extension of a path is.
 type variant struct {
 	example bool   // includes the example answer
-	fields  detail // how much it says about the answer's fields
+	fields  detail // the detail of the schema of the answer's fields
 	notes   bool   // includes descriptions of the parameters
 }
 
@@ -54,8 +54,8 @@ func variants() []variant {
 	}
 }
 
-// bazaarOf returns the discovery extensions of x402 for a path, the longest first. Each has an
-// example call and the schema that the call validates against. Facilitators drop a listing
+// bazaarOf returns x402's discovery extensions for a path, the longest first. Each extension
+// has an example call, and a schema to which the example conforms. Facilitators drop a listing
 // whose info does not validate against its schema.
 func bazaarOf(op catalog.Operation) []object {
 	var extensions []object
@@ -82,7 +82,7 @@ func bazaarOf(op catalog.Operation) []object {
 }
 
 // toolBazaar returns the discovery extension for a tool. It is as short as possible, because a
-// model reads it twice and has already read the tool's schemas. Facilitators list a tool by
+// model reads it twice and has already read the tool's schemas. Facilitators list a tool under
 // the resource's URL and the tool's name.
 func toolBazaar(op catalog.Operation) object {
 	anyString := schema{Type: "string"}
@@ -135,9 +135,9 @@ func bazaar(op catalog.Operation, example bool, input object, inputSchema, resul
 	}
 }
 
-// fitting returns the offer with the first of the bazaar extensions that fits together with a
-// signature of the terms. If none fits, the header will have no signature, and the offer gets
-// the first extension that fits without one.
+// fitting returns the offer with the first of the extensions that fits into the header together
+// with a signature of the terms. If none fits, the header will have no signature, and the offer
+// gets the first extension that fits without one.
 func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.PaymentRequired {
 	_, host, _ := strings.Cut(s.Origin, "://")
 	longer := len(host) - usualHost
@@ -152,10 +152,9 @@ func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.Pa
 	return required
 }
 
-// Offer returns the payment requirements that answer a request for an operation without a
-// payment. They depend only on the operation and the Site, and not on the request: the
-// resource is the path without a query. Clients echo the extensions, and the service compares
-// the echo.
+// Offer returns the payment requirements that answer a request without a payment. They depend
+// only on the operation and the Site: the resource is the path without a query. Clients echo
+// the extensions, and the service compares the echo.
 func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 	required := x402.PaymentRequired{
 		X402Version: x402.Version,
@@ -174,9 +173,9 @@ func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 	return fitting(required, s, bazaarOf(op))
 }
 
-// Challenge is the JSON body of a 402: what must be paid, with an error that is a string; the
-// error's code and message; and how a client marks a request as a repetition. PAYMENT-REQUIRED
-// carries only the first part, because clients echo it.
+// Challenge is the JSON body of a 402. It says what must be paid, with an error that is a
+// string. It also has the error's code and message, and says how a client marks a request as a
+// repetition. The header PAYMENT-REQUIRED has only the first part, because clients echo it.
 type Challenge struct {
 	x402.PaymentRequired
 	Code        fault.Code  `json:"code"`
@@ -184,8 +183,9 @@ type Challenge struct {
 	Idempotency Idempotency `json:"idempotency"`
 }
 
-// Idempotency describes how a purchase is named and how long its answer is replayed: for a
-// purchase with a key, and for one without a key after an answer over HTTP.
+// Idempotency says how a purchase is named and how long its answer is replayed. There is one
+// time for a purchase with a key, and one for a purchase without a key that was answered over
+// HTTP.
 type Idempotency struct {
 	Header                 string `json:"header" const:"Idempotency-Key"`
 	ReplaySeconds          int    `json:"replay_seconds" minimum:"0" doc:"With a key."`

@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// documentSchemas returns the schemas of all results and of the documents, and the named
-// schemas inside them.
+// documentSchemas returns the schemas of all results and of the documents, and of the named
+// schemas that these contain.
 func documentSchemas() object {
 	var tops []catalog.Field
 	for _, op := range catalog.All() {
@@ -39,14 +39,14 @@ func documentSchemas() object {
 	))
 }
 
-// answerableCodes returns all codes that an operation can answer over HTTP: the codes that it
-// lists, and the codes of every priced path, for which the spec has no row.
+// answerableCodes returns all codes that an operation can answer over HTTP. These are the codes
+// that the operation lists, and the codes of every priced path, which have no row in the spec.
 func answerableCodes(op catalog.Operation) []fault.Code {
 	return append(op.AllErrors(), fault.InternalError, fault.IdempotencyConflict, fault.InvalidIdempotencyKey)
 }
 
-// errorSet is a set of codes that one or more operations answer with the same status. It is
-// one response in the OpenAPI description.
+// errorSet is the set of codes that one or more operations answer with the same status. In the
+// OpenAPI description it is one response.
 type errorSet struct {
 	Name    string
 	Status  int
@@ -54,18 +54,18 @@ type errorSet struct {
 	Headers object // headers that a response with any of the codes can have
 }
 
-// declaredErrors returns the statuses above 200 that an operation's responses declare, with
-// their codes. For two operations, spec §4.1 gives the exact set, and readers compare it; the
-// codes with undeclared statuses are in x-error-codes. All other operations declare every
-// status that they can answer.
+// declaredErrors returns the error statuses that an operation declares in the OpenAPI
+// description, each with its codes. For two operations, spec §4.1 gives the exact set of
+// statuses, and readers compare the description with it. The codes with other statuses are in
+// x-error-codes. All other operations declare every status that they can answer.
 //
-// A response named default is not used, because it would count as one more declared response.
-// With it, generated clients would have a type for the errors with undeclared statuses: ogen
-// returns *ErrorBodyStatusCode as a result, openapi-python-client parses an ErrorBody,
-// openapi-typescript adds it to the type of error. Without it, none of them loses a body:
-// ogen's validate.UnexpectedStatusCodeError has the response in Payload, openapi-python-client
-// has content (of the detailed response and of UnexpectedStatus), and openapi-fetch always
-// parses error. TestGeneratedClients in infra/clients checks that.
+// The description has no response named default, because that would count as one more declared
+// response. With a default, generated clients would have a type for the errors with undeclared
+// statuses: ogen returns *ErrorBodyStatusCode as a result, openapi-python-client parses an
+// ErrorBody, openapi-typescript adds the type to that of error. Without a default, no client
+// loses a body: ogen's validate.UnexpectedStatusCodeError has the response in Payload,
+// openapi-python-client has content (of the detailed response and of UnexpectedStatus), and
+// openapi-fetch always parses error. TestGeneratedClients in infra/clients checks that.
 func declaredErrors(op catalog.Operation) (sets []errorSet) {
 	var only []int
 	switch op.Slug {
@@ -89,9 +89,10 @@ func declaredErrors(op catalog.Operation) (sets []errorSet) {
 	return sets
 }
 
-// errorSets names the responses that operations declare, and returns each of them once, the
-// response of the documents first. The first response with a status is named after it; further
-// ones have a number appended. A 402 is always the challenge, whatever its code.
+// errorSets gives a name to each response that an operation declares. It returns every response
+// once, and begins with the response that the documents declare. The first response with a
+// status is named after the status. Further responses with that status have a number appended.
+// A 402 is always the challenge, whatever its code.
 func errorSets(ops []opView) []errorSet {
 	name := strings.NewReplacer(" ", "", "Server ", "")
 	limited := errorSet{Status: http.StatusTooManyRequests, Codes: []fault.Code{fault.RateLimited}}
@@ -161,8 +162,8 @@ type outcome struct {
 	Charged   string
 	Retryable string
 	Anchor    string // the anchor of the code in the documentation
-	// Moved is the value of charged in the error body; nil if the code alone does not
-	// determine it.
+	// Moved is the value of "charged" in the error body. It is nil if the code alone does not
+	// determine that value.
 	Moved *bool
 }
 
@@ -178,10 +179,10 @@ func outcomeOf(info fault.Info) outcome {
 		o.Moved = &charge.Yes
 	}
 	switch {
-	case info.Code == fault.PaymentRequired: // its body is the offer, which has no member charged
+	case info.Code == fault.PaymentRequired: // its body is the offer, which has no member "charged"
 		o.Charged = "no"
 		o.Moved = new(bool)
-	case info.Code == fault.InternalError: // owed if it followed a settlement
+	case info.Code == fault.InternalError: // the answer is owed only if the error followed a settlement
 	case info.Class == fault.Owed:
 		o.Charged = "yes, answer owed"
 	}
@@ -201,7 +202,7 @@ func outcomes(codes []fault.Code) []outcome {
 	return all
 }
 
-// outsideCodes returns the codes that no operation lists.
+// outsideCodes returns the codes that no operation has in its list of errors.
 func outsideCodes() []fault.Code {
 	return []fault.Code{
 		fault.InternalError,
@@ -223,7 +224,7 @@ func codesIn(list []outcome, class fault.Class) (codes []string) {
 	return codes
 }
 
-// quoted returns names as code in backticks, or "" if there are none.
+// quoted returns a list of names in backticks, or "" if there are no names.
 func quoted(names []string) string {
 	if len(names) == 0 {
 		return ""

@@ -18,9 +18,9 @@ func anyPort() catalog.Operation {
 	return op
 }
 
-// TestFreeParameter checks a parameter that may be left out and has no list of values. The
-// form has a field for it, which contains the default at first, because a form also sends
-// empty fields.
+// TestFreeParameter checks a parameter that may be omitted and has no list of values. The form
+// has a field for it. That field contains the default at first, because a form sends empty
+// fields as well.
 func TestFreeParameter(t *testing.T) {
 	for name, c := range map[string]struct {
 		asked, refused, want string
@@ -48,7 +48,8 @@ func TestFreeParameter(t *testing.T) {
 	}
 }
 
-// TestParametersInText checks that llms.txt calls a parameter ignored only if it is ignored.
+// TestParametersInText checks that llms.txt says that a parameter is ignored only if it is
+// ignored.
 func TestParametersInText(t *testing.T) {
 	optional := anyPort()
 	optional.Params[1].Default = ""

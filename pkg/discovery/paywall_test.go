@@ -20,10 +20,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// maxPage is the limit for the size of a page, in bytes. Pages must be smaller.
+// maxPage is the size that every page must stay below, in bytes.
 const maxPage = 50 << 10
 
-// visit returns the data of a request for the page, with a domain.
+// visit returns the data of a visit to an operation's page, with a domain.
 func visit(op catalog.Operation, domain string) Visit {
 	v := Visit{Offer: Offer(op, testSite()).WithToken(shownToken), Nonce: "LSMGZFDFLEZNLBAEXRB6CJCXYF"}
 	if domain != "" {
@@ -53,9 +53,9 @@ func mustVisit(t *testing.T, op catalog.Operation, v Visit) (*html.Node, []byte)
 func mainOf(root *html.Node) *html.Node { return elements(root, "main")[0] }
 
 // TestPaywall checks the page of every operation, and of an operation with odd characters in
-// its texts. It compares three whole pages with golden files: one that asks about a domain,
-// one of a bundle, which has the rules of its parts, and one without a question. Style and
-// script are left out, because they are in separate files.
+// its texts. It compares three whole pages with golden files: a page that asks about a domain,
+// the page of a bundle, which has the rules of the bundle's parts, and a page without a
+// question. The golden files leave out style and script, which are separate files.
 func TestPaywall(t *testing.T) {
 	odd := catalog.DNS()
 	odd.Slug = "odd"
@@ -69,7 +69,7 @@ func TestPaywall(t *testing.T) {
 				op.Amount+" atomic units, "+op.PriceUSD()+" USDC", testSite().Terms.Asset, testSite().Terms.PayTo)
 			question := strings.NewReplacer("{type}", "A", "{dns_type}", "A", "{domain}", "www.example.org").Replace(op.Question)
 			same(t, "the heading", []string{question}, texts(elements(root, "h1")))
-			// The page signs the offer in the header of the answer.
+			// The page must sign the offer that the 402 has in its header.
 			offered := decoded[x402.PaymentRequired]([]byte(testbed.Attribute(mainOf(root), "data-offer")))
 			same(t, "the offer", Offer(op, testSite()).Accepts, offered.Accepts)
 			says(t, "the title", testbed.Text(elements(root, "title")[0]), op.Price(), question)
@@ -84,8 +84,8 @@ func TestPaywall(t *testing.T) {
 	}
 }
 
-// TestPaywallSize checks that a page stays small with the longest host, of 64 characters, and
-// a signed offer, as in a deployment with receipts.
+// TestPaywallSize checks that a page stays small with a signed offer, as in a deployment with
+// receipts, and the longest host, which has 64 characters.
 func TestPaywallSize(t *testing.T) {
 	s := testSite()
 	s.Origin = "https://" + strings.Repeat("a", 63-len(".example.com")) + "a.example.com"
@@ -105,10 +105,10 @@ func TestPaywallSize(t *testing.T) {
 	t.Logf("the largest has %d bytes", largest)
 }
 
-// TestPaywallOfAVisit checks that the snippets and the form show the whole request, not only
-// its domain, and nothing that the operation does not read. If the domain is missing, or the
-// request would be refused, the page has no wallet. It then shows only the reason, and nothing
-// of the request outside the form.
+// TestPaywallOfAVisit checks that the snippets and the form show every parameter of the request
+// that the operation reads, and nothing else. If the domain is missing, or the request would be
+// refused, the page has no wallet. It then shows only the reason, and outside the form nothing
+// of the request.
 func TestPaywallOfAVisit(t *testing.T) {
 	const refused, stranger = "domain has the character ' ', which <no> domain name has.", "a stranger's words"
 	said := "D" + refused[1:]
@@ -169,7 +169,7 @@ func TestPaywallOfAVisit(t *testing.T) {
 	}
 }
 
-// keepsDomain checks that the form contains the domain that was typed.
+// keepsDomain checks that the form contains the domain that a person has typed.
 func keepsDomain(t *testing.T, root *html.Node, typed string) {
 	t.Helper()
 	for _, n := range elements(root, "input") {
@@ -177,8 +177,8 @@ func keepsDomain(t *testing.T, root *html.Node, typed string) {
 	}
 }
 
-// TestPaywallFormIsBounded checks that a form keeps a limited part of the typed text, on one
-// line and without characters that change its direction.
+// TestPaywallFormIsBounded checks that the form keeps no more than a limited part of a typed
+// text, on one line and without characters that change its direction.
 func TestPaywallFormIsBounded(t *testing.T) {
 	for typed, want := range map[string]string{
 		strings.Repeat("a", 299) + " b c": strings.Repeat("a", 297) + "…",
@@ -212,8 +212,8 @@ func selected(root *html.Node) []string {
 	return values
 }
 
-// FuzzPaywallDomain checks that the page shows any name as plain text. The guard of the
-// service should let only valid names through, but an invalid name must do no harm either.
+// FuzzPaywallDomain checks that the page shows any name as plain text. The service lets only
+// valid names through, but even an invalid name must do no harm.
 func FuzzPaywallDomain(f *testing.F) {
 	for _, s := range []string{
 		"example.com", `<script>`, `"'><`, "\u202e", "\xff", "a&b=c", "\x00",
@@ -225,7 +225,7 @@ func FuzzPaywallDomain(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, domain string) {
 		root, _ := mustVisit(t, catalog.DNS(), visit(catalog.DNS(), domain))
-		plain := regexp.MustCompile(`[^.]`).ReplaceAllString(domain, "a") // a line may end after each dot
+		plain := regexp.MustCompile(`[^.]`).ReplaceAllString(domain, "a") // the page allows a line break after each dot
 		if domain == "" || len(domain) > 253 || !untrusted.ASCII(domain) {
 			plain = ""
 		}
@@ -305,8 +305,8 @@ func TestWantsHTML(t *testing.T) {
 		true: {
 			"text/html", "TEXT/HTML", "text/html, */*; q=0.01", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
 			"text/html, application/json;q=0.999", "application/json;q=0, text/html;q=0.001", "text/*", "text/*;q=0.5, application/*;q=0.4",
-			// The more specific range counts, whatever its order and quality. Of equal ranges,
-			// the one with the highest quality counts.
+			// The most specific range counts, whatever its order and quality. Among equal
+			// ranges, the highest quality counts.
 			"*/*;q=0.1, application/json;q=0.9, text/html", "application/*;q=0.9, application/json;q=0.1, text/html;q=0.5",
 			"text/html;q=0.1, text/html;q=0.7, application/json;q=0.3",
 			"text/html;charset=utf-8", `text/html;CHARSET="utf-8";Q=0.9`, "application/vnd.api+json, text/html;q=0.2",
@@ -319,7 +319,7 @@ func TestWantsHTML(t *testing.T) {
 			"text/html;q=0.9, application/json", "text/html, application/json", "text/html;q=0", "text/html;q=0.000, */*;q=0",
 			"text/*, application/json", "text/*;q=0.5, */*;q=0.6", "text/html;q=0.1, text/*, */*;q=0.5",
 			"application/json;q=0.1, text/html;q=0.7, application/json;q=0.8",
-			// Parameters ask for a variant of HTML that does not exist.
+			// A range with parameters asks for a variant of HTML that does not exist.
 			"text/html;level=1, application/json;q=0.5", "application/json;odata=verbose, text/html;q=0.9",
 			`application/xml;x="a,text/html;q=1", application/json`,
 			// A header that cannot be parsed means JSON.

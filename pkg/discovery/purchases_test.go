@@ -8,9 +8,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestWindowOfOperations checks that the smoke test charges each payment without a key, and
-// that every other operation has the duplicate window of the site. The offer, the catalog and
-// the hints of the tool must agree.
+// TestWindowOfOperations checks the duplicate windows of the operations. The smoke test has
+// none, because it charges each payment without a key. Every other operation has that of the
+// Site. The offer, the catalog and the hints of the tool must agree.
 func TestWindowOfOperations(t *testing.T) {
 	s := testSite()
 	listed := decoded[struct {
@@ -38,7 +38,7 @@ func TestWindowOfOperations(t *testing.T) {
 }
 
 // TestAdviceOnPurchases checks that the documents for agents describe what the service does: a
-// key names a purchase and not a question, and not every error asks for the same payment
+// key names a purchase rather than a question, and not every error asks for the same payment
 // again.
 func TestAdviceOnPurchases(t *testing.T) {
 	llms, instructions := string(body(t, rendered(), catalog.PathLLMs)), ToolInstructions(testSite())

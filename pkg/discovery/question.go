@@ -8,16 +8,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// piece is a piece of a heading: fixed text, or the value of a parameter. If the value is part
-// of a URL in the heading, the piece has the whole URL. The page then does not break a line
-// within the URL, if the URL fits on one line.
+// piece is a piece of a heading: fixed text, or the value of a parameter. If the heading has
+// the value inside a URL, the piece has the whole URL, so that the page does not break a line
+// within a URL that fits on one line.
 type piece struct {
 	Text  string
 	Value bool
 }
 
-// questionOf returns the question of an operation with the values of one request in it. A
-// parameter that was not sent has its default.
+// questionOf returns an operation's question, with the values of one request in it. A parameter
+// that was not sent has its default value.
 func questionOf(op catalog.Operation, values url.Values) []piece {
 	var heading []piece
 	ours, rest, found := strings.Cut(op.Question, "{")

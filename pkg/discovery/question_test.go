@@ -7,8 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// TestShownByName checks that fields with the same name in one answer are shown the same way,
-// because the page finds by the name how to show a field.
+// TestShownByName checks that all fields of one name in an answer are shown in the same way.
+// The page looks up by the name how to show a field.
 func TestShownByName(t *testing.T) {
 	for _, op := range catalog.All() {
 		shown := map[string]string{}

@@ -25,7 +25,7 @@ type schema struct {
 	Pattern     string   `json:"pattern,omitempty"`
 	Properties  object   `json:"properties,omitempty"`
 	Required    []string `json:"required,omitempty"`
-	Additional  any      `json:"additionalProperties,omitempty"` // false: no other properties; or their schema
+	Additional  any      `json:"additionalProperties,omitempty"` // false, or the schema of further properties; false forbids them
 	Items       any      `json:"items,omitempty"`                // a schema
 	MinItems    int      `json:"minItems,omitempty"`
 	Minimum     any      `json:"minimum,omitempty"`
@@ -42,11 +42,11 @@ const (
 	shallow               // the top-level fields and their types
 	deep                  // the whole tree, types only
 	exact                 // the whole tree with exact types, but no descriptions
-	named                 // exact with descriptions; a named object is a reference to its schema
+	named                 // like exact, with descriptions; a named object is a reference to its schema
 )
 
-// resultSchema returns the schema of an object with these fields. With the details exact and
-// named it allows no other fields, as the spec requires.
+// resultSchema returns the schema of an object with these fields. With detail exact or named,
+// the schema allows no other fields, as the spec requires.
 func resultSchema(fields []catalog.Field, d detail) schema {
 	s := schema{Type: "object"}
 	if d == untold {
@@ -70,9 +70,9 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 	return s
 }
 
-// alike shortens the schema of an object whose fields all have the same schema: it contains
-// that schema only once, and no longer forbids other fields. alike returns any other schema
-// unchanged.
+// alike shortens the schema of an object whose fields all have the same schema. The shortened
+// schema contains the fields' schema only once, and no longer forbids other fields. alike
+// returns any other schema unchanged.
 func alike(s schema) schema {
 	if len(s.Properties) < 3 || len(s.Required) < len(s.Properties) {
 		return s
@@ -88,8 +88,8 @@ func alike(s schema) schema {
 	return s
 }
 
-// fieldSchema returns the schema of one field. If an object or the items of an array can have
-// several shapes, f.Items lists them.
+// fieldSchema returns the schema of one field. f.Items lists the shapes of an object that can
+// have several, or of the items of an array.
 func fieldSchema(f catalog.Field, d detail) schema {
 	s := schema{
 		Type:    typed("string", f.Type),
@@ -117,7 +117,7 @@ func fieldSchema(f catalog.Field, d detail) schema {
 		}
 	}
 	switch {
-	case f.Nullable && s.Type == nil: // several shapes
+	case f.Nullable && s.Type == nil: // an object that can have several shapes
 		s.AnyOf = append(s.AnyOf, schema{Type: "null"})
 	case f.Nullable:
 		s.Type = []any{s.Type, "null"}
@@ -131,8 +131,8 @@ func fieldSchema(f catalog.Field, d detail) schema {
 	return s
 }
 
-// oneOrAny returns the schema of the only shape, or of any of several shapes. Named shapes
-// exclude each other; oneOf tells that to generators of typed clients.
+// oneOrAny returns the schema of the only shape, or a schema that allows any of several shapes.
+// Named shapes exclude each other, which oneOf tells the generators of typed clients.
 func oneOrAny(shapes []catalog.Field, d detail) schema {
 	if len(shapes) == 1 {
 		return fieldSchema(shapes[0], d)
@@ -148,7 +148,7 @@ func oneOrAny(shapes []catalog.Field, d detail) schema {
 }
 
 // paramSchema returns the schema of a query parameter. It includes the example, because
-// crawlers read examples only from there.
+// crawlers read examples only from a schema.
 func paramSchema(p catalog.Param) schema {
 	return schema{
 		Type:     p.Type,
@@ -158,13 +158,13 @@ func paramSchema(p catalog.Param) schema {
 	}
 }
 
-// querySchema returns the schema of an operation's parameters as one object, with their
-// descriptions if notes is true.
+// querySchema returns the schema of an object with all parameters of an operation. If notes is
+// true, it includes their descriptions.
 func querySchema(op catalog.Operation, notes bool) schema {
 	s := schema{Type: "object", Properties: object{}}
 	for _, p := range op.Params {
 		ps := paramSchema(p)
-		ps.Examples = nil // the example is next to the schema
+		ps.Examples = nil // the example of the whole query is beside this schema
 		if notes {
 			ps.Description = p.Description
 		}
@@ -214,8 +214,8 @@ func describe(f catalog.Field) string {
 	return f.Description + ": one of " + strings.Join(f.Enum, ", ")
 }
 
-// namedSchemas returns the schemas of tops and the named schemas inside them, each once, in
-// the order of their first occurrence.
+// namedSchemas returns the schemas of tops and the named schemas that they contain, each once,
+// in the order of their first occurrence.
 func namedSchemas(tops []catalog.Field) object {
 	var all object
 	var walk func(fields []catalog.Field)
@@ -242,7 +242,7 @@ func namedSchemas(tops []catalog.Field) object {
 }
 
 // recordOf returns the schema of an object with these fields. If all fields have the same
-// description, it is in the schema only once.
+// description, the schema has that description only once.
 func recordOf(description string, fields []catalog.Field) schema {
 	shared := fields[0].Description
 	differs := slices.ContainsFunc(fields, func(f catalog.Field) bool { return f.Description != shared })
@@ -259,8 +259,8 @@ func recordOf(description string, fields []catalog.Field) schema {
 	return s
 }
 
-// object is a JSON object that keeps its order, so documents have the catalog's order and not
-// an alphabetical one.
+// object is a JSON object that keeps the order of its members, so that documents have the
+// catalog's order and not an alphabetical one.
 type object []member
 
 type member struct {
@@ -298,7 +298,7 @@ func laid(raw []byte) string {
 	return strings.TrimSuffix(string(pretty), "\n")
 }
 
-// typed converts the text of a value to the JSON type that its parameter or field declares. It
+// typed converts a value from text to the JSON type that its parameter or field declares. It
 // returns nil for an empty text.
 func typed(kind, text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && kind == "integer" {
@@ -318,7 +318,7 @@ func typedAll(kind string, texts []string) (all []any) {
 	return all
 }
 
-// exampleQuery returns the operation's example query with typed values.
+// exampleQuery returns the operation's example query. Its values have their JSON types.
 func exampleQuery(op catalog.Operation) object {
 	query := object{}
 	for _, p := range op.Example() {

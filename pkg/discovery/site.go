@@ -12,23 +12,23 @@ import (
 
 // Site describes one deployment for its documents.
 type Site struct {
-	// Origin consists of scheme and host, such as https://api.example.com, without a slash at
-	// the end. It has no path, because OpenAPI readers look for /openapi.json at the root of
-	// the host.
+	// Origin is a scheme and a host, such as https://api.example.com, without a slash at the
+	// end. It has no path, because OpenAPI readers look for /openapi.json at the root of the
+	// host.
 	Origin string
 	// Terms are the payee, the network and the asset of every offer.
 	Terms x402.Terms
 	// MostKept is the largest size of an answer that is stored, in bytes of its compressed
 	// body; 0 means ledger.LeastKept.
 	MostKept int
-	// DuplicateWindow is the time after an answer over HTTP during which another payment for
-	// the same request, without a purchase key, counts as the same purchase; 0 turns it off.
-	// After an answer over MCP the time is twice as long.
+	// DuplicateWindow begins with an answer over HTTP. Within this time, another payment for
+	// the same request without a purchase key counts as the same purchase. 0 turns the window
+	// off. After an answer over MCP, the window is twice as long.
 	DuplicateWindow time.Duration
-	// OwnershipProofs are signatures of the bare origin by the payee's key.
+	// OwnershipProofs are signatures of the bare origin, made with the payee's key.
 	OwnershipProofs []string
-	// ReceiptKeys are the public keys of offers and receipts. Without one there is no DID
-	// document.
+	// ReceiptKeys are the public keys that verify offers and receipts. Without a key there is
+	// no DID document.
 	ReceiptKeys []ed25519.PublicKey
 	// PlayMoney means that the facilitator moves no real money.
 	PlayMoney bool
@@ -88,12 +88,12 @@ func (s Site) playNote() string {
 
 // Caps are the limits of a deployment. 0 turns a limit off.
 type Caps struct {
-	// PerMinute is the number of units that one client may use in a minute. A request without
-	// a payment costs one unit per 16 KB of its answer, rounded up. A request with a payment
-	// costs Undecided units until it is decided. Then it costs one unit, or Refused units if
-	// its payer could have caused the outcome.
+	// PerMinute is the number of units that one client may use in a minute. A request without a
+	// payment costs one unit for each 16 KB of its answer, rounded up. A request with a payment
+	// costs Undecided units until it is decided. After that it costs one unit, or Refused units
+	// if its payer could have caused the outcome.
 	PerMinute, Undecided, Refused int
-	// Single and Bundle limit the paid lookups that run at the same time, for one tool and for
-	// one bundle.
+	// Single is the number of paid lookups that may run at the same time for one tool, and
+	// Bundle the number for one bundle.
 	Single, Bundle int
 }

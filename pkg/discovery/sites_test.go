@@ -22,8 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestSites checks that the documents and pages describe the Site of a deployment, and promise
-// nothing that is turned off or missing there.
+// TestSites checks that the documents and pages describe the Site of a deployment. They must
+// promise nothing that the deployment has turned off or does not have.
 func TestSites(t *testing.T) {
 	const docs, llms, full, api, manifest = catalog.PathDocs, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathOpenAPI, catalog.PathManifest
 	const paywall, missing, challenge, tool, script = "paywall", "missing", "challenge", "tool", "script" // names of texts that are not documents
@@ -120,9 +120,9 @@ func TestSites(t *testing.T) {
 }
 
 // TestWellKnown checks the files below /.well-known/. The operator's files are served
-// unchanged, with the content types of their names. security.txt exists if there is a contact,
-// and is never out of date. The document with the keys exists if there are keys, and has them
-// by their ids.
+// unchanged, with the content types that belong to their names. security.txt exists if there is
+// a contact, and never expires. The document with the keys exists if there are keys, and lists
+// them by their ids.
 func TestWellKnown(t *testing.T) {
 	old := must(receipt.ParsePublic("TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik"))
 	now, s := testSite().Now(), testSite()
@@ -155,8 +155,8 @@ func TestWellKnown(t *testing.T) {
 }
 
 // TestOrigins checks the icon of an offer and the name of the server. Facilitators must accept
-// the icon. The server's name in the registry is the host in reverse, which its owner can
-// prove to own.
+// the icon. The server's name in the registry begins with the host's labels in reverse order,
+// because a publisher can prove that the host is theirs.
 func TestOrigins(t *testing.T) {
 	for origin, want := range map[string][2]string{
 		"https://api.example.com":      {"https://api.example.com/favicon.svg", "com.example.api/hostfacts"},
@@ -194,8 +194,8 @@ func TestTablesNameOperations(t *testing.T) {
 }
 
 // TestGoldenFiles compares every document, the list of tools and the offers with golden files.
-// Clients echo an offer's terms and extensions, and the service compares the echo, so every
-// byte of an offer must stay the same from one release to the next.
+// Clients echo an offer's terms and extensions, and the service compares the echo. Every byte
+// of an offer must therefore stay the same from one release to the next.
 func TestGoldenFiles(t *testing.T) {
 	d, offers := rendered(), object{}
 	for _, op := range catalog.All() {
@@ -237,7 +237,8 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// longHost has 64 characters, the longest host for which the sizes of the offers are promised.
+// longHost has 64 characters. It is the longest host for which the sizes of the offers are
+// promised.
 const longHost = "the-facts-about-hosts.an-organisation.a-long-registry-name.test1"
 
 // signer signs offers and answers with one key, as a deployment does.
@@ -245,9 +246,9 @@ type signer struct{ *receipt.Signer }
 
 func (s signer) Sign(_ context.Context, d receipt.Statement) (string, error) { return s.Signer.Sign(d) }
 
-// TestOffers checks every offer, over HTTP and for the tool, and the header of a payment for
-// it. They must have the sizes that gateways accept. They must also have what catalogs
-// require, because catalogs drop offers that exceed their limits or fail their schema.
+// TestOffers checks every offer, over HTTP and for the tool, and the header that carries a
+// payment for it. Gateways must accept their sizes. Catalogs must accept their content: a
+// catalog drops an offer that exceeds its limits or does not conform to its schema.
 func TestOffers(t *testing.T) {
 	const mostPayment = 6656
 	s, wallet := testSite(), must(x402test.NewWallet(rand.Reader))
@@ -278,7 +279,8 @@ func TestOffers(t *testing.T) {
 			for name, raw := range offer.Extensions {
 				checkExtension(t, op, kind, name, raw)
 			}
-			// The offer with an id of payment-identifier, as the client's helper writes it.
+			// The payer adds its id for payment-identifier to the offer, in the form that the
+			// client's helper writes.
 			offer.Extensions[x402.ExtensionIdentifier] = bytes.Replace(offer.Extensions[x402.ExtensionIdentifier],
 				[]byte(`"required":false`), []byte(`"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"`), 1)
 			if payment := must(wallet.Pay(offer, s.Now())); len(payment) >= mostPayment {
@@ -289,8 +291,8 @@ func TestOffers(t *testing.T) {
 }
 
 // checkExtension validates an extension as a facilitator does before it lists an offer. The
-// info must fit the schema, and the schema must be complete without any other document. The
-// schema must also reject wrong values.
+// info must conform to the schema, and the schema must not refer to another document. The
+// schema must reject wrong values as well.
 func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw []byte) {
 	t.Helper()
 	e := decoded[struct{ Info, Schema json.RawMessage }](raw)

@@ -14,31 +14,31 @@ import (
 )
 
 // snippet is a program that calls the first operation of the catalog. Its text is a file of
-// assets/snippets in which the values of this deployment replace the documented ones.
-// infra/clients runs it as shown.
+// assets/snippets in which this deployment's values replace the documented ones. infra/clients
+// runs the program as it is shown.
 type snippet struct {
 	ID      string // anchor on the page
 	Title   string
-	Name    string // the file name to save it as
-	Install string // commands to run before it; "" means none
+	Name    string // the file name under which to save it
+	Install string // commands to run first; "" means none
 	Run     string // the command that runs it; "" if the snippet is itself a command
 	Text    string // an explanation, with `code` in backticks
 	Code    string
-	// Language is the tab of the page in which the snippet is: the ID of the first program in
-	// that tab. Only the first program is unfolded. A snippet without a Language is elsewhere
-	// on the page.
+	// Language is the page's tab for the snippet: the ID of the first program in that tab. Only
+	// the first program of a tab is unfolded. A snippet without a Language is elsewhere on the
+	// page.
 	Language string
 	File     string // the file's name in assets/snippets
-	// markup is the program as HTML, coloured and escaped. TestGenerated makes it from the
-	// file ahead of time, so no function contains a lexer.
+	// markup is the program as HTML, coloured and escaped. TestPrograms in infra/house makes it
+	// from the file ahead of time, so no function contains a lexer.
 	markup string
 }
 
-// documentedOrigin is the origin in the files. It is replaced by the deployment's origin. The
-// network and the token in the files are those of x402.USDC; they are replaced as well.
+// documentedOrigin is the origin in the files. The deployment's origin replaces it. In the same
+// way, the deployment's network and token replace those of x402.USDC.
 const documentedOrigin = "https://api.example.com"
 
-// programs returns the programs of the list with the values of a site.
+// programs returns all programs, with the values of a Site.
 func programs(s Site) []snippet {
 	var list []snippet
 	var colored map[string]string // the markup of every file, by its name
@@ -68,29 +68,29 @@ func programs(s Site) []snippet {
 	return list
 }
 
-// shownToken is the retry token of the example. The service makes a new one for
-// every challenge.
+// shownToken is the retry token in the examples. The service makes a new token for every
+// challenge.
 const shownToken = "AAECAwQFBgcICQoLDA0ODw"
 
-// wireHeader is a payment header, encoded and decoded.
+// wireHeader is a payment header in encoded and decoded form.
 type wireHeader struct{ Name, Encoded, Decoded string }
 
-// wireExample is an example of a whole handshake. The offer is this deployment's. The rest was
-// recorded from one paid call of the first operation of a service at https://api.example.com:
-// the signature that the client sent and the receipt that the Gate returned. It is recorded
-// because a signature needs a key, and the function that serves documents has neither a key
-// nor code to sign with. TestRecordedHandshakeIsReal makes the recording and checks that the
-// code still produces the same bytes.
+// wireExample is an example of a whole handshake. The offer is this deployment's. The signature
+// that the client sent and the receipt that the Gate returned were recorded, in one paid call
+// of the first operation of a service at https://api.example.com. They are recorded because the
+// function that serves documents has neither a key nor code to sign with.
+// TestRecordedHandshakeIsReal makes the recording and checks that the code still produces the
+// same bytes.
 type wireExample struct {
 	Required  wireHeader `json:"-"`
 	Body      string     `json:"-"` // the body of the 402, as sent
 	Signature wireHeader
 	Response  wireHeader
-	// How and when (in UTC) the recorded payment was made.
+	// The facts about the recorded payment. Signed is when it was signed, in UTC.
 	Origin, Payer, Payee, Key, Signed string
 }
 
-// wireExampleOf returns the example of a handshake for an operation of a site.
+// wireExampleOf returns the example handshake for an operation of a Site.
 func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	if err := json.Unmarshal(must(assets.ReadFile("assets/handshake.json")), &e); err != nil {
 		panic(err)
@@ -119,8 +119,8 @@ func usualForm(headers []string) string {
 	return headers[len(headers)-1]
 }
 
-// shownReceipts makes unsigned example offers, because the function of the documents does not
-// have the site's private key. The signature consists of zeros.
+// shownReceipts makes example offers with a signature of zeros, because the function that
+// serves documents does not have the Site's private key.
 type shownReceipts struct {
 	x402.Receipts
 	keys []ed25519.PublicKey

@@ -41,7 +41,7 @@ type tool struct {
 	ResponseFields  []row           `json:"response_fields" schema:"ToolField" item:"One field of a result."`
 	Errors          []toolError     `json:"errors" schema:"ToolError" item:"One error code."`
 	DocsURL         string          `json:"docs_url" format:"uri"`
-	// DuplicateWindow is set if the window differs from the window of the catalog.
+	// DuplicateWindow is set only if the tool's window differs from the catalog's.
 	DuplicateWindow *int `json:"duplicate_window_seconds,omitempty" minimum:"0" doc:"Overrides that of idempotency."`
 }
 
@@ -56,9 +56,9 @@ type parameter struct {
 	Example     any    `json:"example"`
 }
 
-// toolError has the three members of the spec. Message says what the code means for the
-// payment, if the code alone determines that; otherwise the error body says it. If an earlier
-// tool has explained a code, no later tool explains it again.
+// toolError has the three members of the spec. Message explains the code. If every error with
+// that code is charged, Message says so; otherwise the error body says whether the error is
+// charged.
 type toolError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -81,9 +81,10 @@ type playbookStep struct {
 	ExampleURL string `json:"example_url" format:"uri"`
 }
 
-// toolCatalogOf returns the tool catalog of a Site: the embedded catalog with the values of
-// the deployment, none of which needs escaping in JSON. Rendering it from package catalog
-// would take a tenth of the time from the function's start to its first answer.
+// toolCatalogOf returns the tool catalog of a Site. It is the embedded catalog with the values
+// of the deployment; none of these values needs escaping in JSON. If the catalog were rendered
+// from package catalog, that would take a tenth of the time from the function's start to its
+// first answer.
 func toolCatalogOf(s Site) []byte {
 	blank := blankSite()
 	values := strings.NewReplacer(
@@ -150,8 +151,9 @@ type endpoint struct {
 	Example     string `json:"example" format:"uri"`
 }
 
-// manifestOf returns the manifest. It lists every operation as an endpoint, and every
-// operation except the smoke test as a resource, because crawlers offer resources for sale.
+// manifestOf returns the manifest. It lists every operation as an endpoint. It lists every
+// operation except the smoke test as a resource as well, because crawlers offer resources for
+// sale.
 func manifestOf(v *view) manifest {
 	m := manifest{
 		Version:         catalog.ManifestVersion,
@@ -193,11 +195,11 @@ func Tools(s Site) json.RawMessage {
 	return encode(all)
 }
 
-// mcpToolOf returns an entry of tools/list. Its annotations are hints for deciding whether a
-// model may call the tool. A lookup counts as read-only, because it changes nothing; whether
-// to spend the money is the wallet's decision. The smoke test is not read-only, because its
-// purpose is the payment, and each payment is charged. The _meta of an entry shows the price
-// before the first call.
+// mcpToolOf returns an operation's entry in tools/list. Its annotations help to decide whether
+// a model may call the tool. A lookup is marked as read-only, because it changes nothing;
+// whether to spend the money is the wallet's decision. The smoke test is not read-only, because
+// its purpose is the payment, and each payment is charged. The _meta of the entry shows the
+// price before the first call.
 func mcpToolOf(s Site, op catalog.Operation) object {
 	isLookup := op.Kind != catalog.SmokeTest
 	annotations := object{
@@ -225,26 +227,27 @@ func mcpToolOf(s Site, op catalog.Operation) object {
 	}
 }
 
-// toolText returns the description of a tool for a model: what it does, what it costs, and the
-// one rule that saves money, because many hosts do not show ToolInstructions.
+// toolText returns the description of a tool for a model: what the tool does, what it costs,
+// and the one rule that saves money. The rule is here because many hosts do not show
+// ToolInstructions.
 func toolText(s Site, op catalog.Operation) string {
 	return fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. To retry, send the same %s and key again, not a new one: it is never charged twice.",
 		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment)
 }
 
-// argumentsSchema returns the schema of a tool's arguments, which are the operation's
-// parameters and no others.
+// argumentsSchema returns the schema of a tool's arguments. It allows the operation's
+// parameters and nothing else.
 func argumentsSchema(op catalog.Operation, notes bool) schema {
 	s := querySchema(op, notes)
 	s.Additional = false
 	return s
 }
 
-// answerSchema returns the schema of structuredContent: the result, or what must be paid.
-// Clients also validate the structured content of an error against it, so a schema of the
-// result alone would hide the price from them. Models read the schemas of all tools before the
-// first call, so they are short: the documentation explains the fields, and the result of
-// another tool is not repeated.
+// answerSchema returns the schema of structuredContent, which is the result or what must be
+// paid. Clients validate the structured content of an error against this schema as well, so a
+// schema of the result alone would hide the price from them. Models read the schemas of all
+// tools before the first call, so the schemas are short: they omit what the documentation
+// explains, and do not repeat the result of another tool.
 func answerSchema(op catalog.Operation) schema {
 	result := resultSchema(op.Fields, exact)
 	for i, f := range op.Fields {
@@ -285,8 +288,8 @@ func ToolInstructions(s Site) string {
 		catalog.Tagline, s.networkName(), play, mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), window, caveat, s.Origin+catalog.PathDocs)
 }
 
-// ToolOffer returns the payment requirements that answer a call of a tool without a payment:
-// the terms of Offer, for the tool.
+// ToolOffer returns the payment requirements that answer a tool call without a payment. They
+// have the terms of Offer, with the tool as their resource.
 func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 	required := Offer(op, s)
 	required.Resource.URL = s.Origin + catalog.PathMCP
@@ -294,8 +297,9 @@ func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 	return required
 }
 
-// release is the number in the version of the MCP server. It increases by one with each change
-// of what the server offers. Of is the SHA-256 of the tools and texts that the server offers.
+// release identifies what the MCP server offers. Number is part of the server's version, and
+// increases by one with each change. Of is the SHA-256 of the tools and texts that the server
+// offers.
 type release struct {
 	Number int    `json:"number"`
 	Of     string `json:"of"`
@@ -303,8 +307,8 @@ type release struct {
 
 // ServerVersion returns the version of the MCP server. A registry accepts a version only once,
 // and shows the greatest one by semantic versioning. Semantic versioning does not order hashes
-// and does not compare build metadata, so the last number is a counter. make update adds one
-// when the tools or the entry have changed since the last count.
+// and does not compare build metadata, so the last number is a counter. make update increases
+// the counter if the tools or the registry entry have changed.
 func ServerVersion() string {
 	var r release
 	if err := json.Unmarshal([]byte(generated(assets, "release.json")), &r); err != nil {
@@ -328,8 +332,9 @@ func serverEntryOf(s Site) object {
 	}
 }
 
-// serverName returns the server's name in the registry: the host in reverse, which its owner
-// must prove to own, and the service.
+// serverName returns the server's name in the registry. It consists of the host's labels in
+// reverse order and the name of the service. A registry demands a proof that the publisher owns
+// the host.
 func (s Site) serverName() string {
 	_, host, _ := strings.Cut(s.Origin, "://")
 	host, _, _ = strings.Cut(host, ":")
@@ -338,7 +343,7 @@ func (s Site) serverName() string {
 	return strings.Join(labels, ".") + "/" + strings.ToLower(catalog.Service)
 }
 
-// listed joins words, as in "a, b and c".
+// listed joins words in the form "a, b and c".
 func listed(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
