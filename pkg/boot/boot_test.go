@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// TestFaults checks that all faults of a configuration are reported together, with the names
-// of their variables, and that no report shows a secret.
+// TestFaults checks that all faults of a configuration are reported together, each with the
+// name of its variable, and that the report never shows a secret.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const one, other = "https://one.example/x402", "https://other.example"
@@ -36,7 +36,7 @@ func TestFaults(t *testing.T) {
 	}
 	for _, c := range []struct {
 		vars vars
-		says string // "|" separates two texts; "" means no fault
+		says string // what the report must say; "|" separates two texts; "" means no fault
 	}{
 		{vars{"PAY_TO": ""}, "PAY_TO is not set"},
 		{vars{"LEDGER_TABLE": ""}, "LEDGER_TABLE is not set"},
@@ -88,7 +88,7 @@ func TestFaults(t *testing.T) {
 			"PAY_TO": "", "LEDGER_TABLE": "", "AWS_REGION": "", "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "FACILITATOR_URL": "ftp://x", "RPC_URL": "x",
 		}, "7 fault(s)|AWS_ACCESS_KEY_ID is not set|AWS_SECRET_ACCESS_KEY is not set|RPC_URL must be|FACILITATOR_URL must be"},
 
-		// A configuration has one kind of credentials, and must have it completely.
+		// A configuration may have only one kind of credentials, and must have all parts of it.
 		{vars{"FACILITATOR_KEY_SECRET": "hush"}, "go together"},
 		{vars{"FACILITATOR_TOKEN": "hush", "FACILITATOR_KEY_ID": "id", "FACILITATOR_KEY_SECRET": "hush"}, "choose one"},
 		{secret, ""},
@@ -130,7 +130,7 @@ func TestFaults(t *testing.T) {
 		{two(vars{"FACILITATOR_FALLBACK_TOKEN": "hush"}), ""},
 		{two(vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}), ""},
 		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "https://one.example/other"}, ""},
-		{vars{"FACILITATOR_FALLBACK_URL": other}, ""}, // nothing is sold without a primary; see TestValues
+		{vars{"FACILITATOR_FALLBACK_URL": other}, ""}, // nothing is sold without a primary facilitator; see TestValues
 		{vars{"SELLING": "perhaps"}, "SELLING must be yes or no"},
 		{vars{"FORMER_TERMS": "2026-11-20T08:05:00Z"}, "FORMER_TERMS must be none, or a time"},
 		{vars{"FORMER_TERMS": "soon,dns=5000"}, "FORMER_TERMS must be none, or a time"},
@@ -163,7 +163,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFormerTerms checks the setting with the former values and the time until which they are
+// TestFormerTerms checks the setting with the former terms and the time until which they are
 // accepted. That time must be soon.
 func TestFormerTerms(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
@@ -189,10 +189,10 @@ func TestFormerTerms(t *testing.T) {
 	}
 }
 
-// TestValues checks how correct values are understood. Nothing is for sale if SELLING is no or
-// if there is no facilitator, whatever the other settings are. A program on this machine needs
-// no settings. If it listens on an address that stands for all addresses, clients need another
-// address. There is a warning if real money would go to an address whose key is public.
+// TestValues checks how valid values are read. Nothing is for sale if SELLING is no or if there
+// is no facilitator, whatever the other settings are. The local runner needs no settings. If it
+// listens on all addresses of the machine, its clients still need one address. There is a
+// warning if real money would go to an address whose key is public.
 func TestValues(t *testing.T) {
 	type values map[string]any
 	local := func(v vars) Local { return must(ParseLocal(env(v))) }
@@ -285,8 +285,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestDiscoveryNeedsATableForItsLimit checks that the function of the documents needs the
-// ledger's table if it counts the requests of its clients, and only then.
+// TestDiscoveryNeedsATableForItsLimit checks that the documents' function needs the ledger's
+// table if, and only if, it has a rate limit.
 func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	v := deployed(vars{"LEDGER_TABLE": ""})
 	if _, err := parseDocuments(env(v)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
@@ -311,8 +311,8 @@ func TestOrigin(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the table of settings into the runbook")
 
-// TestRunbookSettings checks that the table of settings in the runbook is the same as the
-// printed list.
+// TestRunbookSettings checks that the runbook's table of settings has exactly the settings of
+// this package.
 func TestRunbookSettings(t *testing.T) {
 	t.Parallel()
 	const runbook, head = "../../infra/RUNBOOK.md", "| Variable | Meaning | Default |\n|---|---|---|\n"

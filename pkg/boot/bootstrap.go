@@ -11,12 +11,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// bootstrapKey is the key of the RDAP bootstrap file in the ledger's table. The keys
-// of payments begin with a CAIP-2 network.
+// bootstrapKey is the key of the RDAP bootstrap file in the ledger's table. It differs from
+// every payment's key, because those begin with a CAIP-2 network.
 const bootstrapKey = "rdap|bootstrap"
 
-// bootstrapFile stores the RDAP bootstrap file in the ledger's table, as one item. It never
-// expires, because an old file is better than none. It is a whois.Cache.
+// bootstrapFile is a whois.Cache that stores the RDAP bootstrap file in the ledger's table, as
+// one item. The item never expires, because an old file is better than none.
 type bootstrapFile struct {
 	api   dynamo.API
 	table string

@@ -21,45 +21,46 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// Config is the configuration that was read from the environment and found valid.
+// Config is the valid configuration that was read from the environment.
 type Config struct {
 	// Offering is the offering of the deployment, without its Receipts. No variable sets
 	// PlayMoney.
 	service.Offering
-	// BaseURL is the public origin. If it is empty on Lambda, each request is at the domain
-	// name that the gateway reports.
+	// BaseURL is the public origin. If it is empty on Lambda, the origin of each request is the
+	// domain name that the gateway reports.
 	BaseURL string
 	// Paused means that SELLING is no: there is no facilitator, on purpose.
 	Paused         bool
 	FacilitatorURL string
-	// FallbackURL is a second facilitator, which is used when the first one fails. If it is
-	// empty, there is none.
+	// FallbackURL is a second facilitator, which is used when the first one fails. It is empty
+	// if there is no second one.
 	FallbackURL string
 	// Nodes are the URLs of the chain's nodes, in the order in which they are used. They may
-	// contain keys. Nodes in the secret are used before them.
+	// contain keys. If the secret has nodes, those are used first.
 	Nodes     []string
 	Ledger    Table
 	Resolvers []string
-	// BootstrapURL is the RDAP bootstrap file. If it is empty, the file of IANA is used.
+	// BootstrapURL is the URL of the RDAP bootstrap file. If it is empty, IANA's file is used.
 	BootstrapURL string
 	LogLevel     slog.Level
-	// Stack is the name of the deployment, which is part of the namespace of its metrics. It
-	// may be empty.
+	// Stack is the name of the deployment. It is part of the namespace of the deployment's
+	// metrics, and may be empty.
 	Stack string
-	// Function and Version are Lambda's names of this code. They are empty outside Lambda.
+	// Function and Version are the names that Lambda has for this code. They are empty outside
+	// Lambda.
 	Function, Version string
 
-	// LowestPrice is the lowest price of another shop, in atomic units, when an operator
-	// inspects that shop's ledger. nil means that the ledger is this service's.
+	// LowestPrice is set if an operator inspects the ledger of another shop. It is that shop's
+	// lowest price, in atomic units. If it is nil, the ledger is this service's.
 	LowestPrice *big.Int
 
 	credentials, fallbackCredentials facilitator.Credentials
-	// secret is the facilitator's secret, which can also contain nodes of the chain and the
-	// receipt key; nil without a secret.
+	// secret is the facilitator's secret, which can contain nodes of the chain and the receipt
+	// key as well. It is nil if there is no secret.
 	secret *secret
 	// nodesInSecret means that the nodes of the chain may be in the secret.
 	nodesInSecret bool
-	receiptKey    ed25519.PrivateKey // from the environment; if nil, the secret may have one
+	receiptKey    ed25519.PrivateKey // the key in the environment; if it is nil, the secret may have one
 }
 
 // Table is the DynamoDB table of the ledger. An empty Name means that there is none.
@@ -76,11 +77,12 @@ func (t Table) InAWS() bool { return t.Name != "" && t.AWS.BaseEndpoint == nil }
 type Local struct {
 	Config
 	LedgerFile string // the file of the embedded ledger
-	// LedgerAccept accepts a ledger file that was refused because a part of it is missing.
+	// LedgerAccept is the code that accepts a ledger file of which a part is missing. Without
+	// the code, such a file is refused.
 	LedgerAccept string
 	Addr         string // the address to listen on
-	OriginGiven  bool   // BASE_URL is set; otherwise the origin is derived from Addr
-	PayeeGiven   bool   // PAY_TO is set; otherwise the payee is LocalPayTo
+	OriginGiven  bool   // whether BASE_URL is set; otherwise the origin is derived from Addr
+	PayeeGiven   bool   // whether PAY_TO is set; otherwise the payee is LocalPayTo
 }
 
 // parseDocuments parses the configuration of the documents' function, which handles no
@@ -109,8 +111,8 @@ func parseFunction(get func(string) string, reader Readers) (Config, error) {
 }
 
 // ParseAWS parses how an operator's command reaches AWS: the region and the credentials.
-// endpoint names the variable that sets another endpoint for the service of the command. It is
-// "" if the command uses several services.
+// endpoint is the name of the variable that can replace the endpoint of the AWS service that
+// the command uses. It is "" if the command uses several services.
 func ParseAWS(get func(string) string, endpoint string) (aws.Config, error) {
 	e := readEnvironment(get, readByAWS)
 	other := ""
@@ -121,7 +123,7 @@ func ParseAWS(get func(string) string, endpoint string) (aws.Config, error) {
 	return c, e.err()
 }
 
-// ParseLocal parses the configuration of the local runner. Everything has a default.
+// ParseLocal parses the configuration of the local runner. Every setting has a default.
 func ParseLocal(get func(string) string) (Local, error) {
 	e := readEnvironment(get, ReadByLocal)
 	payTo := e.payTo
@@ -186,7 +188,7 @@ func (e *environment) shared(payTo string) Config {
 	}
 }
 
-// terms returns the payee and the token of payments.
+// terms returns the payee, the network and the token of payments.
 func (e *environment) terms(payTo string) x402.Terms {
 	terms, incomplete := x402.Terms{
 		PayTo:   payTo,
@@ -202,7 +204,7 @@ func (e *environment) terms(payTo string) x402.Terms {
 	return terms
 }
 
-// checkPayee adds a fault if the payee of a setting is the token's contract.
+// checkPayee adds a fault if the payee in a setting is invalid or is the token's contract.
 func (e *environment) checkPayee(setting, payTo, asset string) {
 	if payTo == "" {
 		return
@@ -212,8 +214,8 @@ func (e *environment) checkPayee(setting, payTo, asset string) {
 	}
 }
 
-// formerTerms returns the terms before the last change: the current terms, changed to the
-// former values in FORMER_TERMS. It returns nil if former terms are not accepted.
+// formerTerms returns the terms before the last change: the current terms, but with the former
+// values that FORMER_TERMS gives. It returns nil if former terms are not accepted.
 func (e *environment) formerTerms(now x402.Terms) *service.FormerTerms {
 	if e.former == nil {
 		return nil
@@ -231,15 +233,15 @@ func (l Local) GivesAway() bool {
 	return l.settlesElsewhere() && !l.PayeeGiven && !x402.Network(l.Terms.Network).Test
 }
 
-// settlesElsewhere reports whether the facilitator is on another machine. A facilitator on
-// this machine is for trials and tests.
+// settlesElsewhere reports whether there is a facilitator and it is on another machine. A
+// facilitator on this machine is for trials and tests.
 func (c Config) settlesElsewhere() bool {
 	u, err := url.Parse(c.FacilitatorURL)
 	return err == nil && c.FacilitatorURL != "" && !onThisMachine(u)
 }
 
-// money sets the receipt key, the registries, the resolvers and the nodes. usual is passed to
-// the method chain.
+// money sets the receipt key, the registries, the resolvers and the nodes of the chain. See
+// chain for usual.
 func (e *environment) money(c *Config, usual string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL
@@ -252,8 +254,8 @@ func (e *environment) table() Table {
 	return Table{Name: e.ledgerTable, AWS: e.aws(e.dynamoEndpoint)}
 }
 
-// aws returns the configuration for reaching a service of AWS at endpoint. If endpoint is
-// empty, it is the endpoint of AWS.
+// aws returns the configuration for an AWS service at the given endpoint. If the endpoint is
+// empty, it is AWS's own.
 func (e *environment) aws(endpoint string) aws.Config {
 	e.require("AWS_REGION")
 	c := aws.Config{Region: e.region, Credentials: e.awsKeys()}
@@ -263,7 +265,7 @@ func (e *environment) aws(endpoint string) aws.Config {
 	return c
 }
 
-// awsKeys returns the service's credentials for AWS, which Lambda sets. They do not change
+// awsKeys returns the AWS credentials of the service, which Lambda sets. They do not change
 // while a process lives.
 func (e *environment) awsKeys() aws.CredentialsProvider {
 	e.require("AWS_ACCESS_KEY_ID")
@@ -271,13 +273,13 @@ func (e *environment) awsKeys() aws.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider(e.accessKeyID, e.secretAccessKey, e.sessionToken)
 }
 
-// userAgent returns the User-Agent of outgoing requests. It names the service and the
-// operator's contact, or else the service's homepage.
+// userAgent returns the User-Agent of outgoing requests. It names the service, and the
+// operator's contact or else the service's homepage.
 func (c Config) userAgent() string {
 	return catalog.Service + "/" + catalog.APIVersion + " (+" + cmp.Or(c.Contact, catalog.Homepage) + ")"
 }
 
-// warnings returns the warnings of /ready about the configuration, by name.
+// warnings returns the warnings about the configuration that /ready gives, by name.
 func (c Config) warnings() map[string]string {
 	all := map[string]string{}
 	if strings.EqualFold(c.Terms.PayTo, LocalPayTo) && c.Ledger.InAWS() {

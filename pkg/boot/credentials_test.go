@@ -20,17 +20,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSecret checks that the secret is read when somebody pays, and read again if its content
-// did not work. If anything is wrong with the secret, nothing is sent, and no payer is told
-// that the payment was refused. A facilitator without credentials works with a secret that
-// holds only other values, such as nodes. The tests of facilitator.ParseCredentials check
-// which documents are valid.
+// TestSecret checks that the secret is read when somebody pays, and again if a value in it did
+// not work. If anything is wrong with the secret, the facilitator gets no request, and no payer
+// is told that the payment was refused. A facilitator that needs no credentials works with a
+// secret that holds only other values, such as nodes. The tests of facilitator.ParseCredentials
+// check which documents are valid.
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	receiptKey, _ := keyPair(1)
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
-		code   fault.Code // "" if the payment succeeds
+		code   fault.Code // the code of the failed settlement; "" if the payment succeeds
 	}{
 		"a token":        {holds(`{"token":"one"}`), ""},
 		"none":           {holds(`{"rpc_urls":["https://one.example"],"receipt_key":"` + receiptKey + `"}`), ""},
@@ -66,7 +66,7 @@ func TestSecret(t *testing.T) {
 			f.token = "Bearer two"
 			v.says(holds(`{"token":"two"}`))
 			now = now.Add(time.Minute)
-			settle() // if the first secret was good, the facilitator refuses it now
+			settle() // if the first secret was good, the facilitator refuses it from now on
 			if s := settle(); s.Class != x402.Moved {
 				t.Errorf("mended: %+v", s)
 			}
@@ -74,8 +74,8 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// TestNoCredentialReachesTheOtherFacilitator checks that no facilitator gets the other
-// facilitator's credentials, in any call and after any reply.
+// TestNoCredentialReachesTheOtherFacilitator checks that neither facilitator gets the other's
+// credentials, in any call and after any reply.
 func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	t.Parallel()
 	v := newVault(t, func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +88,7 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		vars       vars
-		one, other bool // whether the facilitator has credentials
+		one, other bool // whether each facilitator has credentials
 	}{
 		"tokens":     {vars{"FACILITATOR_TOKEN": "token-of-one", "FACILITATOR_FALLBACK_TOKEN": "token-of-other"}, true, true},
 		"secrets":    {vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}, true, true},
@@ -121,8 +121,8 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	}
 }
 
-// TestReadyWithAFallback checks that the service is ready if one of the two facilitators
-// supports our kind of payment, and that /ready warns about the other.
+// TestReadyWithAFallback checks that the service is ready if either facilitator supports our
+// kind of payment, and that /ready warns about a facilitator that does not.
 func TestReadyWithAFallback(t *testing.T) {
 	t.Parallel()
 	for i := range 4 {
@@ -148,10 +148,10 @@ func TestReadyWithAFallback(t *testing.T) {
 	}
 }
 
-// TestSharedSecret checks that a secret is kept once it has been read. It is read again if the
-// last reading failed or its content did not work, but at most once a minute by the wall
-// clock. If that reading fails, the earlier secret is kept. A payer waits at most two seconds
-// for a reading.
+// TestSharedSecret checks that a secret is kept once it has been read. It is read again after a
+// failed reading, or if a value in it did not work, but at most once a minute by the wall
+// clock. If a later reading fails, the earlier secret is kept. A payer waits at most two
+// seconds for a reading.
 func TestSharedSecret(t *testing.T) {
 	t.Parallel()
 	reads, doc, fails := 0, "", errors.New("throttled")
@@ -167,7 +167,7 @@ func TestSharedSecret(t *testing.T) {
 		what   string
 		wait   time.Duration
 		failed bool
-		doc    string // the document in the store; "" if the store does not answer
+		doc    string // the document in the store; "" makes the reading fail
 		want   string // the expected document; "" for an error
 		reads  int
 	}{
@@ -214,19 +214,19 @@ func testKeys() aws.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider("AK", "SK", "ST")
 }
 
-// TestReadSecret checks that the secret is read with the credentials of a role, including
-// their session token. TestSecret checks how long a store that does not answer is waited for.
+// TestReadSecret checks that the secret is read with the credentials of a role, including their
+// session token. TestSecret checks a store that does not answer.
 func TestReadSecret(t *testing.T) {
 	t.Parallel()
 	const secret = `{"token":"s3cr3t"}`
-	const again = "again" // stands for errSecretSilent, which is returned after two attempts
+	const again = "again" // the error is errSecretSilent, after two attempts
 	amazon := func(status int, kind string) http.HandlerFunc {
 		return reply(status, `{"__type":"`+kind+`","Message":"s3cr3t"}`)
 	}
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		want   string
-		fails  string // the constant again, or a part of the error
+		fails  string // a part of the error, or the constant again
 	}{
 		"a string":        {holds(secret), secret, ""},
 		"bytes":           {reply(200, secretReply("SecretBinary", []byte(secret))), secret, ""},

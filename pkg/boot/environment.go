@@ -63,12 +63,12 @@ type environment struct {
 	values
 	texts    map[string]string // the variables' texts, including defaults
 	meanings map[string]string
-	faulty   map[string]bool // the names of the variables that have a fault
+	faulty   map[string]bool // whether a variable has a fault, by name
 	faults   []string
 }
 
-// readEnvironment reads and parses the variables that a program reads. An empty or blank
-// variable has its default.
+// readEnvironment reads and parses the variables that a program reads. If a variable is empty
+// or blank, it has its default.
 func readEnvironment(get func(string) string, reader Readers) *environment {
 	e := &environment{texts: map[string]string{}, meanings: map[string]string{}, faulty: map[string]bool{}}
 	for _, s := range settings(&e.values) {
@@ -107,14 +107,14 @@ func (e *environment) require(name string) {
 	}
 }
 
-// fault adds a fault of a variable.
+// fault adds a fault to a variable.
 func (e *environment) fault(name, format string, args ...any) {
 	e.faulty[name] = true
 	e.faults = append(e.faults, name+" "+fmt.Sprintf(format, args...))
 }
 
-// faultsOf adds an error as a fault of a variable. It adds each error of errors.Join
-// separately.
+// faultsOf adds an error to the faults of a variable. If errors.Join has made the error, each
+// of the joined errors is a separate fault.
 func (e *environment) faultsOf(name string, err error) {
 	joined, several := err.(interface{ Unwrap() []error })
 	if !several {
@@ -126,8 +126,8 @@ func (e *environment) faultsOf(name string, err error) {
 	}
 }
 
-// err returns one error with all faults, each on a line and only once. It returns nil if there
-// are none.
+// err returns one error with all faults, each on its own line and without repetitions. It
+// returns nil if there are no faults.
 func (e *environment) err() error {
 	slices.Sort(e.faults)
 	faults := slices.Compact(e.faults)

@@ -27,9 +27,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Serve runs a Lambda function that handles payments. compose builds its handler from the
-// components of the deployment. Serve does not return. If the configuration is invalid, it
-// prints every fault and ends the process, which Lambda reports as an init error.
+// Serve runs a Lambda function that handles payments. compose builds the function's handler
+// from the components of the deployment. Serve does not return. If the configuration is
+// invalid, it prints every fault and ends the process, which Lambda reports as an init error.
 func Serve(compose func(Components) http.Handler) {
 	RelaxCollector(math.MaxInt64)
 	config, err := parseFunction(os.Getenv, ReadByOthers)
@@ -39,8 +39,9 @@ func Serve(compose func(Components) http.Handler) {
 	lambda.Start(eventHandler(compose(components)))
 }
 
-// Documents runs the function of the static documents. It needs no ledger and no facilitator;
-// it only counts the requests of its clients in the ledger's table.
+// Documents runs the function that serves the static documents. The function needs no
+// facilitator, and uses the ledger's table only to count its clients' requests. Documents does
+// not return.
 func Documents() {
 	RelaxCollector(math.MaxInt64)
 	config, err := parseDocuments(os.Getenv)
@@ -87,11 +88,10 @@ func exitOn(err error) {
 }
 
 // RelaxCollector makes the garbage collector run less often: the heap may grow to five times
-// the memory in use. When the memory of the process comes near the limit, which is the
-// argument most in bytes, the collector runs more often again. A process uses only some 4 MB.
-// With Go's default of 100 percent, the collector takes a sixth of the processor time until a
-// function's first answer, and an eighth of the time of a paid call. The variables GOGC and
-// GOMEMLIMIT override it.
+// the memory in use. If the memory of the process approaches most bytes, the collector runs
+// more often again. A process uses only some 4 MB. With Go's default of 100 percent, the
+// collector takes a sixth of the processor time until a function's first answer, and an eighth
+// of the time of a paid call. The variables GOGC and GOMEMLIMIT take precedence.
 func RelaxCollector(most int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
@@ -104,10 +104,10 @@ func RelaxCollector(most int64) {
 type event = events.APIGatewayV2HTTPRequest
 type response = events.APIGatewayV2HTTPResponse
 
-// eventHandler returns a Lambda handler that serves events of an API Gateway HTTP API, payload
-// format 2.0, with h. h must recover from its panics. The Lambda handler returns an error for
-// any other event, such as a schedule, a test from the console or another format. The error
-// fails the invocation, because nobody would read an answer.
+// eventHandler returns a Lambda handler that serves the events of an API Gateway HTTP API,
+// payload format 2.0, with h. h must recover from its own panics. For any other event, such as
+// a schedule, a test from the console or another format, the Lambda handler returns an error.
+// The error fails the invocation, because nobody would read an answer.
 func eventHandler(h http.Handler) func(context.Context, event) (response, error) {
 	return func(ctx context.Context, e event) (response, error) {
 		r, err := request(ctx, &e)
@@ -123,9 +123,9 @@ type requestIDKey struct{}
 
 // request converts an event to an http.Request. Header values are not split: format 2.0 joins
 // repeated headers with commas, and a comma can also be part of one value. The host is the
-// domain name that the gateway reports, not the Host header. The client's address is the one
-// that the gateway saw, not X-Forwarded-For. Cookies are omitted, because nothing here reads
-// them.
+// domain name that the gateway reports, not the Host header. The client's address is the
+// address that the gateway saw, not that in X-Forwarded-For. Cookies are omitted, because
+// nothing here reads them.
 //
 // The path is not parsed as part of a URL, because a path such as //host/x must stay a path.
 // If its escaping is invalid, it is taken literally. The query keeps its duplicates, their
@@ -161,16 +161,16 @@ func request(ctx context.Context, e *event) (*http.Request, error) {
 	return r.WithContext(context.WithValue(ctx, requestIDKey{}, c.RequestID)), nil
 }
 
-// responseOf returns a response in payload format 2.0. It is not streamed, because Lambda's
+// responseOf converts a response to payload format 2.0. It does not stream, because Lambda's
 // integration with an HTTP API does not stream. A response above Lambda's 6 MB fails the
 // invocation.
 func responseOf(r storefront.Response) response {
 	out := response{StatusCode: r.Status, Headers: map[string]string{}, Body: string(r.Body)}
-	r.Header.Del("Content-Length") // the gateway computes it after decoding the body
+	r.Header.Del("Content-Length") // the gateway computes the length after it has decoded the body
 	for name, values := range r.Header {
 		out.Headers[strings.ToLower(name)] = strings.Join(values, ", ")
 	}
-	if r.Header.Get("Content-Encoding") != "" || !utf8.Valid(r.Body) { // a compressed body is binary, even if it happens to be valid UTF-8
+	if r.Header.Get("Content-Encoding") != "" || !utf8.Valid(r.Body) { // even a compressed body that happens to be valid UTF-8 is binary
 		out.Body = base64.StdEncoding.EncodeToString(r.Body)
 		out.IsBase64Encoded = true
 	}
@@ -178,8 +178,8 @@ func responseOf(r storefront.Response) response {
 }
 
 // logger returns a logger that writes each record as a line of JSON, as Lambda and CloudWatch
-// expect. The time is named timestamp, because Lambda adds its own time and the level INFO to
-// a line without that name.
+// expect. The member with the time is named timestamp. To a line without that member, Lambda
+// adds its own time and the level INFO.
 func (c Config) logger(w io.Writer) *slog.Logger {
 	return slog.New(identified{slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level: c.LogLevel, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
@@ -192,8 +192,8 @@ func (c Config) logger(w io.Writer) *slog.Logger {
 }
 
 // identified adds Lambda's id of the invocation to each record that is logged with the
-// invocation's context. Lambda's lines and metrics have the same id; the gateway's id is a
-// different one. A logger made by With would not add the id, but no program here makes one.
+// invocation's context. Lambda's own log lines and metrics have that id; the gateway's id is a
+// different one. A logger that With returns does not add the id, but no program here uses With.
 type identified struct{ slog.Handler }
 
 // Handle implements slog.Handler.

@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// changed returns the event of a GET of /v1/tools/dns, after a change.
+// changed returns the event of a GET of /v1/tools/dns, to which change was applied.
 func changed(change func(*event)) event {
 	e := event{
 		Version: "2.0", RouteKey: "ANY /v1/tools/dns", RawPath: "/v1/tools/dns", RawQueryString: "domain=example.com",
@@ -68,9 +68,9 @@ func TestResponse(t *testing.T) {
 }
 
 // TestLog checks that a log line has the id of its invocation, even if the line's context was
-// separated from the invocation's deadline. Outside an invocation, a log line has no id.
-// Lambda reads the level and the time from members with these names, and would otherwise add
-// its own. Text from a peer is bounded, and cannot control a terminal.
+// separated from the invocation's deadline. Outside an invocation, a log line has no id. Lambda
+// reads the level and the time from members with these names, and would otherwise add its own.
+// Text from others is bounded, and cannot control a terminal.
 func TestLog(t *testing.T) {
 	const id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
 	for _, want := range []string{id, ""} {
@@ -98,10 +98,10 @@ func TestLog(t *testing.T) {
 }
 
 // FuzzEvent checks that for any bytes either the invocation fails or the gateway accepts the
-// answer, and that the handler gets the content of the event. The host and the client's
-// address come from the gateway and not from headers. Headers get canonical names, and their
-// values are not split. A query keeps its duplicates, their order and their escaping. A path
-// with a bad escape is taken literally.
+// answer. The handler must get the content of the event. The host and the client's address come
+// from the gateway and not from headers. Headers get canonical names, and their values are not
+// split. A query keeps its duplicates, their order and their escaping. A path with an invalid
+// escape is taken literally.
 func FuzzEvent(f *testing.F) {
 	for _, file := range must(filepath.Glob("../../events/*.json")) {
 		f.Add(must(os.ReadFile(file)))
@@ -148,7 +148,7 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// sent is an event, decoded without the types that are tested.
+// sent is an event that is decoded without the event types that the package uses.
 type sent struct {
 	Version, RawPath, RawQueryString, Body string
 	IsBase64Encoded                        bool
@@ -159,7 +159,7 @@ type sent struct {
 	}
 }
 
-// check compares a request, whose body was already read, with the event.
+// check compares a request with the event. read is the request's body.
 func (e sent) check(t *testing.T, r *http.Request, read []byte) {
 	t.Helper()
 	c := e.RequestContext

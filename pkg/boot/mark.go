@@ -18,21 +18,21 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// Mark is an item in a ledger's table. It says that the table is the ledger of a stack. A
-// stack may be deployed with another table by mistake, such as an empty table that
-// CloudFormation has just made. That table has no mark of the stack. For this to work, the
-// programs that sell never write a mark; an operator writes it, or the command that deploys.
-// Several stacks can share a table with one mark for each stack. A mark remains when its stack
-// is deleted, and every copy of the table contains it.
+// Mark is an item that says that a ledger's table is the ledger of a stack. A stack may be
+// deployed by mistake with another table, such as an empty table that CloudFormation has just
+// made. Such a table has no mark of the stack. For this reason the programs that sell never
+// write a mark: an operator writes it, or the command that deploys. A table that several stacks
+// share has one mark for each stack. A mark remains when its stack is deleted, and every copy
+// of the table contains it.
 type Mark struct {
 	Stack   string
 	Payee   string    // the recipient of the stack's payments
 	Origin  string    // the public origin of a stack without BASE_URL; may be empty
 	Written time.Time // in whole seconds
-	By      string    // who wrote it, as information for operators
+	By      string    // who wrote the mark; only operators read this
 }
 
-// markItem is the item of a mark. It never expires.
+// markItem is a mark as the table stores it. It never expires.
 type markItem struct {
 	Key     string `dynamodbav:"pk"`
 	Stack   string `dynamodbav:"stack"`
@@ -42,7 +42,8 @@ type markItem struct {
 	By      string `dynamodbav:"written_by"`
 }
 
-// markKey returns the key of a stack's mark. The keys of payments begin with a CAIP-2 network.
+// markKey returns the key of a stack's mark. It differs from every payment's key, because those
+// begin with a CAIP-2 network.
 func markKey(stack string) string { return "stack|" + stack }
 
 // ErrMarked is the error for a table that is already marked for the stack with another payee.
@@ -78,9 +79,10 @@ func (t Table) LoadMark(ctx context.Context, stack string) (*Mark, error) {
 	}, nil
 }
 
-// SetMark marks the table as the ledger of a stack. It returns the previous mark, or nil. If
-// the previous mark has another payee, SetMark keeps it and returns ErrMarked, unless replace
-// is set. If m has no Origin, the previous Origin is kept. SetMark changes no other item.
+// SetMark marks the table as the ledger of the stack in m. It returns the previous mark, or nil
+// if there was none. If the previous mark has another payee and replace is false, SetMark keeps
+// that mark and returns ErrMarked. If m has no Origin, the previous Origin is kept. SetMark
+// changes no other item.
 func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark, err error) {
 	before, err = t.LoadMark(ctx, m.Stack)
 	switch {
@@ -89,7 +91,8 @@ func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark,
 	case before != nil && !strings.EqualFold(before.Payee, m.Payee) && !replace:
 		return before, ErrMarked
 	}
-	// The condition protects a mark with another payee that is written at the same time.
+	// The condition protects a mark with another payee that was written since the table was
+	// read.
 	condition := "attribute_not_exists(" + dynamo.AttrKey + ")"
 	var values map[string]types.AttributeValue
 	if before != nil {
@@ -119,9 +122,9 @@ func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark,
 	return before, nil
 }
 
-// check returns nil if the mark matches the deployment, and otherwise an error whose text
-// /ready may show. While FORMER_TERMS is set, the mark may also have the former payee, because
-// it is only rewritten after the deployment that changes the payee.
+// check returns nil if the mark matches the deployment. Otherwise it returns an error whose
+// text /ready may show. While FORMER_TERMS is set, the mark may have the former payee, because
+// it is rewritten only after the deployment that changes the payee.
 func (m *Mark) check(c Config) error {
 	command := fmt.Sprintf("LEDGER_TABLE=… AWS_REGION=… STACK_NAME=%s PAY_TO=%s make mark-ledger", c.Stack, c.Terms.PayTo)
 	switch {
@@ -137,9 +140,9 @@ func (m *Mark) check(c Config) error {
 		", which is not PAY_TO. If the payee was changed: " + command + " FORCE=1")
 }
 
-// markProbe returns a probe that checks whether the ledger's table has the mark of the
-// deployment. It returns false if there is no table or the deployment has no name. The probe
-// is optional: the service works without a mark.
+// markProbe returns a probe that checks whether the ledger's table has the deployment's mark.
+// It returns false if there is no table or the deployment has no name. The probe is optional,
+// because the service works without a mark.
 func (c Config) markProbe() (service.Probe, bool) {
 	check := func(ctx context.Context) error {
 		m, err := c.Ledger.LoadMark(ctx, c.Stack)
@@ -155,15 +158,15 @@ func (c Config) markProbe() (service.Probe, bool) {
 	}, c.Ledger.Name != "" && c.Stack != ""
 }
 
-// publicOrigin returns the origin at which the public reaches the deployment. This is
-// BASE_URL, or else the origin in the ledger's mark, because the template cannot tell a
-// function the domain name of its API. It returns "" if neither is known, or if it is not
-// https.
+// publicOrigin returns the origin at which the public reaches the deployment. This is BASE_URL,
+// or else the origin in the ledger's mark. The mark has it because the template cannot tell a
+// function the domain name of the function's API. publicOrigin returns "" if neither origin is
+// known, or if the origin is not https.
 func (c Config) publicOrigin(ctx context.Context) string {
 	origin := c.BaseURL
 	if origin == "" && c.Ledger.Name != "" && c.Stack != "" {
 		m, err := c.Ledger.LoadMark(ctx, c.Stack)
-		if err != nil || m == nil { // markProbe reports it
+		if err != nil || m == nil { // markProbe reports the problem
 			return ""
 		}
 		origin = m.Origin

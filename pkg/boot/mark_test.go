@@ -17,8 +17,8 @@ import (
 )
 
 // TestMarkCheck checks that a mark is accepted for its stack and payee, in any notation of the
-// address, and for the former payee while FORMER_TERMS is set. For every other mark the error
-// has the command that corrects it.
+// payee's address. The mark is accepted for the former payee as well while FORMER_TERMS is set.
+// For every other mark, the error contains the command that corrects it.
 func TestMarkCheck(t *testing.T) {
 	t.Parallel()
 	const payee, former = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", "0x857b06519E91e3A54538791bDbb0E22373e36b66"
@@ -51,7 +51,7 @@ func TestMarkCheck(t *testing.T) {
 	}
 }
 
-// TestMarkProbe checks that the mark is read if there are a table and the name of a stack, and
+// TestMarkProbe checks that the mark is read if there are both a table and a stack's name, and
 // that the service is ready without a mark. If the table cannot be reached, another probe
 // reports that.
 func TestMarkProbe(t *testing.T) {
@@ -74,9 +74,9 @@ func TestMarkProbe(t *testing.T) {
 	}
 }
 
-// TestPublicOrigin checks that the public origin is BASE_URL, or otherwise the origin in the
-// ledger's mark. There is no public origin if that is an origin of this machine or not https,
-// or if the mark cannot be read.
+// TestPublicOrigin checks that the public origin is BASE_URL, or else the origin in the
+// ledger's mark. There is no public origin if that origin is on this machine or not https, or
+// if the mark cannot be read.
 func TestPublicOrigin(t *testing.T) {
 	t.Parallel()
 	const marked = `{"Item":{"pk":{"S":"stack|shop"},"stack":{"S":"shop"},"payee":{"S":"0x1"},"origin":{"S":"%s"},"written":{"N":"1"}}}`
@@ -107,8 +107,8 @@ func TestPublicOrigin(t *testing.T) {
 	}
 }
 
-// TestSetMarkMeanwhile checks that a mark replaces only the mark that was read. A mark that
-// was written with another payee meanwhile is not overwritten, even with FORCE=1.
+// TestSetMarkMeanwhile checks that SetMark replaces only the mark that it has read. If a mark
+// with another payee is written in the meantime, it is not overwritten, even with FORCE=1.
 func TestSetMarkMeanwhile(t *testing.T) {
 	t.Parallel()
 	stored, condition := "{}", ""

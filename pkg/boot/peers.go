@@ -14,15 +14,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Prefixes of the names of a facilitator's variables.
+// Prefixes of the names of the variables of a facilitator.
 const (
 	ofPrimary  = "FACILITATOR"
 	ofFallback = "FACILITATOR_FALLBACK"
 )
 
 // facilitators sets the URLs and the credentials of the facilitators. The second facilitator
-// must be different from the first and have different credentials, so neither operator gets
-// the credentials for the other.
+// must differ from the first and have different credentials, so that neither facilitator's
+// operator gets the credentials for the other facilitator.
 func (e *environment) facilitators(c *Config) {
 	c.FacilitatorURL = e.primary.url
 	c.FallbackURL = e.fallback.url
@@ -46,13 +46,14 @@ func (e *environment) facilitators(c *Config) {
 	if second != "" && place(second) == place(first) {
 		e.fault(ofFallback+"_URL", "is the facilitator of %s_URL", ofPrimary)
 	}
-	if c.Paused || c.FacilitatorURL == "" { // a fallback needs a primary; the template also requires that
+	if c.Paused || c.FacilitatorURL == "" { // a fallback needs a primary facilitator; the template requires the same
 		c.FacilitatorURL = ""
 		c.FallbackURL = ""
 	}
 }
 
-// place returns the host and the path of a URL, which distinguish two facilitators.
+// place returns the host and the path of a URL. Two facilitators must differ in at least one of
+// them.
 func place(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -61,10 +62,10 @@ func place(raw string) string {
 	return strings.ToLower(u.Host) + strings.TrimRight(u.Path, "/")
 }
 
-// credentials returns the credentials of a facilitator and the secret that contains them,
-// which is nil if they are not in a secret. Unreadable credentials do not stop the service:
-// its free part works, paid calls return facilitator_misconfigured, and /ready reports the
-// error. Contradictory credentials are a fault of the configuration.
+// credentials returns the credentials of a facilitator, and the secret that contains them or
+// nil if no secret does. Unreadable credentials do not stop the service: the free documents
+// work, paid calls return facilitator_misconfigured, and /ready reports the error.
+// Contradictory credentials are a fault of the configuration.
 func (e *environment) credentials(of string, v facilitatorValues) (facilitator.Credentials, *secret) {
 	hasSecret := e.text(of+"_SECRET_ARN") != ""
 	hasKey := v.keyID != "" || v.keySecret != ""
@@ -91,7 +92,8 @@ func (e *environment) credentials(of string, v facilitatorValues) (facilitator.C
 	return facilitator.Credentials{}, nil
 }
 
-// secret returns the secret with this name. It is read later, when a value is needed.
+// secret returns the secret with the given name. The secret is read later, when one of its
+// values is needed.
 func (e *environment) secret(name secretName) *secret {
 	keys := e.awsKeys()
 	endpoint := e.secretsEndpoint
@@ -105,9 +107,9 @@ func fixed(c facilitator.Credentials, err error) facilitator.Credentials {
 	return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return c, err }, nil)
 }
 
-// chain sets which nodes of the chain are used. If RPC_URL is set, it names them. Otherwise
-// they are the nodes in the facilitator's secret, or the nodes in usual if the secret has
-// none. usual may be empty. If it is noNodes, no node is used.
+// chain sets which nodes of the chain are used. RPC_URL can name them. If it is empty, the
+// nodes in the facilitator's secret are used, or the node usual if the secret has none. usual
+// may be empty. If usual is noNodes, an empty RPC_URL means that no node is used.
 func (e *environment) chain(c *Config, usual string) {
 	const name = "RPC_URL"
 	unnamed := e.text(name) == ""
@@ -132,7 +134,7 @@ func (e *environment) chain(c *Config, usual string) {
 // hasChain reports whether nodes of the chain are used.
 func (c Config) hasChain() bool { return len(c.Nodes) > 0 || c.nodesInSecret }
 
-// chainView returns the view of the chain, or nil if no nodes are used.
+// chainView returns a client that reads the chain, or nil if no nodes are used.
 func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	if !c.hasChain() {
 		return nil, nil
@@ -150,8 +152,8 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	return chain.New(n)
 }
 
-// nodesOfSecret returns the nodes in the secret, which may have none. If failed is true, none
-// of the nodes that were returned before works.
+// nodesOfSecret returns the nodes in the secret, which may have none. failed means that none of
+// the nodes that were returned before has worked.
 func (c Config) nodesOfSecret(ctx context.Context, now time.Time, failed bool) ([]string, error) {
 	if failed {
 		c.secret.failed()
@@ -159,8 +161,9 @@ func (c Config) nodesOfSecret(ctx context.Context, now time.Time, failed bool) (
 	return fromSecret(ctx, c.secret, now, secretNodeURLs)
 }
 
-// evidence returns a view of the chain as the interfaces of the payment layer. If view is nil,
-// both results are nil interfaces; a direct conversion would make interfaces that are not nil.
+// evidence returns view as the interfaces of the payment layer. If view is nil, both results
+// are nil interfaces. A direct conversion of a nil pointer would make interfaces that are not
+// nil.
 func evidence(view *chain.Nodes) (x402.Evidence, reconcile.Scanner) {
 	if view == nil {
 		return nil, nil

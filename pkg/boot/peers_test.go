@@ -28,7 +28,8 @@ type vars map[string]string
 // env returns an environment with only these variables.
 func env(v vars) func(string) string { return func(name string) string { return v[name] } }
 
-// deployed returns a good environment of a function, with these changes.
+// deployed returns the environment of a deployed function, with the given changes. Without
+// changes it is valid.
 func deployed(changes ...vars) vars {
 	v := vars{
 		"PAY_TO": LocalPayTo, "LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1",
@@ -45,14 +46,15 @@ func (v *vault) secretVars() vars {
 	return vars{"FACILITATOR_SECRET_ARN": secretARN, "AWS_ENDPOINT_URL_SECRETS_MANAGER": v.URL}
 }
 
-// configured returns the configuration that a selling function reads from an environment with
-// these changes.
+// configured returns the configuration that a selling function reads from a deployed
+// environment, with the given changes.
 func configured(t *testing.T, changes ...vars) Config {
 	t.Helper()
 	return must(parseFunction(env(deployed(changes...)), ReadByOthers))
 }
 
-// componentsOf returns the components of a configuration, with stores in memory.
+// componentsOf returns the components of a deployment with this configuration, with stores in
+// memory.
 func componentsOf(c Config, log *slog.Logger) Components {
 	return must(c.Components(stores(), log, time.Now))
 }
@@ -74,7 +76,8 @@ func same[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// must returns v, for set-up that fails only if the test is wrong. It panics on an error.
+// must returns v, or panics if there is an error. It is for set-up that fails only if the test
+// is wrong.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -94,7 +97,7 @@ func newVault(t *testing.T, answer http.HandlerFunc) *vault {
 	v := &vault{}
 	v.says(answer)
 	v.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		raw, err := io.ReadAll(r.Body) // a handler only learns that its client has gone once it has read the body
+		raw, err := io.ReadAll(r.Body) // a handler learns that its client has gone away only after it has read the body
 		if err != nil {
 			return // the caller gave up before the request was complete
 		}
@@ -137,13 +140,13 @@ func secretReply(member string, value any) string {
 	return string(must(json.Marshal(doc)))
 }
 
-// settler is a facilitator that records its requests. It accepts only the Authorization in
-// token, or only requests without one if token is empty. Its clients send one request after
-// another.
+// settler is a facilitator that records its requests. If token is not empty, it accepts only
+// requests with this Authorization; otherwise it accepts only requests without one. Its clients
+// send one request after another.
 type settler struct {
 	*httptest.Server
 	token    string
-	status   int // the status of every answer, if set
+	status   int // the status of every answer; 0 means that it depends on the request
 	supports bool
 	heard    []string
 }

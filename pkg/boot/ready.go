@@ -14,23 +14,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// readyPrefix begins the keys of the results of /ready in the ledger's table. The function and
-// its version follow, because two versions may be configured differently, and two stacks may
-// share a table.
+// readyPrefix is the prefix of the keys under which the ledger's table keeps the results of
+// /ready. The names of the function and of its version follow the prefix, because two versions
+// may be configured differently, and two stacks may share a table.
 const readyPrefix = "ready|"
 
-// keepReady is how long such an item is kept.
+// keepReady is how long the results of /ready are kept.
 const keepReady = 24 * time.Hour
 
-// readyItems stores the results of the probes in the ledger's table, as one item. It is a
-// service.ReadyStore.
+// readyItems is a service.ReadyStore that keeps the results of the probes in the ledger's
+// table, as one item.
 type readyItems struct {
 	api        dynamo.API
 	table, key string
 }
 
-// readyStore returns the store in the table that all processes share, or nil if there is no
-// table or no version.
+// readyStore returns the store that all processes share, or nil if there is no table or no
+// version.
 func (c Config) readyStore() service.ReadyStore {
 	if c.Ledger.Name == "" || c.Version == "" {
 		return nil
@@ -67,7 +67,7 @@ func (r readyItems) Load(ctx context.Context) (service.KeptReady, error) {
 	}, nil
 }
 
-// Claim implements service.ReadyStore. If the reply of DynamoDB is lost, it can happen that no
+// Claim implements service.ReadyStore. If DynamoDB's reply is lost, it can happen that no
 // process has the claim. All processes then use the stored results.
 func (r readyItems) Claim(ctx context.Context, loaded service.KeptReady, at time.Time) (bool, error) {
 	err := r.update(ctx, "SET asked = :at, expires_at = :expires", "attribute_not_exists(asked) OR asked = :loaded", map[string]any{

@@ -12,7 +12,7 @@ import (
 )
 
 // TestReadyItems checks that a process reads the results that another process has stored, with
-// times to the millisecond. If several processes have read the same item, only one of them may
+// times to the millisecond. Of several processes that have read the same item, only one may
 // probe. Versions must not share an item.
 func TestReadyItems(t *testing.T) {
 	t.Parallel()

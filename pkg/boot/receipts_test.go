@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// keyPair returns a key for receipts and its public key, in the formats of the settings.
+// keyPair returns the nth receipt key and its public key, in the formats of the settings.
 func keyPair(n byte) (private, public string) {
 	seed := make([]byte, ed25519.SeedSize)
 	seed[0] = n
@@ -21,9 +21,9 @@ func keyPair(n byte) (private, public string) {
 }
 
 // TestReceiptConfiguration checks every configuration of receipts. Answers are signed with a
-// published key or not at all, and then /ready says why. Offers are signed with the same key
-// once it is in memory. The secret is never read for an offer, and /ready says that offers
-// wait for an answer.
+// published key, or they are unsigned and /ready says why. Offers are signed with the same key
+// as soon as it is in memory. The secret is never read for an offer, and /ready says that
+// offers are unsigned until the first answer.
 func TestReceiptConfiguration(t *testing.T) {
 	t.Parallel()
 	one, onePublic := keyPair(1)
@@ -101,8 +101,8 @@ func signedByFirst(t *testing.T, jws string, published []ed25519.PublicKey) {
 	}
 }
 
-// warns checks that the probes of receipts are optional and give the warning in the argument
-// says. If it is empty, they must give no warning.
+// warns checks that the probes of receipts are optional and give the warning says. If says is
+// empty, they must give no warning.
 func warns(t *testing.T, probes []service.Probe, says string) {
 	t.Helper()
 	for _, probe := range probes {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestNodesOfTheSecret checks that the nodes in the secret are used, and other nodes only if
-// the secret has none. If RPC_URL is the word secret, no other nodes are used, not even the
-// public one when the secret cannot be read.
+// TestNodesOfTheSecret checks that the nodes in the secret are used, and that other nodes are
+// used only if the secret has none. If RPC_URL is the word secret, no other nodes are used, not
+// even the public node if the secret cannot be read.
 func TestNodesOfTheSecret(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -45,8 +45,9 @@ func TestNodesOfTheSecret(t *testing.T) {
 	}
 }
 
-// TestWatch checks that the view of the chain and its probe are both present or both absent.
-// If they are absent, the interfaces are nil, and /ready names the missing setting.
+// TestWatch checks that the client that reads the chain and its probe are either both present
+// or both absent. If they are absent, the interfaces are nil, and /ready names the missing
+// setting.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for rpc, wants := range map[string]bool{"none": false, "http://127.0.0.1:1": true} {

@@ -22,23 +22,25 @@ import (
 )
 
 const (
-	// secretTimeout bounds the reading of a secret, with all attempts. A payer waits for it.
+	// secretTimeout bounds the time for reading a secret, including all attempts. A payer waits
+	// during this time.
 	secretTimeout = 2 * time.Second
-	// secretAttempts is the number of attempts. Each of them has an equal share of
-	// secretTimeout, so a lost first packet does not use all of the time.
+	// secretAttempts is the number of attempts to read a secret. Each attempt has an equal
+	// share of secretTimeout, so that a lost first packet does not use up all of the time.
 	secretAttempts = 2
-	// maxSecretReply is more bytes than the largest secret, 64 KiB, needs in JSON.
+	// maxSecretReply limits the reply of Secrets Manager, in bytes. The largest secret, of 64
+	// KiB, needs less in JSON.
 	maxSecretReply = 512 << 10
 )
 
-// errSecretSilent is the error when Secrets Manager was not reached or could not answer.
-// Nothing is then known about the secret.
+// errSecretSilent is the error if Secrets Manager was not reached or could not answer. Nothing
+// is then known about the secret.
 var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitator.ErrUnreachable)
 
-// fetchSecret returns the current value of a secret. If endpoint is not empty, it replaces
-// AWS's endpoint. attempt is the time limit of each of the secretAttempts. The error is
-// errSecretSilent, or says why the secret has no value; it never contains what was read. The
-// size of the reply is bounded, and no cache, connection or goroutine remains afterwards.
+// fetchSecret returns the current value of a secret. An endpoint that is not empty replaces
+// AWS's endpoint. attempt is the time limit of each attempt. The error is errSecretSilent or
+// says why the secret has no value. It never contains what was read. The size of the reply is
+// bounded, and no cache, connection or goroutine remains afterwards.
 func fetchSecret(ctx context.Context, name secretName, keys aws.CredentialsProvider, endpoint string, attempt time.Duration) ([]byte, error) {
 	options := secretsmanager.Options{
 		Region:      name.region,
@@ -83,13 +85,13 @@ func explainSecret(err error) error {
 	return fmt.Errorf("%w: %w", errSecretSilent, err)
 }
 
-// rereadAfter is the minimum time between two readings of a secret. It prevents constant
-// reading while a service rejects what is in the secret.
+// rereadAfter is the minimum time between two readings of a secret. Without it, the secret
+// would be read all the time while its credentials are rejected.
 const rereadAfter = time.Minute
 
-// secret is a secret with several values: credentials, nodes, a receipt key. It is read when a
-// value is first needed, which is when somebody pays. It is read again, at most once a minute,
-// after a failed reading and after one of its values did not work.
+// secret is a secret with several values: credentials, nodes, and a receipt key. It is read
+// when a value is first needed, which is when somebody pays. It is read again if the last
+// reading failed or if one of its values did not work, but at most once a minute.
 type secret struct {
 	load func(context.Context) ([]byte, error)
 
@@ -98,14 +100,14 @@ type secret struct {
 	err error      // the error of the last reading
 	at  time.Time  // the time of the last reading
 
-	wrong atomic.Bool // a value in the secret did not work
+	wrong atomic.Bool // whether a value in the secret did not work
 }
 
 // failed records that a value in the secret did not work.
 func (s *secret) failed() { s.wrong.Store(true) }
 
-// fromSecret returns a value that decode reads from the secret. The error never quotes the
-// secret, unless the error of decode does.
+// fromSecret returns the value that decode finds in the secret. The error quotes the secret
+// only if the error of decode does.
 func fromSecret[T any](ctx context.Context, s *secret, now time.Time, decode func(doc []byte) (T, error)) (v T, err error) {
 	doc, err := s.document(ctx, now)
 	if err != nil {
@@ -117,18 +119,18 @@ func fromSecret[T any](ctx context.Context, s *secret, now time.Time, decode fun
 	return v, err
 }
 
-// document returns the secret. If a reading is due, it reads the secret first.
+// document returns the secret. It reads the secret first if that is due.
 func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// This compares wall clock times, because the monotonic clock may stand still while Lambda
-	// has the process frozen. If the clock was set back, the reading is not delayed.
+	// has the process frozen. If the wall clock was set back, the secret may be read at once.
 	since := now.Sub(s.at)
 	tooSoon := !s.at.IsZero() && since >= 0 && since < rereadAfter
 	if (s.doc == nil || s.wrong.Load()) && !tooSoon {
 		doc, err := s.loadObject(ctx)
 		if err != nil && ctx.Err() != nil {
-			return nil, ctx.Err() // the caller gave up, so this does not count as the one reading of this minute
+			return nil, ctx.Err() // the caller gave up, so this reading does not count, and the next caller may read at once
 		}
 		s.at = now.Round(0)
 		s.err = err
@@ -137,7 +139,7 @@ func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 			s.wrong.Store(false)
 		}
 	}
-	if s.doc != nil { // the previous document is better than none, even if a value in it failed
+	if s.doc != nil { // an earlier document is better than none, even if one of its values did not work
 		return s.doc, nil
 	}
 	return nil, s.err

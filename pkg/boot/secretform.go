@@ -13,7 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// The members of a facilitator's secret, a JSON object.
+// The members of a facilitator's secret, which is a JSON object.
 const (
 	SecretKeyID      = "key_id" // the id of a CDP key
 	SecretKey        = "key_secret"
@@ -27,7 +27,7 @@ func SecretMembers() []string {
 	return []string{SecretKeyID, SecretKey, SecretToken, SecretNodes, SecretReceiptKey}
 }
 
-// CheckSecret returns an error with everything that is wrong with the document of a
+// CheckSecret returns an error that lists everything that is wrong with the document of a
 // facilitator's secret. The error never quotes the document.
 func CheckSecret(doc []byte) error {
 	_, credentials := secretCredentials(doc)

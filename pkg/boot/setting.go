@@ -6,22 +6,22 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Setting is a variable of the environment. Every program parses the environment with the list
-// of all settings. The table in the runbook is generated from the same list.
+// Setting is a variable of the environment. Every program parses its environment with the list
+// of all settings. The runbook's table of settings is generated from the same list.
 type Setting struct {
 	Name string
-	// Default is the value for an empty variable. If there is no fixed default, Otherwise
-	// tells the readers of the runbook what an empty variable means.
+	// Default is the value of an empty variable. If there is no fixed default, Otherwise says
+	// in the runbook what an empty variable means.
 	Default, Otherwise string
 	Meaning            string // an explanation for the operator
-	// Template means that the template sets the variable, to the same value for every
-	// function. Secret means that the value can contain a secret; the template then leaves it
-	// empty for a function that does not read it.
+	// Template means that the template sets the variable, and sets it to the same value for
+	// every function. Secret means that the value can contain a secret. The template leaves
+	// such a variable empty for a function that does not read it.
 	Template, Secret bool
 	Readers          Readers
 
-	// parse parses a value that is not empty, and stores it. It is nil for a variable that the
-	// programs look up themselves.
+	// parse parses and stores a value, which must not be empty. It is nil for a variable that
+	// the programs look up themselves.
 	parse func(text string) error
 }
 
@@ -38,7 +38,7 @@ func (s Setting) Check(value string) error {
 type Readers uint8
 
 const (
-	ReadByDocuments Readers = 1 << iota // the function of the documents
+	ReadByDocuments Readers = 1 << iota // the function that serves the documents
 	ReadByReconcile                     // the function that reconciles
 	ReadByOthers                        // every other function
 	ReadByLocal                         // the local runner and the operator's commands
@@ -50,7 +50,7 @@ const (
 	readByPaid      = ReadByReconcile | ReadByOthers | ReadByLocal // programs that handle payments
 )
 
-// Defaults of the local runner.
+// Defaults for the local runner.
 const (
 	LocalAddr       = "127.0.0.1:8402"
 	LocalLedgerFile = ".local/ledger.db"
@@ -59,11 +59,11 @@ const (
 	LocalPayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 )
 
-// ofNetwork describes in the runbook what an empty variable of the token means.
+// ofNetwork says in the runbook what it means if a variable about the token is empty.
 const ofNetwork = "that of USDC on `NETWORK`, if known"
 
-// knownNetworks returns the names of the networks whose token and nodes are known, so NETWORK
-// alone is enough.
+// knownNetworks returns the names of the networks whose token and nodes are known. For these
+// networks, NETWORK is the only variable that must be set.
 func knownNetworks() string {
 	var names []string
 	for _, n := range x402.Networks() {
@@ -75,7 +75,7 @@ func knownNetworks() string {
 // Settings returns all variables that the service reads.
 func Settings() []Setting { return settings(new(values)) }
 
-// settings returns all variables. Each of them stores its value in v.
+// settings returns all variables. When a variable is parsed, its value is stored in v.
 func settings(v *values) []Setting {
 	deployed := deployedSettings(v)
 	for i := range deployed {
@@ -84,8 +84,7 @@ func settings(v *values) []Setting {
 	return append(deployed, otherSettings(v)...)
 }
 
-// into returns a parser that stores the result of the function parse in the variable that
-// place points to.
+// into returns a parser that stores the result of parse in *place.
 func into[T any](place *T, parse func(string) (T, error)) func(string) error {
 	return func(text string) error {
 		v, err := parse(text)
@@ -97,8 +96,7 @@ func into[T any](place *T, parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// text returns a parser that accepts any text and stores it in the variable that place points
-// to.
+// text returns a parser that accepts any text and stores it in *place.
 func text(place *string) func(string) error {
 	return into(place, func(text string) (string, error) { return text, nil })
 }

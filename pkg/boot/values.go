@@ -26,7 +26,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// parseOrigin parses a public origin: scheme and host, no path.
+// parseOrigin parses a public origin, which has a scheme and a host but no path.
 func parseOrigin(v string) (string, error) {
 	u, err := url.Parse(v)
 	switch {
@@ -40,7 +40,7 @@ func parseOrigin(v string) (string, error) {
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
 }
 
-// hostname reports whether a URL has a host that clients can reach.
+// hostname reports whether the host of a URL is one that clients can reach.
 func hostname(u *url.URL) bool {
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
 		return false
@@ -64,8 +64,8 @@ func onThisMachine(u *url.URL) bool {
 	return u.Hostname() == "localhost" || ip.IsLoopback()
 }
 
-// parsePeer parses the URL of a facilitator. The service trusts its answers about payments, so
-// the URL must be https, or http on this machine.
+// parsePeer parses the URL of a facilitator. The service trusts the facilitator's answers about
+// payments, so the URL must be https, or http on this machine.
 func parsePeer(v string) (string, error) {
 	if insecure(v) {
 		return "", errors.New("must be an https URL; http is for this machine only, because anybody on the way could read credentials and invent a settlement")
@@ -76,13 +76,12 @@ func parsePeer(v string) (string, error) {
 	return v, nil
 }
 
-// Reachable returns the address at which this machine reaches a listener on addr. For an
-// address that stands for all addresses of the machine, such as 0.0.0.0, it is the loopback
-// address.
+// Reachable returns an address at which this machine reaches a listener on addr. If addr stands
+// for all addresses of the machine, such as 0.0.0.0, the result is the loopback address.
 func Reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return addr // the error of listening on it explains the mistake
+		return addr // the error of listening on addr explains the mistake
 	}
 	switch ip, err := netip.ParseAddr(host); {
 	case host == "", err == nil && ip.Unmap() == netip.IPv4Unspecified():
@@ -112,10 +111,10 @@ func parseContact(v string) (string, error) {
 	return v, nil
 }
 
-// parseClaims parses the files, by name, that the operator publishes below /.well-known/.
-// Indexes of services use them to verify who owns a service: 402 Index, x402 Trust, the
-// registry of MCP servers, and Glama. The size limit exists because Lambda allows only 4 KB
-// for the whole environment.
+// parseClaims parses the files that the operator publishes below /.well-known/, by name.
+// Indexes of services use these files to verify who owns a service: 402 Index, x402 Trust, the
+// registry of MCP servers, and Glama. The size is limited because Lambda allows only 4 KB for
+// the whole environment.
 func parseClaims(v string) (files map[string]string, err error) {
 	const most = 2 << 10
 	known := []string{"402index-verify.txt", "x402-trust.txt", "mcp-registry-auth", "glama.json"}
@@ -148,17 +147,17 @@ func parseReceiptKeys(v string) (keys []ed25519.PublicKey, err error) {
 	return keys, nil
 }
 
-// formerTerms are the terms that were different before the last change, and the time until
-// which they are accepted. A field whose term did not change is empty.
+// formerTerms holds the terms that the last change has replaced, and the time until which they
+// are accepted. A field is empty if its term did not change.
 type formerTerms struct {
 	until  time.Time
 	payTo  string
 	prices map[string]string // former prices by operation
 }
 
-// parseFormerTerms parses the time until which the former terms are accepted, followed by the
-// terms that were different: payTo, and prices by operation. "none" means that the former
-// terms are no longer accepted.
+// parseFormerTerms parses FORMER_TERMS: the time until which the former terms are accepted,
+// followed by the terms that were different. These are payTo, and prices by operation. "none"
+// means that the former terms are no longer accepted.
 func parseFormerTerms(v string) (*formerTerms, error) {
 	list, _ := parseList(v)
 	if len(list) == 0 || len(list) == 1 && list[0] == "none" {
@@ -237,7 +236,7 @@ func parseAmount(v string) (*big.Int, error) {
 	return amount, nil
 }
 
-// countTo returns a parser of whole numbers from 0 to a largest one. 0 turns something off.
+// countTo returns a parser of whole numbers from 0 to the given maximum. 0 turns something off.
 func countTo(most int) func(string) (int, error) {
 	return func(v string) (int, error) {
 		n, err := strconv.Atoi(v)
@@ -267,8 +266,8 @@ func parseBootstrapURL(v string) (string, error) {
 	return v, nil
 }
 
-// parseTableName parses the name of a DynamoDB table. Here and in parseStackName the maximum
-// length is not part of the pattern: compiling a repetition of some hundreds takes a twentieth
+// parseTableName parses the name of a DynamoDB table. Here and in parseStackName, the pattern
+// does not limit the length, because compiling a repetition of some hundreds takes a twentieth
 // of a function's start.
 func parseTableName(v string) (string, error) {
 	const most = 255
@@ -287,7 +286,7 @@ func parseStackName(v string) (string, error) {
 	return v, nil
 }
 
-// parseAccept parses the code with which the operator accepts a refused ledger file.
+// parseAccept parses the code with which the operator accepts a ledger file that was refused.
 func parseAccept(v string) (string, error) {
 	if !regexp.MustCompile(`^[A-Z2-7]{8}$`).MatchString(v) {
 		return "", errors.New("must be the word that the program has named when it refused the ledger file")
@@ -295,8 +294,8 @@ func parseAccept(v string) (string, error) {
 	return v, nil
 }
 
-// secretName is the name of a secret. It is a complete ARN, because that contains the region
-// to send requests to, and because a permission can be limited to exactly this secret.
+// secretName is the name of a secret: a complete ARN. The ARN contains the region to which
+// requests are sent, and a permission can be limited to exactly this secret.
 type secretName struct{ arn, region string }
 
 // parseSecretName parses the ARN of a secret.
@@ -316,14 +315,13 @@ type nodes struct {
 	urls           []string
 }
 
-// Words that RPC_URL can have instead of URLs.
+// Words that RPC_URL can be instead of a list of URLs.
 const (
 	noNodes     = "none"   // no node is used
 	secretNodes = "secret" // the secret names the nodes
 )
 
-// parseNodes parses the nodes of the chain. Its error does not quote them, because a URL may
-// contain a key.
+// parseNodes parses RPC_URL. Its error does not quote the URLs, because they may contain keys.
 func parseNodes(v string) (nodes, error) {
 	switch v {
 	case noNodes:

@@ -1,6 +1,6 @@
-// Package boot turns the environment into a running function: configuration,
-// wired dependencies, the Lambda runtime. It is the only package that reads
-// the environment, and the only one that knows that it runs on Lambda.
+// Package boot turns the environment into a running function: it reads the configuration,
+// connects the components, and runs them on Lambda. No other package of the service reads the
+// environment, or knows about Lambda.
 //
 // All configuration errors are reported together, at init, and each names its variable.
 package boot
@@ -34,16 +34,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Components are the parts that the functions of a deployment are made of. Each function takes
-// only the clients that its operation needs, and links no others.
+// Components are the parts from which the functions of a deployment are made. Each function
+// takes only the clients that its operation needs, and links no others.
 type Components struct {
 	Platform service.Platform
 	Offering service.Offering
 	Limits   service.Limits
 	// Seller sells according to Offering, within Limits.
 	Seller *service.Seller
-	// Resolver answers DNS lookups, and resolves the hosts for Connector. Connector connects
-	// to public hosts only.
+	// Resolver answers DNS lookups, and resolves host names for Connector. Connector connects
+	// only to public hosts.
 	Resolver  *dns.Client
 	Connector *guard.Dialer
 
@@ -51,10 +51,10 @@ type Components struct {
 	probes []service.Probe
 }
 
-// Components returns the components of a deployment that uses these stores. Before text from
-// other parties is logged, it is made safe to read, whatever the handler of log is.
+// Components returns the components of a deployment that uses the given stores. Text from
+// others is made safe to read before it is logged, whatever the handler of log is.
 func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time) (Components, error) {
-	const longestFormer = 24 * time.Hour // catches a mistyped time, which would keep the old payee valid
+	const longestFormer = 24 * time.Hour // catches a mistyped time, which would keep the old payee valid for too long
 	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
 		return Components{}, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough")
 	}
@@ -99,10 +99,10 @@ func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time
 }
 
 // probes returns the probes of everything that the service needs. The ledger's probe reads a
-// key that no record has, which is the only key that the function of /ready may read. The
-// facilitators' probes send their credentials and ask which payments are supported. The other
-// probes check the resolvers and the chain; the service works without the chain. view is nil
-// if the chain is not used.
+// key that no record has, because that is the only key that the function of /ready may read.
+// The facilitators' probes send their credentials and ask which payments are supported. The
+// other probes check the resolvers and the chain. The chain's probe is optional, because the
+// service works without the chain; it is left out if view is nil.
 func (c Config) probes(payments *ledger.Ledger, settle facilitators, resolver *dns.Client, view *chain.Nodes) []service.Probe {
 	checkLedger := func(ctx context.Context) error {
 		_, err := payments.Fetch(ctx, "ready")
@@ -128,9 +128,9 @@ func (c Components) Origins() *origin.Client {
 	return &origin.Client{Connector: c.Connector, UserAgent: c.config.userAgent()}
 }
 
-// Registries returns the configuration for reaching the domain registries. If there is a
-// ledger table, the RDAP bootstrap file is stored in it, and a new process need not ask IANA
-// for it.
+// Registries returns the configuration for reaching the domain registries. If there is a ledger
+// table, it stores the RDAP bootstrap file, so that a new process need not ask IANA for the
+// file.
 func (c Components) Registries() whois.Config {
 	config := whois.Config{
 		Connector:    c.Connector,
@@ -170,8 +170,8 @@ func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platfor
 	}
 }
 
-// origin returns the configured BASE_URL, or else the domain name that the gateway reports.
-// The function eventHandler puts that name into r.Host and drops the Host header.
+// origin returns BASE_URL if it is set, or else the domain name that the gateway reports.
+// eventHandler puts that name into r.Host and drops the Host header.
 func (c Config) origin(r *http.Request) string {
 	if c.BaseURL != "" {
 		return c.BaseURL
@@ -190,7 +190,7 @@ func requestID(r *http.Request) string {
 // Stores are the places where a deployment stores its payments and its limits.
 type Stores struct {
 	Ledger ledger.Store
-	Index  ledger.Index // the ledger's index; only reconcile reads it
+	Index  ledger.Index // only reconcile reads it
 	Limits limit.Store
 }
 
@@ -204,7 +204,7 @@ func (t Table) Stores() Stores {
 // permission to describe it.
 func (t Table) Open() *dynamo.Table { return dynamo.New(dynamo.APIOf(dynamo.NewClient(t.AWS)), t.Name) }
 
-// limits returns the configured limits, which count in the stores.
+// limits returns the configured limits, which keep their counts in the given stores.
 func (c Config) limits(s Stores, now func() time.Time) service.Limits {
 	l := service.Limits{Leases: s.Limits, Single: c.Caps.Single, Bundle: c.Caps.Bundle}
 	if c.Caps.PerMinute > 0 {
@@ -218,9 +218,9 @@ type Reconciling struct {
 	Platform   service.Platform
 	Terms      x402.Terms
 	Ledger     *ledger.Ledger
-	Chain      *chain.Nodes // nil without a view of the chain
+	Chain      *chain.Nodes // nil if no nodes are used
 	Reconciler *reconcile.Reconciler
-	Cheapest   *big.Int // the lowest price in the ledger's shop, in atomic units
+	Cheapest   *big.Int // the lowest price of the shop whose ledger this is, in atomic units
 }
 
 // Reconciling returns the components for reconciling a ledger with its index.
@@ -258,9 +258,9 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 // errNoReceiptKey is the text in /ready when no key is configured.
 var errNoReceiptKey error = service.Public("RECEIPT_KEY is not set: answers come without a signed receipt; make receipt-key makes a key")
 
-// receipts signs offers and answers with the configured key. A key in the environment is
-// available at once. A key in the secret is read when the first answer is given; offers are
-// unsigned until then. Without a key, or with a key that is not published, nothing is signed,
+// receipts signs offers and answers with the receipt key. A key in the environment is available
+// at once. A key in the secret is read for the first answer, and offers are unsigned until
+// then. Without a key, nothing is signed. Nothing is signed with an unpublished key either,
 // because nobody could verify the signature.
 type receipts struct {
 	configured ed25519.PrivateKey // the key in the environment; if nil, the secret may have one
@@ -274,7 +274,7 @@ type receipts struct {
 func (r *receipts) Sign(ctx context.Context, statement receipt.Statement) (string, error) {
 	signer, err := r.key(ctx)
 	if errors.Is(err, errNoReceiptKey) {
-		return "", nil // no key is configured: /ready reports it, so there is no log line for each answer
+		return "", nil // /ready reports the missing key, so it is not logged for each answer
 	}
 	if err != nil {
 		return "", err
@@ -291,7 +291,8 @@ func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
 	return signer.SignOffer(o)
 }
 
-// key returns the signer. The error is errNoReceiptKey if no key is configured.
+// key returns the signer, which it loads on its first call. The error is errNoReceiptKey if
+// there is no key.
 func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
 	if signer := r.signer.Load(); signer != nil {
 		return signer, nil
@@ -304,7 +305,7 @@ func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
 	return signer, nil
 }
 
-// findKey returns a signer with the key of the environment, or else of the secret.
+// findKey returns a signer with the key in the environment, or else with the key in the secret.
 func (r *receipts) findKey(ctx context.Context) (*receipt.Signer, error) {
 	if r.configured != nil {
 		return r.signerOf(r.configured)
@@ -319,7 +320,7 @@ func (r *receipts) findKey(ctx context.Context) (*receipt.Signer, error) {
 	return signer, err
 }
 
-// check is the probe of the receipt key. Its error always contains a service.Public.
+// check is the probe of the receipt key. Its error always wraps a service.Public.
 func (r *receipts) check(ctx context.Context) error {
 	_, err := r.key(ctx)
 	if _, public := errors.AsType[service.Public](err); err == nil || public {
@@ -348,7 +349,7 @@ func (r *receipts) secretSigner(doc []byte) (*receipt.Signer, error) {
 	return r.signerOf(key)
 }
 
-// SignReceipts makes the service sign with key if no receipt key and no secret is configured.
+// SignReceipts makes the service sign with key, unless a receipt key or a secret is configured.
 func (c *Config) SignReceipts(key ed25519.PrivateKey) {
 	if c.receiptKey != nil || c.secret != nil {
 		return

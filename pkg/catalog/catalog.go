@@ -2,7 +2,7 @@
 // parameters, answer and errors of each operation (spec §1, §2, §4, §7).
 //
 // The discovery documents and the payment offers are rendered from this package. Tests compare
-// the catalog with everything else that states such a fact: the SAM template, the events, and
+// the catalog with everything else that states these facts: the SAM template, the events, and
 // the Go result types.
 package catalog
 
@@ -45,11 +45,11 @@ const (
 	PathDocs     = "/docs"
 )
 
-// Paths that are not in the spec.
+// Paths that the spec does not have.
 const (
 	// PathMCP serves the operations as tools of the Model Context Protocol.
 	PathMCP = "/mcp"
-	// PathServer serves the entry of the MCP server for registries.
+	// PathServer serves the MCP server's entry for registries.
 	PathServer = "/server.json"
 )
 
@@ -67,15 +67,16 @@ const (
 type Operation struct {
 	Slug  string // the name of its function and its event, and its anchor in the documentation
 	Path  string
-	Title string // the spec's product name of the operation
+	Title string // the operation's product name in the spec
 	// Tool is the operation's name as a tool of the Model Context Protocol.
 	Tool string
 	// Result is the name of the result's schema.
 	Result string
 	// Use says when to call the operation. It completes the sentence "Call it ...".
 	Use string
-	// Question is the question that a call answers, as a heading, such as "{type} records of
-	// {domain}". A name in braces stands for the value of that parameter.
+	// Question is the question that a call answers, in the form of a heading, such as "{type}
+	// records of {domain}". A name in braces stands for the value of the parameter with that
+	// name.
 	Question string
 	// Returns describes the answer for a person, in one line.
 	Returns     string
@@ -90,7 +91,7 @@ type Operation struct {
 	// the payment errors of spec §7.1.
 	Errors []fault.Code
 	Fields []Field
-	// Verdicts are the rules for the line that describes the findings of an answer in words.
+	// Verdicts are the rules for the line that says in words what an answer has found.
 	Verdicts []lookup.Verdict
 	// Response is the example answer, as JSON.
 	Response string
@@ -106,10 +107,10 @@ type Param struct {
 	Required    bool
 	Default     string // "" means that there is no default
 	Enum        []string
-	// Example is the value in the query of the example answer. The query omits it if it is the
-	// default.
+	// Example is the parameter's value in the query to which the example answer belongs. The
+	// query omits the parameter if this is its default.
 	Example string
-	// Code is the error for a wrong value; empty if every value is accepted.
+	// Code is the code of the error for a wrong value. It is empty if every value is accepted.
 	Code fault.Code
 }
 
@@ -118,8 +119,8 @@ type Playbook struct {
 	Slug        string
 	Name        string
 	Description string
-	Bundle      string   // a slug
-	Sequence    []string // slugs
+	Bundle      string   // the slug of the bundle that replaces the sequence
+	Sequence    []string // the slugs of the operations, in order
 }
 
 // Playbooks returns the suggested call sequences of spec §4.10.
@@ -152,8 +153,8 @@ func BySlug(slug string) (op Operation, ok bool) {
 	return Operation{}, false
 }
 
-// PaymentErrors returns the codes that every priced path can answer (spec §7.1). It does not
-// include overloaded, which the smoke test never answers.
+// PaymentErrors returns the codes that every priced path can answer (spec §7.1). The code
+// overloaded is not among them, because the smoke test never answers it.
 func PaymentErrors() []fault.Code {
 	return []fault.Code{
 		fault.PaymentRequired,
@@ -171,7 +172,7 @@ func PaymentErrors() []fault.Code {
 // AllErrors returns the operation's own codes and the payment errors.
 func (o Operation) AllErrors() []fault.Code { return slices.Concat(o.Errors, PaymentErrors()) }
 
-// Can reports whether the operation may answer a code.
+// Can reports whether the operation can answer with a code.
 func (o Operation) Can(c fault.Code) bool { return slices.Contains(o.AllErrors(), c) }
 
 // Price returns the amount as dollars, such as "$0.005".
@@ -188,7 +189,7 @@ func Cheapest() *big.Int {
 	return cheapest
 }
 
-// atomic returns the price as a number.
+// atomic returns the price in atomic units, as a number.
 func (o Operation) atomic() *big.Int {
 	n, ok := new(big.Int).SetString(o.Amount, 10)
 	if !ok {
@@ -209,7 +210,7 @@ func (o Operation) PriceUSD() string {
 	return whole + "." + fraction
 }
 
-// Example returns the parameters of the query that the example answer belongs to.
+// Example returns the parameters in the query to which the example answer belongs.
 func (o Operation) Example() []Param {
 	return slices.DeleteFunc(slices.Clone(o.Params), func(p Param) bool { return p.Example == p.Default })
 }
@@ -223,8 +224,9 @@ func (o Operation) ExampleURL(origin string) string {
 	return origin + o.Path + "?" + strings.Join(query, "&")
 }
 
-// StepURL returns the URL of the operation's example call as a step of a playbook. The step is
-// part of what the bundle looks up, so the URL has only parameters that the bundle also has.
+// StepURL returns the URL of the operation's example call as a step of a playbook. The URL has
+// only the parameters that the bundle has as well, because the step stands for a part of what
+// the bundle looks up.
 func (o Operation) StepURL(origin string, bundle Operation) string {
 	var shared []Param
 	for _, p := range o.Params {
@@ -247,9 +249,9 @@ func ErrorURL(origin string, c fault.Code) string { return origin + PathDocs + "
 // ErrorAnchor returns the anchor of an error code in the documentation for people.
 func ErrorAnchor(c fault.Code) string { return "error-" + string(c) }
 
-// Request returns the name of a request in the ledger and in its receipt: the method, the path
-// and the normalised parameters, sorted by name. A missing parameter has its default. Nothing
-// else of the request is part of the name.
+// Request returns the name that a request has in the ledger and in its receipt. The name
+// consists of the method, the path and the normalised parameters, sorted by name. A missing
+// parameter has its default value. Nothing else in the request is part of the name.
 func (o Operation) Request(values url.Values) string {
 	understood := url.Values{}
 	for _, p := range o.Params {
@@ -278,8 +280,8 @@ func NoSuchPath() fault.Info {
 	}
 }
 
-// Codes returns every code that the service answers with, in the order of spec §7. Codes that
-// are not in the spec come last: the codes of payments, of lookups and of unknown paths.
+// Codes returns every code that the service answers with: first the codes of payments and of
+// lookups, in the order of spec §7, then the codes that the spec does not have.
 func Codes() []fault.Info { return slices.Clone(codes()) }
 
 // codes returns all codes. It makes the list only once.
@@ -306,10 +308,10 @@ func CodeOf(c fault.Code) (info fault.Info, ok bool) {
 	return fault.Info{}, false
 }
 
-// Slip returns the parameter that a misspelt name probably means. The operation must not have
-// a parameter with that name. A parameter matches if its name differs by one edit. It also
-// matches if another operation uses the misspelt name for the same thing, with the same code
-// for wrong values.
+// Slip returns the parameter that the sender of a misspelt name probably meant. It returns
+// false if the operation has a parameter with exactly that name. A parameter matches if its
+// name differs from the misspelt name by one edit. It also matches if another operation has a
+// parameter with the misspelt name and the same code for wrong values.
 func (o Operation) Slip(name string) (meant Param, ok bool) {
 	if o.hasParam(name) {
 		return Param{}, false

@@ -19,19 +19,20 @@ type Field struct {
 	Description string
 	Enum        []string
 	Const       string
-	Format      string // a format of JSON Schema
+	Format      string // a format keyword of JSON Schema
 	Pattern     string
 	Minimum     string
 	// Schema is the name of the schema of an object or an enumeration. If it is empty, the
-	// schema is part of its parent's.
+	// schema has no name and is part of the parent's schema.
 	Schema string
-	// Show is how the page for people shows the value. "time" adds the distance from now.
-	// "end" is a time that is marked when it is past. "seconds" is a duration, and "hops" a
-	// list of hops. "expected" marks the value when it is null, "wrong" marks it when it is
-	// true, and "right" marks it when it is false. Any other value is shown as text.
+	// Show says how the page for people shows the value. "time" adds the distance from the
+	// present. "end" is a time that is marked once it has passed. "seconds" is a duration, and
+	// "hops" is a list of hops. Some values are marked: with "expected" if they are null, with
+	// "wrong" if they are true, and with "right" if they are false. Without Show, the value is
+	// shown as text.
 	Show   string
 	Fields []Field // the fields of an object
-	Items  []Field // the shapes that an item of an array can have, one or more
+	Items  []Field // the shapes that an item of an array can have; at least one
 }
 
 // TypeText returns the type in the spec's words, such as "integer or null".
@@ -46,12 +47,13 @@ func (f Field) TypeText() string {
 	return t
 }
 
-// FieldsOf returns the fields of a struct as encoding/json writes them, in their order. Tags
-// describe the rest. The tag doc describes the field, and item describes the items of an
-// array. enum lists values separated by commas. const, format, pattern and minimum are the
-// keywords of JSON Schema. show sets Field.Show. schema names the schema of the value or of an
-// array's items. A pointer can be null. A slice that is sent is never nil. A field that can be
-// omitted is optional.
+// FieldsOf returns the fields of a struct as encoding/json writes them, in their order.
+// Everything else comes from struct tags. The tag doc describes the field, and the tag item
+// describes the items of an array. The tag enum lists values separated by commas. The tags
+// const, format, pattern and minimum are keywords of JSON Schema. The tag show sets Field.Show.
+// The tag schema names the schema of the value, or of an array's items. A pointer can be null.
+// A slice cannot be null, because no nil slice is sent. A field that encoding/json may omit is
+// optional.
 func FieldsOf[T any]() []Field { return fieldOf(reflect.TypeFor[T](), "").Fields }
 
 func fieldOf(t reflect.Type, tag reflect.StructTag) Field {

@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// all returns the operations. It makes them only once, because it inspects the types of all
+// all returns the operations. It makes the list only once, because it inspects the types of all
 // results.
 var all = sync.OnceValue(func() []Operation {
 	return []Operation{
@@ -39,13 +39,13 @@ var all = sync.OnceValue(func() []Operation {
 func All() []Operation { return slices.Clone(all()) }
 
 // bundleDeadline is the deadline of a bundle's lookup. A tool that does all the work of
-// uptime-check, from the name to the answer, has the same deadline. So the tool and the bundle
-// get the same answers.
+// uptime-check, from the name to the answer, has the same deadline. The tool and the bundle
+// therefore get the same answers.
 const bundleDeadline = 12 * time.Second
 
-// priced fills in what all operations of a kind share: the price, the deadline of the lookup,
-// the domain as the first parameter, and two error codes. It also sets the fields and the
-// example of the result.
+// priced fills in what all operations of a kind have in common: the price, the deadline of the
+// lookup, the domain as the first parameter, and two error codes. It also sets the fields of
+// the result and the example answer.
 func priced[Result any](o Operation) Operation {
 	o.Amount = "5000"
 	o.Deadline = cmp.Or(o.Deadline, 8*time.Second)
@@ -306,7 +306,8 @@ func Ping() Operation {
 //go:embed examples
 var examples embed.FS
 
-// example returns the example answer of an operation, without the white space of its file.
+// example returns the example answer of an operation, without the white space around it in its
+// file.
 func example(slug string) string {
 	var b bytes.Buffer
 	text, err := examples.ReadFile("examples/" + slug + ".json")

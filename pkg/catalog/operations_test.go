@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestOperations checks that a bundle costs as much as its parts do together, and that all
-// operations of a kind have one deadline. The texts say both.
+// TestOperations checks what the texts say about prices and deadlines: a bundle costs as much
+// as its parts together, and all operations of a kind have one deadline.
 func TestOperations(t *testing.T) {
 	for _, b := range Playbooks() {
 		sum := 0
@@ -46,8 +46,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestEntries checks that an entry has everything that the documents print, and that its
-// example answer belongs to its example query.
+// TestEntries checks that the catalog's entry for an operation has everything that the
+// documents print, and that the example answer belongs to the example query.
 func TestEntries(t *testing.T) {
 	for _, op := range All() {
 		t.Run(op.Slug, func(t *testing.T) {
@@ -87,8 +87,8 @@ func TestChangelog(t *testing.T) {
 	}
 }
 
-// TestQuestions checks that a question names every parameter that the client chooses, and no
-// others. The question is a heading, which must show everything that the client asked for.
+// TestQuestions checks that an operation's question names exactly the parameters that a client
+// chooses. The question is a heading, which must show everything that the client asked for.
 func TestQuestions(t *testing.T) {
 	named := regexp.MustCompile(`\{([^}]*)\}`)
 	for _, op := range All() {
@@ -109,8 +109,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// described checks that every field has a description, which is the tag doc in the result's
-// type.
+// described checks that every field has a description, which comes from the tag doc in the
+// result's type.
 func described(t *testing.T, fields []Field) {
 	t.Helper()
 	if len(fields) == 0 {
@@ -128,9 +128,8 @@ func described(t *testing.T, fields []Field) {
 	}
 }
 
-// TestSlip checks which parameter a wrong name means. The wrong name is misspelt, or is the
-// name that another operation uses. A wrong name can only mean a parameter whose wrong values
-// are refused.
+// TestSlip checks which parameter was meant by a wrong name: a name that is misspelt, or that
+// another operation uses. A wrong name can only mean a parameter that refuses some values.
 func TestSlip(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ op, name, meant string }{
@@ -159,12 +158,12 @@ func TestCodes(t *testing.T) {
 		if !strings.HasSuffix(i.Message, ".") || http.StatusText(i.Status) == "" || i.Status < 400 || !strings.HasSuffix(i.Remedy, ".") {
 			t.Errorf("%s: status %d, message %q or remedy %q is not a sentence", i.Code, i.Status, i.Message, i.Remedy)
 		}
-		// An error that may be retried says when to retry, and no other error does.
+		// An error says when to retry if, and only if, it may be retried.
 		if i.Retry != (i.After > 0) {
 			t.Errorf("%s: retry %v, after %s", i.Code, i.Retry, i.After)
 		}
-		// An owed answer is our fault and may be retried. An error that uses up the payment
-		// must not be retried.
+		// An owed answer is the service's fault and may be retried. An error that uses up the
+		// payment must not be retried.
 		if i.Class == fault.Answer && i.Retry || i.Class == fault.Owed && (!i.Retry || i.Status < 500) {
 			t.Errorf("%s is %s, with status %d and retry %v", i.Code, i.Class, i.Status, i.Retry)
 		}
