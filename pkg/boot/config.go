@@ -240,8 +240,8 @@ func (c Config) settlesElsewhere() bool {
 	return err == nil && c.FacilitatorURL != "" && !onThisMachine(u)
 }
 
-// money sets the receipt key, the registries, the resolvers and the nodes of the chain. See
-// chain for usual.
+// money sets the receipt key, the registries, the resolvers and the nodes of the chain. It
+// passes usual to chain.
 func (e *environment) money(c *Config, usual string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL

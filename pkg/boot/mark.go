@@ -124,7 +124,7 @@ func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark,
 
 // check returns nil if the mark matches the deployment. Otherwise it returns an error whose
 // text /ready may show. While FORMER_TERMS is set, the mark may have the former payee, because
-// it is rewritten only after the deployment that changes the payee.
+// the mark is rewritten only after the deployment that changes the payee.
 func (m *Mark) check(c Config) error {
 	command := fmt.Sprintf("LEDGER_TABLE=… AWS_REGION=… STACK_NAME=%s PAY_TO=%s make mark-ledger", c.Stack, c.Terms.PayTo)
 	switch {

@@ -28,8 +28,8 @@ type Field struct {
 	// Show says how the page for people shows the value. "time" adds the distance from the
 	// present. "end" is a time that is marked once it has passed. "seconds" is a duration, and
 	// "hops" is a list of hops. Some values are marked: with "expected" if they are null, with
-	// "wrong" if they are true, and with "right" if they are false. Without Show, the value is
-	// shown as text.
+	// "wrong" if they are true, and with "right" if they are false. With any other Show, the
+	// value is shown as text.
 	Show   string
 	Fields []Field // the fields of an object
 	Items  []Field // the shapes that an item of an array can have; at least one

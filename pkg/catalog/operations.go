@@ -306,8 +306,7 @@ func Ping() Operation {
 //go:embed examples
 var examples embed.FS
 
-// example returns the example answer of an operation, without the white space around it in its
-// file.
+// example returns the example answer of an operation, as compact JSON.
 func example(slug string) string {
 	var b bytes.Buffer
 	text, err := examples.ReadFile("examples/" + slug + ".json")

@@ -173,9 +173,10 @@ func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 	return fitting(required, s, bazaarOf(op))
 }
 
-// Challenge is the JSON body of a 402. It says what must be paid, with an error that is a
-// string. It also has the error's code and message, and says how a client marks a request as a
-// repetition. The header PAYMENT-REQUIRED has only the first part, because clients echo it.
+// Challenge is the JSON body of a 402. Its first part says what must be paid, and has a member
+// error that is a string. The rest is the error's code and message, and how a client marks a
+// request as a repetition. The header PAYMENT-REQUIRED has only the first part, because clients
+// echo it.
 type Challenge struct {
 	x402.PaymentRequired
 	Code        fault.Code  `json:"code"`

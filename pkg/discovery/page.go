@@ -38,7 +38,7 @@ type Page struct {
 func pageOf(from embed.FS, name string, more template.FuncMap) *template.Template {
 	return template.Must(template.New(name).Funcs(template.FuncMap{
 		"prose":  prose,
-		"labels": func(name string) []string { return strings.SplitAfter(name, ".") }, // a line may end after each
+		"labels": func(name string) []string { return strings.SplitAfter(name, ".") }, // a line may end after each label
 		"json":   highlight,
 		"code":   func(s snippet) template.HTML { return template.HTML(s.markup) },                     // #nosec G203 -- escaped by TestGenerated
 		"css":    func(name string) template.CSS { return template.CSS(generated(from, name+".css")) }, // #nosec G203 -- ours
@@ -306,7 +306,8 @@ const maxShown = 253
 const maxTyped = 300
 
 // hostOf returns the host name in a URL, with or without its scheme, or in an e-mail address.
-// It returns "" if the text is already a host name, or if the host is not a host name.
+// It returns "" if the text is already a host name, or if the host has no name, such as an IP
+// address.
 func hostOf(typed string) string {
 	_, rest, found := strings.Cut(typed, "://")
 	if !found {

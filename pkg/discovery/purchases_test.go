@@ -9,8 +9,8 @@ import (
 )
 
 // TestWindowOfOperations checks the duplicate windows of the operations. The smoke test has
-// none, because it charges each payment without a key. Every other operation has that of the
-// Site. The offer, the catalog and the hints of the tool must agree.
+// none, because it charges each payment without a key. Every other operation has the Site's
+// window. The offer, the catalog and the hints of the tool must agree.
 func TestWindowOfOperations(t *testing.T) {
 	s := testSite()
 	listed := decoded[struct {

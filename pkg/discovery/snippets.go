@@ -24,9 +24,9 @@ type snippet struct {
 	Run     string // the command that runs it; "" if the snippet is itself a command
 	Text    string // an explanation, with `code` in backticks
 	Code    string
-	// Language is the page's tab for the snippet: the ID of the first program in that tab. Only
-	// the first program of a tab is unfolded. A snippet without a Language is elsewhere on the
-	// page.
+	// Language names the tab of the page that shows the snippet. It is the ID of the first
+	// program in that tab. Only the first program of a tab is unfolded. A snippet without a
+	// Language is elsewhere on the page.
 	Language string
 	File     string // the file's name in assets/snippets
 	// markup is the program as HTML, coloured and escaped. TestPrograms in infra/house makes it

@@ -23,8 +23,8 @@ type resource struct {
 	Blob     []byte `json:"blob"`
 }
 
-// content returns the body as a content block. A body with a text media type becomes a text
-// block. Any other body becomes an image, audio or resource block, according to its media type.
+// content returns the body as a content block. A body that is text becomes a text block. Any
+// other body becomes an image, audio or resource block, according to its media type.
 func (r Result) content() content {
 	mediaType, _, err := mime.ParseMediaType(r.MediaType)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // Marshal encodes an answer as JSON. It escapes hidden characters, because an answer contains
-// records, registry data and certificates that others wrote. Such text must not look different,
-// to a person or a model, from what it says. The result is stored, digested for receipts, and
+// records, registry data and certificates that others wrote. Such text must not show a person
+// or a model anything other than what it says. The result is stored, digested for receipts, and
 // sent over HTTP and MCP. Marshal panics for a value that JSON cannot represent, which is a
 // bug.
 func Marshal(v any) []byte {

@@ -77,11 +77,10 @@ type Config struct {
 	// URLs are the JSON-RPC endpoints of the nodes, in the order in which they are asked. A URL
 	// may hold an API key in its path, query or user part. No error contains a URL.
 	URLs []string
-	// Read, if it is not nil, returns a list of URLs that replaces the field URLs: for example,
-	// a list with keys that is kept in a secret. Read is called whenever the chain is asked.
-	// Its argument failed says that no node could answer the last time. The field URLs is used
-	// until Read has returned a list, and whenever that list is empty. An error of Read must
-	// not contain a URL.
+	// Read, if it is not nil, returns URLs that replace those in URLs: for example, URLs with
+	// keys that are kept in a secret. It is called whenever the chain is asked. failed says
+	// that no node could answer the last time. Until Read has returned a list, and whenever the
+	// list is empty, the nodes in URLs are asked. An error of Read must not contain a URL.
 	Read func(ctx context.Context, now time.Time, failed bool) ([]string, error)
 	// Network is the CAIP-2 name of the chain, such as eip155:8453. The nodes must be on it.
 	Network string
@@ -109,7 +108,7 @@ type Nodes struct {
 
 	mu     sync.Mutex
 	urls   []string // the list that Read returned
-	listed []*node  // the nodes at these URLs
+	listed []*node  // the nodes at urls
 }
 
 var (

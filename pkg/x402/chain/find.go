@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// slack is how much older than the first claim of a payment the payment's block may be.
-	// Block times and our clock differ by seconds. sentSlack is the same limit for a payment
-	// that we may have sent ourselves. A transfer with such a payment's nonce is almost
-	// certainly ours, and must be found even if our clock was ahead at the claim.
+	// A payment's block may be older than the first claim of the payment by at most slack,
+	// because block times and our clock differ by seconds. For a payment that we may have sent
+	// ourselves, the limit is sentSlack. A transfer with its nonce is almost certainly ours,
+	// and must be found even if our clock was ahead at the claim.
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute
 
@@ -142,8 +142,8 @@ func (i *inquiry) unspent() (x402.Finding, error) {
 // latest block. It searches from a block that is too old to hold the payment up to the latest
 // block. If the authorization was already spent at that old block, the error is errEarly, and
 // it does not matter how the authorization was spent. A node that keeps no old states cannot
-// say whether it was. With such a node, search goes a day further back, because no
-// authorization is valid for longer.
+// answer this. With such a node, search goes a day further back, because no authorization is
+// valid for longer.
 func (i *inquiry) search() (l entry, err error) {
 	head, err := i.latest()
 	if err != nil {
@@ -235,7 +235,7 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 // never returns NeverPaid with a reason. After NeverPaid, nobody tries the payment again. So
 // never fails if the time of the node's latest block differs from our clock by more than the
 // given duration, or by more than headAge. A finding that compares the chain's time with ours
-// is only as exact as the two clocks agree.
+// can be wrong by as much as the two clocks differ.
 func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
 	_, err := i.current(min(within, headAge))
 	return x402.Finding{Fate: x402.NeverPaid, Reason: reason}, err

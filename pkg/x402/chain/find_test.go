@@ -34,7 +34,7 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		settled bool
-		claim   time.Duration // when it was first claimed, after the payment's block; 0 means two seconds before that block
+		claim   time.Duration // how long after the payment's block the first claim is; 0: two seconds before it
 		sent    bool
 		mined   int           // how many blocks follow the payment
 		ahead   time.Duration // how far our clock is ahead of the chain's

@@ -88,8 +88,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveBatch answers each request of a batch separately. If one of the answers is not a
-// JSON-RPC reply, it becomes the answer to the whole batch.
+// serveBatch answers each request of a batch separately. An answer that is not a JSON-RPC reply
+// becomes the answer to the whole batch.
 func (p *proxy) serveBatch(ctx context.Context, w http.ResponseWriter, list []json.RawMessage) {
 	replies := make([]json.RawMessage, len(list))
 	for i, body := range list {

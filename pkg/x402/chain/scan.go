@@ -79,8 +79,8 @@ func (s *session) firm() (header, error) {
 }
 
 // firstAt returns the number of the first block that is not before t. It goes back from the
-// safe block, twice as far each time, until it finds a block from before t. Then it halves the
-// range between that block and the next one found, until they are neighbours.
+// safe block, twice as far each time, until it finds a block from before t. Then it searches
+// between that block and the block found before it, by halving the range.
 func (s *session) firstAt(t time.Time) (uint64, error) {
 	high, err := s.firm()
 	if err != nil {
@@ -118,9 +118,9 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 // wrong order.
 func blocksBetween(from, to time.Time) uint64 { return uint64(max(0, to.Sub(from)) / blockTime) }
 
-// Transfers implements reconcile.Scanner. It reads from block number from up to the safe block,
-// or until it has some 2,000 transfers. It asks the first node that already has block from. It
-// ends when ctx ends, and after thirty seconds at the latest.
+// Transfers implements reconcile.Scanner. It begins at the block whose number is from, and ends
+// at the safe block, or when it has some 2,000 transfers. It asks the first node that already
+// has the first of these blocks. It ends when ctx ends, and after thirty seconds at the latest.
 func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	batch := reconcile.Batch{Next: from}
 	read := false

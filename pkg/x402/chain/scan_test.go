@@ -178,7 +178,7 @@ func TestReceived(t *testing.T) {
 		name, hash string
 		to         x402.Address
 		rule       rule
-		want       error // nil: an error that contains says or, if says is empty, no error and no transfer
+		want       error // if nil: an error with the text says, or neither an error nor a transfer if says is empty
 		says       string
 	}{
 		{name: "to somebody else", hash: deposited, to: p.other},

@@ -130,8 +130,8 @@ func (s *session) narrower(err error, low, high uint64) bool {
 	return true
 }
 
-// logQuery returns the query that searches a range of blocks for the token's events. Each topic
-// is nil, which matches anything, a single value, or a list of alternatives.
+// logQuery returns the query that searches a range of blocks for the token's events. A topic
+// may be nil, which matches anything. It may also be one value, or a list of alternatives.
 func (s *session) logQuery(low, high uint64, topics ...any) query {
 	return query{Method: "eth_getLogs", Params: []any{map[string]any{
 		"address": s.token, "topics": topics, "fromBlock": hexQuantity(low), "toBlock": hexQuantity(high),

@@ -173,7 +173,7 @@ func check(t testing.TB, f x402.Finding) {
 }
 
 // expect asks the client, and compares the finding. If lists of calls are given, the client
-// must have made one of them.
+// must have made exactly these calls.
 func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls ...[]string) {
 	t.Helper()
 	w.proxy.reset(w.proxy.rule)

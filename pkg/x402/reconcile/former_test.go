@@ -32,7 +32,8 @@ func (s *seller) sold(amount string) {
 	s.d.must(ledger.NewPayees(s.d.ledger).Note(s.d.t.Context(), terms().Network, strings.ToLower(terms().Asset), s.former.String(), amount))
 }
 
-// refuses makes the nth payment one to the former payee that the facilitator refuses.
+// refuses claims the nth payment, which pays the former payee, and lets the facilitator refuse
+// it.
 func (s *seller) refuses(n int) {
 	s.d.t.Helper()
 	s.sold("5000")
@@ -54,8 +55,8 @@ func (s *seller) onRecord() []ledger.Payee {
 
 func (s *seller) receives(t *reconcile.Transfer) { t.To = s.former }
 
-// finds checks that the next run finds the money of a wrongly refused payment. The run comes a
-// given time after the money.
+// finds sends the money of a wrongly refused payment, waits, and checks that the next run finds
+// the money.
 func (s *seller) finds(later time.Duration) {
 	s.d.t.Helper()
 	s.refuses(1)

@@ -50,8 +50,8 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 
 // Unproven counts the payments that a facilitator refused without a node to confirm the
 // refusal. Such a payment may nevertheless have moved money. Unproven calls see for the newest
-// of these payments, at most newest of them, from the oldest to the newest. The error comes
-// from the index or the ledger, or says that ctx ended.
+// of these payments, the last one last. newest is the largest number of these calls. The error
+// comes from the index or the ledger, or says that ctx ended.
 func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
 	var keys []string
 	var after ledger.Place

@@ -18,11 +18,11 @@ import (
 // Scanner reads a payee's incoming transfers from the chain. Its cost depends on the
 // number of transfers, and not on the number of requests that were never paid.
 type Scanner interface {
-	// Transfers reads the transfers to payee, beginning with block number from, and does a
-	// limited amount of work. If it returns an error, it has read nothing, and Next is from. If
-	// it fails after it has read something, it ends the batch without an error, and the next
-	// call returns the error. A caller that stores Next after every batch therefore misses no
-	// transfer and sees none twice, wherever it is interrupted.
+	// Transfers reads the transfers to payee, beginning with the block whose number is from,
+	// and does a limited amount of work. If it returns an error, it has read nothing, and Next
+	// is from. If it fails after it has read something, it ends the batch without an error, and
+	// the next call returns the error. A caller that stores Next after every batch therefore
+	// misses no transfer and sees none twice, wherever it is interrupted.
 	Transfers(ctx context.Context, payee x402.Address, from uint64) (Batch, error)
 	// BlockAt returns the number of the first block whose time is not before t. A cursor for
 	// transfers since t starts at this block. If no safe block is that recent, for example
@@ -79,8 +79,8 @@ const (
 
 // receive reads the incoming transfers of each payee from the ledger's cursor on, and compares
 // each transfer with its record. It finds money for a payment that a facilitator refused, or
-// that has no record. It also reads the transfers to the payee of each undecided payment, who
-// was our payee before a change of configuration.
+// that has no record. It also reads the transfers to the payees of undecided payments, because
+// such a payment may have a payee from before a change of configuration.
 func (r *run) receive(ctx context.Context) (err error) {
 	for _, payee := range r.payees {
 		if r.Scanner != nil && !timeUp(ctx) {
@@ -185,7 +185,7 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 	_, ofNode := errors.AsType[unreadable](err)
 	interrupted := moved && timeUp(ctx)
 	switch {
-	case ofNode && !interrupted: // also if the node did not answer until the time was up
+	case ofNode && !interrupted: // a node that does not answer in time counts as well
 		r.Unread = true
 		r.Log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
 	case err == nil || timeUp(ctx): // the next run reads the rest

@@ -18,10 +18,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Reconciler decides payments that requests left in doubt, by evidence, and counts what is owed
-// to payers who have not returned. It can run while requests are served, because it writes only
-// under a lease that it takes itself. It moves no money. Ledger, Index, Terms, Now and Log are
-// required.
+// Reconciler decides, by evidence, the payments that requests left in doubt. It also counts
+// what is owed to payers who have not returned. It can run while requests are served, because
+// it writes only under a lease that it takes itself. It moves no money. Ledger, Index, Terms,
+// Now and Log are required.
 type Reconciler struct {
 	Ledger *ledger.Ledger
 	Index  ledger.Index
@@ -33,8 +33,8 @@ type Reconciler struct {
 	Scanner Scanner
 	// Terms are the terms that Evidence and Scanner look at. Their addresses must be valid.
 	// After a change of configuration, the ledger can have payments under other terms. If such
-	// a payment is in doubt, it stays in doubt, because it proves nothing that the payment is
-	// missing on this chain.
+	// a payment is in doubt, it stays in doubt, because its absence from this chain proves
+	// nothing.
 	Terms x402.Terms
 	// Former is the payee before the last change, or empty. Scanner reads the transfers to that
 	// payee as well. It also reads the transfers to the former payees that the ledger knows
@@ -78,7 +78,7 @@ type Summary struct {
 	RefusedLate int // listed records that were found never to be paid
 	StillOpen   int // listed records that can still execute
 	CannotTell  int // listed records without evidence either way
-	Undue       int // listed records that are abandoned and most likely unsent, with too little time gone by to be sure; not in doubt
+	Undue       int // listed records that are abandoned and most likely unsent, which is not certain yet; not in doubt
 	Skipped     int // listed records that are decided, paid, deleted meanwhile, or held by another attempt
 	Failed      int // listed records that are corrupt, or on which the ledger failed
 	Left        int // listed records not reached in time, or beyond the limit of 1,000 questions

@@ -30,7 +30,7 @@ type Reply struct {
 // maxReply limits how many bytes of a response a client reads.
 const maxReply = 8 << 20
 
-// Get sends a GET request. A header that is not empty is sent as PAYMENT-SIGNATURE.
+// Get sends a GET request. If header is not empty, Get sends it as PAYMENT-SIGNATURE.
 func (c *Client) Get(ctx context.Context, url, header string) (Reply, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

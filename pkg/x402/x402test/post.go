@@ -8,9 +8,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Post sends a POST request with a body. A header that is not empty is sent as
-// PAYMENT-SIGNATURE. To get one, send the request without a header first, and let the Wallet
-// sign the offer in the reply.
+// Post sends a POST request with a body. If header is not empty, Post sends it as
+// PAYMENT-SIGNATURE. To get such a header, first send the request without one, and let the
+// Wallet sign the offer in the reply.
 func (c *Client) Post(ctx context.Context, url, contentType string, body []byte, header string) (Reply, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {

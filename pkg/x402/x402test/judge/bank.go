@@ -238,8 +238,8 @@ func (c *call) refuse(status int, reason, transaction string) {
 	})
 }
 
-// hold keeps the connection open without an answer. It closes the connection after the duration
-// most, or when the seller does.
+// hold keeps the connection open without an answer, for the duration most or until the seller
+// closes the connection.
 func (c *call) hold(most time.Duration) {
 	late := time.NewTimer(most)
 	defer late.Stop()

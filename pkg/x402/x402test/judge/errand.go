@@ -17,7 +17,7 @@ type errand struct {
 	p        *purchase
 	payment  *payment // the last signed payment; nil means that a new one must be signed
 	repeats  bool     // whether payment is repeated from now on, and nothing more is signed
-	signed   bool     // whether payment was just signed and has not been sent
+	signed   bool     // whether payment is new and has not been sent
 	sends    int      // how many requests with a payment were sent
 	vain     int      // how many requests failed, with or without a payment
 	answered bool

@@ -85,12 +85,11 @@ func lineRows() []row {
 	}
 }
 
-// none is the number of bytes of a reply that reach the payer if the connection breaks before
-// the first byte.
+// none returns -1: no byte of a reply reaches the payer, because the connection breaks.
 func none(reply) int { return -1 }
 
-// firstReply returns a function for row.reply. Only as many bytes of the first reply to a
-// payment as arriving returns reach the payer. what describes this in the report.
+// firstReply returns a function for row.reply. It shortens the first reply to a payment to as
+// many bytes as arriving returns, and notes what in the report.
 func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, r reply) int {
 	return func(p *purchase, n int, r reply) int {
 		if n > 1 {
@@ -101,8 +100,8 @@ func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, 
 	}
 }
 
-// firstSettle returns a function for row.facilitator. It answers the first call of /settle for
-// a purchase with does, and all other calls correctly.
+// firstSettle returns a function for row.facilitator. It calls does for the first call of
+// /settle about a purchase, and answers all other calls correctly.
 func firstSettle(does func(p *purchase, c *call)) func(p *purchase, c *call, n int) {
 	return func(p *purchase, c *call, n int) {
 		if c.step != settles || n > 1 {
@@ -113,8 +112,9 @@ func firstSettle(does func(p *purchase, c *call)) func(p *purchase, c *call, n i
 	}
 }
 
-// movesAnd returns a function for row.facilitator. At the first call of /settle for a purchase,
-// the money moves, and says writes the answer. what describes the answer in the report.
+// movesAnd returns a function for row.facilitator. At the first call of /settle about a
+// purchase, it moves the money, and calls says to write the answer. The text what describes
+// this answer in the report.
 func movesAnd(what string, says func(p *purchase, c *call, transaction string)) func(p *purchase, c *call, n int) {
 	return firstSettle(func(p *purchase, c *call) {
 		moved := c.move(p)

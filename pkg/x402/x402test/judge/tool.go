@@ -55,8 +55,8 @@ func (c *client) call(ctx context.Context, a attempt) (reply, error) {
 	return r, nil
 }
 
-// toolResultOf returns the tool result in a reply. If the reply has none, it returns nil, and
-// the reply is judged by its HTTP status. If an offer is only in the text of the result, it is
+// toolResultOf returns the tool result in a reply. If there is none, it returns nil, and the
+// HTTP status says how the call went. If an offer is only in the text of the result, it is
 // copied to Structured.
 func toolResultOf(r reply) *toolResult {
 	var message struct {

@@ -276,8 +276,8 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// TestDoesNotStartAgain checks that the test goes on if a seller does not start again after a
-// kill. The payers' cases then say so, and count the answers that the payers already have.
+// TestDoesNotStartAgain checks the report about a seller that does not start again after a
+// kill. The case of each payer says so, and its verdict depends on what the payer has by then.
 func TestDoesNotStartAgain(t *testing.T) {
 	t.Parallel()
 	starts := 0
