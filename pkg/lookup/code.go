@@ -1,5 +1,5 @@
-// Package lookup defines the error codes of the lookups (spec §7.2 and §7.3). The packages
-// below it use these codes in their errors.
+// Package lookup defines the error codes of the lookups (spec §7.2 and §7.3). The packages in
+// its subfolders use these codes in their errors.
 package lookup
 
 import (
@@ -52,11 +52,11 @@ func Info(c fault.Code) fault.Info {
 	return fault.New(fault.InternalError, nil).Info()
 }
 
-// Fault returns an error with the default message of a code. cause is logged and never shown;
-// it may be nil.
+// Fault returns an error with the code c and its default message. cause may be nil. It is
+// logged, and never shown to the caller.
 func Fault(c fault.Code, cause error) *fault.Error { return Info(c).New(cause) }
 
-// Faultf is like Fault, but with another public message.
+// Faultf is like Fault, but with a public message made from format and args.
 func Faultf(c fault.Code, cause error, format string, args ...any) *fault.Error {
 	return Info(c).Newf(cause, format, args...)
 }
@@ -134,33 +134,35 @@ var table = sync.OnceValue(func() []fault.Info {
 	}
 })
 
-// Verdict is a rule for the line that summarises an answer. On the page for people, the line
-// is above the table of the answer. The page shows the first rule of the operation whose
-// condition holds. Its script applies the rules to the JSON of the answer.
+// Verdict is a rule for the line that summarises an answer. The web page shows this line above
+// the table of the answer. Of the rules of an operation, the page shows the first whose
+// condition holds. The page's script applies the rules to the JSON of the answer.
 type Verdict struct {
 	// If is a list of comparisons joined by " and "; an empty If always holds. Each comparison
-	// is a path into the answer, an operator (=, !=, <, >=) and a value, such as
-	// "records.length = 0" or "ssl.expired = true". A value is compared as JSON prints it: a
-	// text without its quotes, an absent value as null. The operators < and >= compare
-	// numbers. In a path, last is the last item of an array. The path headers.missing is the
-	// number of expected headers that were not sent.
+	// consists of a path into the answer, an operator (=, !=, <, >=) and a value, such as
+	// "records.length = 0" or "ssl.expired = true". A value is compared with the JSON at the
+	// path: a string is written without its quotes, and an absent value is null. The operators
+	// < and >= compare numbers. In a path, last stands for the last item of an array. The path
+	// headers.missing stands for the number of expected headers that were not sent.
 	If string `json:"if,omitempty"`
-	// Says is the text of the line. In it {path} is a value, {path date} a time as "31
-	// December 2020", {path distance} the same time as "in 12 days" or "3 days ago", and {path
-	// list} the items of an array with commas. {path count mail server} is the number of items
-	// with the noun: "1 mail server", "2 mail servers". Text from strangers is put in quotes.
-	// To show only the kind of text that is expected, {path host} shows the host of a URL,
-	// {path host url} the host of a reference that is relative to the URL at the path url, and
-	// {path name} a domain name.
+	// Says is the text of the line. It may contain placeholders. {path} is a value, {path
+	// date} is a time as "31 December 2020", {path distance} is the same time as "in 12 days"
+	// or "3 days ago", and {path list} is the items of an array, separated by commas. {path
+	// count mail server} is the number of items with the noun: "1 mail server", "2 mail
+	// servers". Text from strangers is put in quotes. Three placeholders show only the kind of
+	// text that is expected: {path host} shows the host of a URL, {path host url} shows the
+	// host of a reference that is relative to the URL at the path url, and {path name} shows a
+	// domain name.
 	Says string `json:"says"`
-	// Tone tells whether the news is good or bad.
+	// Tone tells whether the line is good or bad news.
 	Tone Tone `json:"tone,omitempty"`
 }
 
-// Tone tells whether the news of a verdict is good or bad. The page colours the line by it.
+// Tone tells whether a verdict is good or bad news. It decides the colour of the line on the
+// page.
 type Tone string
 
-// The tones. The zero value is a neutral fact.
+// The tones. The zero value is for a neutral fact.
 const (
 	Good Tone = "good"
 	Warn Tone = "warn"

@@ -16,14 +16,14 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// unstated returns the codes that never reach the answers of a package, although the package
-// or a package that it imports names them.
+// unstated returns, for a package, the codes that it or a package that it imports names but
+// that never reach its answers.
 func unstated() map[string]string {
 	return map[string]string{
 		// Package ssl sends no HTTP request.
 		"lookup/ssl": "HTTPFailed",
-		// These codes are about the registry's server. The answer reports them under another
-		// code.
+		// These codes are about the registry's server. The answer reports another code
+		// instead.
 		"lookup/whois": "BlockedAddress NXDomain ConnectFailed",
 		// These codes appear in the fields of the children.
 		"lookup/bundle": "BlockedAddress NXDomain ConnectFailed HandshakeFailed HTTPFailed " +
@@ -32,10 +32,10 @@ func unstated() map[string]string {
 }
 
 // TestCodesAreStated checks that the Codes functions of each lookup package list every code
-// that the package can return. These are the codes that the package names outside of
-// comparisons, and the codes listed by the packages of this repository that it imports. It
-// also checks that the package has tests. At its start the service compares the listed codes
-// with the catalog.
+// that the package can return. The package can return the codes that its source names outside
+// of comparisons, and the codes that imported packages of this repository list. The test also
+// checks that the package has tests. The service compares the listed codes with the catalog
+// when it starts.
 func TestCodesAreStated(t *testing.T) {
 	var packages []string
 	entries, err := os.ReadDir(".")
@@ -66,11 +66,12 @@ func TestCodesAreStated(t *testing.T) {
 	}
 }
 
-// codesOf returns two sets of codes of a package, which are constants of package lookup.
-// stated has the codes that the Codes functions of the package list. named has the codes that
-// the package names elsewhere or gets from imported packages. From guard a package gets only
-// InvalidDomain, unless it uses a Connector or a Target. From dns it gets InvalidType only if
-// it parses a record type. A code that is not a constant of package lookup fails the test.
+// codesOf returns two sets of codes of a package. The set stated has the codes that the Codes
+// functions of the package list. The set named has the codes that the rest of the package
+// names and the codes of imported packages. Of the codes of guard, only InvalidDomain counts,
+// unless the package uses a Connector or a Target. The code InvalidType counts only if the
+// package parses a record type. Every code must be a constant of package lookup, or the test
+// fails.
 func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	t.Helper()
 	u := uses{
@@ -101,8 +102,8 @@ func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	return u.stated, u.named
 }
 
-// lookupConstants returns the names of the codes that package lookup declares. The value is
-// false for its other constants.
+// lookupConstants returns the names of the constants of package lookup. The value is true if
+// the constant is a code.
 func lookupConstants(t *testing.T) map[string]bool {
 	t.Helper()
 	constants := map[string]bool{}
@@ -120,8 +121,8 @@ func lookupConstants(t *testing.T) map[string]bool {
 	return constants
 }
 
-// sourcesOf returns the files, without tests, of a package and of the packages directly below
-// it, such as whois/registry for whois.
+// sourcesOf returns the Go files of a package and of the packages directly below it, such as
+// whois/registry below whois. It leaves out test files.
 func sourcesOf(t *testing.T, pkg string) []string {
 	t.Helper()
 	files, err := filepath.Glob("../" + pkg + "/*.go")
@@ -177,7 +178,7 @@ func (u *uses) addDeclaration(t *testing.T, file string, d ast.Decl) {
 	})
 }
 
-// addSelector adds to a set the codes that the expression pkg.name stands for.
+// addSelector adds to the set into the codes that the expression pkg.name refers to.
 func (u *uses) addSelector(t *testing.T, file, pkg, name string, into map[string]bool) {
 	t.Helper()
 	u.selected[pkg+"."+name] = true

@@ -1,6 +1,6 @@
-// Package bundle has the lookups HostIntel and Uptime. Each combines three other lookups for
-// one payment and runs them at the same time. If one of the three fails, its field holds an
-// error object, and the bundle is still answered (spec §2.8).
+// Package bundle provides the lookups HostIntel and Uptime. Each combines three other lookups,
+// its children, for one payment and runs them at the same time. If a child fails, its field
+// holds an error object, and the bundle is still answered (spec §2.8).
 package bundle
 
 import (
@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// childTimeout is how long a child may take. It is shorter than the deadline of a bundle.
-	// So a slow child times out, and the others still answer.
+	// childTimeout is the time limit of a child. It is shorter than the time limit of a
+	// bundle, so a slow child times out and the other children are still answered.
 	childTimeout = 8 * time.Second
 
 	// margin is the time before a bundle's deadline that is kept for building its answer.
 	margin = time.Second / 2
 )
 
-// Child is a field of a bundle: a result, or the reason why there is none.
+// Child is a field of a bundle: the result of a lookup, or the reason why there is no result.
 type Child[T any] struct {
 	Result T
 	Fault  *fault.Error // nil if Result is valid
@@ -49,12 +49,12 @@ func (c Child[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// Owed lists the fields of a bundle that its buyer has paid for and not received: the children
-// that failed with a code of the class fault.Owed.
+// Owed lists the fields that the buyer of a bundle has paid for and not received. Their
+// children failed with codes of the class fault.Owed.
 type Owed struct {
-	// Parts are the names of these fields, in the order of the bundle.
+	// Parts are the names of the owed fields, in the order of the bundle.
 	Parts []string
-	// Silent tells whether a child failed because the target was silent
+	// Silent reports whether one of these children failed because the target was silent
 	// (fault.Error.IsSilence).
 	Silent bool
 
@@ -79,14 +79,14 @@ func (o *Owed) add(field string, failure *fault.Error) {
 	}
 }
 
-// sideBySide runs the lookups of a bundle at the same time, and returns when all have ended.
-// They share their DNS questions, so each question is sent only once. ctx must have a
-// deadline. The context of the lookups ends earlier by margin, so the slowest child becomes a
-// time-out in its field and does not make the whole bundle time out.
+// sideBySide runs the lookups of a bundle at the same time and returns when all have ended.
+// The lookups share their DNS questions, so each question is sent only once. ctx must have a
+// deadline. The lookups get a context that ends earlier by margin. So the slowest child times
+// out in its field, and the bundle as a whole does not time out.
 //
-// If the time of the bundle itself is over, the error is timeout, whatever the children found.
-// The clock is checked in addition to the context. In a process that was frozen, children run
-// out of time through no fault of the host, and they may end before the timer of ctx fires.
+// If the bundle itself runs out of time, sideBySide returns an error with the code timeout,
+// whatever the children found. It checks the clock as well as ctx: after a process was frozen,
+// the children may time out, through no fault of the host, before the timer of ctx fires.
 func sideBySide(ctx context.Context, timeout fault.Code, lookups ...func(context.Context)) error {
 	deadline, _ := ctx.Deadline()
 	early, cancel := context.WithDeadline(ctx, deadline.Add(-margin))
@@ -109,8 +109,8 @@ func sideBySide(ctx context.Context, timeout fault.Code, lookups ...func(context
 	return nil
 }
 
-// lookUpChild runs the lookup of one child with a time limit of childTimeout. A panic, or an
-// error that is not a fault, becomes an internal_error of this child alone.
+// lookUpChild runs the lookup of one child within childTimeout. A panic, or an error that is
+// not a fault, becomes an internal_error in the field of this child.
 func lookUpChild[Q, T any](ctx context.Context, lookUp func(context.Context, Q) (T, error), query Q) (child Child[T]) {
 	ctx, cancel := context.WithTimeout(ctx, childTimeout)
 	defer cancel()

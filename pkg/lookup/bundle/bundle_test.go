@@ -30,8 +30,9 @@ type fact struct {
 	N int `json:"n"`
 }
 
-// TestChild checks the JSON of a result and of an error. The JSON of an error is that of spec
-// §2.8. It does not say whether the result is owed; only a header of the answer does.
+// TestChild checks the JSON of a child's result and of a child's error. The JSON of an error
+// follows spec §2.8. It does not say whether the result is owed: only a header of the answer
+// says that.
 func TestChild(t *testing.T) {
 	gone := lookup.Faultf(lookup.NXDomain, nil, "gone")
 	for name, c := range map[string]struct {
@@ -60,14 +61,14 @@ func TestChild(t *testing.T) {
 
 var errPanic = errors.New("panics")
 
-// TestOwed checks that the children with an owed error are listed, by the names of their
-// fields. An error is owed if a single lookup with this error would be owed. A bundle counts
-// as prevented if none of the owed lookups was tried, and the target as silent if it was
-// silent in one of them.
+// TestOwed checks that Owed lists the names of the fields whose errors are owed. An error in a
+// bundle is owed if it would be owed in a single lookup. A bundle counts as prevented if none
+// of its owed lookups was tried. It counts as silent if the target was silent in one of its
+// owed lookups.
 func TestOwed(t *testing.T) {
 	late := lookup.Fault(lookup.SSLTimeout, nil)
 	prevented, gone := lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented(), lookup.Fault(lookup.NXDomain, nil)
-	for want, faults := range map[string][3]*fault.Error{ // by the expected result: the faults of dns, ssl and the third child
+	for want, faults := range map[string][3]*fault.Error{ // the key is the expected result; the values are the faults of dns, ssl and the third child
 		"[] false false":             {},
 		"[] false false, answers":    {0: gone, 2: gone.Silence()},
 		"[dns ssl last] false false": {late, late, late},
@@ -92,7 +93,7 @@ func TestOwed(t *testing.T) {
 	}
 }
 
-// within returns a context that ends after the time d.
+// within returns a context that ends after d.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -103,7 +104,7 @@ type look[Q, R any] func(context.Context, Q) (R, error)
 
 func (l look[Q, R]) Lookup(ctx context.Context, q Q) (R, error) { return l(ctx, q) }
 
-// takes returns a lookup that takes the time d, or less if its context ends.
+// takes returns a lookup that ends after d, or earlier if its context ends.
 func takes[Q, R any](d time.Duration) look[Q, R] {
 	return func(ctx context.Context, _ Q) (r R, err error) {
 		select {
@@ -115,9 +116,8 @@ func takes[Q, R any](d time.Duration) look[Q, R] {
 	}
 }
 
-// TestSlowChild checks that the children run at the same time. A slow child becomes a time-out
-// in its field before the time of the bundle is over, and the other children keep their
-// results.
+// TestSlowChild checks that the children run at the same time. A slow child times out in its
+// field before the bundle runs out of time, and the other children keep their results.
 func TestSlowChild(t *testing.T) {
 	for name, c := range map[string]struct{ slow, deadline, at time.Duration }{
 		"side by side":      {slow: 3 * time.Second, deadline: time.Hour, at: 3 * time.Second},
@@ -138,15 +138,16 @@ func TestSlowChild(t *testing.T) {
 	}
 }
 
-// late is a context whose deadline has passed and whose timer has not fired yet, as in a
-// process that was just thawed.
+// late is a context whose deadline has passed but whose timer has not fired yet, as in a
+// process that was frozen and has just resumed.
 type late struct{ context.Context }
 
 func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
 
-// TestBundlesOutOfTime checks that a bundle reports its time-out, whatever its children
-// report. In one case a child ignores its context. In another the process was frozen past the
-// deadline, and the timer of the context has not fired yet. In the third the caller has left.
+// TestBundlesOutOfTime checks that a bundle that runs out of time reports its own time-out,
+// whatever its children report. In the case "stubborn" a child ignores its context. In the
+// case "thawed" the process was frozen past the deadline, and the timer of the context has not
+// fired yet. In the case "left" the caller has cancelled the context.
 func TestBundlesOutOfTime(t *testing.T) {
 	stubborn := look[dns.Query, dns.Result](func(context.Context, dns.Query) (dns.Result, error) {
 		time.Sleep(2 * time.Second)
@@ -178,7 +179,7 @@ func TestBundlesOutOfTime(t *testing.T) {
 	}
 }
 
-// host stands in for a host: it has the results of the lookups.
+// host stands in for a host: its methods return the results and errors in its fields.
 type host struct {
 	resolve, dns, ssl, headers error
 	certificate                ssl.Result
@@ -219,8 +220,8 @@ func good() *host {
 }
 
 // TestUptime checks every row of spec §3.1: the verdict, and the codes of the children that
-// failed. The certificate and the headers share one resolution and one connection. A problem
-// that prevents the certificate prevents the headers as well.
+// failed. The certificate and the headers share one resolution and one connection, so a
+// problem that prevents the certificate prevents the headers as well.
 func TestUptime(t *testing.T) {
 	failing := func(code fault.Code) error { return lookup.Fault(code, nil) }
 	for name, c := range map[string]struct {
@@ -233,8 +234,9 @@ func TestUptime(t *testing.T) {
 		"expired":       {change: func(h *host) { h.certificate.Expired = true }, want: "degraded"},
 		"not yet valid": {change: func(h *host) { h.certificate.NotYetValid = true }, want: "degraded"},
 		"mismatch":      {change: func(h *host) { h.certificate.HostnameMatch = false }, want: "degraded"},
-		// The host answers over IPv6, but the lookup of its A records fails. An error of the
-		// child means down. A result does not, whatever its rcode.
+		// The host answers over IPv6, but the lookup of its A records fails. If the dns child
+		// has an error, the verdict is down. If it has a result, the verdict is up, whatever
+		// the rcode.
 		"A is silent, AAAA is good":   {change: func(h *host) { h.dns = failing(lookup.DNSTimeout) }, want: "down dns_timeout"},
 		"A is SERVFAIL, AAAA is good": {change: func(h *host) { h.rcode = "SERVFAIL" }, want: "up"},
 		"A is denied, AAAA is good":   {change: func(h *host) { h.dns = failing(lookup.NXDomain) }, want: "down nxdomain"},
@@ -245,8 +247,8 @@ func TestUptime(t *testing.T) {
 		"ssl is silent":   {change: func(h *host) { h.ssl = lookup.Fault(lookup.SSLTimeout, nil).Silence() }, want: "down ssl_timeout! headers_timeout!"},
 		"blocked":         {change: func(h *host) { h.resolve = failing(lookup.BlockedAddress) }, want: "down blocked_address blocked_address"},
 		"resolvers":       {change: func(h *host) { h.resolve = fmt.Errorf("x: %w", guard.ErrResolvers) }, want: "down ssl_timeout headers_timeout"},
-		// The handshake failed after the certificate had come. The headers lookup connects
-		// again.
+		// The handshake failed after the certificate was received. The headers lookup makes a
+		// new connection.
 		"no connection": {change: func(h *host) { h.conn = nil }, want: "up"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -271,7 +273,7 @@ func TestUptime(t *testing.T) {
 	}
 }
 
-// spelled returns the code of a fault, with an exclamation mark if the host was silent.
+// spelled returns the code of a fault, followed by an exclamation mark if the host was silent.
 func spelled(f *fault.Error) string {
 	if f == nil {
 		return ""
@@ -282,12 +284,13 @@ func spelled(f *fault.Error) string {
 	return " " + string(f.Code)
 }
 
-// TestResolvesOnce checks that the children share the resolution of a name. The resolver is
-// silent. Each question is sent once, over one datagram socket, and a question about com,
-// which the test does not count, checks whether the resolver works. The tests of package dns
-// check the answers to shared questions, and that these questions end with the call.
+// TestResolvesOnce checks that the children of a bundle share the resolution of a name. The
+// resolver stays silent. Each question must be sent once, over one UDP socket. The test does
+// not count the question about com, which checks whether the resolver works. The tests of
+// package dns check the answers to shared questions, and that these questions end with the
+// call.
 func TestResolvesOnce(t *testing.T) {
-	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // A and AAAA, for each bundle and for the registry
+	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // A and AAAA, once each for two bundles and the registry; MX if asked
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64

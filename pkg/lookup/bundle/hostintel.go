@@ -18,14 +18,15 @@ type HostIntelQuery struct {
 	DNSType string // the record type of the DNS lookup
 }
 
-// HostIntelCodes returns the codes that parsing a query and looking it up can return as
-// errors. The codes in the fields of the children are not included.
+// HostIntelCodes returns the codes of the errors that ParseHostIntel and HostIntel.Lookup can
+// return. It does not include the codes in the fields of the children.
 func HostIntelCodes() []fault.Code {
 	return []fault.Code{lookup.InvalidDomain, lookup.InvalidType, lookup.HostIntelTimeout}
 }
 
-// ParseHostIntel parses domain and dns_type. Its errors are invalid_domain and invalid_type.
-// It refuses labels with underscores, because two of the three lookups need a host name.
+// ParseHostIntel parses the parameters domain and dns_type. Its errors are invalid_domain and
+// invalid_type. It refuses labels with underscores, because two of the three lookups need a
+// host name.
 func ParseHostIntel(q url.Values) (HostIntelQuery, error) {
 	domain, err := guard.DomainParam(q, guard.Hostname)
 	if err != nil {
@@ -61,16 +62,16 @@ func (r HostIntelResult) Owed() Owed {
 }
 
 // HostIntel is the host intelligence bundle. It looks up the DNS records, the certificate and
-// the registry data of a name at the same time, for one payment (spec §2.6, §4.7). If the
-// lookups need the same records, these are resolved only once.
+// the registry data of a name at the same time, for one payment (spec §2.6, §4.7). DNS records
+// that several of these lookups need are resolved only once.
 type HostIntel struct {
 	DNS   lookup.Looker[dns.Query, dns.Result]
 	SSL   lookup.Looker[ssl.Query, ssl.Result]
 	Whois lookup.Looker[whois.Query, whois.Result]
 }
 
-// Lookup answers a query. The failure of a child is reported in its field. The only error is
-// host_intel_timeout, if ctx ends first.
+// Lookup answers a query. If a child fails, its field holds the failure. The only error is
+// host_intel_timeout, returned if ctx ends first.
 func (h HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResult, error) {
 	r := HostIntelResult{Domain: q.Domain}
 	lookUpDNS := func(ctx context.Context) {
@@ -86,8 +87,8 @@ func (h HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResul
 	return r, err
 }
 
-// HostIntelVerdicts returns the rules for the line that summarises a HostIntelResult. Its
-// children have their own rules.
+// HostIntelVerdicts returns the rules for the line that summarises a HostIntelResult. The
+// results of its children have rules of their own.
 func HostIntelVerdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{

@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Verdict tells in one word how a host is doing (spec §3.1).
+// Verdict summarises in one word how a host is doing (spec §3.1).
 type Verdict string
 
 // The verdicts. Up means that all three lookups succeeded and found nothing wrong. Degraded
@@ -45,7 +45,7 @@ func (r UptimeResult) Owed() Owed {
 	return owed
 }
 
-// verdict returns the verdict that follows from the children.
+// verdict returns the verdict that follows from the results of the children.
 func (r UptimeResult) verdict() Verdict {
 	if r.DNS.Fault != nil || r.SSL.Fault != nil || r.Headers.Fault != nil {
 		return Down
@@ -60,15 +60,16 @@ func (r UptimeResult) verdict() Verdict {
 	return Up
 }
 
-// UptimeCodes returns the codes that parsing a query and looking it up can return as errors.
-// The codes in the fields of the children are not included.
+// UptimeCodes returns the codes of the errors that parsing a query and Uptime.Lookup can
+// return. It does not include the codes in the fields of the children.
 func UptimeCodes() []fault.Code {
 	return []fault.Code{lookup.InvalidDomain, lookup.UptimeCheckTimeout}
 }
 
-// Uptime is the uptime check bundle: the DNS records, the certificate and the response headers
-// of https://{domain}/ with one verdict, for one payment (spec §2.7, §3.1, §4.8). The name is
-// resolved once for all three. The certificate and the headers come over one connection.
+// Uptime is the uptime check bundle. For one payment it looks up the DNS records, the
+// certificate and the response headers of https://{domain}/, and sums them up in one verdict
+// (spec §2.7, §3.1, §4.8). It resolves the name once for all three lookups. It gets the
+// certificate and the headers over one connection.
 type Uptime struct {
 	// Connector resolves the host once, for the certificate and the headers.
 	Connector guard.Connector
@@ -81,8 +82,8 @@ type Uptime struct {
 	}
 }
 
-// Lookup answers a query. The failure of a child is reported in its field. The only error is
-// uptime_check_timeout, if ctx ends first.
+// Lookup answers a query. If a child fails, its field holds the failure. The only error is
+// uptime_check_timeout, returned if ctx ends first.
 func (u Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error) {
 	r := UptimeResult{Domain: q.Domain}
 	lookUpDNS := func(ctx context.Context) {
@@ -102,8 +103,8 @@ func (u Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error)
 	return r, err
 }
 
-// visit is one connection to the web server of a host. The certificate is read from it first,
-// and then the headers are fetched over it.
+// visit is one connection to the web server of a host. It first delivers the certificate and
+// then carries the request for the headers.
 type visit struct {
 	uptime Uptime
 	target guard.Target
@@ -129,9 +130,9 @@ func (v *visit) fetchHeaders(ctx context.Context, q headers.Query) (headers.Resu
 	return v.uptime.Headers.LookupOn(ctx, q, v.target, v.conn, v.peer)
 }
 
-// headersFault returns the failure of the headers lookup when the certificate could not be
-// fetched. The same problem prevents both, so the fault keeps its message and marks. Only a
-// time-out has a different code for each lookup.
+// headersFault returns the failure of the headers lookup after the certificate lookup failed.
+// The same problem prevents both lookups, so the failure keeps its message and marks. Only the
+// code of a time-out differs between the two lookups.
 func headersFault(certificate *fault.Error) *fault.Error {
 	if certificate.Code == lookup.SSLTimeout {
 		return certificate.WithCode(lookup.Info(lookup.HeadersTimeout))
@@ -139,8 +140,8 @@ func headersFault(certificate *fault.Error) *fault.Error {
 	return certificate
 }
 
-// UptimeVerdicts returns the rules for the line that summarises an UptimeResult. Its children
-// have their own rules.
+// UptimeVerdicts returns the rules for the line that summarises an UptimeResult. The results
+// of its children have rules of their own.
 func UptimeVerdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{
