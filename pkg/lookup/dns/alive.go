@@ -10,27 +10,29 @@ import (
 )
 
 const (
-	// proofTime is the part of a lookup's time that is kept for finding out whether its
-	// resolvers work. If an eighth of the remaining time is less, only that eighth is kept.
+	// proofTime is the part of a lookup's time that is kept for checking whether its resolvers
+	// work. If an eighth of the remaining time is less than proofTime, only that eighth is
+	// kept.
 	proofTime = time.Second / 2
 
-	// proofLasts is how long a resolver counts as working after it has answered for com.
+	// proofLasts is how long a resolver counts as working after it has answered a question
+	// about com.
 	proofLasts = time.Minute
 
-	// witnesses is how many resolvers must work before a failure is blamed on the name. If
-	// fewer are configured, all of them must work.
+	// witnesses is the number of resolvers that must work before a failure is blamed on the
+	// name. If fewer are configured, all of them must work.
 	witnesses = 2
 )
 
 // working remembers which resolvers have recently answered a question for the name servers of
-// com, which every working resolver can answer. It does not remember failures, and so it
-// notices at once when a network comes back.
+// com, which every working resolver can answer. It does not remember failures, so it notices
+// at once when a resolver works again.
 type working struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	proved map[netip.AddrPort]time.Time     // when each resolver last answered
-	proofs map[netip.AddrPort]chan struct{} // closed when the current question has ended
+	proved map[netip.AddrPort]time.Time     // when each resolver last answered about com
+	proofs map[netip.AddrPort]chan struct{} // for each resolver that is being checked; closed when its check has ended
 }
 
 func newWorking(now func() time.Time) *working {
@@ -41,9 +43,9 @@ func newWorking(now func() time.Time) *working {
 	}
 }
 
-// has reports whether a resolver works. Concurrent callers share one proof, which the first of
-// them makes. If that proof fails, each of the other callers may make another one, because it
-// may have more time than the first caller had.
+// has reports whether a resolver works. Concurrent callers share one check: the first caller
+// calls prove, and the others wait for the result. If that check fails, each of the others may
+// check again, because it may have more time than the first caller had.
 func (w *working) has(ctx context.Context, server netip.AddrPort, prove func() bool) (works bool) {
 	for {
 		known, wait := w.begin(server)
@@ -51,7 +53,7 @@ func (w *working) has(ctx context.Context, server netip.AddrPort, prove func() b
 		case known:
 			return true
 		case wait == nil:
-			defer func() { w.end(server, works) }() // also after a panic
+			defer func() { w.end(server, works) }() // even after a panic
 			return prove()
 		}
 		select {
@@ -64,9 +66,9 @@ func (w *working) has(ctx context.Context, server netip.AddrPort, prove func() b
 	}
 }
 
-// begin returns known if the resolver is known to work. If another caller is already making
-// the proof, begin returns a channel that is closed when that caller has finished. Otherwise
-// this caller must make the proof and then call the method end.
+// begin returns known if the resolver is known to work. If another caller is already checking
+// the resolver, begin returns a channel that is closed when that check has ended. Otherwise
+// this caller must check the resolver and then call the method end.
 func (w *working) begin(server netip.AddrPort) (known bool, wait <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,8 +95,8 @@ func (w *working) end(server netip.AddrPort, works bool) {
 	delete(w.proofs, server)
 }
 
-// resolversWork reports whether enough of the given resolvers have recently answered for com.
-// It queries the resolvers that are not known to work. It returns when ctx ends at the latest.
+// resolversWork reports whether enough of the given resolvers have recently answered about
+// com. It queries the resolvers that are not known to work. It returns no later than ctx ends.
 func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bool {
 	missing := min(witnesses, len(c.resolvers))
 	if ctx.Err() != nil || len(servers) < missing {
@@ -105,7 +107,7 @@ func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bo
 	answers := make(chan bool, len(servers))
 	for _, server := range servers {
 		g.start(func() {
-			works := false // stays false if works panics, which ends the other goroutines
+			works := false // the result if c.works panics; the panic then cancels the other checks
 			defer func() { answers <- works }()
 			works = c.works(g, server)
 		})
@@ -121,8 +123,8 @@ func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bo
 	return false
 }
 
-// works reports whether a resolver has recently answered for com. It queries the resolver
-// unless it is already known to work.
+// works reports whether a resolver has recently answered about com. It queries the resolver,
+// unless the resolver is already known to work.
 func (c *Client) works(ctx context.Context, server netip.AddrPort) bool {
 	return c.working.has(ctx, server, func() bool {
 		r := c.queryName(ctx, server, "com", miekg.TypeNS)

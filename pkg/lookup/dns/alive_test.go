@@ -20,8 +20,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// knows returns a script that answers the question for the name servers of com with the script
-// com, and every other question with the script others.
+// knows returns a script that uses the script com for the question about the name servers of
+// com, and the script others for every other question.
 func knows(com, others script) script {
 	return func(n int, q []byte) []said {
 		if isCom(unpacked(q)) {
@@ -36,13 +36,13 @@ func isCom(m *miekg.Msg) bool {
 	return strings.EqualFold(asked.Name, "com.") && asked.Qtype == miekg.TypeNS
 }
 
-// servers returns a script that answers the question about com after the time d, as a working
-// resolver does.
+// servers returns a script that answers the question about com after d, as a working resolver
+// does.
 func servers(d time.Duration) script { return after(d, answer("com. 60 IN NS a.gtld-servers.net.")) }
 
-// TestUnresolvable checks when a name that no resolver can resolve is blamed. Two of the
-// resolvers that were queried, or all if fewer are configured, must answer for com within the
-// time of the lookup. Otherwise the resolvers are blamed.
+// TestUnresolvable checks when a failed lookup is blamed on the name. That takes two of the
+// queried resolvers, or all if fewer are configured, that answer about com within the time of
+// the lookup. Otherwise the failure is blamed on the resolvers.
 func TestUnresolvable(t *testing.T) {
 	refused, servfail := rcode(miekg.RcodeRefused), rcode(miekg.RcodeServerFailure)
 	works := func(others script) host { return host{udp: knows(servers(20*ms), others)} }
@@ -110,8 +110,8 @@ func TestUnresolvable(t *testing.T) {
 }
 
 // TestWorks checks that a client remembers for a minute that a resolver works, and never
-// remembers that a resolver does not work. The minute is measured by the configured clock,
-// which may be set back.
+// remembers that a resolver does not work. The client measures the minute by the configured
+// clock, which may be set back.
 func TestWorks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestWorks(t *testing.T) {
 			what    string
 			skew    time.Duration // how far the clock is moved
 			dead    bool
-			asked   int // the expected number of questions for com
+			asked   int // the expected number of questions about com
 			silence bool
 		}{
 			{what: "at first", asked: 1, silence: true},
@@ -160,12 +160,12 @@ func TestWorks(t *testing.T) {
 }
 
 // TestTogether checks that lookups that fail at the same time share one check of the
-// resolvers. If the lookup that sent the question about com is cancelled, another lookup sends
-// it again.
+// resolvers. The first lookup sends the question about com. If that lookup is cancelled,
+// another one sends the question again.
 func TestTogether(t *testing.T) {
 	type row struct {
 		leave time.Duration // when the first lookup is cancelled; 0 means never
-		most  int           // how often each resolver may be queried for com
+		most  int           // how often each resolver may be queried about com
 	}
 	eachInBubble(t, map[string]row{
 		"all stay":   {most: 1},
@@ -203,9 +203,9 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// TestUnresolvableShared checks two lookups of a bundle that share a question. The lookup with
-// less time checks the resolvers within its own time. The question about the name continues
-// for the other lookup.
+// TestUnresolvableShared checks two lookups of a bundle that share a question but have
+// different deadlines. The lookup with less time checks the resolvers within its own time. The
+// shared question goes on for the other lookup.
 func TestUnresolvableShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,8 +233,8 @@ func TestUnresolvableShared(t *testing.T) {
 }
 
 // TestNoTimeToBlame checks a lookup that has no time left although the resolvers work, because
-// its process was frozen or its caller left. The error does not blame the name, even if the
-// resolvers are remembered as working.
+// its process was frozen or its caller has cancelled it. The error must not blame the name,
+// even though the client remembers that the resolvers work.
 func TestNoTimeToBlame(t *testing.T) {
 	type row struct {
 		limit func(context.Context) (context.Context, context.CancelFunc)
@@ -248,7 +248,7 @@ func TestNoTimeToBlame(t *testing.T) {
 			cancel()
 			return ctx, cancel
 		}},
-		// The time ends before the second resolver is queried.
+		// The lookup times out before it queries the second resolver.
 		"hardly any": {func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return context.WithTimeout(ctx, 200*ms)
 		}},

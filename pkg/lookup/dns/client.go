@@ -3,9 +3,9 @@
 // lookups use a Client as their guard.Resolver. (It is the DNS Explorer of the service: spec
 // §2.1, §4.2.)
 //
-// It uses a reply only if its address, ID and letter case match the question. It returns only
-// records that can be reached from the queried name. It does not validate DNSSEC, keeps no
-// cache, and returns private addresses unchanged.
+// A Client uses a reply only if its address, ID and letter case match the question. It returns
+// only records of the queried name or of the names to which its aliases lead. It does not
+// validate DNSSEC, keeps no cache, and returns private addresses unchanged.
 //
 // The resolvers are queried in a staggered race. The first reply that says something about the
 // name wins:
@@ -21,21 +21,23 @@
 //	refused, no route
 //	silence                      the next resolver is queried as well
 //
-// NXDOMAIN is proven by the SOA record of a zone above the name other than the root. Without
-// proof it counts only from resolvers that have answered for com within the last minute. So a
-// network that denies every name is ignored, and the result is upstream_unavailable if no
-// resolver knows more. A network cannot be detected if it answers for com, or forges a proof,
-// and denies other names to every resolver.
+// NXDOMAIN is proven by the SOA record of a zone above the name other than the root. An
+// NXDOMAIN without proof counts only if its resolver has answered a question about com within
+// the last minute. So the denials of a network that denies every name are ignored, and the
+// error is upstream_unavailable if no resolver knows more. One kind of network cannot be
+// detected: one that answers about com, or forges a proof, and denies other names to every
+// resolver.
 //
-// If a resolver that was queried later answers first, the resolver that has not replied is
-// queried last for the next half minute. This way only one question waits for a dead resolver.
+// A resolver that has not replied when a resolver queried after it answers is queried last for
+// the next half minute. This way only one question waits for a dead resolver.
 //
-// If no resolver answers, the result is SERVFAIL if any of them sent it. Otherwise the error
-// is dns_timeout if a resolver did not reply, and upstream_unavailable if all failed in
-// another way. These two errors are marked as the silence of the target (fault.Error.Silence)
-// if two of the resolvers that were queried, or all if fewer are configured, have answered for
-// com within the last minute. Then the resolvers work, and the payer may own the name and make
-// it fail on purpose. A panic anywhere is internal_error.
+// If no resolver says anything about the name, but one sent SERVFAIL, the result is SERVFAIL.
+// Otherwise the error is dns_timeout if a resolver did not reply, and upstream_unavailable if
+// all failed in another way. These two errors are marked as the silence of the target
+// (fault.Error.Silence) if the resolvers work: two of the queried resolvers, or all if fewer
+// are configured, must have answered about com within the last minute. The payer may then own
+// the name and make it fail on purpose. A panic in any goroutine of a lookup becomes
+// internal_error.
 //
 // The Client of github.com/miekg/dns is not used. It stops at the first malformed datagram,
 // outlives its context, and does not compare the question in a reply with the question it
@@ -66,19 +68,20 @@ import (
 type Config struct {
 	// Resolvers are recursive resolvers as ip:port, in the order in which they are queried.
 	// They must repeat the letter case of a question in the reply, as all common resolvers do.
-	// With a resolver that does not, every lookup and Probe ends in dns_timeout.
+	// If none of them does, every lookup and Probe ends in dns_timeout.
 	Resolvers []string
 	// Dial opens "udp" and "tcp" connections to resolvers. It must return when its context
 	// ends. Default: a plain net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Now is the clock that tells how long ago a resolver answered for com or was late.
-	// Default: time.Now.
+	// Now is the clock for the time since a resolver answered about com or was late. It is
+	// time.Now by default.
 	Now func() time.Time
 }
 
 // Client queries resolvers. It is safe for concurrent use and leaves nothing running between
-// calls. It remembers for a minute which resolvers have answered for com, and for half a
-// minute which resolvers had not replied when another answered.
+// calls. It remembers two things about the resolvers: for a minute, which of them have
+// answered about com; and for half a minute, which of them had not replied when a resolver
+// that was queried later answered.
 type Client struct {
 	resolvers []netip.AddrPort
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
@@ -86,8 +89,8 @@ type Client struct {
 	late      *late
 }
 
-// New returns a Client. It panics if cfg.Resolvers is empty or not in the form that
-// ParseResolvers returns.
+// New returns a Client that uses cfg. It panics if cfg.Resolvers is empty or not in the form
+// that ParseResolvers returns.
 func New(cfg Config) *Client {
 	if len(cfg.Resolvers) == 0 {
 		panic("dns: no resolvers")
@@ -110,13 +113,13 @@ func New(cfg Config) *Client {
 }
 
 // Lookup answers a query. Its errors are nxdomain, dns_timeout and upstream_unavailable; the
-// last two may be marked as silence. The error is internal_error after a panic, and for a
-// record type that Lookup cannot read. Lookup returns before the deadline of ctx, or at once
-// when ctx is cancelled, and leaves no goroutine or socket behind.
+// last two may be marked as silence. The error is internal_error after a panic, or if q.Type
+// is not supported. Lookup returns before the deadline of ctx, or at once when ctx is
+// cancelled, and leaves no goroutine or socket behind.
 func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error) {
 	defer catch(&err)
 	qtype := miekg.StringToType[q.Type]
-	if _, ok := readers()[qtype]; !ok { // without a reader, all records would be left out
+	if _, ok := readers()[qtype]; !ok { // without a reader, no record would get into the result
 		return Result{}, fault.New(fault.InternalError, fmt.Errorf("readers in pkg/lookup/dns/record.go has no row for the type %q", q.Type))
 	}
 	r, err := c.resolve(ctx, q.Domain, qtype)
@@ -126,8 +129,8 @@ func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error)
 	return r.result(q)
 }
 
-// Probe reports whether lookups work, by looking up the name servers of com. A resolver that
-// denies com or its name servers denies other names as well. Probe returns the same errors as
+// Probe checks that lookups work, by looking up the name servers of com. If a resolver denies
+// com or its name servers, it denies other names as well. Probe returns the same errors as
 // Lookup, except nxdomain.
 func (c *Client) Probe(ctx context.Context) error {
 	r, err := c.Lookup(ctx, Query{Domain: "com", Type: "NS"})
@@ -144,17 +147,18 @@ func (c *Client) Probe(ctx context.Context) error {
 }
 
 // grace is how long the lookup of IPv6 addresses may go on after the IPv4 addresses have
-// arrived. RFC 8305 §3 uses the same delay.
+// arrived. RFC 8305 §3 recommends this delay.
 const grace = 50 * time.Millisecond
 
 var _ guard.Resolver = (*Client)(nil)
 
-// Addresses implements guard.Resolver. It returns IPv4 addresses first, includes private
-// addresses, and returns IPv4-mapped addresses as IPv6. It looks both families up at the same
-// time. If the name has IPv4 addresses, Addresses does not wait for IPv6 longer than 50 ms,
-// and ignores a failure of the IPv6 lookup. If the resolvers answer SERVFAIL or YXDOMAIN, the
-// error is connect_failed. A panic becomes internal_error. Like Lookup, it returns before the
-// deadline of ctx, or at once when ctx is cancelled, and leaves no goroutine or socket behind.
+// Addresses implements guard.Resolver. It returns IPv4 addresses first. It includes private
+// addresses, and returns IPv4-mapped addresses as IPv6. It looks up both families at the same
+// time. If the name has IPv4 addresses, Addresses waits at most 50 ms longer for the IPv6
+// addresses and ignores a failure of the IPv6 lookup. If the resolvers answer SERVFAIL or
+// YXDOMAIN, the error is connect_failed. A panic becomes internal_error. Like Lookup,
+// Addresses returns before the deadline of ctx, or at once when ctx is cancelled, and leaves
+// no goroutine or socket behind.
 func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr, err error) {
 	defer catch(&err)
 	g := newCrew(ctx)
@@ -181,16 +185,16 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 	return nil, unresolved(v4, v6)
 }
 
-// family is the result of looking up the addresses of one family of a name. The error is a
-// fault if it is about the name itself. If err is nil, the name exists.
+// family is the result of looking up the IPv4 or the IPv6 addresses of a name. err is a fault
+// if the problem is the name itself. If err is nil, the name exists.
 type family struct {
 	addrs  []netip.Addr
 	err    error
-	denied bool // the name itself does not exist
+	denied bool // the resolvers say that the name does not exist
 }
 
-// family looks up the addresses of one family. It does not limit their number, because every
-// address must be checked.
+// family looks up the addresses of one family. It returns all of them, because the caller must
+// check every address.
 func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
 	r, err := c.resolve(ctx, name, qtype)
 	if err != nil {
@@ -221,10 +225,11 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
 }
 
 // unresolved returns the error for a name without an address in either family. A reply about
-// the name counts more than a missing reply. There is one exception: if one family has no
-// addresses and the lookup of the other family failed, the name may still have addresses. If a
-// server answers NXDOMAIN for one family and the name exists for the other family, that is a
-// mistake of old servers (RFC 4074 §4.2).
+// the name normally counts more than a missing reply. The exception: if one family has no
+// addresses and the lookup of the other family failed, the error is that failure, because the
+// name may still have addresses. If the servers answer NXDOMAIN for one family although the
+// name exists for the other, the name counts as existing: old servers make this mistake (RFC
+// 4074 §4.2).
 func unresolved(v4, v6 family) error {
 	none := guard.NoAddress("it exists without A and AAAA records")
 	isFault := func(err error) bool {
@@ -247,8 +252,8 @@ func unresolved(v4, v6 family) error {
 }
 
 // ParseResolvers parses a comma-separated list of resolvers. Each is ip or ip:port, and an
-// IPv6 address may be in brackets. ParseResolvers returns each as ip:port; the default port is
-// 53. The error is for the operator: it names every wrong entry in one line.
+// IPv6 address may be in brackets. ParseResolvers returns each as ip:port, with the default
+// port 53. The error is for the operator: it names every wrong entry in one line.
 func ParseResolvers(csv string) ([]string, error) {
 	var resolvers, faults []string
 	for i, entry := range strings.Split(csv, ",") {
@@ -268,8 +273,8 @@ func ParseResolvers(csv string) ([]string, error) {
 	return resolvers, nil
 }
 
-// parseResolver parses one ip or ip:port. It returns false if the entry cannot be the address
-// of a host.
+// parseResolver parses an entry of the form ip or ip:port. It returns false if the entry
+// cannot be the address of a host.
 func parseResolver(entry string) (resolver netip.AddrPort, ok bool) {
 	const port = 53
 	resolver, err := netip.ParseAddrPort(entry)
@@ -288,9 +293,9 @@ func parseResolver(entry string) (resolver netip.AddrPort, ok bool) {
 	return netip.AddrPortFrom(addr, resolver.Port()), isHost && resolver.Port() != 0
 }
 
-// crew is a context with the goroutines that work under it. A panic in one of them cancels the
-// context. The method end waits for the goroutines, and then panics again in the goroutine
-// that called it.
+// crew is a context together with the goroutines that work under it. A panic in one of these
+// goroutines cancels the context. The method end waits for all of them, and then repeats the
+// panic in its own goroutine.
 type crew struct {
 	context.Context
 
@@ -316,7 +321,8 @@ func (c *crew) start(work func()) {
 	})
 }
 
-// end cancels the context, waits for the goroutines under it, and panics if one of them did.
+// end cancels the context and waits for the goroutines under it. If one of them panicked, end
+// panics as well.
 func (c *crew) end() {
 	c.cancel()
 	c.running.Wait()
@@ -325,11 +331,12 @@ func (c *crew) end() {
 	}
 }
 
-// bug is a recovered panic with its stack, which is logged in full.
+// bug is a recovered panic with the stack of its goroutine. The whole stack is logged.
 type bug struct{ value, stack string }
 
-// newBug must be called in a deferred function, where the stack of the panic still exists. If
-// p is a bug that was raised again, newBug returns it unchanged.
+// newBug returns the bug for the recovered value p. It must be called in a deferred function,
+// where the stack of the panic still exists. If p is already a bug, newBug returns it
+// unchanged.
 func newBug(p any) *bug {
 	if b, ok := p.(*bug); ok {
 		return b
@@ -341,16 +348,16 @@ func (b *bug) Error() string { return "DNS lookup panicked: " + b.value }
 
 func (b *bug) Stack() string { return b.stack }
 
-// catch turns a panic into internal_error. The exported methods defer it.
+// catch turns a panic into internal_error. Every exported method defers it.
 func catch(err *error) {
 	if p := recover(); p != nil {
 		*err = fault.New(fault.InternalError, newBug(p))
 	}
 }
 
-// unanswered returns the result of attempts that all failed. If a resolver sent SERVFAIL, that
-// is the reply, because the other attempts say nothing about the name. If the caller has given
-// up, no reply is returned and the error is dns_timeout.
+// unanswered returns the result of attempts that all failed. If a resolver sent SERVFAIL, its
+// reply is the result, because the other attempts say nothing about the name. But if the
+// caller has given up, there is no reply and the error is dns_timeout.
 func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...*failure) (*reply, error) {
 	gaveUp := errors.Is(ctx.Err(), context.Canceled)
 	if servfail != nil && !gaveUp {
@@ -363,7 +370,8 @@ func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...*
 	return nil, lookup.Faultf(code, &failures{of: causes, ended: ctx.Err()}, guard.Unresolved)
 }
 
-// budget returns a context that ends before ctx does, which leaves time to return a result.
+// budget returns a context that ends before ctx does. The difference is left for returning the
+// result.
 func budget(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -373,8 +381,8 @@ func budget(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, remaining-min(margin, remaining/10))
 }
 
-// nameBudget returns a context with the part of a budget that is for the question about the
-// name. The rest is kept to find out whether the resolvers work.
+// nameBudget returns a context for the question about the name. It ends earlier than budget
+// does. The difference is left for checking whether the resolvers work.
 func nameBudget(budget context.Context) (context.Context, context.CancelFunc) {
 	end, _ := budget.Deadline()
 	remaining := time.Until(end)

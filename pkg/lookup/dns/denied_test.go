@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// denials returns the replies of networks for names that they deny.
+// denials returns the replies that networks send for names that they deny.
 func denials() map[string]change {
 	soa := func(zone string) change {
 		return both(rcode(miekg.RcodeNameError), authority(zone+" 60 IN SOA a. b. 1 2 3 4 5"))
@@ -29,7 +29,7 @@ func denials() map[string]change {
 }
 
 // TestDeniedAll checks a network that denies every name to every resolver, as hotel networks
-// do before the guest logs in. Such a network also denies com: dig +short com NS prints
+// do before the guest logs in. Such a network denies even com: dig +short com NS prints
 // nothing there.
 func TestDeniedAll(t *testing.T) {
 	eachInBubble(t, denials(), func(t *testing.T, says change) {
@@ -52,11 +52,12 @@ func TestDeniedAll(t *testing.T) {
 	})
 }
 
-// TestDenied checks resolvers when some of them are behind a network that denies names.
+// TestDenied checks lookups over several resolvers when a network denies names to some of
+// them.
 func TestDenied(t *testing.T) {
 	all := denials()
 	bare, root := all["without an SOA"], all["the root's SOA"]
-	// relayed denies every name but answers the question about com.
+	// relayed denies every name, but answers the question about com.
 	relayed := func(says change) host { return knowing(resolver(says)) }
 	silentForCom := func(says change) host { return host{udp: knows(mute, after(0, says))} }
 	honest := knowing(resolver(answer(good)))
@@ -91,16 +92,17 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// TestDeniedRoundTrips checks the cost of a name that does not exist. A reply with a proof
-// costs one question. A reply without a proof costs one more question to another resolver, and
-// once a minute one question about com to each of these two resolvers.
+// TestDeniedRoundTrips checks how many round trips it takes to find that a name does not
+// exist. If the first reply has a proof, it takes one. If the reply has no proof, a second
+// resolver is asked as well. Once a minute, each of these two resolvers also gets a question
+// about com.
 func TestDeniedRoundTrips(t *testing.T) {
 	const trip = 50 * ms
 	type row struct {
 		says  change
-		first time.Duration // the time of the first lookup of a minute
-		later time.Duration // the time of each further lookup in the minute
-		com   int           // the number of questions for com in a minute
+		first time.Duration // how long the first lookup of a minute takes
+		later time.Duration // how long each further lookup of the minute takes
+		com   int           // the number of questions about com in a minute
 	}
 	eachInBubble(t, map[string]row{
 		"proven":      {says: missing(), first: trip, later: trip, com: 0},

@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// zone answers every question for MX records with two records, as a resolver does.
+// zone is a resolver that answers every question about MX records with two records.
 func zone(w miekg.ResponseWriter, question *miekg.Msg) {
 	reply := new(miekg.Msg).SetReply(question)
 	name := question.Question[0].Name
@@ -22,7 +22,7 @@ func zone(w miekg.ResponseWriter, question *miekg.Msg) {
 	_ = w.WriteMsg(reply) // fails only if the client is gone
 }
 
-// This example looks up the mail servers of a domain with a resolver on this machine. A
+// This example looks up the mail servers of a domain with a resolver on this machine. A real
 // program uses public resolvers, such as 1.1.1.1:53 and 8.8.8.8:53.
 func Example() {
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	// ednsSize is the UDP payload size that is offered: the largest that crosses the internet
-	// without fragments (DNS flag day 2020). udpBuffer is larger, because some resolvers
-	// ignore that size. A reply that fills the buffer may have been cut by the kernel.
+	// ednsSize is the UDP payload size that a question offers. It is the largest size that
+	// crosses the internet without fragments (DNS flag day 2020). udpBuffer is larger than
+	// ednsSize, because some resolvers ignore the offer. If a reply fills the whole buffer,
+	// the kernel may have cut it.
 	ednsSize  = 1232
 	udpBuffer = 4096
 
 	// headerSize is the size of the header of every message: ID, flags and four counts.
 	headerSize = 12
 
-	// resendAfter is the time after which a question is sent again over UDP, and over TCP as
-	// well, because datagrams get lost.
+	// resendAfter is how long a question waits for a reply over UDP. Then it is sent again
+	// over UDP, and over TCP as well, because datagrams get lost.
 	resendAfter = 2 * time.Second
 )
 
@@ -36,9 +37,9 @@ var (
 )
 
 // query sends one question over UDP and, if necessary, over TCP, and returns the first reply.
-// TCP is tried at once if the reply over UDP was truncated. It is tried hedgeDelay after a
-// datagram that is not the reply, and when UDP has been silent for resendAfter or for half of
-// the remaining time. In these last two cases a reply over UDP is still accepted.
+// It tries TCP in three cases: at once after a truncated reply over UDP, hedgeDelay after a
+// datagram that is not the reply, and after UDP has been silent for resendAfter or for half of
+// the remaining time. In the last two cases it still accepts a reply over UDP.
 func (c *Client) query(ctx context.Context, server string, q question) (*miekg.Msg, error) {
 	g := newCrew(ctx)
 	defer g.end()
@@ -89,8 +90,8 @@ func (c *Client) query(ctx context.Context, server string, q question) (*miekg.M
 	return nil, errors.Join(failed...)
 }
 
-// connected dials a resolver and calls talk with the connection. The end of the context ends
-// both.
+// connected dials a resolver and calls talk with the connection. Both dialling and talk fail
+// when ctx ends.
 func (c *Client) connected(ctx context.Context, network, server string, talk func(net.Conn) (*miekg.Msg, error)) (*miekg.Msg, error) {
 	conn, err := c.dial(ctx, network, server)
 	if err != nil {
@@ -108,14 +109,14 @@ func (c *Client) connected(ctx context.Context, network, server string, talk fun
 // question is one message to one resolver.
 type question struct {
 	id    uint16
-	name  string // as sent, in the random letter case of this message
+	name  string // as sent, with the letter case chosen for this message
 	qtype uint16
 	wire  []byte
 }
 
 // newQuestion returns a question with a random ID and a random letter case of the name. A
-// forger has to guess both in addition to the port (draft-vixie-dnsext-dns0x20). It panics
-// unless name is a domain name.
+// forger has to guess the ID and the letter case in addition to the port
+// (draft-vixie-dnsext-dns0x20). newQuestion panics unless name is a domain name.
 func newQuestion(name string, qtype uint16, edns bool) question {
 	q := question{
 		id:    miekg.Id(),
@@ -141,9 +142,9 @@ func (q question) section() []miekg.Question {
 	return []miekg.Question{{Name: q.name, Qtype: q.qtype, Qclass: miekg.ClassINET}}
 }
 
-// drawCase sets the case of each letter at random. It tries again if all letters come out
-// lower case. Otherwise a resolver that converts names to lower case would sometimes return a
-// correct reply for a short name.
+// drawCase sets the case of each letter at random. If all letters come out lower case, it
+// draws again. Otherwise a resolver that converts names to lower case would sometimes send a
+// matching reply for a short name.
 func drawCase(name string) string {
 	small := lower(name)
 	out := []byte(small)
@@ -159,9 +160,9 @@ func drawCase(name string) string {
 	return string(out)
 }
 
-// overUDP sends the question and waits for the reply until ctx ends. Nothing else uses the
-// socket, so its port was chosen for this question. For each datagram that is not the reply,
-// overUDP calls foreign and continues to wait.
+// overUDP sends the question and waits for the reply until ctx ends. conn must be a new
+// socket, because a forger should have to guess its port for each question. For each datagram
+// that is not the reply, overUDP calls foreign and goes on waiting.
 func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*miekg.Msg, error) {
 	buf := make([]byte, udpBuffer)
 	var resend time.Time
@@ -172,7 +173,7 @@ func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*
 			}
 			resend = now.Add(resendAfter)
 			_ = conn.SetReadDeadline(resend) // if this fails, Read fails as well
-			continue                         // the context may have ended, and its deadline was just overwritten
+			continue                         // check ctx again: its end may have set a deadline that was just overwritten
 		}
 		n, err := conn.Read(buf)
 		if err == nil {
@@ -191,8 +192,8 @@ func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*
 	return nil, ctx.Err()
 }
 
-// overTCP sends the question over a connection that carries nothing else. The length of the
-// reply is a prefix of two bytes, so the reply has at most 64 KiB.
+// overTCP sends the question and reads the reply over a connection that carries nothing else.
+// A prefix of two bytes gives the length of the reply, so the reply has at most 64 KiB.
 func (q question) overTCP(conn net.Conn) (*miekg.Msg, error) {
 	framed := miekg.Conn{Conn: conn}
 	if _, err := framed.Write(q.wire); err != nil {
@@ -206,17 +207,18 @@ func (q question) overTCP(conn net.Conn) (*miekg.Msg, error) {
 }
 
 // parseReply parses received bytes. It returns the reply, errStray or errCut. It checks the TC
-// bit before the error of the parser, because a truncated reply may not parse.
+// bit before it reports an error of the parser, because a truncated reply may not parse.
 //
-// Some resolvers refuse with a short reply that has no question. Such a reply may end the
-// attempt at this resolver, or cause another attempt over TCP or without EDNS. No resolver
-// refuses with NOERROR or NXDOMAIN, so a reply without a question and with one of these codes
-// is ignored. A forger would not have to guess the letter case of the name for it.
+// Some resolvers refuse a question with a short reply that does not repeat the question. Such
+// a reply may end the attempt at this resolver, or cause another attempt over TCP or without
+// EDNS. Resolvers never refuse with NOERROR or NXDOMAIN. So parseReply treats a reply with one
+// of these codes and without a question as stray: a forger could send it without guessing the
+// letter case of the name.
 func (q question) parseReply(raw []byte) (*miekg.Msg, error) {
 	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != q.id {
 		return nil, errStray
 	}
-	const flags = 0xf8 // QR and the opcode; in a reply to a query only QR is set
+	const flags = 0xf8 // QR and the opcode; in a reply to a query, QR is set and the opcode is 0
 	if raw[2]&flags != 0x80 {
 		return nil, errStray
 	}
@@ -244,9 +246,9 @@ func (q question) parseReply(raw []byte) (*miekg.Msg, error) {
 	return m, nil
 }
 
-// parse parses a message. The message is complete if it has as many records as its header
-// counts, or if it is only a header. The counts must be compared, because the parser takes a
-// cut between two records for the end of the message.
+// parse parses a message. The result complete is true if the message has as many records as
+// its header counts, or if it is only a header. parse compares the counts, because a message
+// that was cut between two records parses without an error.
 func parse(raw []byte) (m *miekg.Msg, complete bool) {
 	m = new(miekg.Msg)
 	if err := m.Unpack(raw); err != nil {

@@ -18,8 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// outcome returns the result of a lookup and when it came, such as "NOERROR from 1.1.1.1 at
-// 20ms" or "dns_timeout at 8s". The records of a NOERROR must be those of the constant good.
+// outcome returns the result of a lookup and the time at which it came, such as "NOERROR from
+// 1.1.1.1 at 20ms" or "dns_timeout at 8s". The records of a NOERROR must be those of the
+// constant good.
 func (w *world) outcome(r dns.Result, err error) string {
 	w.t.Helper()
 	what := string(testbed.Code(err))
@@ -37,8 +38,9 @@ func (w *world) outcome(r dns.Result, err error) string {
 	return fmt.Sprintf("%s at %v", what, time.Since(w.begin))
 }
 
-// contest compares the outcome of a question to three resolvers with want, and checks the
-// dials if any are given. A budget of 0 means that there is no deadline.
+// contest looks up a name with the resolvers in hosts and compares the outcome with want. If
+// dials is not nil, it compares the dials as well. A budget of 0 means that there is no
+// deadline.
 func contest(t *testing.T, hosts []host, budget time.Duration, want string, dials []string) {
 	t.Helper()
 	w := newWorld(t, hosts...)
@@ -60,9 +62,9 @@ func silence() []string {
 	return append(hedged(), "tcp "+first+" at 2s", "tcp "+second+" at 2.2s", "tcp "+third+" at 2.6s")
 }
 
-// whether returns the dials of the check whether the resolvers work. The argument at is the
-// time of the dials over UDP. The argument overTCP is the time of the dials over TCP; if it is
-// empty, there are none.
+// whether returns the dials of the check whether the three resolvers work. The dials over UDP
+// are made at the time at, the dials over TCP at the time overTCP. If overTCP is empty,
+// nothing is dialled over TCP.
 func whether(at, overTCP string) (dials []string) {
 	for _, r := range []string{first, second, third} {
 		dials = append(dials, r+" at "+at)
@@ -73,12 +75,12 @@ func whether(at, overTCP string) (dials []string) {
 	return dials
 }
 
-// unproven returns the dials that the function silence returns, followed by the dials of the
-// check whether the resolvers work.
+// unproven returns the dials that silence returns, followed by the dials of the check whether
+// the resolvers work.
 func unproven() []string { return append(silence(), whether("7.45s", "7.7s")...) }
 
-// TestRace checks the order of questions, the outcome and its time. The lookup has 8 seconds
-// and three resolvers that refuse TCP.
+// TestRace checks in which order resolvers are queried, the outcome of the lookup and the time
+// it takes. The lookup has 8 seconds and three resolvers that refuse TCP.
 func TestRace(t *testing.T) {
 	fail := func(d time.Duration) script { return after(d, rcode(miekg.RcodeServerFailure)) }
 	refuse := func(d time.Duration) script { return after(d, rcode(miekg.RcodeRefused)) }
@@ -119,8 +121,8 @@ func TestRace(t *testing.T) {
 	})
 }
 
-// TestFallback checks when resolvers are queried over TCP, the number of their connections,
-// and the outcome. All three resolvers behave alike.
+// TestFallback checks when resolvers are queried over TCP, how many connections are made, and
+// the outcome. All three resolvers behave alike.
 func TestFallback(t *testing.T) {
 	const (
 		late  = 5 * time.Second
@@ -176,7 +178,7 @@ func TestFallback(t *testing.T) {
 		"spoofed, TCP mute":         {udp: spoofed, tcp: mute, budget: limit, want: "dns_timeout at 7.95s", dials: append(strays, whether("7.45s", "7.66s")...)},
 		"nobody there over UDP": {udp: nil, tcp: ok(0), budget: limit, want: "upstream_unavailable at 0s",
 			dials: append(whether("0s", ""), whether("0s", "")...)},
-		// A lookup returns before its deadline, and after 8 s if it has none.
+		// A lookup with a deadline returns before it; a lookup without one returns after 8 s.
 		"a deadline that is over":     {udp: mute, tcp: mute, budget: -time.Second, want: "dns_timeout at 0s", dials: nil},
 		"a deadline in a microsecond": {udp: mute, tcp: mute, budget: time.Microsecond, want: "dns_timeout at 788ns", dials: nil},
 		"a deadline in 20 s":          {udp: mute, tcp: mute, budget: 20 * time.Second, want: "dns_timeout at 19.95s", dials: nil},
@@ -190,9 +192,9 @@ func TestFallback(t *testing.T) {
 	})
 }
 
-// TestCancel checks that a cancelled call ignores the replies that it has received. The call
-// must return only after all its connections are closed. It is not enough that nothing more
-// can be read from a connection.
+// TestCancel checks that a cancelled call ignores the replies that have already arrived. The
+// call may return only after all its connections are closed: it must wait for the method Close
+// of each to return.
 func TestCancel(t *testing.T) {
 	type row struct {
 		first  script
@@ -231,21 +233,21 @@ func reluctantly(_, _, method string, _ []byte) {
 	}
 }
 
-// bug is a panic in a method of the connections to the first resolver.
+// bug describes a panic in a method of the connections to the first resolver.
 type bug struct {
 	network, method string
 	qtype           uint16 // 0 means every type
 }
 
-// strike is a meddle function that panics in the method that the bug names.
+// strike is a meddle function that panics in the method given by b.
 func (b bug) strike(network, address, method string, query []byte) {
 	if network == b.network && address == first && method == b.method && (b.qtype == 0 || unpacked(query).Question[0].Qtype == b.qtype) {
 		panic("bug in " + method)
 	}
 }
 
-// wantBug checks that an error is internal_error. The cause of the error must name the panic
-// and have its stack. The public message must not mention the panic.
+// wantBug checks that an error is internal_error, that its cause names the panic and has its
+// stack, and that its public message does not mention the panic.
 func wantBug(t *testing.T, err error, method string) {
 	t.Helper()
 	f := fault.From(err)
@@ -263,9 +265,10 @@ func wantBug(t *testing.T, err error, method string) {
 }
 
 // TestPanic checks that a panic in any goroutine of a lookup becomes the error of the lookup
-// at once, and does not end the process. This holds whatever else was answered or is still
-// awaited. The addresses of one family do not hide a panic in the lookup of the other family,
-// not even a panic in the IPv6 lookup after the grace is over.
+// at once, and does not end the process. This holds whatever other replies have come or are
+// still awaited. In a lookup of both address families, the addresses of one family must not
+// hide a panic in the lookup of the other, not even a panic in the IPv6 lookup after the grace
+// is over.
 func TestPanic(t *testing.T) {
 	bugs := map[string]bug{"IPv4": {network: "udp", method: "Write", qtype: miekg.TypeA}, "IPv6": {network: "udp", method: "Write", qtype: miekg.TypeAAAA}}
 	for _, method := range []string{"Dial", "Write", "Read", "Close"} {

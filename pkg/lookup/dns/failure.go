@@ -15,8 +15,8 @@ import (
 )
 
 // Diagnose is like Probe, with a result for a person. It returns no lines if lookups work.
-// Otherwise it returns a line for each resolver that was asked, and if there is a likely
-// reason, a line about that.
+// Otherwise it returns one line for each resolver that was queried and, if it can tell the
+// likely reason, one more line with that reason.
 func (c *Client) Diagnose(ctx context.Context) (lines []string) {
 	err := c.Probe(ctx)
 	if err == nil {
@@ -34,7 +34,7 @@ func (c *Client) Diagnose(ctx context.Context) (lines []string) {
 		}
 	}
 	switch {
-	case answers > 0: // then the resolvers are not blocked
+	case answers > 0: // a reply came, so the network does not block DNS
 		lines = append(lines, "An answer did come: something on this network changes DNS answers, or the resolver does not know com.")
 	case fault.From(err).Code == lookup.DNSTimeout:
 		lines = append(lines, "Many networks block UDP port 53 to the outside.")
@@ -42,7 +42,7 @@ func (c *Client) Diagnose(ctx context.Context) (lines []string) {
 	return lines
 }
 
-// failure says why one resolver was of no use. Its text names the resolver.
+// failure says why a resolver gave no useful answer. Its text names the resolver.
 type failure struct {
 	answered bool // a reply came, but says nothing about the name
 	text     string
@@ -53,7 +53,7 @@ func (f *failure) Error() string { return f.text }
 
 func (f *failure) Unwrap() error { return f.cause }
 
-// failures holds the reasons why a question got no answer. It is the cause of the error of a
+// failures holds the reasons why a question got no answer. It is the cause in the error of a
 // lookup.
 type failures struct {
 	of    []*failure
@@ -82,14 +82,14 @@ func (f *failures) Unwrap() []error {
 	return all
 }
 
-// answered returns the failure of a resolver whose reply says nothing about the name. The text
+// answered returns the failure of a resolver whose reply says nothing about the name. text
 // continues a sentence that begins with the resolver.
 func answered(resolver, text string) *failure {
 	return &failure{answered: true, text: fmt.Sprintf("resolver %s %s", resolver, text)}
 }
 
-// unreached returns the failure of a resolver from which no reply came. If late is true, the
-// time was over.
+// unreached returns the failure of a resolver that sent no reply. late means that the time ran
+// out; otherwise the resolver could not be reached.
 func unreached(resolver netip.AddrPort, late bool, cause error) *failure {
 	text := "could not be asked"
 	if late {
@@ -101,8 +101,8 @@ func unreached(resolver netip.AddrPort, late bool, cause error) *failure {
 	return &failure{text: fmt.Sprintf("resolver %s %s", resolver, text), cause: cause}
 }
 
-// reasons returns joined errors in one line. It leaves out the errors of a context that has
-// ended.
+// reasons returns the joined errors in err as one line. It leaves out context.Canceled and
+// context.DeadlineExceeded.
 func reasons(err error) string {
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {

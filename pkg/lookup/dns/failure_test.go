@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// TestDiagnose checks the lines that a person reads when the resolvers do not work.
+// TestDiagnose checks the lines for the operator when the resolvers do not work.
 func TestDiagnose(t *testing.T) {
 	const changed = "An answer did come: something on this network changes DNS answers, or the resolver does not know com."
 	const blocked = "Many networks block UDP port 53 to the outside."
@@ -70,7 +70,7 @@ func TestDiagnose(t *testing.T) {
 	})
 }
 
-// TestDiagnoseBug checks that a panic is not taken for a failure of a resolver.
+// TestDiagnoseBug checks that Diagnose does not report a panic as the failure of a resolver.
 func TestDiagnoseBug(t *testing.T) {
 	t.Parallel()
 	breaks := func(context.Context, string, string) (net.Conn, error) { panic("oops") }
@@ -80,7 +80,8 @@ func TestDiagnoseBug(t *testing.T) {
 	}
 }
 
-// TestFailureLog checks the line in a log, and that the errors of the connections are kept.
+// TestFailureLog checks that the error of a failed lookup logs as one line and wraps the
+// errors of the connections.
 func TestFailureLog(t *testing.T) {
 	t.Parallel()
 	refuses := func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }

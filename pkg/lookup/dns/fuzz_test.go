@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// fuzzed returns the question whose replies are fuzzed. Its ID and letter case are fixed, and
-// so the fuzzer can match them.
+// fuzzed returns the question whose replies are fuzzed. Its ID and letter case are fixed, so
+// that the fuzzer can match them.
 func fuzzed(typ string) question {
 	return question{id: 0x1234, name: "eXample.cOm.", qtype: miekg.StringToType[typ]}
 }
@@ -53,7 +53,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// holdReply checks the header of an accepted reply, and the form of the result of that reply.
+// holdReply checks the header of an accepted reply, and the form of the result that it yields.
 func holdReply(t *testing.T, raw []byte, m *miekg.Msg, q question, typ string) {
 	t.Helper()
 	if len(raw) < 12 || binary.BigEndian.Uint16(raw) != q.id || raw[2]>>3 != 0x10 || m.Truncated {
@@ -92,7 +92,7 @@ func holdResult(t *testing.T, typ string, got Result) {
 	holdRecords(t, typ, got.Records)
 }
 
-// holdRecords checks the form of records of a type.
+// holdRecords checks that each record has the form that its type requires.
 func holdRecords(t *testing.T, typ string, records []Record) {
 	t.Helper()
 	for _, r := range records {
@@ -120,8 +120,7 @@ func holdRecords(t *testing.T, typ string, records []Record) {
 	}
 }
 
-// isForeign reports whether a text is not a domain name, or is not written in the form of
-// results.
+// isForeign reports whether a text is not a domain name in the form that results use.
 func isForeign(name string) bool {
 	if _, ok := miekg.IsDomainName(name); !ok || name == "" {
 		return true
@@ -129,7 +128,7 @@ func isForeign(name string) bool {
 	return name != "." && miekg.IsFqdn(name) || name != strings.ToLower(name)
 }
 
-// decode replaces each \DDD by its byte, by the rule that the type TXT documents.
+// decode joins parts and replaces each \DDD by its byte, as the doc comment of TXT describes.
 func decode(parts ...string) string {
 	var out strings.Builder
 	for _, s := range parts {
@@ -145,7 +144,7 @@ func decode(parts ...string) string {
 	return out.String()
 }
 
-// seeds returns replies of every kind that the code distinguishes.
+// seeds returns a reply of every kind that the code distinguishes.
 func seeds(q question) (out [][]byte) {
 	records := []string{
 		"example.com. 60 IN CNAME a.example.net.", "a.example.net. 50 IN CNAME B.example.net.",
