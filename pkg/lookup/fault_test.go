@@ -18,16 +18,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestFaults checks the errors of the tools that connect to a host, when the host cannot be
-// reached or is silent. The tests of the packages guard, origin and ssl cover the kinds of
+// TestFaults checks the errors of the lookups that connect to a host, when the host cannot be
+// reached or is silent. The tests of the packages guard, origin and ssl cover all kinds of
 // failures.
 func TestFaults(t *testing.T) {
 	const name, addr = "a.test.com", "93.184.216.34"
 	type row struct {
 		set      func(w *testbed.Origins, leave func())
-		want     fault.Code // empty means the tool's time-out
+		want     fault.Code // empty means the time-out of the lookup
 		silence  bool
-		unrouted bool // this machine has no route to IPv6
+		unrouted bool // whether this machine lacks a route to IPv6
 	}
 	resolves := func(to testbed.OriginName) func(*testbed.Origins, func()) {
 		return func(w *testbed.Origins, _ func()) { w.Resolve(name, to) }

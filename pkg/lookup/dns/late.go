@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// lateLasts is how long a late resolver is queried after the others.
+	// lateLasts is how long a late resolver keeps its place after all others.
 	lateLasts = time.Minute / 2
 
-	// trialDelay is for a late resolver that is on trial at its usual place. After this delay
-	// the next resolver is queried as well. If the late resolver is still dead, only this time
-	// is lost.
+	// trialDelay is how long a resolver on trial may take before the next resolver is queried
+	// as well. If the resolver on trial is still dead, a lookup loses only this time.
 	trialDelay = 15 * time.Millisecond
 )
 
 // late remembers the late resolvers. A resolver is late if it had not replied when a resolver
-// that was queried after it answered. The late resolver is dead or slow, or a datagram was
-// lost. It is queried last for the time lateLasts. After that it is on trial, with a short
-// wait, until it replies.
+// that was queried after it answered: it may be dead or slow, or a datagram may have been
+// lost. For the time lateLasts it is queried after all others. After that it is on trial: it
+// is queried at its usual place again, but the next resolver follows after trialDelay. The
+// trial ends when the resolver replies.
 type late struct {
 	now func() time.Time
 
@@ -32,14 +32,14 @@ func newLate(now func() time.Time) *late {
 	return &late{now: now, since: map[netip.AddrPort]time.Time{}}
 }
 
-// note records that a resolver was late.
+// note records that a resolver is late now.
 func (l *late) note(server netip.AddrPort) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.since[server] = l.now()
 }
 
-// forget records that a resolver replied.
+// forget records that a resolver has replied, and so is neither late nor on trial.
 func (l *late) forget(server netip.AddrPort) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,8 +61,8 @@ func (l *late) last(servers []netip.AddrPort) []netip.AddrPort {
 	return slices.Concat(order, behind)
 }
 
-// onTrial reports whether a resolver is on trial: it was late, the time lateLasts is over, and
-// it has not replied since. It may then be queried at its usual place again.
+// onTrial reports whether a resolver is on trial: it was late, lateLasts has passed, and it
+// has not replied since.
 func (l *late) onTrial(server netip.AddrPort) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +70,8 @@ func (l *late) onTrial(server netip.AddrPort) bool {
 	return noted && !l.lately(server)
 }
 
-// lately reports whether a resolver was late within lateLasts. A negative age, from a clock
-// that was set back, does not count.
+// lately reports whether a resolver was late within the last lateLasts. If the clock was set
+// back, the time since then may be negative, and lately returns false.
 func (l *late) lately(server netip.AddrPort) bool {
 	at, noted := l.since[server]
 	age := l.now().Sub(at)

@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// TestLate checks that only one question waits for a dead resolver. The resolver is tried
-// again after half a minute, and keeps its place once it has replied.
+// TestLate checks that only one question waits for a dead resolver. The resolver must be tried
+// again after half a minute, and must keep its place once it has replied.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	const trip = 20 * ms
@@ -57,8 +57,8 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// TestLateClock checks that no resolver counts as late for longer than half a minute if the
-// clock is set back.
+// TestLateClock checks that a resolver does not count as late for longer than half a minute
+// after the clock is set back.
 func TestLateClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,10 +77,9 @@ func TestLateClock(t *testing.T) {
 	})
 }
 
-// TestLateNumbers checks the 95th percentile of the time of a question when resolvers are dead
-// or slow. From the second question on, each dead or slow resolver that comes before a healthy
-// one adds at most 20 ms to the time with healthy resolvers. The pause between questions makes
-// no difference.
+// TestLateNumbers checks the 95th percentile of the time of a lookup when resolvers are dead
+// or slow. From the second lookup on, each dead or slow resolver before a healthy one may add
+// at most 20 ms to a round trip. The pause between lookups must make no difference.
 func TestLateNumbers(t *testing.T) {
 	const trip = 10 * ms
 	slow := after(600*ms, answer(good))
@@ -91,7 +90,7 @@ func TestLateNumbers(t *testing.T) {
 	type row struct {
 		network
 
-		pause time.Duration // the pause between questions
+		pause time.Duration // the pause between lookups
 	}
 	rows := map[string]row{}
 	for name, n := range map[string]network{
@@ -133,8 +132,9 @@ func TestLateNumbers(t *testing.T) {
 	})
 }
 
-// TestLateTogether checks that the lookups of both families wait at the same time. The next
-// bundle must know the late resolvers that the previous one found.
+// TestLateTogether checks that the lookups of the two address families wait for a dead
+// resolver at the same time and not one after the other. The next bundle must not wait: its
+// client remembers that the resolver was late.
 func TestLateTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

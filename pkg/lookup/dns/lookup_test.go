@@ -80,11 +80,11 @@ func TestLookup(t *testing.T) {
 		"17 aliases, as dig shows them": {typ: "A", reply: aliases(17), want: `"ttl":60,` + one},
 		"40 aliases, as dig shows them": {typ: "A", reply: aliases(40), want: `"ttl":60,` + one},
 		"aliases that lead back":        {typ: "A", reply: answer("@ 60 IN CNAME a.example.", "a.example. 60 IN CNAME b.example.", "b.example. 60 IN CNAME example.com."), want: none},
-		// A DNAME makes this name too long at every resolver, so no other is queried.
+		// A DNAME makes this name too long at every resolver, so no other resolver is queried.
 		"YXDOMAIN": {typ: "A", reply: both(rcode(miekg.RcodeYXDomain), answer("com. 60 IN DNAME x.example.")),
 			want: `{"domain":"example.com","type":"A","rcode":"YXDOMAIN","resolver":"1.1.1.1",` + none},
-		// An authority section does not change an answer. Without an answer, an empty section
-		// or one with an SOA does not make a referral.
+		// An authority section does not change an answer. A reply without an answer is not a
+		// referral if its authority section is empty or has an SOA.
 		"an address, and servers":          {typ: "A", reply: refer(good), want: `"ttl":60,` + one},
 		"the alias asked for, and servers": {typ: "CNAME", reply: refer(alias), want: `"ttl":60,"records":[{"target":"b.example.net"}]}`},
 		"the servers asked for":            {typ: "NS", reply: refer("@ 9 IN NS a.example.com."), want: `"ttl":9,"records":[{"target":"a.example.com"}]}`},
@@ -119,7 +119,7 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// aliases is an answer with n aliases in a chain and the address at its end.
+// aliases returns an answer with a chain of n aliases and the address of the last one.
 func aliases(n int) change {
 	records := []string{"@ 60 IN CNAME n1.example.net."}
 	for i := 1; i < n; i++ {
@@ -128,8 +128,8 @@ func aliases(n int) change {
 	return answer(append(records, fmt.Sprintf("n%d.example.net. 60 IN A 192.0.2.1", n))...)
 }
 
-// short is a record that has no data, or only the beginning of its data. The parser accepts
-// it.
+// short returns a reply with a record that has no data, or only the beginning of its data. The
+// parser accepts such a record.
 func short(typ, data string) change {
 	return func(m *miekg.Msg) {
 		h := miekg.RR_Header{Name: "example.com.", Rrtype: miekg.StringToType[typ], Class: miekg.ClassINET, Ttl: 1}
@@ -137,8 +137,8 @@ func short(typ, data string) change {
 	}
 }
 
-// TestBounds checks that an answer is cut at 1,000 records, and earlier if they are long.
-// Addresses returns all addresses, because each must be checked.
+// TestBounds checks that an answer ends after 1,000 records, or earlier if they are long.
+// Addresses must return all addresses, because its caller has to check every address.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	var many, long []string
@@ -168,8 +168,9 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestProbe checks Probe. com exists and has name servers. A resolver that says something
-// else, or does not keep the letter case of the question, cannot be trusted about other names.
+// TestProbe checks Probe. com exists and has name servers. A resolver that denies this, or
+// that does not keep the letter case of the question, must make Probe fail, because it cannot
+// be trusted about other names.
 func TestProbe(t *testing.T) {
 	const com = "com. 172800 IN NS a.gtld-servers.net."
 	bad := func(code int) change { return both(rcode(code), answer(com)) }
@@ -187,7 +188,7 @@ func TestProbe(t *testing.T) {
 		"lower case":       {says: both(answer(com), func(m *miekg.Msg) { m.Question[0].Name = "com." }), want: lookup.DNSTimeout},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{}, host{udp: after(ms, c.says)})
-		for range 64 { // often, because a short name has few random spellings
+		for range 64 { // many times, because a short name has few random spellings
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if err := w.client().Probe(ctx); testbed.Code(err) != c.want {
 				t.Errorf("%v, want %q", err, c.want)
@@ -201,7 +202,7 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// TestParseResolvers checks the returned resolvers, or parts of the error.
+// TestParseResolvers checks the resolvers that ParseResolvers returns, or parts of its error.
 func TestParseResolvers(t *testing.T) {
 	t.Parallel()
 	for csv, want := range map[string]string{
@@ -304,8 +305,8 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestAddressesTime checks the grace, the deadline and the order of the two families, with a
-// fake clock and one resolver.
+// TestAddressesTime checks the grace for IPv6 and the deadline when the replies for the two
+// address families come in various orders. It uses a fake clock and one resolver.
 func TestAddressesTime(t *testing.T) {
 	const never = time.Hour
 	type row struct {
@@ -335,7 +336,8 @@ func TestAddressesTime(t *testing.T) {
 	})
 }
 
-// eachFamily is the script of a resolver that answers for IPv4 after v4 and for IPv6 after v6.
+// eachFamily returns the script of a resolver that answers for IPv4 after the time v4 and for
+// IPv6 after the time v6.
 func eachFamily(v4, v6 time.Duration) script {
 	return func(n int, q []byte) []said {
 		if unpacked(q).Question[0].Qtype == miekg.TypeAAAA {

@@ -13,18 +13,18 @@ import (
 const (
 	// hedgeDelay is how long to wait for the first resolver before the second is queried as
 	// well. The wait doubles for each further resolver. hedgeDelay is also how long to wait
-	// for a reply over UDP after a datagram that is not the reply, before TCP is tried.
+	// for the reply over UDP before TCP is tried, if another datagram has come first.
 	hedgeDelay = 200 * time.Millisecond
 
 	// timeout is the time limit of a lookup whose context has no deadline.
 	timeout = 8 * time.Second
 
 	// margin is how long before its deadline a lookup ends. If a tenth of the remaining time
-	// is shorter, that is used instead.
+	// is shorter than margin, the lookup ends that much earlier instead.
 	margin = 50 * time.Millisecond
 )
 
-// race sends a question to the resolvers. The resolvers that were recently late come last.
+// race sends a question to the resolvers, one after the other. The late resolvers come last.
 type race struct {
 	*crew
 
@@ -33,13 +33,13 @@ type race struct {
 	answer  *answer
 	order   []netip.AddrPort
 	started int    // the number of resolvers that were queried
-	replied []bool // whether each resolver replied, by its index in order
+	replied []bool // whether each resolver replied; the indexes are those of order
 	hedge   *time.Timer
 	delay   time.Duration // the delay before the next resolver is queried
 	replies chan placed
 }
 
-// placed is a reply with the index of its resolver in the order.
+// placed is a reply with the index of its resolver in race.order.
 type placed struct {
 	*reply
 
@@ -47,10 +47,10 @@ type placed struct {
 }
 
 // exchange queries the resolvers until one answers. It queries the next resolver at once when
-// another has failed, and otherwise after a delay that doubles. If none answers, or ctx ends,
-// it returns the result of the function unanswered. It panics if an attempt did. All attempts
-// have ended when it returns. During the exchange, the argument a records which resolvers were
-// queried, and the first SERVFAIL.
+// an earlier one has failed, and otherwise after a delay that doubles. If no resolver answers,
+// or ctx ends, it returns the result of unanswered. If an attempt panics, exchange panics. All
+// attempts have ended when exchange returns. In a it records which resolvers were queried, and
+// the first SERVFAIL.
 func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *answer) (*reply, error) {
 	g := newCrew(ctx)
 	defer g.end()
@@ -70,8 +70,8 @@ func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *ans
 	return r.winner(ctx)
 }
 
-// winner returns the first reply that answers the question, or the result of the function
-// unanswered.
+// winner returns the first reply that answers the question. If there is none, it returns the
+// result of unanswered.
 func (r *race) winner(ctx context.Context) (*reply, error) {
 	r.next()
 	var causes []*failure
@@ -84,7 +84,7 @@ func (r *race) winner(ctx context.Context) (*reply, error) {
 		case p := <-r.replies:
 			r.noteReply(p)
 			switch {
-			case p.outcome == answering, p.outcome == unproven && denied: // two resolvers agree
+			case p.outcome == answering, p.outcome == unproven && denied: // a second resolver agrees
 				r.noteLate(p.at)
 				return p.reply, nil
 			case p.outcome == failing:
@@ -113,7 +113,7 @@ func (r *race) next() {
 		r.answer.noteQuery(server)
 	}
 	r.start(func() {
-		// This result stays if the query panics. The panic also ends the other attempts.
+		// got keeps this value if the query panics. The panic also ends the other attempts.
 		got := &reply{outcome: silent, failure: &failure{text: "the attempt panicked"}}
 		defer func() { r.replies <- placed{reply: got, at: at} }()
 		got = r.query(server)
@@ -126,7 +126,7 @@ func (r *race) next() {
 	r.delay *= 2
 }
 
-// noteReply records that a resolver replied, whatever the reply is.
+// noteReply records that a resolver replied, whatever it replied.
 func (r *race) noteReply(p placed) {
 	if p.outcome != silent {
 		r.replied[p.at] = true
@@ -145,7 +145,7 @@ func (r *race) noteLate(winner int) {
 }
 
 // attempt queries one resolver about a name. An NXDOMAIN without proof counts only if the
-// resolver has answered for com, because a portal or a filter denies every name.
+// resolver has answered about com, because a portal or a filter may deny every name.
 func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
 	r := c.queryName(ctx, server, name, qtype)
 	if r.outcome == unproven && !c.works(ctx, server) {
@@ -155,9 +155,9 @@ func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string
 	return r
 }
 
-// queryName queries one resolver about a name. It asks again without EDNS if the rcode says
-// that the resolver may not know EDNS or its version (RFC 6891 §7; old resolvers answer
-// NOTIMP).
+// queryName queries one resolver about a name. If the rcode of the reply says that the
+// resolver may not know EDNS or its version, queryName asks again without EDNS (RFC 6891 §7;
+// old resolvers answer NOTIMP).
 func (c *Client) queryName(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
 	refusals := []int{miekg.RcodeFormatError, miekg.RcodeNotImplemented, miekg.RcodeBadVers}
 	msg, err := c.query(ctx, server.String(), newQuestion(name, qtype, true))

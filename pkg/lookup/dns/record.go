@@ -13,10 +13,10 @@ import (
 
 // Record is an Address, MX, TXT, Target or SOA. Names in records are in lower case, without
 // the trailing dot, and with the escapes of RFC 1035 §5.1. The root is ".". The method size
-// returns the length of the record's text. It counts the text of a TXT once.
+// returns the length of the record's texts and names; a TXT counts its text once.
 type Record interface{ size() int }
 
-// Address is a record of type A or AAAA, the latter as RFC 5952 writes it.
+// Address is a record of type A or AAAA. An IPv6 address is written as in RFC 5952.
 type Address struct {
 	Address string `json:"address" doc:"IPv4 or IPv6 address"`
 }
@@ -28,9 +28,10 @@ type MX struct {
 }
 
 // TXT is a text record. A byte that is not part of valid UTF-8 is written as \DDD in decimal.
-// A backslash that is followed by three digits in the record is written the same way. So the
-// original bytes can be restored by replacing each \DDD by its byte. Text is escaped after the
-// strings are joined, so a character that is split over two strings is whole.
+// A backslash that is followed by three digits in the record is written the same way. So a
+// reader can restore the original bytes by replacing each \DDD with its byte. The field Text
+// is escaped after the strings are joined, so a character that is split over two strings is
+// whole there.
 type TXT struct {
 	Text    string   `json:"text" doc:"The strings joined without a separator; bytes that are not UTF-8 as \\DDD, a backslash before three digits as \\092"`
 	Strings []string `json:"strings" doc:"The strings as published" item:"One character-string, written like text"`
@@ -60,7 +61,7 @@ func (r TXT) size() int     { return len(r.Text) }
 
 // reader converts resource records of one type to Records.
 type reader struct {
-	shortest uint16 // the least number of bytes of valid data
+	shortest uint16 // the smallest number of bytes that valid data has
 	read     func(miekg.RR) Record
 }
 
@@ -73,9 +74,9 @@ func reads[R miekg.RR](shortest uint16, read func(R) Record) reader {
 	}}
 }
 
-// readers has a row for each type that Lookup supports. TypeParam decides which of them the
-// parameter accepts. The shortest MX and SOA records consist of their numbers and one or two
-// root names.
+// readers has a reader for each type that Lookup supports. TypeParam decides which of these
+// types a parameter may name. The shortest MX and SOA records consist of their numbers and one
+// or two root names.
 var readers = sync.OnceValue(func() map[uint16]reader {
 	return map[uint16]reader{
 		miekg.TypeA:     reads(1, func(r *miekg.A) Record { return Address{Address: r.A.String()} }),
@@ -88,8 +89,9 @@ var readers = sync.OnceValue(func() map[uint16]reader {
 	}
 })
 
-// record converts a resource record to the form of the result. It returns nil if the record
-// has no valid data, because the parser accepts empty or short data as absent fields.
+// record converts a resource record to a Record. It returns nil if the resource record has no
+// valid data. It checks the length because the parser accepts empty or short data and leaves
+// the missing fields zero.
 func record(rr miekg.RR) Record {
 	h := rr.Header()
 	r, ok := readers()[h.Rrtype]
@@ -119,7 +121,7 @@ func authority(r *miekg.SOA) Record {
 	}
 }
 
-// host returns a name from a message in the form that results have.
+// host converts a name in a message to the form that results use.
 func host(name string) string {
 	if name == "." {
 		return name

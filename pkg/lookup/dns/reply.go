@@ -18,7 +18,7 @@ const (
 	maxText    = 512 << 10
 )
 
-// outcome is the kind of result that querying one resolver had.
+// outcome classifies the result of querying one resolver.
 type outcome int
 
 const (
@@ -36,15 +36,15 @@ type reply struct {
 	resolver netip.Addr
 	msg      *miekg.Msg
 
-	chain []string   // the name and the targets of its aliases
-	found []miekg.RR // records of the queried type at a name of the chain
+	chain []string   // the queried name, followed by the targets of its aliases
+	found []miekg.RR // the records of the queried type that belong to a name in the chain
 	ttl   uint32     // the lowest TTL of the aliases that were followed
 }
 
-// newReply extracts from a message the facts about a name. For a CNAME question it follows no
-// alias. A name must not have several aliases; if it does, the first counts. A chain ends
-// before it would repeat a name. DNAME records are ignored, because resolvers add the CNAME
-// records that follow from them.
+// newReply extracts the facts about a name from a message. If the question is for CNAME, it
+// follows no alias. A name must not have several aliases; if it does, the first counts. The
+// chain ends before it would repeat a name. newReply ignores DNAME records, because resolvers
+// add the CNAME records that follow from them.
 func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
 	r := &reply{
 		msg:      m,
@@ -94,24 +94,23 @@ func (r *reply) follow() {
 }
 
 // aliased reports whether an NXDOMAIN reply contains the alias that was queried. Some servers
-// look up the target of the alias as well, and then NXDOMAIN is about the target (RFC 6604
-// §3).
+// look up the target of the alias as well. NXDOMAIN is then about the target (RFC 6604 §3).
 func (r *reply) aliased() bool {
 	return r.msg.Rcode == miekg.RcodeNameError && len(r.found) > 0 && r.found[0].Header().Rrtype == miekg.TypeCNAME
 }
 
 // classify separates replies about the name from replies that say something only about the
 // resolver. A reply without a question says something only about the resolver, whatever its
-// code.
+// rcode.
 //
 // NXDOMAIN is proven by the SOA record of a zone that contains the name or the target of one
 // of its aliases (RFC 2308 §2.1). Filters and the portals of networks often send no SOA
-// record, or one of an invented zone. A name with an SOA record exists, so its own record
-// proves nothing. The SOA record of the root proves nothing either: for a name under com, it
-// would deny com itself.
+// record, or the SOA record of an invented zone. If the SOA record is that of the name itself,
+// it proves nothing: a name with an SOA record exists. The SOA record of the root proves
+// nothing either: for a name under com, it would deny com itself.
 //
-// A NOERROR reply without an answer and with NS records, but without an SOA record, is a
-// referral (RFC 2308 §2.2).
+// A NOERROR reply is a referral if it has NS records, but neither an answer nor an SOA record
+// (RFC 2308 §2.2).
 func (r *reply) classify() outcome {
 	if len(r.msg.Question) == 0 {
 		return useless
@@ -125,7 +124,7 @@ func (r *reply) classify() outcome {
 		case *miekg.NS:
 			servers = true
 		case *miekg.SOA:
-			if !soa { // only the first SOA record counts; an honest reply has one
+			if !soa { // only the first SOA record counts; an honest reply has only one
 				proven = zone != "." && r.leadsInto(zone)
 			}
 			soa = true
@@ -152,13 +151,14 @@ func (r *reply) classify() outcome {
 	}
 }
 
-// leadsInto reports whether the name, or the target of one of its aliases, is below a zone.
+// leadsInto reports whether the name, or the target of one of its aliases, is a subdomain of
+// zone.
 func (r *reply) leadsInto(zone string) bool {
 	return slices.ContainsFunc(r.chain, func(name string) bool { return name != zone && miekg.IsSubDomain(zone, name) })
 }
 
-// result returns a reply in the form of spec §2.1. NXDOMAIN is an error, even if it is about
-// the target of an alias (RFC 6604 §3), unless the alias itself was queried.
+// result converts a reply to the form of spec §2.1. NXDOMAIN is an error, even if it is about
+// the target of an alias (RFC 6604 §3). It is not an error if the alias itself was queried.
 func (r *reply) result(q Query) (Result, error) {
 	switch {
 	case r.msg.Rcode != miekg.RcodeNameError || r.aliased():
@@ -203,6 +203,7 @@ func ttl(rr miekg.RR) uint32 {
 	return 0
 }
 
-// lower returns a name in presentation form in lower case. That form is ASCII whatever bytes
-// the name has, so escapes do not change. Two names are equal if their lower forms are equal.
+// lower returns a name in lower case. The name must be in presentation form, which is ASCII
+// whatever bytes the name has, so lower does not change escapes. Two names are equal if their
+// lower forms are equal.
 func lower(name string) string { return strings.ToLower(name) }

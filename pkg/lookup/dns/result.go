@@ -19,7 +19,7 @@ type Query struct {
 	Type   string // A, AAAA, MX, TXT, CNAME, NS or SOA
 }
 
-// Codes returns the error codes that parsing a query and looking it up can return.
+// Codes returns the codes of the errors that ParseQuery and Client.Lookup can return.
 func Codes() []fault.Code {
 	return []fault.Code{
 		lookup.InvalidDomain,
@@ -30,8 +30,8 @@ func Codes() []fault.Code {
 	}
 }
 
-// ParseQuery parses the parameters domain and type of spec §4.2 and ignores others. Its errors
-// are invalid_domain and invalid_type.
+// ParseQuery parses the parameters domain and type of spec §4.2 and ignores all others. Its
+// errors are invalid_domain and invalid_type.
 func ParseQuery(q url.Values) (Query, error) {
 	domain, err := guard.DomainParam(q, guard.DNSName)
 	if err != nil {
@@ -41,8 +41,8 @@ func ParseQuery(q url.Values) (Query, error) {
 	return Query{Domain: domain, Type: typ}, err
 }
 
-// TypeParam parses a record type, in upper or lower case, from the parameter with the given
-// name. It returns DefaultType if the parameter is absent.
+// TypeParam parses a record type, in upper or lower case, from the parameter called name. It
+// returns DefaultType if the parameter is absent.
 func TypeParam(q url.Values, name string) (string, error) {
 	values, ok := q[name]
 	switch {
@@ -53,13 +53,14 @@ func TypeParam(q url.Values, name string) (string, error) {
 	}
 	t := strings.ToUpper(values[0])
 	known := slices.Contains([]string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"}, t)
-	if !known || len(t) != len(values[0]) { // the length changes if ToUpper turns U+017F (two bytes) into S
+	if !known || len(t) != len(values[0]) { // the length changes if ToUpper turns U+017F, of two bytes, into S
 		return "", lookup.Fault(lookup.InvalidType, nil)
 	}
 	return t, nil
 }
 
-// Values returns the normalised parameters. Requests with equal values are the same request.
+// Values returns the normalised parameters. Two requests are the same if their values are
+// equal.
 func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "type": {q.Type}}
 }
@@ -68,13 +69,13 @@ func (q Query) Values() url.Values {
 type Result struct {
 	Domain string `json:"domain" doc:"Normalized FQDN queried"`
 	Type   string `json:"type" doc:"Record type queried" enum:"A,AAAA,MX,TXT,CNAME,NS,SOA" schema:"RecordType"`
-	// Rcode is NOERROR or YXDOMAIN; SERVFAIL if no resolver knows more; or NXDOMAIN together
-	// with the alias that was queried.
+	// Rcode is NOERROR or YXDOMAIN. It is SERVFAIL if no resolver knows more. It is NXDOMAIN
+	// if the queried alias, which is then in Records, leads to a name that does not exist.
 	Rcode    string `json:"rcode" doc:"Such as NOERROR; SERVFAIL and YXDOMAIN have no records"`
 	Resolver string `json:"resolver" doc:"Resolver that answered"`
 	// TTL is the lowest TTL of the records and of the aliases that lead to them.
 	TTL *uint32 `json:"ttl" doc:"Lowest TTL, in seconds; null without records" show:"seconds"`
-	// Records has records of the queried type only, in the order received. It is never nil.
+	// Records has only records of the queried type, in the order received. It is never nil.
 	Records []Record `json:"records" doc:"At most 1,000; their shape depends on type"`
 }
 

@@ -13,11 +13,11 @@ import (
 )
 
 // Share returns a context for the lookups of one bundle. Under this context a Client sends
-// each question only once, for Lookup and Addresses alike. So the addresses that one lookup
-// reports are the addresses that another connected to. Each caller keeps its deadline. When
-// the deadline passes, the caller gets the facts that are known so far.
+// each question only once, for Lookup and Addresses alike. So the addresses in the DNS result
+// of a bundle are those to which its other lookups connect. Each caller keeps its own
+// deadline. A caller whose deadline passes gets the result of the facts that are known so far.
 //
-// The caller must call end when all lookups have returned. The function end stops the
+// The caller of Share must call end when all lookups have returned. The function end stops the
 // questions that are still in progress and waits until they have ended.
 func Share(ctx context.Context) (shared context.Context, end func()) {
 	s := &questions{crew: newCrew(ctx)}
@@ -26,15 +26,15 @@ func Share(ctx context.Context) (shared context.Context, end func()) {
 
 type sharedKey struct{}
 
-// questions holds the questions of one Share. Their context outlives the contexts of the
-// callers.
+// questions holds the questions that are asked under one context of Share. They run under the
+// context of crew, which outlives the contexts of their callers.
 type questions struct {
 	crew    *crew
 	answers sync.Map // maps a question to its *answer
 }
 
-// answer holds the result of exchange once the channel over is closed. Until then it holds the
-// facts that are known so far.
+// answer holds the result of exchange once the channel over is closed. Before that, it holds
+// the facts that are known so far.
 type answer struct {
 	over     chan struct{}
 	servfail atomic.Pointer[reply]
@@ -45,7 +45,7 @@ type answer struct {
 	queried []netip.AddrPort
 }
 
-// noteQuery records that a resolver is queried.
+// noteQuery records that a resolver has been queried.
 func (a *answer) noteQuery(server netip.AddrPort) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,7 +60,7 @@ func (a *answer) servers() []netip.AddrPort {
 }
 
 // resolve sends a question to the resolvers, or waits for the answer if the question is
-// shared. Its errors are those of exchange. They are marked as silence if the resolvers work.
+// shared. Its errors are those of exchange, marked as silence if the resolvers work.
 func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*reply, error) {
 	whole, cancel := budget(parent)
 	defer cancel()
@@ -83,8 +83,8 @@ func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*re
 	return r, err
 }
 
-// start returns the earlier answer if the question was asked before. Otherwise it starts the
-// question and returns the answer a, which will hold the result.
+// start returns the earlier answer if the question has been asked before. Otherwise it starts
+// the question and returns a, which will hold the answer.
 func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answer {
 	type question struct {
 		client *Client
@@ -106,8 +106,8 @@ func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answ
 	return a
 }
 
-// wait waits until the answer is complete. If ctx ends before that, wait returns the result of
-// the facts that are known so far.
+// wait waits until the answer is complete. If ctx ends earlier, wait returns the result of the
+// facts that are known so far.
 func (a *answer) wait(ctx context.Context) (*reply, error) {
 	select {
 	case <-a.over:

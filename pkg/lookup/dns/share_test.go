@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// TestShare checks that lookups under one Share ask each question only once, and return the
-// same results as without it, whatever the resolvers reply. Questions about com are not
-// counted.
+// TestShare checks that lookups under one context of Share ask each question only once, and
+// return the same results as without Share, whatever the resolvers reply. Questions about com
+// are not counted.
 func TestShare(t *testing.T) {
 	const aaaa, mx = "@ 60 IN AAAA 2606:4700::1", "@ 60 IN MX 10 mx.example.com."
 	eachInBubble(t, map[string]change{
@@ -61,8 +61,9 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// TestShareDeadlines checks that a call with less time returns the known facts when its time
-// ends, and that the question continues for the calls with more time.
+// TestShareDeadlines checks calls with different deadlines that share a question. A call whose
+// time ends first returns the facts that are known so far. The question continues for the
+// calls with more time.
 func TestShareDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,14 +84,14 @@ func TestShareDeadlines(t *testing.T) {
 		}
 		all.Wait()
 		end()
-		// Each resolver is dialled once by each transport.
+		// Over each transport, each resolver is dialled at most once.
 		w.check(first+" at 0s", second+" at 10ms", third+" at 410ms", "tcp "+second+" at 2.01s", "tcp "+third+" at 2.41s")
 	})
 }
 
-// TestShareEnds checks that the function end stops the questions that nobody waits for any
-// more, and returns when these questions have ended. Another client and another name do not
-// share questions.
+// TestShareEnds checks that the function end stops the questions that no caller waits for any
+// more, and returns only when they have ended. Different clients must not share a question,
+// and neither must different names.
 func TestShareEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// bare returns the header of a reply without anything after it.
+// bare returns a function that makes a reply of nothing but the header.
 func bare(code int) func(q []byte) []byte {
 	return func(q []byte) []byte { return reply(q, rcode(code))[:12] }
 }
@@ -30,18 +30,19 @@ func padded(n int) change {
 // less returns a message without its last n bytes.
 func less(n int, b []byte) []byte { return b[:len(b)-n] }
 
-// fate is how the client treats a datagram.
+// fate tells how the client treats a datagram.
 type fate string
 
 const (
-	stray fate = "stray" // not our reply: the client waits for the next datagram
-	cut   fate = "cut"   // our reply, but incomplete: the client asks the same resolver over TCP
-	whole fate = "whole" // our reply, whatever it contains besides the answer
+	stray fate = "stray" // not the reply: the client waits for the next datagram
+	cut   fate = "cut"   // the reply, but incomplete: the client asks the same resolver over TCP
+	whole fate = "whole" // the reply, whatever it contains besides the answer
 )
 
-// TestDatagrams sends a datagram with an answer after two stray datagrams and before the right
-// reply. The resolver also answers over TCP. The address in the result shows which answer was
-// used.
+// TestDatagrams checks how the client treats a datagram. The resolver sends two stray
+// datagrams, then the datagram under test, which has an answer, and then the right reply. The
+// resolver also answers over TCP. The address in the result shows which of the answers the
+// client used.
 func TestDatagrams(t *testing.T) {
 	one := func(changes ...change) func([]byte) []byte {
 		return func(q []byte) []byte { return reply(q, append(changes, answer(evil))...) }
@@ -50,7 +51,7 @@ func TestDatagrams(t *testing.T) {
 		return func(m *miekg.Msg) { m.Question[0].Name = f(m.Question[0].Name) }
 	}
 	other := name(func(string) string { return "a." })
-	// counts changes a byte of the header, where the counts of the sections are.
+	// counts changes the byte at the index at, which is a count in the header.
 	counts := func(at int, n byte, changes ...change) func([]byte) []byte {
 		return func(q []byte) []byte {
 			b := reply(q, append([]change{answer(evil)}, changes...)...)
@@ -91,10 +92,11 @@ func TestDatagrams(t *testing.T) {
 		"authority too few":   {fate: cut, bytes: counts(9, 0, answer(), authority(evil))},
 		"additional too few":  {fate: cut, bytes: counts(11, 0, withEDNS)},
 		"one byte more":       {fate: cut, bytes: func(q []byte) []byte { return append(reply(q, withEDNS, answer(evil)), 0) }},
-		// Without the OPT record, which has the upper half of the rcode, this looks like
+		// Without the OPT record, which has the upper half of the rcode, the reply looks like
 		// NOERROR.
 		"cut before the OPT": {fate: cut, bytes: func(q []byte) []byte { return less(11, reply(q, withEDNS, rcode(miekg.RcodeBadVers))) }},
-		// The reply fills the buffer of 4,096 bytes. Anything after it would be lost.
+		// The reply fills the buffer of 4,096 bytes. If it were longer, the end would be lost
+		// unnoticed.
 		"cut by the buffer": {fate: cut, bytes: func(q []byte) []byte {
 			return reply(q, answer(evil), padded(4096-len(reply(q, answer(evil), padded(0)))))
 		}},
@@ -119,9 +121,9 @@ func TestDatagrams(t *testing.T) {
 	})
 }
 
-// TestPassedOver checks replies that are no answer: a reply about the resolver itself, a
-// referral to other servers, and bytes over TCP that are no reply. The next resolver is
-// queried at once. If all resolvers send such replies, the lookup returns
+// TestPassedOver checks replies that say nothing about the name: a reply about the resolver
+// itself, a referral to other servers, and bytes over TCP that are not a reply. The next
+// resolver must be queried at once. If all resolvers send such replies, the lookup must return
 // upstream_unavailable.
 func TestPassedOver(t *testing.T) {
 	const alias = "@ 60 IN CNAME b.example.net."
@@ -166,14 +168,14 @@ func TestPassedOver(t *testing.T) {
 	})
 }
 
-// row is a record type to ask for, and a resolver.
+// row is a record type to query, and the resolver that is queried.
 type row struct {
 	typ  string
 	host host
 }
 
-// TestEDNS checks that the question offers 1232 bytes, and is sent again without EDNS to a
-// resolver that refuses EDNS, over UDP or TCP.
+// TestEDNS checks that the question offers a UDP payload of 1,232 bytes, and is sent again
+// without EDNS to a resolver that refuses EDNS over UDP or TCP.
 func TestEDNS(t *testing.T) {
 	formerr := after(0, rcode(miekg.RcodeFormatError))
 	old := func(refuses script) script {
@@ -208,14 +210,14 @@ func TestEDNS(t *testing.T) {
 }
 
 // TestQuestion checks that each question has a new connection, a random ID and random letter
-// cases. Each letter is independent: two neighbours must show all four combinations. Recursion
-// must be desired.
+// cases, and asks for recursion. The case of each letter must be independent: each pair of
+// neighbours must show all four combinations.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const domain = "abcdefghijklmnopqrstuvwxyz.example.com"
-		// The probability that a given pair lacks one of its four combinations is 4 ×
-		// 0.75^200.
+		// With 200 questions, the probability that a given pair lacks one of its four
+		// combinations is at most 4 × 0.75^200.
 		const n = 200
 		w := newWorld(t, host{udp: after(0)})
 		for range n {

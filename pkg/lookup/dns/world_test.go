@@ -35,8 +35,8 @@ const (
 	ms = time.Millisecond
 )
 
-// eachInBubble is testbed.Each with a fake clock, which stands still while any goroutine
-// computes.
+// eachInBubble is testbed.Each with a fake clock, which does not advance while a goroutine is
+// working.
 func eachInBubble[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) {
 	t.Helper()
 	testbed.Each(t, cases, func(t *testing.T, c C) {
@@ -44,10 +44,11 @@ func eachInBubble[C any](t *testing.T, cases map[string]C, run func(t *testing.T
 	})
 }
 
-// change modifies the reply of a resolver. It gets the empty reply to a question.
+// change modifies the reply of a resolver. It is called with the empty reply to a question.
 type change func(*miekg.Msg)
 
-// answer adds records in the form of a zone file, in which @ is example.com.
+// answer adds records to the answer section. They are written as in a zone file; @ is
+// example.com.
 func answer(records ...string) change {
 	rrs := parse(records)
 	return func(m *miekg.Msg) { m.Answer = rrs }
@@ -58,7 +59,7 @@ func authority(records ...string) change {
 	return func(m *miekg.Msg) { m.Ns = rrs }
 }
 
-// missing is NXDOMAIN with a proof, as the servers of com send it.
+// missing makes the reply an NXDOMAIN with a proof, as the servers of com send it.
 func missing() change {
 	return both(rcode(miekg.RcodeNameError), authority("com. 60 IN SOA a. b. 1 2 3 4 5"))
 }
@@ -80,7 +81,7 @@ func both(changes ...change) change {
 	}
 }
 
-// families applies one change to questions for A, and the other to all other questions.
+// families applies the change v4 to replies about A records, and v6 to all others.
 func families(v4, v6 change) change {
 	return func(m *miekg.Msg) {
 		if m.Question[0].Qtype == miekg.TypeA {
@@ -91,14 +92,14 @@ func families(v4, v6 change) change {
 	}
 }
 
-// sections adds an answer and an authority section, glue and EDNS.
+// sections adds an answer section and an authority section, glue and EDNS.
 func sections(records []string, ns ...string) change {
 	glue := parse([]string{"a.gtld-servers.net. 172800 IN A 192.5.6.30"})
 	return both(answer(records...), authority(ns...), func(m *miekg.Msg) { m.Extra = glue }, withEDNS)
 }
 
-// refer adds the given answers and a referral to the servers of com, as a server without
-// recursion sends it.
+// refer adds the given answers and a referral to the servers of com. A server without
+// recursion sends such a reply.
 func refer(records ...string) change {
 	return sections(records, "com. 172800 IN NS a.gtld-servers.net.", "com. 172800 IN NS b.gtld-servers.net.")
 }
@@ -111,7 +112,7 @@ func parse(records []string) []miekg.RR {
 	return out
 }
 
-// unpacked returns a query as the server parses it.
+// unpacked parses a query.
 func unpacked(query []byte) *miekg.Msg {
 	q := new(miekg.Msg)
 	testbed.Check(q.Unpack(query))
@@ -125,15 +126,15 @@ func reply(query []byte, changes ...change) []byte {
 	return testbed.Must(m.Pack())
 }
 
-// said is a message of a resolver, with the time since its previous message.
+// said is a message of a resolver. The time after is measured from the previous message.
 type said struct {
 	after time.Duration
 	bytes []byte
 }
 
-// script returns the messages of a resolver after the nth query (from 0) on a connection. Over
-// TCP the messages are one stream, and then the resolver closes the connection unless the
-// result is nil.
+// script returns the messages that a resolver sends after the nth query (from 0) on a
+// connection. Over TCP the messages form one stream. After them the resolver closes the
+// connection, unless the result is nil.
 type script func(n int, query []byte) []said
 
 func after(d time.Duration, changes ...change) script {
@@ -144,7 +145,7 @@ func ok(d time.Duration) script { return after(d, answer(good)) }
 
 func mute(int, []byte) []said { return nil }
 
-// sends is a script that sends messages, or any bytes, at once.
+// sends returns a script that sends messages, or any other bytes, at once.
 func sends(messages ...func(query []byte) []byte) script {
 	return func(_ int, q []byte) []said {
 		out := make([]said, len(messages))
@@ -155,8 +156,8 @@ func sends(messages ...func(query []byte) []byte) script {
 	}
 }
 
-// framed turns s into a script for TCP. It puts the length before each message and sends the
-// message in two pieces.
+// framed turns s into a script for TCP. It puts the length before each message and splits the
+// message into two pieces.
 func framed(s script) script {
 	return func(n int, query []byte) []said {
 		var out []said
@@ -169,15 +170,15 @@ func framed(s script) script {
 	}
 }
 
-// host is a resolver. It refuses connections of a transport without a script.
+// host is a resolver. It refuses connections over a transport that has no script.
 type host struct{ udp, tcp script }
 
-// resolver is a host that replies the same over UDP and TCP.
+// resolver returns a host that replies the same over UDP and TCP.
 func resolver(changes ...change) host {
 	return host{after(0, changes...), framed(after(0, changes...))}
 }
 
-// knowing returns h with an immediate answer to the question about com.
+// knowing returns h, changed to answer the question about com at once.
 func knowing(h host) host {
 	if h.udp != nil {
 		h.udp = knows(servers(0), h.udp)
@@ -188,7 +189,7 @@ func knowing(h host) host {
 	return h
 }
 
-// world connects clients to resolvers over pipes, in a synctest bubble.
+// world connects clients to fake resolvers over pipes, in a synctest bubble.
 type world struct {
 	t     *testing.T
 	list  []string
@@ -198,9 +199,9 @@ type world struct {
 	// it may sleep or panic.
 	meddle func(network, address, method string, query []byte)
 
-	near  atomic.Int64 // connections whose Close has not returned
+	near  atomic.Int64 // the number of connections whose Close has not returned
 	mu    sync.Mutex
-	dials []string // "1.1.1.1:53 at 200ms", "tcp 1.1.1.1:53 at 2s"
+	dials []string // such as "1.1.1.1:53 at 200ms" or "tcp 1.1.1.1:53 at 2s"
 	heard []*miekg.Msg
 }
 
@@ -293,8 +294,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Close first makes pending reads return, then calls meddle, and then counts the connection as
-// closed.
+// Close first makes pending reads return, then calls meddle, and finally counts the connection
+// as closed.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
@@ -304,7 +305,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// at checks the time since the beginning of the world.
+// at checks that the time since the world was made is want.
 func (w *world) at(want time.Duration) {
 	w.t.Helper()
 	if at := time.Since(w.begin); at != want {
@@ -312,8 +313,8 @@ func (w *world) at(want time.Duration) {
 	}
 }
 
-// check compares the dials, if any are given. Their order at the same time does not matter. It
-// also checks that the client has closed its connections.
+// check compares the dials, if any are given; the order of dials at the same time does not
+// matter. It also checks that the client has closed its connections.
 func (w *world) check(dials ...string) {
 	w.t.Helper()
 	if n := w.near.Load(); n != 0 {
@@ -328,8 +329,8 @@ func (w *world) check(dials ...string) {
 	}
 }
 
-// questions returns the questions that the resolvers have received since the last call,
-// sorted.
+// questions returns, sorted, the questions that the resolvers have received since its last
+// call.
 func (w *world) questions() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -344,7 +345,8 @@ func (w *world) questions() []string {
 
 func query(typ string) dns.Query { return dns.Query{Domain: "example.com", Type: typ} }
 
-// lookup queries all resolvers for example.com, with the client's default deadline only.
+// lookup queries all resolvers for example.com. Only the default time limit of the client
+// applies.
 func (w *world) lookup(typ string) (dns.Result, error) {
 	w.t.Helper()
 	defer w.check()
