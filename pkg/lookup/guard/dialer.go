@@ -17,23 +17,25 @@ import (
 )
 
 const (
-	// maxAddrs is how many addresses of one target are tried. All addresses are checked.
+	// maxAddrs is the number of addresses of a target that Dial tries at most. All addresses
+	// of the target are checked nevertheless.
 	maxAddrs = 16
 
 	// defaultTimeout limits a call whose context has no deadline.
 	defaultTimeout = 8 * time.Second
 
-	// Shares of the remaining time. Because of them, resolving and dialling end before the
-	// caller's deadline. So a time-out of the dial can be told from a time-out of the whole
-	// call.
+	// Resolving and dialling may each use only this share of the remaining time. So they end
+	// before the caller's deadline, and a time-out of the dial can be told from a time-out of
+	// the whole call.
 	resolveShare = 0.5
 	dialShare    = 0.75
 )
 
 // Resolver looks up addresses.
 type Resolver interface {
-	// Addresses returns every A and AAAA address of a name, unchecked. Its error is nxdomain,
-	// or a NoAddress error if the name has no address, or it wraps ErrResolvers.
+	// Addresses returns every A and AAAA address of a name. It does not check whether they are
+	// public. Its error is nxdomain, a NoAddress error if the name has no address, or an error
+	// that wraps ErrResolvers.
 	Addresses(ctx context.Context, name string) ([]netip.Addr, error)
 }
 
@@ -42,55 +44,58 @@ func NoAddress(why string) error {
 	return lookup.Faultf(lookup.ConnectFailed, nil, "The domain has no address to connect to: %s.", why)
 }
 
-// Target is a name with its addresses, at least one. They were resolved once and are all
-// public. A Connector connects only to the addresses of a Target.
+// Target is a name with its addresses, of which there is at least one. The name was resolved
+// once, and all its addresses are public. A Connector connects only to these addresses.
 type Target struct {
 	Name  string // as Domain returns it
 	Addrs []netip.Addr
 }
 
-// Connector resolves and connects to public hosts only.
+// Connector resolves names and connects to them if all their addresses are public.
 type Connector interface {
-	// Resolve looks up every A and AAAA address of a name and checks all of them. It returns
-	// the errors of a Resolver, and blocked_address.
+	// Resolve looks up every A and AAAA address of a name and checks that all of them are
+	// public. Its errors are those of a Resolver and blocked_address.
 	Resolve(ctx context.Context, name string) (Target, error)
 
-	// Dial connects to the target's addresses and returns the first connection that succeeds,
-	// with its address. Its errors are connect_failed and blocked_address. connect_failed
-	// wraps ErrNoRoute if this machine has no route to any of the addresses.
+	// Dial connects to the addresses of a target. It returns the first connection that
+	// succeeds, and the address of its peer. Its errors are connect_failed and
+	// blocked_address. The error connect_failed wraps ErrNoRoute if this machine has no route
+	// to any of the addresses.
 	Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error)
 }
 
-// Messages for ErrResolvers and ErrUnresolvable. All tools use them, each with its own code.
+// Messages for ErrResolvers and ErrUnresolvable. All lookups use these messages, each with its
+// own time-out code.
 const (
 	Unresolved   = "The domain name could not be resolved: no DNS resolver gave a usable answer."
 	Unresolvable = "The domain name could not be resolved: the resolvers answer for other names, so its name servers may be silent."
 )
 
-// Errors of a Connector that have no code.
+// Errors that a Connector returns without a code.
 var (
-	// ErrResolvers means that our resolvers are down or silent, or give no usable answer. It
-	// says nothing about the target. A tool returns its own time-out code for it, and the
-	// answer stays owed.
+	// ErrResolvers means that the resolvers of the service are down or silent, or give no
+	// usable answer. It says nothing about the target. A lookup returns its own time-out code
+	// for this error, and the answer stays owed.
 	ErrResolvers = errors.New("guard: no resolver gave a usable answer")
-	// ErrUnresolvable is an ErrResolvers for one name, when the resolvers work for other
-	// names. A tool whose target has this name treats the error as the silence of the target.
+	// ErrUnresolvable means that the resolvers work for other names, but give no usable answer
+	// for one name. It wraps ErrResolvers. A lookup of this name treats the error as the
+	// silence of its target.
 	ErrUnresolvable = fmt.Errorf("%w about this name", ErrResolvers)
 	// ErrNoRoute means that this machine has no route to any address family of the target.
 	ErrNoRoute = errors.New("guard: no route to the target's address family")
 )
 
-// Dialer is the Connector used in production. It resolves a name once, refuses it if any of
-// its addresses is not public, and connects to the very addresses that it checked. It is safe
-// for concurrent use.
+// Dialer is the Connector used in production. It resolves a name once, refuses the name if any
+// of its addresses is not public, and connects only to the addresses that it has checked. It
+// is safe for concurrent use.
 type Dialer struct {
 	Resolver Resolver
-	// Connect opens a "tcp" connection to a literal ip:port. Tests set it if their peers are
-	// on loopback. Default: a net.Dialer that also checks the address of the socket, as the
-	// last check. Any other function must make this last check itself.
+	// Connect opens a "tcp" connection to a literal ip:port. The default is a net.Dialer that
+	// checks the address of the socket once more, just before it connects. Any other function
+	// must make this last check itself. Tests set Connect if their peers are on loopback.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
-	// HasRoute reports whether this machine has a route to an address.
-	// Default: the kernel looks the route up, and nothing is sent.
+	// HasRoute reports whether this machine has a route to an address. By default the kernel
+	// looks up the route, and nothing is sent.
 	HasRoute func(ctx context.Context, a netip.Addr) bool
 }
 
@@ -110,10 +115,10 @@ func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 	return Target{Name: name, Addrs: addrs}, nil
 }
 
-// Dial implements Connector. It tries at most sixteen addresses, as the function race
-// describes. IPv4 and IPv6 addresses alternate, and IPv4 comes first. A family without a route
-// is left out. Dial takes at most three quarters of the remaining time of ctx. If ctx itself
-// ends, the error wraps the error of ctx and is not a fault.
+// Dial implements Connector. It tries at most sixteen addresses, in the manner of race. IPv4
+// and IPv6 addresses alternate, beginning with IPv4. A family without a route is left out.
+// Dial takes at most three quarters of the remaining time of ctx. If ctx itself ends, the
+// error wraps the error of ctx and has no code.
 func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
 	none := netip.Addr{}
 	if err := checkAddrs(t.Addrs...); err != nil {
@@ -142,7 +147,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 	return nil, none, connectFailed(failed, unrouted)
 }
 
-// connectFailed returns the fault of a host when no connection to its addresses succeeded.
+// connectFailed returns connect_failed for a host when every attempt to connect to it failed.
 func connectFailed(failed []failure, unrouted []string) error {
 	var causes []error
 	var ways []string
@@ -160,8 +165,9 @@ func connectFailed(failed []failure, unrouted []string) error {
 		"The TCP connection to the host failed: %s (addresses tried: %d).%s", strings.Join(ways, ", "), len(failed), leftOut)
 }
 
-// reachable returns the addresses to try, each once and in this order. It also returns the
-// names of the families that are left out because this machine has no route to them.
+// reachable returns the addresses to try, without duplicates, in the order in which to try
+// them. It also returns the names of the address families that it leaves out because this
+// machine has no route to them.
 func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) (try []netip.Addr, unrouted []string) {
 	routed := d.HasRoute
 	if routed == nil {
@@ -189,7 +195,7 @@ func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) (try []netip
 	return try[:min(len(try), maxAddrs)], unrouted
 }
 
-// Names of the address families in messages.
+// The names of the address families in messages.
 const (
 	ipv4 = "IPv4"
 	ipv6 = "IPv6"
@@ -202,7 +208,7 @@ func familyOf(a netip.Addr) string {
 	return ipv6
 }
 
-// withShare returns a context that ends after a share of the remaining time of ctx.
+// withShare returns a context that ends after the given share of the remaining time of ctx.
 func withShare(ctx context.Context, share float64) (context.Context, context.CancelFunc) {
 	remaining := defaultTimeout
 	if end, ok := ctx.Deadline(); ok {
@@ -211,7 +217,7 @@ func withShare(ctx context.Context, share float64) (context.Context, context.Can
 	return context.WithTimeout(ctx, time.Duration(float64(remaining)*share))
 }
 
-// wayOf returns in words how connecting to an address failed.
+// wayOf tells in words how connecting to an address failed.
 func wayOf(err error, a netip.Addr) string {
 	timed, ok := errors.AsType[net.Error](err)
 	switch {
@@ -233,13 +239,13 @@ func connectChecked(ctx context.Context, network, address string) (net.Conn, err
 	return (&net.Dialer{Control: checkSocket, KeepAlive: -1}).DialContext(ctx, network, address)
 }
 
-// hasRoute reports whether the kernel has a route to an address. It connects a UDP socket: the
-// kernel looks up the route and picks an address of this machine, and sends nothing. Only a
-// missing route, address or family counts. Other failures, for instance of a machine without a
-// free file descriptor, say nothing about routes.
+// hasRoute reports whether the kernel has a route to an address. It connects a UDP socket: for
+// that, the kernel looks up the route and picks an address of this machine, and sends nothing.
+// hasRoute returns false only for a missing route, address or family. Other failures, for
+// instance because this machine has no free file descriptor, say nothing about routes.
 func hasRoute(ctx context.Context, a netip.Addr) bool {
-	// The call waits for nobody, and the end of a lookup must not look like a missing route.
-	// So ctx cannot cancel it.
+	// The kernel answers without waiting for the network, so ctx need not cancel the call. It
+	// must not either, because the end of a lookup would look like a missing route.
 	conn, err := new(net.Dialer).DialContext(context.WithoutCancel(ctx), "udp", netip.AddrPortFrom(a, 443).String())
 	if err != nil {
 		return !isNoRoute(err)
@@ -248,8 +254,8 @@ func hasRoute(ctx context.Context, a netip.Addr) bool {
 	return true
 }
 
-// isNoRoute reports whether an error of the kernel means that nothing can be sent to an
-// address.
+// isNoRoute reports whether an error of the kernel means that this machine cannot send
+// anything to an address.
 func isNoRoute(err error) bool {
 	for _, known := range []error{
 		syscall.ENETUNREACH,
@@ -264,24 +270,24 @@ func isNoRoute(err error) bool {
 	return false
 }
 
-// public knows every special-purpose range of the IANA registries, multicast and, for IPv6,
-// everything outside 2000::/3. It accepts any port and network, because the Dialer decides
-// about these. It is never changed.
+// public decides whether an address is public. It refuses every special-purpose range of the
+// IANA registries, multicast and, for IPv6, everything outside 2000::/3. It accepts any port
+// and network, because the Dialer decides about these. It is never changed.
 var public = ssrf.New(
 	ssrf.WithAnyPort(), ssrf.WithAnyNetwork(),
-	// Azure's WireServer serves metadata at an address that is in no registry.
+	// Azure's WireServer serves metadata at an address that no registry lists.
 	ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")),
 )
 
-// checkAddrs returns nil if all addresses are public unicast, and otherwise blocked_address.
-// IPv6 addresses that carry an IPv4 address (mapped, compatible, translated, 6to4, Teredo) and
-// addresses with a zone are not public.
+// checkAddrs returns nil if all addresses are public unicast addresses, and blocked_address
+// otherwise. IPv6 addresses that carry an IPv4 address (mapped, compatible, translated, 6to4,
+// Teredo) and addresses with a zone are not public.
 //
-// The message contains the address. The address is in the public DNS, and without it nobody
-// could tell a sinkhole from a mistake in the zone.
+// The message contains the refused address. That address is in the public DNS, and without it
+// nobody could tell a sinkhole from a mistake in the zone.
 func checkAddrs(addrs ...netip.Addr) error {
 	for _, a := range addrs {
-		if !a.IsValid() { // the library would accept it as public
+		if !a.IsValid() { // SafeAddr would accept it as public
 			return lookup.Fault(lookup.BlockedAddress, nil)
 		}
 		if err := public.SafeAddr(a); err != nil {
@@ -291,8 +297,8 @@ func checkAddrs(addrs ...netip.Addr) error {
 	return nil
 }
 
-// checkSocket checks the address that a socket is about to connect to (net.Dialer.Control). It
-// is the last check.
+// checkSocket checks the address that a socket is about to connect to (net.Dialer.Control). No
+// later check follows.
 func checkSocket(network, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {

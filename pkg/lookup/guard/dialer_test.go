@@ -26,7 +26,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// zone is a Resolver that knows some names. It never answers for a name whose slice is nil.
+// zone is a Resolver that knows the names in the map. If the addresses of a name are nil, it
+// never answers for that name.
 type zone map[string][]netip.Addr
 
 func (z zone) Addresses(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -82,7 +83,8 @@ func many(format string, n int) []string {
 	return out
 }
 
-// TestResolveLeavesTime checks that a resolver that hangs is given up after half of the time.
+// TestResolveLeavesTime checks that Resolve gives up a resolver that hangs after half of the
+// time.
 func TestResolveLeavesTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +101,7 @@ func TestResolveLeavesTime(t *testing.T) {
 
 func TestDial(t *testing.T) {
 	twenty := many("1.1.1.%d", 20)
-	each := func(pause time.Duration, addrs []string) string { // the dials, one per pause
+	each := func(pause time.Duration, addrs []string) string { // the dials to addrs, one after each pause
 		var all []string
 		for i, a := range addrs {
 			all = append(all, fmt.Sprintf("%s:443 at %v", a, time.Duration(i)*pause))
@@ -141,9 +143,10 @@ func TestDial(t *testing.T) {
 	})
 }
 
-// dialled is a host, with the expected dials and the expected error.
+// dialled is a host with several addresses, together with the expected dials and the expected
+// error.
 type dialled struct {
-	addrs, up, holes string // all addresses, those that accept, and those that are silent; the others refuse
+	addrs, up, holes string // all addresses, the accepting ones, and the silent ones; the rest refuse
 	slow             string // the address that answers after 400 ms
 	unrouted         string // the address families without a route
 	dialed           string // the expected dials in order, such as "1.1.1.1:443 at 0s"
@@ -161,7 +164,7 @@ func (c dialled) hasRoute(a netip.Addr) bool {
 	return !strings.Contains(c.unrouted, family)
 }
 
-// connect acts as the host at an address.
+// connect acts as the host when the Dialer connects to an address.
 func (c dialled) connect(ctx context.Context, address string) (net.Conn, error) {
 	at := netip.MustParseAddrPort(address).Addr().String()
 	if at == c.slow {
@@ -220,7 +223,7 @@ func (c dialled) check(t *testing.T) {
 	}
 }
 
-// TestLosersAreClosed checks that a connection that succeeds after another has won is closed
+// TestLosersAreClosed checks two connections that both succeed. The later one must be closed
 // before Dial returns.
 func TestLosersAreClosed(t *testing.T) {
 	t.Parallel()
@@ -228,7 +231,7 @@ func TestLosersAreClosed(t *testing.T) {
 		var open atomic.Int64
 		d := &guard.Dialer{HasRoute: always, Connect: func(_ context.Context, _, address string) (net.Conn, error) {
 			if strings.HasPrefix(address, "1.1.1.1:") {
-				<-time.After(time.Second) // ignores that it is cancelled
+				<-time.After(time.Second) // takes a second even if ctx ends
 			}
 			near, far := net.Pipe()
 			return testbed.CountOpen(near, &open), far.Close()
@@ -241,11 +244,11 @@ func TestLosersAreClosed(t *testing.T) {
 	})
 }
 
-// always reports that there is a route.
+// always reports that this machine has a route.
 func always(context.Context, netip.Addr) bool { return true }
 
-// TestUnreachable checks that the message names the address family if the kernel finds no
-// route only when it connects.
+// TestUnreachable checks the message if HasRoute reports a route, but the kernel finds none
+// when it connects. The message must name the address family.
 func TestUnreachable(t *testing.T) {
 	const lacks = "this service has no address of IPv6"
 	testbed.Each(t, map[string]struct {
@@ -271,8 +274,8 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// TestDialCancelled checks that the error says nothing about the target if the time of the
-// caller ends.
+// TestDialCancelled checks that the error says nothing about the target if the caller cancels
+// ctx.
 func TestDialCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -290,18 +293,17 @@ func TestDialCancelled(t *testing.T) {
 }
 
 // refused lists the ranges that are not public. Most come from the IANA registries of
-// special-purpose addresses. The registries of multicast and of the IPv6 address space add the
-// other ranges; global unicast IPv6 addresses are only assigned from 2000::/3. One address
-// comes from Azure's documentation. The range 2001::/23 contains Teredo, benchmarking, ORCHID
-// and others.
+// special-purpose addresses; 2001::/23 contains Teredo, benchmarking, ORCHID and others. Some
+// come from the registries of multicast and of the IPv6 address space, which assigns global
+// unicast addresses from 2000::/3 only. One address comes from Azure's documentation.
 var refused = strings.Fields(`
 	0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
 	192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 198.51.100.0/24
 	203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
 	::/3 2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20 4000::/2 8000::/1`)
 
-// TestPublic compares the guard with the registries at both ends of every range, up to three
-// addresses away from them, and at random addresses.
+// TestPublic compares the decisions of the guard with the registries. It tries the addresses
+// around both ends of every range, up to three addresses away, and random addresses.
 func TestPublic(t *testing.T) {
 	t.Parallel()
 	publics, n := 0, 0
@@ -338,8 +340,8 @@ func TestPublic(t *testing.T) {
 	if publics < n/10 || publics > n*9/10 {
 		t.Errorf("%d of %d were public: the draw is lopsided", publics, n)
 	}
-	// Addresses of metadata services are in the ranges above, or in the corpus of
-	// infra/simnet. An address with a zone and an invalid address are not public.
+	// An address with a zone and an invalid address are not public. The addresses of metadata
+	// services are in the ranges above, or in the corpus of infra/simnet.
 	for _, a := range []netip.Addr{{}, netip.MustParseAddr("2606:4700:4700::1111%eth0")} {
 		if code := testbed.Code(resolved(t, a)); code != lookup.BlockedAddress {
 			t.Errorf("%s: %q, want blocked_address", a, code)
@@ -347,7 +349,7 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// around returns an address with the three before it and the three after it, as far as they
+// around returns an address with the three before it and the three after it, as far as these
 // exist.
 func around(a netip.Addr) []netip.Addr {
 	var all []netip.Addr
@@ -363,7 +365,7 @@ func around(a netip.Addr) []netip.Addr {
 	return all
 }
 
-// resolved returns the error of resolving a name with this address.
+// resolved returns the error of resolving a name that has this address.
 func resolved(t *testing.T, a netip.Addr) error {
 	t.Helper()
 	_, err := (&guard.Dialer{Resolver: zone{"a.test.com": {a}}}).Resolve(t.Context(), "a.test.com")

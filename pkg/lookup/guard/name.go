@@ -1,10 +1,10 @@
 // Package guard decides which names and addresses the service may look up (spec §1, domain
-// guard). It refuses a name with invalid_domain. The message says what is wrong, and repeats
-// at most one character of the input, escaped.
+// guard). For a name that it refuses, the error is invalid_domain. The message says what is
+// wrong, and repeats at most one character of the input, escaped.
 //
-// A name that passes is spelled like a public fully-qualified domain name. It may still
-// resolve to a private address. The operations that connect check its addresses after
-// resolving it.
+// A name that the guard accepts is spelled like a public fully-qualified domain name. It may
+// still resolve to a private address. So the lookups that connect to a host check the
+// addresses after resolving the name.
 package guard
 
 import (
@@ -35,32 +35,33 @@ const (
 	maxName  = 253
 	maxLabel = 63
 
-	// maxInput is the largest size of a raw value in bytes, checked before any other work. A
-	// name in Unicode can need up to about four times the bytes of its A-label form.
+	// maxInput is the largest size, in bytes, of a value that is examined at all. A name in
+	// Unicode may need up to about four times the bytes of its A-label form.
 	maxInput = 1024
 )
 
-// Codes returns the error codes for a name, including those of a Connector.
+// Codes returns the error codes for a name, including the codes that a Connector returns.
 func Codes() []fault.Code {
 	return []fault.Code{lookup.InvalidDomain, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed}
 }
 
-// Query is the query of a tool whose only parameter is a host name.
+// Query is the query of a lookup whose only parameter is a host name.
 type Query struct {
 	Domain string // as Domain returns it for the grammar Hostname
 }
 
-// ParseQuery parses the parameter domain and ignores others. Its error is invalid_domain.
+// ParseQuery parses the parameter domain and ignores all others. Its error is invalid_domain.
 func ParseQuery(q url.Values) (Query, error) {
 	domain, err := DomainParam(q, Hostname)
 	return Query{Domain: domain}, err
 }
 
-// Values returns the normalised parameters. Requests with equal values are the same request.
+// Values returns the normalised parameters. Two requests are the same if their values are
+// equal.
 func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
 
-// DomainParam returns the domain parameter of a query, normalised by Domain. A missing, empty
-// or repeated parameter is invalid_domain.
+// DomainParam returns the parameter domain of a query, normalised by Domain. Its error is
+// invalid_domain, even if the parameter is missing, empty or repeated.
 func DomainParam(q url.Values, g Grammar) (string, error) {
 	switch v := q["domain"]; len(v) {
 	case 0:
@@ -72,11 +73,12 @@ func DomainParam(q url.Values, g Grammar) (string, error) {
 }
 
 // Domain returns raw as a normalised name: A-labels, lower case, no trailing dot. The error is
-// invalid_domain if raw is not a public fully-qualified name under the grammar. A name that
-// Domain has returned is returned unchanged.
+// invalid_domain if raw is not a public fully-qualified name that follows the grammar g.
+// Domain returns a normalised name unchanged.
 //
-// Internationalised names are first mapped by UTS #46 and then checked, because the mapping
-// turns other characters into digits, dots and slashes, and drops invisible characters.
+// Domain first maps an internationalised name by UTS #46 and checks it only then, because the
+// mapping turns other characters into digits, dots and slashes, and drops invisible
+// characters.
 func Domain(raw string, g Grammar) (string, error) {
 	switch {
 	case raw == "":
@@ -86,15 +88,15 @@ func Domain(raw string, g Grammar) (string, error) {
 	case !utf8.ValidString(raw):
 		return "", refuse("is not valid UTF-8.")
 	}
-	// UTS #46 §2.3 has three more dots: ideographic, fullwidth and halfwidth ideographic. The
-	// capital sharp s is mapped to the small one since Unicode 15.1. The library has Unicode
-	// 15.0 and would map it to "ss".
+	// Apart from the full stop, UTS #46 §2.3 has three dots: ideographic, fullwidth and
+	// halfwidth ideographic. Since Unicode 15.1, the capital sharp s is mapped to the small
+	// one. The library has Unicode 15.0 and would map it to "ss".
 	raw = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".", "\u1e9e", "\u00df").Replace(raw)
 	if isAddress(raw) {
 		return "", refuse(isAnAddress)
 	}
 	pieces := []string{raw}
-	if g == DNSName && strings.Contains(raw, "_") { // IDNA does not allow underscores, so map each label alone
+	if g == DNSName && strings.Contains(raw, "_") { // IDNA does not allow underscores, so each label is mapped alone
 		pieces = strings.Split(raw, ".")
 	}
 	for i, piece := range pieces {
@@ -111,8 +113,8 @@ func Domain(raw string, g Grammar) (string, error) {
 	return name, nil
 }
 
-// isAddress reports whether raw is an IP address that the function check would refuse only
-// because of a colon or a bracket.
+// isAddress reports whether raw is an IP address, alone, in brackets or with a port. Without
+// isAddress, the error for most of these would only complain about a colon or a bracket.
 func isAddress(raw string) bool {
 	if _, err := netip.ParseAddrPort(raw); err == nil {
 		return true
@@ -122,8 +124,8 @@ func isAddress(raw string) bool {
 	return err == nil
 }
 
-// check returns an error unless a mapped name, without its trailing dot, follows the grammar
-// and belongs to the public DNS.
+// check returns an error unless a name follows the grammar and belongs to the public DNS. The
+// name must be mapped and have no trailing dot.
 func check(name string, g Grammar) error {
 	switch {
 	case name == "":
@@ -163,9 +165,9 @@ func check(name string, g Grammar) error {
 }
 
 // mapIDNA maps a name to lower-case A-labels by UTS #46 with strict ASCII rules and the bidi
-// rule. These rules would refuse real ASCII hosts that have "--" in the third and fourth
-// place, so plain ASCII names are only converted to lower case. The function check tests
-// lengths and empty labels.
+// rule. A plain ASCII name is only converted to lower case, because these rules would refuse
+// real hosts that have "--" in the third and fourth place. mapIDNA leaves lengths and empty
+// labels to check.
 func mapIDNA(name string) (string, error) {
 	lower := strings.ToLower(name)
 	plain := !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf })
@@ -176,7 +178,8 @@ func mapIDNA(name string) (string, error) {
 	a, err := p.ToASCII(name)
 	if err == nil {
 		// The library looks for right-to-left characters before it maps the name, but a symbol
-		// can map to a letter of such a script. So its output is checked as well.
+		// can map to a letter of a right-to-left script. So the mapped name is checked once
+		// more.
 		a, err = p.ToASCII(a)
 	}
 	if err == nil {
@@ -187,14 +190,15 @@ func mapIDNA(name string) (string, error) {
 			return "", refuseRune(r)
 		}
 	}
-	// The error of the library quotes the label, and names that are looked up must not be
-	// logged. So the error is dropped.
+	// The error of the library is dropped, because it quotes the label, and names that are
+	// looked up must not be logged.
 	return "", refuse("is not a valid internationalised name.")
 }
 
-// isNumber reports whether URL parsers and inet_aton would take a name with this last label
-// for an IPv4 address. That is the case if the label is all digits, or 0x and any hexadecimal
-// digits (WHATWG URL, "ends in a number"). No top-level domain looks like that.
+// isNumber reports whether URL parsers and inet_aton would take a name for an IPv4 address
+// because of its last label. They do so if the label consists of digits, or of 0x and any
+// number of hexadecimal digits (WHATWG URL, "ends in a number"). No top-level domain looks
+// like that.
 func isNumber(label string) bool {
 	if rest, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(rest, "0123456789abcdef") == ""
@@ -202,20 +206,21 @@ func isNumber(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-// isSpecial reports whether a normalised name is, or is below, a name that is not part of the
-// public DNS or must not be looked up.
+// isSpecial reports whether a normalised name is special, or is below a special name. A
+// special name is not part of the public DNS, or must not be looked up.
 func isSpecial(name string) bool {
 	for {
 		switch name {
 		case
-			// Special-use domain names (the IANA registry of RFC 6761 and its successors: RFC
-			// 6762, 7686, 9476 and the whole of arpa).
+			// Special-use domain names. They are in the IANA registry of RFC 6761, to which
+			// RFC 6762, 7686, 9476 and the whole of arpa were added.
 			"localhost", "local", "test", "example", "invalid", "onion", "alt", "arpa",
-			// Reserved for private use, or refused delegation, by ICANN.
+			// ICANN has reserved these for private use, or refused to delegate them.
 			"internal", "corp", "home", "mail",
 			// Private in practice (RFC 6762 appendix G).
 			"lan", "intranet", "private", "localdomain", "domain", "workgroup",
-			// The metadata service of a cloud, under a public top-level domain.
+			// The metadata service of a cloud, although it lies under a public top-level
+			// domain.
 			"metadata.goog":
 			return true
 		}

@@ -22,8 +22,8 @@ var (
 	name253 = strings.Repeat(label63+".", 3) + strings.Repeat("b", 57) + ".com"
 )
 
-// TestDomainAccepts checks names that must be accepted. Names with an underscore are accepted
-// under DNSName only.
+// TestDomainAccepts checks names that the guard must accept. It must accept names with an
+// underscore under DNSName only.
 func TestDomainAccepts(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
@@ -103,7 +103,7 @@ func TestDomainNamesTheFault(t *testing.T) {
 }
 
 // wantInvalid checks that an error has the code invalid_domain and a short message in plain
-// ASCII that contains the text part.
+// ASCII that contains part.
 func wantInvalid(t *testing.T, raw string, err error, part string) {
 	t.Helper()
 	var f *fault.Error
@@ -123,8 +123,8 @@ func wantInvalid(t *testing.T, raw string, err error, part string) {
 	}
 }
 
-// FuzzDomain checks accepted names against the promise of the package, with regular
-// expressions that are independent of its code.
+// FuzzDomain checks that accepted names have the form that the doc comment of Domain promises.
+// It uses regular expressions that are independent of the code of Domain.
 func FuzzDomain(f *testing.F) {
 	for _, values := range hostile() {
 		for _, v := range values {
@@ -164,8 +164,8 @@ func FuzzDomain(f *testing.F) {
 	})
 }
 
-// holdDomain checks the name that Domain returned. The name must have the form of the grammar,
-// and Domain must return it unchanged under both grammars.
+// holdDomain checks a name that Domain returned for raw under g. The name must match form, and
+// Domain must return it unchanged under g and under DNSName.
 func holdDomain(t *testing.T, raw, got string, g guard.Grammar, form *regexp.Regexp) {
 	t.Helper()
 	if len(got) > 253 || !form.MatchString(got) {
@@ -182,8 +182,9 @@ func holdDomain(t *testing.T, raw, got string, g guard.Grammar, form *regexp.Reg
 	}
 }
 
-// isInet reports whether a lenient parser reads s as an address: netip, or inet_aton with one
-// to four parts in decimal, octal or hexadecimal of any size.
+// isInet reports whether a lenient parser reads s as an address. One such parser is netip.
+// Another is inet_aton, which accepts one to four parts in decimal, octal or hexadecimal of
+// any size.
 func isInet(s string) bool {
 	if _, err := netip.ParseAddr(s); err == nil {
 		return true
@@ -210,8 +211,8 @@ func corpus(file string) (lines []string) {
 	return lines
 }
 
-// hostile returns values that no grammar accepts, by class: the values in
-// testdata/hostile.txt, and others.
+// hostile returns, by class, values that neither grammar accepts: the values in
+// testdata/hostile.txt, and some more.
 func hostile() map[string][]string {
 	long := func(n int) string { return strings.Repeat("a", n) }
 	all := map[string][]string{
@@ -233,7 +234,8 @@ func hostile() map[string][]string {
 	return all
 }
 
-// TestCorpora checks that the guard refuses every hostile value and accepts every public one.
+// TestCorpora checks that the guard refuses every value of the hostile corpus and accepts
+// every value of the public corpus.
 func TestCorpora(t *testing.T) {
 	t.Parallel()
 	n := 0

@@ -7,29 +7,31 @@ import (
 	"time"
 )
 
-// attemptDelay is how long race waits for an attempt to connect before it starts another in
-// parallel: the Connection Attempt Delay of RFC 8305 §5.
+// attemptDelay is how long race waits for an attempt to connect before it starts the next one
+// in parallel: the Connection Attempt Delay of RFC 8305 §5.
 const attemptDelay = 250 * time.Millisecond
 
-// failure is an address that could not be connected to, and the reason.
+// failure holds the reason why no connection to an address succeeded.
 type failure struct {
 	addr netip.Addr
 	err  error
 }
 
-// attempt is the result of connecting to the address with this index.
+// attempt is the result of connecting to one address. The index is that of the address in the
+// list of race.
 type attempt struct {
 	index    int
 	conn     net.Conn
 	err      error
-	panicked any // nil unless it panicked
+	panicked any // the value of the panic, or nil
 }
 
-// race connects to addresses as RFC 8305 does, one after the other. It starts the next attempt
-// after attemptDelay, or at once when an attempt has failed. Earlier attempts continue
-// meanwhile. The first to connect wins. When race returns, the other attempts have ended and
-// their connections are closed. If no attempt succeeds, race returns the failure of each
-// address that was tried, in the order of the addresses. It panics if an attempt did.
+// race connects to addresses one after the other, as RFC 8305 describes. It starts the next
+// attempt after attemptDelay, or at once when an attempt has failed. Earlier attempts continue
+// meanwhile. race returns the first connection that succeeds. By then, all other attempts have
+// ended and their connections are closed. If no attempt succeeds, race returns the failure of
+// each address that it tried, in the order of the addresses. If an attempt panics, race
+// panics.
 func race(
 	ctx context.Context, addrs []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error),
 ) (net.Conn, netip.Addr, []failure) {
@@ -46,7 +48,7 @@ func race(
 		running++
 		go func() {
 			a := attempt{index: index}
-			defer func() { // race raises the panic again in the goroutine of the caller
+			defer func() { // race repeats the panic in the goroutine of its caller
 				a.panicked = recover()
 				ended <- a
 			}()
@@ -92,8 +94,8 @@ func race(
 	return nil, netip.Addr{}, failed
 }
 
-// inTurn returns the elements of the two lists alternately, beginning with the first list, and
-// then the rest of the longer list.
+// inTurn returns the elements of the two lists alternately, beginning with the first list. The
+// rest of the longer list follows at the end.
 func inTurn(first, second []netip.Addr) []netip.Addr {
 	var all []netip.Addr
 	for i := range max(len(first), len(second)) {

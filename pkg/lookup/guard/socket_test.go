@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSocketIsChecked checks that the check of the socket refuses a connection to a real
-// listener when nothing else has checked the address.
+// TestSocketIsChecked checks the last line of defence: connectChecked must refuse to connect
+// to a real listener on loopback, although nothing else has checked the address.
 func TestSocketIsChecked(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -55,7 +55,7 @@ func TestHasRoute(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	// The loopback address of IPv6 has a route only if IPv6 is enabled.
+	// The IPv6 loopback address has a route only if IPv6 is enabled.
 	l, err := net.Listen("tcp6", "[::1]:0")
 	if err == nil {
 		l.Close()
@@ -70,8 +70,8 @@ func TestHasRoute(t *testing.T) {
 	}
 }
 
-// TestIsNoRoute checks that other errors do not count as a missing route. Otherwise they would
-// be taken for a fact about the host.
+// TestIsNoRoute checks that isNoRoute accepts only the errors of a missing route. Any other
+// error is a problem of this machine, and must not be reported as a fact about the host.
 func TestIsNoRoute(t *testing.T) {
 	t.Parallel()
 	for errno, want := range map[syscall.Errno]bool{

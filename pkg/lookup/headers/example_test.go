@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 )
 
-// atHome returns a Dialer that connects to a server on this machine for every host. A program
-// leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
+// atHome returns a Dialer that connects to a server on this machine, whatever the host. A real
+// program leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
 func atHome(server *httptest.Server) *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: resolver{},
@@ -25,7 +25,7 @@ func atHome(server *httptest.Server) *guard.Dialer {
 	}
 }
 
-// resolver returns one public address for every name.
+// resolver resolves every name to the same public address.
 type resolver struct{}
 
 // Addresses implements guard.Resolver.
@@ -37,7 +37,7 @@ func (resolver) Addresses(context.Context, string) ([]netip.Addr, error) {
 func Example() {
 	host := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
-		w.Header().Set("Set-Cookie", "session=1") // never in a result
+		w.Header().Set("Set-Cookie", "session=1") // not among the sixteen headers, so not in the result
 	}))
 	defer host.Close()
 

@@ -1,10 +1,10 @@
-// Package headers requests https://{domain}/, and returns the status and the sixteen response
-// headers that tell how a site is secured, cached and served. (It is HTTP Headers of the
-// service: spec §2.4, §4.5.)
+// Package headers requests https://{domain}/ and returns the status of the response and
+// sixteen of its headers, which tell how a site is secured, cached and served. (It is HTTP
+// Headers of the service: spec §2.4, §4.5.)
 //
-// It connects to a host only if all its addresses are public. A result holds the sixteen
-// headers of the spec and no others, so it contains no cookies. No connection outlives a call.
-// The package verifies no certificate, follows no redirect and reads no body.
+// It connects to a host only if all addresses of the host are public. A result holds only the
+// sixteen headers of the spec, so it contains no cookies. No connection outlives a call. The
+// package verifies no certificate, follows no redirect and reads no body.
 package headers
 
 import (
@@ -26,7 +26,7 @@ import (
 // Query is the question of spec §4.5.
 type Query = guard.Query
 
-// Codes returns the error codes that parsing a query and looking it up can return.
+// Codes returns the codes of the errors that parsing a query and Client.Lookup can return.
 func Codes() []fault.Code { return append(origin.Codes(), lookup.HeadersTimeout) }
 
 // Result is the headers result of spec §2.4.
@@ -39,10 +39,10 @@ type Result struct {
 	Headers Headers `json:"headers" doc:"Sixteen headers, null where absent" schema:"ResponseHeaders"`
 }
 
-// Headers are the response headers that spec §2.4 allows. A header is nil if the origin did
-// not send it, and "" if it was sent empty. If a header is a list, its fields are joined with
-// ", ". Of any other header only the first field is used. Values are converted with
-// origin.Text.
+// Headers holds the response headers that spec §2.4 allows. A header is nil if the origin did
+// not send it, and "" if the origin sent it empty. If the value of a header is a list, the
+// fields of that name are joined with ", ". Otherwise only the first field is used.
+// origin.Text converts the values.
 type Headers struct {
 	AccessControlAllowOrigin        *string `json:"access-control-allow-origin" doc:"As the origin sent it; null if it sent none"`
 	CacheControl                    *string `json:"cache-control" doc:"As the origin sent it; null if it sent none"`
@@ -62,7 +62,7 @@ type Headers struct {
 	XPoweredBy                      *string `json:"x-powered-by" doc:"As the origin sent it; null if it sent none"`
 }
 
-// Expected returns the names of the security headers that an answer should have.
+// Expected returns the names of the security headers that every site should send.
 func Expected() (all []string) {
 	for f := range reflect.TypeFor[Headers]().Fields() {
 		if f.Tag.Get("show") == "expected" {
@@ -85,14 +85,14 @@ func Verdicts() []lookup.Verdict {
 	}
 }
 
-// Client looks headers up. It is safe for concurrent use.
+// Client looks up headers. It is safe for concurrent use.
 type Client struct{ origins *origin.Client }
 
-// New returns a Client.
+// New returns a Client that sends its requests with origins.
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
-// Lookup answers a query within the time of ctx. It returns the errors of package origin. An
-// error that says nothing about the target becomes headers_timeout.
+// Lookup answers a query before ctx ends. It returns the errors of package origin. An error
+// that says nothing about the target becomes headers_timeout.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	target, err := c.origins.Connector.Resolve(ctx, q.Domain)
 	if err != nil {
@@ -101,9 +101,10 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	return c.LookupOn(ctx, q, target, nil, netip.Addr{})
 }
 
-// LookupOn is like Lookup, for a target that is already resolved. If conn is not nil, it is a
-// connection to peer after the TLS handshake, and LookupOn uses and closes it. If that
-// connection turns out to be dead, LookupOn makes another.
+// LookupOn is like Lookup, for a target that has already been resolved. If conn is not nil, it
+// must be a connection to peer on which the TLS handshake is complete. LookupOn then sends its
+// request over conn and closes it. If conn turns out to be dead, LookupOn makes a new
+// connection.
 func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, conn *tls.Conn, peer netip.Addr) (Result, error) {
 	host := c.origins.Host(target, conn, peer)
 	defer host.Close()
@@ -124,7 +125,7 @@ func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, con
 	}, nil
 }
 
-// names returns the names of the reported headers, in the order of Headers.
+// names returns the names of the sixteen headers, in the order of the fields of Headers.
 func names() (all []string) {
 	for f := range reflect.TypeFor[Headers]().Fields() {
 		all = append(all, f.Tag.Get("json"))
@@ -132,11 +133,12 @@ func names() (all []string) {
 	return all
 }
 
-// allowlisted returns the headers of the spec. The standards of the headers define which of
-// them are lists: RFC 9110 and 9111, CSP 3, Referrer Policy, Permissions Policy, and Fetch and
-// HTML, which split both X- options at commas. Of Strict-Transport-Security only the first
-// field counts (RFC 6797 §8.1). The fields of X-Powered-By stay in the order in which the
-// layers of the server added them.
+// allowlisted returns the headers of the spec and leaves out all others. The list lists has
+// the headers whose values are lists according to their standards: RFC 9110 and 9111, CSP 3,
+// Referrer Policy, Permissions Policy, and Fetch and HTML, which split both X- options at
+// commas. For Strict-Transport-Security only the first field counts (RFC 6797 §8.1). The
+// fields of X-Powered-By keep their order, which is that in which the layers of the server
+// added them.
 func allowlisted(h http.Header) (out Headers) {
 	lists := []string{
 		"cache-control", "content-security-policy", "content-security-policy-report-only", "permissions-policy",
@@ -145,7 +147,7 @@ func allowlisted(h http.Header) (out Headers) {
 	fields := reflect.ValueOf(&out).Elem()
 	for i, name := range names() {
 		var texts []string
-		for _, v := range h.Values(name) { // one by one, because one field may be ISO 8859-1 and the next UTF-8
+		for _, v := range h.Values(name) { // each on its own, because one field may be ISO 8859-1 and the next UTF-8
 			texts = append(texts, origin.Text(v))
 		}
 		if len(texts) > 1 && !slices.Contains(lists, name) {

@@ -30,8 +30,8 @@ func client(c guard.Connector) *headers.Client {
 	return headers.New(&origin.Client{Connector: c, UserAgent: "hostfacts (test)"})
 }
 
-// TestResult checks results against spec §2.4. If a header comes twice, a list header keeps
-// all values and any other header keeps the first.
+// TestResult checks results against spec §2.4. If a header is sent twice, a list header keeps
+// both values and any other header keeps the first.
 func TestResult(t *testing.T) {
 	type row struct {
 		wire   string
@@ -85,8 +85,8 @@ func TestResult(t *testing.T) {
 	})
 }
 
-// TestLong checks the size limits. Headers that are not reported may be as long as curl
-// accepts. Reported headers may be as long as the limit of a result.
+// TestLong checks the size limits. The headers that are not reported may be as long as curl
+// accepts. The reported headers may be at most 64 KiB long.
 func TestLong(t *testing.T) {
 	cookies := strings.Repeat("Set-Cookie: a="+strings.Repeat("b", 990)+"\r\n", 290)
 	policy := func(n int) string { return "Content-Security-Policy: " + strings.Repeat("c", n) + "\r\n" }
@@ -112,8 +112,9 @@ func TestLong(t *testing.T) {
 	})
 }
 
-// TestLookupOn looks the headers up as the uptime check does: with one resolution and one
-// handshake, and with a second handshake if the connection turns out to be dead.
+// TestLookupOn looks up headers over an existing connection, as the uptime check does. It must
+// resolve nothing more. If the connection turns out to be dead, it must make exactly one new
+// connection.
 func TestLookupOn(t *testing.T) {
 	testbed.Each(t, map[string]int{"it serves": 1, "it is dead": 2}, func(t *testing.T, dials int) {
 		w := testbed.NewOrigins(t)

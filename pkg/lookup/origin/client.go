@@ -3,10 +3,11 @@
 // The headers and redirect lookups use this package, and the certificate lookup uses its TLS
 // handshake.
 //
-// It implements HTTP itself. net/http refuses heads that browsers accept, turns a Pragma into
-// a Cache-Control, and does not tell whether a dial, a handshake or a request failed. Errors
-// are logged, and so they never contain text from the server. Certificates are not verified,
-// because the answer of an origin with an expired certificate is still a result.
+// The package implements HTTP itself, because net/http refuses heads that browsers accept,
+// turns a Pragma into a Cache-Control, and does not tell whether a dial, a handshake or a
+// request failed. Errors never contain text from the server, because they are logged.
+// Certificates are not verified, because even the answer of an origin with an expired
+// certificate is a result.
 package origin
 
 import (
@@ -26,24 +27,25 @@ import (
 // Port is the only port that the package connects to (spec §8).
 const Port = 443
 
-// Codes returns the error codes of a request to a host, without the time-out code that is
-// passed to Fault.
+// Codes returns the codes of the errors that a request can return. It does not include the
+// time-out code, which each lookup passes to Fault.
 func Codes() []fault.Code {
 	return append(guard.Codes(), lookup.HandshakeFailed, lookup.HTTPFailed)
 }
 
-// Client makes Hosts. It is safe for concurrent use and holds no connection.
+// Client makes a Host for each origin. It is safe for concurrent use and holds no connection.
 type Client struct {
 	Connector guard.Connector
 	UserAgent string // names the service and its URL, in printable ASCII
 }
 
 // ErrSilence means that a host accepted a connection, but did not complete its handshake and
-// its answer in all the time that the caller had.
+// its answer before the caller's deadline.
 var ErrSilence = errors.New("origin: the host is silent")
 
-// Late returns the error for a connected host whose answer is incomplete when ctx ends. It is
-// ErrSilence if the deadline has passed, and the error of ctx if the caller cancelled it.
+// Late returns the error for a connected host that has not completed its answer when ctx ends.
+// The error is ErrSilence if the deadline has passed, and the error of ctx if the caller
+// cancelled it.
 func Late(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ErrSilence
@@ -51,10 +53,10 @@ func Late(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Fault gives a code to an error of this package or of a guard.Connector. An error that has a
-// code keeps it. ErrSilence and guard.ErrUnresolvable get the given time-out code and are
-// marked as the target's silence (fault.Error.Silence). An error that says nothing about the
-// target gets the time-out code without that mark.
+// Fault gives a code to an error of this package or of a guard.Connector. An error that
+// already has a code keeps it. ErrSilence and guard.ErrUnresolvable get the code timeout and
+// are marked as the target's silence (fault.Error.Silence). Errors that say nothing about the
+// target get the code timeout without that mark.
 func Fault(ctx context.Context, err error, timeout fault.Code) error {
 	switch {
 	case errors.As(err, new(*fault.Error)):
@@ -72,19 +74,19 @@ func Fault(ctx context.Context, err error, timeout fault.Code) error {
 }
 
 // Host is one origin. It keeps its connection for the next request if the origin allows that.
-// A Host is not safe for concurrent use. Close must be called at the end.
+// A Host is not safe for concurrent use. Its user must call Close at the end.
 type Host struct {
 	client *Client
 	target guard.Target
-	conn   *tls.Conn // after its handshake; nil if there is no connection
-	used   bool      // conn may be dead, because it was made elsewhere or has carried a request
+	conn   *tls.Conn // the TLS handshake is complete; nil if there is no connection
+	used   bool      // conn may be dead, because the caller made it or it has carried a request
 	peer   netip.Addr
-	limit  *io.LimitedReader // limits what is read from conn
+	limit  *io.LimitedReader // limits the number of bytes that are read from conn
 	in     *bufio.Reader     // reads from limit
 }
 
-// Host returns the origin at a target. conn is nil or a connection to peer after the TLS
-// handshake. The Host takes over the connection.
+// Host returns the origin at a target. If conn is not nil, it must be a connection to peer on
+// which the TLS handshake is complete. The Host then owns conn.
 func (c *Client) Host(t guard.Target, conn *tls.Conn, peer netip.Addr) *Host {
 	limit := &io.LimitedReader{R: conn}
 	return &Host{
@@ -98,7 +100,7 @@ func (c *Client) Host(t guard.Target, conn *tls.Conn, peer netip.Addr) *Host {
 	}
 }
 
-// Close drops the connection without the close_notify of TLS, because sending that could
+// Close drops the connection. It does not send the close_notify of TLS, because sending could
 // block.
 func (h *Host) Close() {
 	if h.conn != nil {
@@ -107,16 +109,16 @@ func (h *Host) Close() {
 	}
 }
 
-// exchange sends a request and reads the head of the answer. It closes the connection when ctx
-// ends, which ends any read or write at once. It also closes a connection that cannot take
-// another request.
+// exchange sends a request and reads the head of the answer. When ctx ends, it closes the
+// connection, which ends any read or write at once. It also closes a connection that cannot
+// carry another request.
 func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error) {
 	conn := h.conn
 	h.used = true
 	stop := context.AfterFunc(ctx, func() { conn.NetConn().Close() })
 	h.limit.N = maxHead
-	// A server that refuses the request may have sent an answer before it closed the
-	// connection. So a failed write does not end the attempt.
+	// A server may refuse the request by sending an answer and closing the connection before
+	// it has read everything. So a failed write does not end the attempt.
 	_, sendErr := io.WriteString(conn, method+" "+path+" HTTP/1.1\r\n"+
 		"Host: "+h.target.Name+"\r\n"+
 		"User-Agent: "+h.client.UserAgent+"\r\n"+
@@ -137,18 +139,19 @@ func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error
 	return a, h.failed(fmt.Errorf("%s to %s: %w", method, h.peer, errors.Join(err, sendErr)))
 }
 
-// failed returns the fault of a failed request, with a message that tells how it failed.
+// failed returns http_failed or handshake_failed for a failed request, with a message that
+// tells what went wrong.
 func (h *Host) failed(err error) error {
 	nothing := h.limit.N == maxHead
 	why := "the response headers are incomplete"
 	switch {
-	case h.limit.N == 0: // checked first, because the cut may look like a malformed line
+	case h.limit.N == 0: // must be the first case, because a head that is cut off may look like a malformed line
 		why = "the response headers are longer than 300 KiB"
 	case errors.Is(err, errStatus):
 		why = "the response status is below 100"
 	case isAlert(err) && nothing:
-		// A TLS 1.3 server may refuse the client, for example because it has no certificate,
-		// after the client has completed its handshake.
+		// In TLS 1.3 a server may refuse the client after the client has completed its
+		// handshake, for example because the client has no certificate.
 		return handshakeFailed(err)
 	case errors.Is(err, errStatusLine):
 		why = "the response is not HTTP/1.1"

@@ -19,11 +19,11 @@ const headPatience = 2 * time.Second
 type outcome struct {
 	answer   Answer
 	err      error
-	panicked any // nil unless it panicked
+	panicked any // the value of the panic, or nil
 }
 
-// checked panics if the request panicked. This raises the panic again in the goroutine of the
-// caller, who can recover from it.
+// checked returns o. If the request panicked, it panics in the goroutine of the caller, who
+// can recover.
 func (o outcome) checked() outcome {
 	if o.panicked != nil {
 		panic(o.panicked)
@@ -31,9 +31,8 @@ func (o outcome) checked() outcome {
 	return o
 }
 
-// stands reports whether this outcome of HEAD is final. If it is not, GET is needed: the
-// server refuses HEAD (spec §3.2), closes the connection, or answers something that is not
-// HTTP.
+// stands reports whether this outcome of HEAD is final. If not, GET is needed, because the
+// server refused HEAD (spec §3.2), closed the connection, or sent something that is not HTTP.
 func (o outcome) stands() bool {
 	if o.err != nil {
 		return fault.From(o.err).Code != lookup.HTTPFailed
@@ -41,7 +40,7 @@ func (o outcome) stands() bool {
 	return !o.answer.refusesHead()
 }
 
-// refusesHead reports whether the server refuses HEAD.
+// refusesHead reports whether this is the answer of a server that refuses HEAD.
 func (a Answer) refusesHead() bool {
 	if a.Method != http.MethodHead {
 		return false
@@ -50,9 +49,9 @@ func (a Answer) refusesHead() bool {
 }
 
 // Fetch requests a path with HEAD, and with GET if the outcome of HEAD is not final. The path
-// is absolute, may have a query, and is printable ASCII without spaces. If HEAD is not
-// answered within headPatience, GET begins in parallel, and the first answer counts. The
-// function Fault converts the errors of Fetch.
+// must be absolute and printable ASCII without spaces; it may have a query. If HEAD is not
+// answered within headPatience, Fetch sends GET in parallel, and the first answer counts. The
+// errors of Fetch are for the function Fault.
 func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	if h.conn == nil {
 		if err := h.connect(ctx); err != nil {
@@ -98,9 +97,8 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	return afterHead(head, get)
 }
 
-// afterHead returns the result of GET after a HEAD that was not final or was cancelled because
-// GET had succeeded. If HEAD was sent but no connection could be made for GET, the error says
-// that.
+// afterHead returns the outcome of GET if HEAD was not final, or was cancelled because GET
+// succeeded. If HEAD was sent but no connection could be made for GET, the error says that.
 func afterHead(head, get outcome) (Answer, error) {
 	if head.err == nil || get.err == nil {
 		return get.answer, get.err
@@ -114,15 +112,15 @@ func afterHead(head, get outcome) (Answer, error) {
 	return get.answer, get.err
 }
 
-// replace closes the connection of h, and takes over the connection of another Host for the
-// same target.
+// replace closes the connection of h and replaces it with that of the other Host, which must
+// be for the same target.
 func (h *Host) replace(by *Host) {
 	h.Close()
 	*h = *by
 }
 
-// begin makes one request in a goroutine. The caller must receive the outcome before it does
-// anything else with the Host, and must check it for a panic.
+// begin makes one request in a goroutine. Before the caller uses the Host again, it must
+// receive the outcome. It must also call checked.
 func (h *Host) begin(ctx context.Context, method, path string) <-chan outcome {
 	ended := make(chan outcome, 1)
 	go func() {
@@ -136,9 +134,9 @@ func (h *Host) begin(ctx context.Context, method, path string) <-chan outcome {
 	return ended
 }
 
-// request makes one request. A connection that was used before may be dead or out of step,
-// because some servers send a body after HEAD. If such a connection fails, the request is made
-// again on a new one.
+// request makes one request. If the connection has been used before, the request may fail: the
+// connection may be dead, or out of step because some servers send a body after HEAD. In that
+// case request makes the request once more over a new connection.
 func (h *Host) request(ctx context.Context, method, path string) (Answer, error) {
 	if h.conn != nil && h.used {
 		if a, err := h.exchange(ctx, method, path); err == nil || ctx.Err() != nil {

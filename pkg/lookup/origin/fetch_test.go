@@ -22,17 +22,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// answered is the answer of a server and the time it takes. If the answer is empty, the server
-// closes the connection.
+// answered is the answer of a server and the time that it takes. If the answer is empty, the
+// server closes the connection.
 type answered struct {
 	after time.Duration
 	with  string
 }
 
-// never is an answer that comes after everybody has stopped waiting.
+// never is an answer that comes only after the client has stopped waiting.
 var never = answered{after: time.Hour}
 
-// slowly is a host that is slow.
+// slowly is a host with a slow handshake or slow answers, together with the expected result.
 type slowly struct {
 	handshake time.Duration
 	head, get answered
@@ -40,9 +40,9 @@ type slowly struct {
 	took      time.Duration
 }
 
-// TestSlowHEAD checks that a GET is tried in parallel when HEAD is not answered, and that the
-// first answer counts. The handshake and the answer of a slow host may together take all the
-// time of the call.
+// TestSlowHEAD checks that Fetch sends a GET in parallel when HEAD is not answered, and that
+// the first answer counts. The handshake and the answer of a slow host may together take all
+// the time of the call.
 func TestSlowHEAD(t *testing.T) {
 	ok, no := "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 405 No\r\n\r\n"
 	testbed.Each(t, map[string]slowly{
@@ -101,7 +101,7 @@ func (c slowly) check(t *testing.T, cfg *tls.Config) {
 	}
 }
 
-// serve answers one request.
+// serve completes the handshake and answers one request.
 func (c slowly) serve(conn net.Conn, cfg *tls.Config, over <-chan struct{}) {
 	defer conn.Close()
 	select {
@@ -126,13 +126,14 @@ func (c slowly) serve(conn net.Conn, cfg *tls.Config, over <-chan struct{}) {
 	io.WriteString(secure, answer.with)
 }
 
-// TestOnlyHEADFailed checks that the error is about HEAD if only HEAD could be sent.
+// TestOnlyHEADFailed checks the error if HEAD fails and there is no connection for GET. The
+// error must be about HEAD.
 func TestOnlyHEADFailed(t *testing.T) {
 	t.Parallel()
 	w := testbed.NewOrigins(t)
 	var n atomic.Int32
 	w.Accept(name, addr, func(conn net.Conn) {
-		if n.Add(1) > 1 { // no answer to GET
+		if n.Add(1) > 1 { // the connection for GET
 			conn.Read(make([]byte, 1))
 			return
 		}
@@ -145,8 +146,8 @@ func TestOnlyHEADFailed(t *testing.T) {
 	}
 }
 
-// TestPanicBeside checks that a panic in the goroutine of a request is raised again in the
-// caller, who can recover from it, and does not end the process.
+// TestPanicBeside checks a panic in the goroutine of a request. It must become a panic in the
+// goroutine of the caller, who can recover from it, so that the process does not end.
 func TestPanicBeside(t *testing.T) {
 	t.Parallel()
 	cfg := testbed.NewOrigins(t).TLS()

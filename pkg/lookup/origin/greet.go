@@ -14,37 +14,37 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Offer selects what a ClientHello offers.
+// Offer tells what a ClientHello offers to the server.
 type Offer int
 
 const (
-	// Modern offers the same as current browsers, except HTTP/2, which this package does not
-	// speak: hybrid post-quantum key exchange, and http/1.1 by ALPN. Some servers require one
-	// of them.
+	// Modern offers the same as current browsers: hybrid post-quantum key exchange, and
+	// http/1.1 by ALPN. Some servers require one of these. Unlike browsers, it does not offer
+	// HTTP/2, which this package does not speak.
 	Modern Offer = iota
-	// Plain is TLS 1.3 in a single packet and without ALPN. Some old servers never answer a
-	// hello of two packets, and some refuse a hello because of its ALPN.
+	// Plain offers TLS 1.3 without ALPN, in a single packet. Some old servers never answer a
+	// hello of two packets, and some refuse a hello with ALPN.
 	Plain
-	// Old is Plain without TLS 1.3, because some servers fail on TLS 1.3.
+	// Old is Plain without TLS 1.3, for servers that fail on TLS 1.3.
 	Old
-	// Browser is Modern with HTTP/2, for servers that speak nothing else. Its connection can
+	// Browser is Modern with HTTP/2, for servers that speak only HTTP/2. Its connection can
 	// only be used to read the certificate.
 	Browser
 )
 
-// Offers returns the offers for a host that will receive requests. They are tried in this
+// Offers returns the offers for a host to which requests will be sent. They are made in this
 // order until the host accepts one.
 func Offers() []Offer { return []Offer{Modern, Plain, Old} }
 
-// Protocols of ALPN.
+// Protocols that ALPN offers.
 const (
 	http11 = "http/1.1"
 	http2  = "h2"
 )
 
-// TLSConfig returns the configuration for connecting to an origin. It accepts any certificate,
-// TLS 1.0 and later, and every cipher suite of the library. It never resumes a session. The
-// rest depends on the offer.
+// TLSConfig returns the configuration for connecting to the origin called name. It accepts any
+// certificate, TLS 1.0 and later, and every cipher suite of crypto/tls. It never resumes a
+// session. The rest depends on the offer o.
 func TLSConfig(name string, o Offer) *tls.Config {
 	var suites []uint16
 	for _, s := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
@@ -71,13 +71,13 @@ func TLSConfig(name string, o Offer) *tls.Config {
 	return cfg
 }
 
-// Hello attempts a handshake over a connection, and closes the connection unless the handshake
-// succeeds. After a failure, again tells whether another kind of hello may help.
+// Hello attempts a handshake over conn, and closes conn unless the handshake succeeds. After a
+// failure, the result again reports whether another Hello may succeed.
 type Hello func(conn net.Conn) (again bool, err error)
 
 // Greet tries the hellos in turn, each over a new connection, until one succeeds. It returns
-// the peer of that connection. All connections go to the address that accepted the first one.
-// If all hellos fail, Greet returns the error of the first.
+// the peer of the successful connection. All later connections go to the address that accepted
+// the first one. If all hellos fail, Greet returns the error of the first.
 func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hello) (netip.Addr, error) {
 	var first error
 	for i, hello := range hellos {
@@ -115,8 +115,8 @@ func (h *Host) connect(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return false, fmt.Errorf("%w in the TLS handshake: %w", Late(ctx), err)
 			}
-			// Another hello may help if the host had not sent its certificate yet and did not
-			// answer in plain text.
+			// Another hello may succeed if the host had not yet sent its certificate and did
+			// not answer in plain text.
 			early := len(conn.ConnectionState().PeerCertificates) == 0
 			return early && !errors.As(err, new(tls.RecordHeaderError)), handshakeFailed(err)
 		})

@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
-// maxHead is the largest number of bytes that are read for one head, including interim
-// answers. curl has the same limit.
+// maxHead is the largest number of bytes that are read for one answer, including the heads of
+// interim answers. curl has the same limit.
 const maxHead = 300 << 10
 
 var (
@@ -26,22 +26,23 @@ var (
 	errStatusLine = errors.New("malformed status line")
 )
 
-// Answer is the head of an origin's answer.
+// Answer is the head of the answer of an origin.
 type Answer struct {
 	Method string // HEAD, or GET if HEAD failed or was refused
 	Status int    // 101, or 200 to 999
 	Peer   netip.Addr
-	// Header has the fields of each name in the order received. Lines that are not a field are
-	// left out. Values have no control bytes except tabs, and need not be UTF-8.
+	// Header has the values of each field name in the order received. It leaves out lines that
+	// are not a field. The values have no control bytes except tabs, and need not be UTF-8.
 	Header http.Header
 
-	minor int // 0 for HTTP/1.0 and 1 for everything later
+	minor int // the minor version: 0 for HTTP/1.0, and 1 for all later versions
 }
 
 // maxReported is the largest total size, in bytes, of the header values that go into a result.
 const maxReported = 64 << 10
 
-// Reports returns http_failed if the fields with the given names are too long to be reported.
+// Reports checks that the fields with the given names may be reported in a result. It returns
+// http_failed if they are longer than maxReported.
 func (a Answer) Reports(names ...string) error {
 	size := 0
 	for _, name := range names {
@@ -76,8 +77,8 @@ func readHead(from *bufio.Reader) (a Answer, err error) {
 	return a, nil
 }
 
-// readFields reads header lines up to the empty line. As browsers do, it skips lines that are
-// not a field, together with their continuation lines, and accepts a first line that begins
+// readFields reads header lines up to the empty line. As browsers do, it skips every line that
+// is not a field, together with its continuation lines, and accepts a first line that begins
 // with white space.
 func readFields(text *textproto.Reader) (http.Header, error) {
 	fields := http.Header{}
@@ -94,7 +95,7 @@ func readFields(text *textproto.Reader) (http.Header, error) {
 	}
 }
 
-// parseField parses one header line. It removes white space before the colon from the name
+// parseField parses one header line. It removes white space between the name and the colon
 // (RFC 9112 §5.1), and control bytes from the value.
 func parseField(line string) (name, value string, ok bool) {
 	name, value, ok = strings.Cut(line, ":")
@@ -108,8 +109,8 @@ func parseField(line string) (name, value string, ok bool) {
 }
 
 // parseStatusLine parses a line such as "HTTP/1.1 200 OK" (RFC 9112 §4). As curl does, it
-// accepts a reason that is missing or follows the status without a space, and a version that
-// is in lower case or is not the version of HTTP in use.
+// accepts a line without a reason, or with a reason that follows the status without a space.
+// It also accepts a version in lower case, and versions other than HTTP/1.1.
 func parseStatusLine(s string) (status, minor int, err error) {
 	version, rest, _ := strings.Cut(strings.ToUpper(s), " ")
 	if version == "HTTP/2" {
@@ -131,9 +132,10 @@ func parseStatusLine(s string) (status, minor int, err error) {
 	return status, min(minor, 1), nil
 }
 
-// persists reports whether the server keeps the connection open (RFC 9112 §9.3) and the answer
-// has no body (§6.3). If an answer refuses HEAD and announces a body, the body may really
-// follow, and it must not be read as the next answer.
+// persists reports whether the connection can carry another request: the server must keep it
+// open (RFC 9112 §9.3), and the answer must have no body (§6.3). An answer that refuses HEAD
+// and announces a body may really be followed by that body, which must not be read as the next
+// answer.
 func (a Answer) persists() bool {
 	connection := strings.ToLower(strings.Join(a.Header["Connection"], ","))
 	if a.minor == 0 || a.Status == http.StatusSwitchingProtocols || strings.Contains(connection, "close") {
@@ -153,7 +155,7 @@ func (a Answer) persists() bool {
 	return !coded && slices.Equal(length, empty)
 }
 
-// Text returns a header value as valid UTF-8 for JSON. A value that is not UTF-8 is read as
+// Text returns a header value as valid UTF-8 for JSON. It reads a value that is not UTF-8 as
 // ISO 8859-1, which was once the encoding of header values. So no byte is lost.
 func Text(value string) string {
 	if utf8.ValidString(value) {

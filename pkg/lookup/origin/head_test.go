@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// FuzzAnswer reads arbitrary bytes as a head. An accepted head must have a final status,
-// header names that are tokens, and values without control bytes except tabs.
+// FuzzAnswer reads arbitrary bytes as a head. If readHead accepts them, the answer must have a
+// final status, header names that are tokens, and values without control bytes except tabs.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
 		"HTTP/1.1 200 OK\r\nServer: a\r\n\r\n", "HTTP/1.1 103 E\r\nA: b\r\n\r\nHTTP/1.0 404\n\n", "HTTP/1.1 101 x\r\n\r\n",
@@ -51,8 +51,7 @@ func holdHeader(t *testing.T, header http.Header) {
 	}
 }
 
-// FuzzText checks that Text returns UTF-8. If it changed the value, all original bytes must be
-// recoverable.
+// FuzzText checks that Text returns UTF-8 from which all original bytes can be recovered.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{"", "a", "café €", "caf\xe9", "\xff\x00", "é\xe9", "\xed\xa0\x80"} {
 		f.Add(s)

@@ -22,9 +22,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestConnections sends requests on one Host until one returns the last expected status. The
-// origin has a list of answers for each connection. Some origins refuse HEAD. Bytes of a body
-// must never be read as the next answer, even if they look like one.
+// TestConnections checks which requests share a connection. It sends requests on one Host
+// until one returns the last expected status. The origin has a list of answers for each
+// connection; some answers refuse HEAD. The bytes of a body must never be read as the next
+// answer, even if they look like one.
 func TestConnections(t *testing.T) {
 	const (
 		ok    = "HTTP/1.1 200 OK\r\nServer: b\r\nContent-Length: 1000000\r\n\r\n<html>"
@@ -34,8 +35,8 @@ func TestConnections(t *testing.T) {
 		decoy = "HTTP/1.1 299 Decoy\r\n\r\n"
 	)
 	type row struct {
-		conns [][]string // answers by connection; the last is used for all further connections
-		want  string     // the outcome of each request
+		conns [][]string // the answers over each connection; the last list serves all further connections
+		want  string     // the method and status of each request, or its error
 		dials int
 	}
 	testbed.Each(t, map[string]row{
@@ -86,8 +87,8 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// TestFault checks which errors become the tool's time-out, and their messages. An error about
-// the target keeps its code, even if the time of the lookup is over as well.
+// TestFault checks which errors become the time-out of the lookup, and their messages. An
+// error about the target must keep its code, even if the time of the lookup is over as well.
 func TestFault(t *testing.T) {
 	other := errors.New("a bug")
 	over, cancel := context.WithCancel(t.Context())
@@ -121,7 +122,7 @@ const (
 	addr = "93.184.216.34"
 )
 
-// host returns the origin of a name, served on loopback.
+// host returns the origin at the constant name, which w serves on loopback.
 func host(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
 	t.Helper()
 	c := &origin.Client{Connector: w.Dialer(), UserAgent: "hostfacts (test)"}
@@ -138,7 +139,8 @@ func fetch(ctx context.Context, t *testing.T, w *testbed.Origins) (origin.Answer
 	return h.Fetch(ctx, "/")
 }
 
-// forever writes until the connection is closed.
+// forever returns a server that writes head, and then piece again and again until the
+// connection is closed.
 func forever(head, piece string) func(*tls.Conn) {
 	return func(conn *tls.Conn) {
 		http.ReadRequest(bufio.NewReader(conn))
@@ -149,7 +151,7 @@ func forever(head, piece string) func(*tls.Conn) {
 	}
 }
 
-// TestAnswers checks the status and headers, or the error of the request. Other tests of
+// TestAnswers checks the status and headers that Fetch returns, or its error. Other tests of
 // package origin cover how a head is read.
 func TestAnswers(t *testing.T) {
 	const (
@@ -229,7 +231,8 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// refuses makes a server refuse hellos that offer a higher version of TLS.
+// refuses returns a change that makes a server refuse every hello that offers a version of TLS
+// above highest.
 func refuses(highest uint16) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -241,13 +244,13 @@ func refuses(highest uint16) func(*tls.Config) {
 	}
 }
 
-// curve makes a server accept only one kind of key exchange.
+// curve returns a change that makes a server accept only one kind of key exchange.
 func curve(id tls.CurveID) func(*tls.Config) {
 	return func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{id} }
 }
 
-// wantsALPN makes a server refuse every hello whose ALPN is not exactly http/1.1, or every
-// hello with that ALPN.
+// wantsALPN returns a change that makes a server refuse some hellos: if wanted is true, those
+// whose ALPN is not exactly http/1.1; if it is false, those whose ALPN is.
 func wantsALPN(wanted bool) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -259,8 +262,8 @@ func wantsALPN(wanted bool) func(*tls.Config) {
 	}
 }
 
-// TestHandshakes checks that old and new versions, an expired certificate, a wrong name, and a
-// host that fails on a TLS 1.3 hello all lead to an answer. Bytes that are not a handshake
+// TestHandshakes checks handshakes with various hosts. Old and new versions of TLS, and hosts
+// that fail on a TLS 1.3 hello, must lead to an answer. Bytes that are not a handshake must
 // lead to an error. The request must contain nothing that tells clients apart.
 func TestHandshakes(t *testing.T) {
 	version := func(v uint16) func(*tls.Config) {
@@ -273,7 +276,7 @@ func TestHandshakes(t *testing.T) {
 	type row struct {
 		change func(*tls.Config) // nil for a server that only sends some bytes
 		sends  string
-		want   string // the end of the error message; empty if there is an answer
+		want   string // the end of the error message; empty if an answer is expected
 		dials  int
 	}
 	testbed.Each(t, map[string]row{
@@ -314,7 +317,8 @@ func TestHandshakes(t *testing.T) {
 	})
 }
 
-// answers completes the handshake as the right host, and answers the request.
+// answers completes the handshake if the client asks for the right host, and answers the
+// request.
 func answers(t *testing.T, secure *tls.Conn) {
 	t.Helper()
 	const request = "HEAD / HTTP/1.1\r\nHost: a.test.com\r\nUser-Agent: hostfacts (test)\r\nAccept: */*\r\n\r\n"
@@ -328,9 +332,9 @@ func answers(t *testing.T, secure *tls.Conn) {
 	io.WriteString(secure, "HTTP/1.1 200 OK\r\n\r\n")
 }
 
-// TestTimeouts checks peers that stop during the handshake or within the head. Once a peer has
-// stopped, the test lets the time expire or the caller leave, and only then does the lookup end.
-// Only expired time counts as the silence of the peer.
+// TestTimeouts checks peers that stop during the handshake or within the head. When the peer
+// has stopped, either the time expires or the caller cancels, and the lookup ends. Only
+// expired time may count as the silence of the peer.
 func TestTimeouts(t *testing.T) {
 	heads := map[string]string{
 		"handshake": "-", "request": "", "status": "H", "header": "HTTP/1.1 200 OK\r\nServer: a",
@@ -343,9 +347,9 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// timesOut requests / from an origin that stops after it has sent head. If head consists of
-// dashes, the origin stops in a handshake: in the first for one dash, in the second for two.
-// Then the time expires or the caller leaves.
+// timesOut requests / from an origin that sends head and then stops. If head consists of
+// dashes, the origin stops during a handshake: the first for one dash, the second for two.
+// Then the time expires if expires is true; otherwise the caller cancels.
 func timesOut(t *testing.T, head string, expires bool) {
 	t.Helper()
 	w := testbed.NewOrigins(t)
