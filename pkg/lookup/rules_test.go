@@ -13,9 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 )
 
-// verdict applies rules to an answer as the page for people does, and returns the tone and the
-// line of the first rule that holds. The answer can be any value that encodes to JSON. verdict
-// panics if a rule or the answer is invalid.
+// verdict applies rules to an answer as the web page does. It returns the tone and the text of
+// the line of the first rule that holds. The answer can be any value that encodes to JSON.
+// verdict panics if a rule or the answer is invalid.
 func verdict(rules []lookup.Verdict, answer any) string {
 	raw, err := json.Marshal(answer)
 	if err != nil {
@@ -52,7 +52,7 @@ func holds(conditions string, answer any) bool {
 	return true
 }
 
-// at returns the value at a path, or nil.
+// at returns the value at a path of v, or nil if there is none.
 func at(v any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		switch inner := v.(type) {
@@ -123,7 +123,7 @@ func says(line string, answer any) string {
 	})
 }
 
-// missing returns how many of the expected headers are null.
+// missing returns the number of expected security headers that are null.
 func missing(fields map[string]any) float64 {
 	n := 0
 	for _, name := range headers.Expected() {
@@ -159,8 +159,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// distance returns in words how far a date is from another date: in days, or in years if that
-// is two years or more.
+// distance tells in words how far the date to is from the date from: in days, or in whole
+// years if it is two years or more.
 func distance(to, from time.Time) string {
 	const day = 24 * time.Hour
 	ahead := int(to.Truncate(day).Sub(from.Truncate(day)) / day)

@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestTypesAreRead checks that package dns can read every record type that a lookup uses in a
-// dns.Query. The tests of the lookups cannot check this, because they may use a stub in place
-// of package dns.
+// TestTypesAreRead checks that package dns can read every record type that a lookup passes to
+// it in a dns.Query. The tests of the lookups cannot check this, because they may use a stub
+// in place of package dns.
 func TestTypesAreRead(t *testing.T) {
 	refuses := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }
 	client := dns.New(dns.Config{Resolvers: []string{"192.0.2.1:53"}, Dial: refuses})
@@ -56,8 +56,7 @@ func typesAsked(tree *ast.File) (types []string) {
 	return types
 }
 
-// isQuestion reports whether an expression is the type dns.Query, as it is written in the
-// given package.
+// isQuestion reports whether an expression in the package pkg is the type dns.Query.
 func isQuestion(e ast.Expr, pkg string) bool {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		from, ok := s.X.(*ast.Ident)
@@ -67,7 +66,8 @@ func isQuestion(e ast.Expr, pkg string) bool {
 	return ok && pkg == "dns" && name.Name == "Query"
 }
 
-// typeIn returns the value of an element of a literal if it sets the field Type to a string.
+// typeIn returns the string to which an element of a composite literal sets the field Type. If
+// it sets no such field, ok is false.
 func typeIn(e ast.Expr) (typ string, ok bool) {
 	pair, ok := e.(*ast.KeyValueExpr)
 	if !ok {

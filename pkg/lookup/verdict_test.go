@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the examples' verdicts are")
 
-// hold checks that the rules give each result the tone and the line that are its key in the
-// map.
+// hold checks the lines for results. The key of each result is the tone and the text that the
+// rules must give it.
 func hold[R any](t *testing.T, rules []lookup.Verdict, results map[string]R) {
 	t.Helper()
 	for want, r := range results {
@@ -141,8 +141,8 @@ func TestRedirectVerdicts(t *testing.T) {
 	hold(t, redirect.Verdicts(), results)
 }
 
-// host returns a HostIntelResult without problems, except for one change. The tests of both
-// bundles use it.
+// host returns a HostIntelResult that has no problem except those that change adds. The tests
+// of both bundles use it.
 func host(change func(*bundle.HostIntelResult)) bundle.HostIntelResult {
 	h := bundle.HostIntelResult{Domain: "example.com"}
 	h.SSL.Result = ssl.Result{HostnameMatch: true, NotBefore: "2026-11-27T00:00:00Z", NotAfter: "2027-08-13T00:00:00Z"}
@@ -195,7 +195,8 @@ func TestBundleVerdicts(t *testing.T) {
 	})
 }
 
-// TestVerdictsOfExamples checks the line that each operation shows for its example.
+// TestVerdictsOfExamples checks the line that the rules of each operation give to its example
+// in the catalog.
 func TestVerdictsOfExamples(t *testing.T) {
 	const golden = "testdata/examples.txt"
 	var lines strings.Builder

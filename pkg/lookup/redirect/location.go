@@ -11,7 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 )
 
-// httpsURL is a URL of a chain in normal form. Equal values are the same resource.
+// httpsURL is the normal form of a URL in a chain. Two URLs name the same resource if they are
+// equal.
 type httpsURL struct {
 	host string // as guard.Domain returns it
 	path string // absolute path and query, printable ASCII
@@ -19,11 +20,12 @@ type httpsURL struct {
 
 func (p httpsURL) url() string { return "https://" + p.host + p.path }
 
-// follow parses the Location fields of an answer from a URL. It returns the next URL, or the
-// reason why there is none. It sends nothing. It parses a reference as browsers do, by the URL
-// standard of the WHATWG: a backslash counts as a slash, extra or missing slashes after the
-// scheme do not matter, and a stray percent sign is kept. Unlike browsers, it refuses a URL
-// with a user name or a password.
+// follow returns the URL that an answer redirects to, or the reason why there is none. from is
+// the URL of the answer, and location holds the answer's Location fields. follow sends
+// nothing. It parses a reference as browsers do, by the URL standard of the WHATWG: a
+// backslash counts as a slash, extra or missing slashes after the scheme do not matter, and a
+// stray percent sign is kept. Unlike browsers, it refuses a URL with a user name or a
+// password.
 func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
 	if len(location) == 0 || location[0] == "" {
 		return next, MissingLocation
@@ -72,8 +74,8 @@ func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
 	return next, ""
 }
 
-// cutScheme cuts the scheme, in lower case, and its colon off a reference. If the reference
-// has no scheme, scheme is "".
+// cutScheme splits a reference after the colon of its scheme. It returns the scheme in lower
+// case, without the colon. If the reference has no scheme, scheme is "".
 func cutScheme(raw string) (scheme, rest string) {
 	name, rest, ok := strings.Cut(raw, ":")
 	for i, c := range []byte(strings.ToLower(name)) {
@@ -88,7 +90,8 @@ func cutScheme(raw string) (scheme, rest string) {
 	return strings.ToLower(name), rest
 }
 
-// hostOf returns the host of an authority if the guard accepts it and the port is 443.
+// hostOf returns the host of an authority. It returns a stop reason unless the guard accepts
+// the host and the port is 443.
 func hostOf(authority string) (host string, stop StopReason) {
 	if at := strings.LastIndex(authority, "@"); at >= 0 {
 		if strings.Trim(authority[:at], ":") != "" {
@@ -96,7 +99,7 @@ func hostOf(authority string) (host string, stop StopReason) {
 		}
 		authority = authority[at+1:]
 	}
-	bracket := strings.Index(authority, "]") + 1 // skips the colons of an IPv6 address
+	bracket := strings.Index(authority, "]") + 1 // the port follows the bracket, after the colons of an IPv6 address
 	name, port, _ := strings.Cut(authority[bracket:], ":")
 	number, err := strconv.ParseUint("0"+port, 10, 16)
 	decoded, wrong := decodeHost(authority[:bracket] + name)
@@ -113,8 +116,8 @@ func hostOf(authority string) (host string, stop StopReason) {
 	return host, ""
 }
 
-// decodeHost decodes the percent escapes of a host. wrong tells that no URL can have such a
-// host, whatever the guard says about it.
+// decodeHost decodes the percent escapes of a host. The result wrong is true if a URL cannot
+// have such a host, whatever the guard says about it.
 func decodeHost(host string) (decoded string, wrong bool) {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, closed := strings.CutSuffix(inner, "]")
@@ -139,7 +142,7 @@ func decodeHost(host string) (decoded string, wrong bool) {
 	return decoded, decoded == "" || !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, forbidden)
 }
 
-// join appends a path, without its first slash, to the segments of another path.
+// join appends a path to segments and resolves its dot segments. path has no leading slash.
 func join(segments []string, path string) []string {
 	parts := strings.Split(strings.ReplaceAll(path, `\`, "/"), "/")
 	for i, part := range parts {
@@ -158,8 +161,8 @@ func join(segments []string, path string) []string {
 	return segments
 }
 
-// escape percent-encodes the bytes that must not appear in a request line, and the bytes in
-// the string more. Existing escapes stay unchanged.
+// escape percent-encodes the bytes that must not appear in a request line, and the bytes that
+// more contains. It leaves existing escapes unchanged.
 func escape(text, more string) string {
 	var out strings.Builder
 	for _, c := range []byte(text) {

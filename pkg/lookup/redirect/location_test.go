@@ -12,12 +12,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// read is a row of the table: a Location in an answer from the URL base, and the outcome of
-// follow. right says why this outcome is right; the head of testdata/locations.tsv explains
-// the names.
+// read is a row of the table: a Location in an answer from the URL base, and what follow makes
+// of it. right names the authority for that outcome. The head of testdata/locations.tsv
+// explains these names.
 type read struct{ location, outcome, right string }
 
-// base returns the URL that the Locations of the table are relative to.
+// base returns the URL to which the Locations of the table are relative.
 func base() httpsURL { return httpsURL{host: "a.test.com", path: "/d/e?f"} }
 
 // locations returns the rows of testdata/locations.tsv.
@@ -40,7 +40,7 @@ func locations(tb testing.TB) (all []read) {
 	return all
 }
 
-// outcome returns the result of follow for a Location relative to base, as text.
+// outcome returns, as text, the result of follow for a Location in an answer from base.
 func outcome(location string) string {
 	next, stop := follow(base(), []string{location, "https://second.test.com/"})
 	if stop != "" {
@@ -56,7 +56,7 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%q: %s, want %s", r.location, got, r.outcome)
 		}
 	}
-	// The URL standard says nothing about bytes that are not UTF-8 or about lengths.
+	// The URL standard has no rules for lengths and for bytes that are not UTF-8.
 	for location, want := range map[string]string{
 		"":                                  "missing_location",
 		"/\xe9?\xe9":                        "https://a.test.com/%E9?%E9",
@@ -77,7 +77,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestWHATWG checks the table with Node, which reads URLs by the standard, as browsers do.
+// TestWHATWG compares the table with Node, which parses URLs by the standard of the WHATWG, as
+// browsers do.
 func TestWHATWG(t *testing.T) {
 	t.Parallel()
 	const program = `const base = process.argv[1], all = JSON.parse(require("fs").readFileSync(0));
@@ -111,14 +112,14 @@ func TestWHATWG(t *testing.T) {
 	}
 }
 
-// FuzzFollow checks every URL that is followed. Its host must pass the guard, and its path
-// must fit into a request line. Following the URL itself must lead to the same URL. If RFC
-// 3986 gives the reference a host, it must be the same host.
+// FuzzFollow checks every URL that follow returns. The host must pass the guard, and the path
+// must fit into a request line. Following the returned URL must give the same URL. If the
+// reference has a host by RFC 3986, the URL must have that host.
 func FuzzFollow(f *testing.F) {
 	for _, r := range locations(f) {
 		f.Add(r.location)
 	}
-	f.Add("//0=Aݳ0") // a host that the guard's mapping changes
+	f.Add("//0=Aݳ0") // the guard maps this host to another one
 	known := map[StopReason]bool{MissingLocation: true, InvalidLocation: true, InsecureRedirect: true, BlockedPort: true, BlockedHost: true}
 	f.Fuzz(func(t *testing.T, location string) {
 		next, stop := follow(base(), []string{location})
@@ -132,7 +133,7 @@ func FuzzFollow(f *testing.F) {
 	})
 }
 
-// isFollowed checks the URL that follow returned for a Location.
+// isFollowed checks next, the URL that follow returned for a Location.
 func isFollowed(t *testing.T, location string, next httpsURL) {
 	t.Helper()
 	if host, err := guard.Domain(next.host, guard.DNSName); err != nil || host != next.host {
@@ -148,16 +149,16 @@ func isFollowed(t *testing.T, location string, next httpsURL) {
 	if host, ok := rfc3986(location); ok && host != next.host {
 		t.Errorf("%q: the host is %q, and by RFC 3986 %q", location, next.host, host)
 	}
-	// Package net/url must read the same URL. It refuses a stray percent sign, as RFC 3986
-	// does, so percent signs are removed.
+	// Package net/url must parse the URL in the same way. It refuses a stray percent sign, as
+	// RFC 3986 does, so all percent signs are removed first.
 	if u, err := url.Parse(strings.ReplaceAll(next.url(), "%", "")); err != nil || u.Host != next.host || u.User != nil {
 		t.Errorf("%q: %q is read as %v, %v", location, next.url(), u, err)
 	}
 }
 
-// rfc3986 returns the host that a reference leads to according to package net/url, normalised
-// by the guard. ok is false if the reference is invalid or has no host by RFC 3986, because
-// then the standard of browsers differs.
+// rfc3986 returns the host to which a reference leads according to package net/url, normalised
+// by the guard. If the reference is invalid by RFC 3986 or has no host, ok is false, because
+// browsers may read it differently.
 func rfc3986(location string) (host string, ok bool) {
 	u, err := url.Parse(base().url())
 	if err == nil {

@@ -34,18 +34,19 @@ import (
 const (
 	maxHops = 5 // spec §8
 
-	// maxURL is the longest URL that is followed, in bytes. Sign-in redirects reach 8 KiB.
+	// maxURL is the length, in bytes, of the longest URL that the package follows. Sign-in
+	// redirects reach 8 KiB.
 	maxURL = 16 << 10
 
-	// enough is the least time that a hop must have when it starts. If it has less, its
-	// time-out is blamed on the earlier hops.
+	// enough is the time that a hop needs at least. If a hop starts with less, its time-out is
+	// blamed on the earlier hops.
 	enough = time.Second
 )
 
 // Query is the question of spec §4.6.
 type Query = guard.Query
 
-// Codes returns the error codes that parsing a query and looking it up can return.
+// Codes returns the codes of the errors that parsing a query and Client.Lookup can return.
 func Codes() []fault.Code { return append(origin.Codes(), lookup.RedirectTimeout) }
 
 // Result is the redirect trace of spec §2.5.
@@ -59,21 +60,24 @@ type Result struct {
 	Hops       []Hop       `json:"hops" doc:"Per-hop facts" schema:"Hop" show:"hops"` // never empty
 }
 
-// Hop is one URL that was answered. A HEAD request with the GET that replaced it is one hop.
+// Hop is a URL of the chain, with the answer to the request for it. If GET replaces HEAD, both
+// requests are one hop.
 type Hop struct {
 	Index  int    `json:"index" doc:"From 0"`
 	URL    string `json:"url" doc:"URL requested"` // normalised, without fragment
 	Method string `json:"method" doc:"Method that was answered" enum:"HEAD,GET" schema:"ProbeMethod"`
 	Status int    `json:"status" doc:"HTTP status"`
 	PeerIP string `json:"peer_ip" doc:"Peer IP address"`
-	// Location is the header as received, whatever the status. It is nil if there was none.
+	// Location is the header as received, whatever the status. It is nil if the answer has
+	// none.
 	Location *string `json:"location" doc:"Location as received"`
 }
 
-// StopReason is the reason why a trace ended before a status that does not redirect.
+// StopReason tells why a trace ended, although the last status is a redirect.
 type StopReason string
 
-// The stop reasons of spec §2.5. The last five are error codes of the next hop.
+// The stop reasons of spec §2.5. The last five are the error codes with which the next hop may
+// fail.
 const (
 	MaxHops          StopReason = "max_hops"
 	Loop             StopReason = "loop"
@@ -136,15 +140,15 @@ func Verdicts() []lookup.Verdict {
 // Client traces redirects. It is safe for concurrent use.
 type Client struct{ origins *origin.Client }
 
-// New returns a Client.
+// New returns a Client that sends its requests with origins.
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
-// Lookup answers a query within the time of ctx. Its errors are redirect_timeout and the
-// errors of the first hop. redirect_timeout is also returned if our resolvers are silent. A
-// time-out is marked as the target's silence, even if the earlier hosts used up nearly all of
-// the time.
+// Lookup answers a query before ctx ends. Its errors are redirect_timeout and the errors of
+// the first hop. redirect_timeout is also the error if the resolvers of the service are
+// silent. A time-out is marked as the target's silence, even if the earlier hosts used up
+// nearly all of the time.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
-	hosts := map[string]*origin.Host{} // resolved once; the connection is kept if the host allows it
+	hosts := map[string]*origin.Host{} // each is resolved only once; its connection is kept if the host allows that
 	defer func() {
 		for _, h := range hosts {
 			h.Close()
@@ -197,8 +201,8 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	}
 }
 
-// end returns the result of a trace whose next hop failed. If late is true, the earlier hosts
-// left this hop hardly any time, and a time-out is their fault.
+// end returns the result of a trace whose next hop failed. late means that the earlier hosts
+// left this hop hardly any time, so that its time-out is their fault.
 func (r Result) end(err error, late bool) (Result, error) {
 	f := fault.From(err)
 	stop := StopReason(f.Code)
@@ -212,9 +216,9 @@ func (r Result) end(err error, late bool) (Result, error) {
 	return Result{}, err
 }
 
-// nearlyOver reports whether ctx has less time left than the constant enough. If the deadline
-// has passed, it returns false, because the process may have been frozen, and then the hosts
-// are not to blame.
+// nearlyOver reports whether the remaining time of ctx is shorter than enough. If the deadline
+// has passed, it returns false: the process may have been frozen, and the hosts would not be
+// to blame.
 func nearlyOver(ctx context.Context) bool {
 	end, ok := ctx.Deadline()
 	if !ok {

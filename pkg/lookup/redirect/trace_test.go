@@ -36,7 +36,7 @@ func lookUp(ctx context.Context, w *testbed.Origins) (redirect.Result, error) {
 	return c.Lookup(ctx, redirect.Query{Domain: a})
 }
 
-// site serves a name. pages maps a path to "status location", or only to a status.
+// site serves a host. pages maps a path to an answer: "status location", or only the status.
 func site(w *testbed.Origins, name, addr string, pages map[string]string) {
 	w.HTTP(name, addr, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		status, location := 404, ""
@@ -107,7 +107,7 @@ func TestTrace(t *testing.T) {
 		w := testbed.NewOrigins(t)
 		site(w, a, aAddr, c.a)
 		site(w, b, bAddr, c.b)
-		w.Serve("my_shop.test.com", "93.184.216.12", func(conn *tls.Conn) { // net/http refuses the path
+		w.Serve("my_shop.test.com", "93.184.216.12", func(conn *tls.Conn) { // not net/http, which refuses the path
 			if line, _ := bufio.NewReader(conn).ReadString('\n'); line == "HEAD /50%-off HTTP/1.1\r\n" {
 				io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
 			}
@@ -133,8 +133,9 @@ func TestTrace(t *testing.T) {
 	})
 }
 
-// TestJSON compares a result with spec §2.5 byte by byte. The trace has a HEAD that falls back
-// to GET, a Location that is not UTF-8, and a Location with a status that does not redirect.
+// TestJSON compares a result with spec §2.5 byte by byte. The trace has a HEAD that is
+// replaced by GET, a Location that is not UTF-8, and a Location in an answer that does not
+// redirect.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	w := testbed.NewOrigins(t)
@@ -157,8 +158,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestErrors checks the failures on a later hop that are not stop reasons. Trouble with our
-// resolvers and the end of the time are errors of the call.
+// TestErrors checks the failures of a later hop that are not stop reasons. If the resolvers of
+// the service fail, or the time ends, the call must return an error.
 func TestErrors(t *testing.T) {
 	type row struct {
 		set     func(w *testbed.Origins, leave func())
@@ -192,9 +193,9 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestLittleTimeLeft checks when a time-out is blamed on the earlier hops. They are blamed if
-// they left the next hop less than a second. They are not blamed if the hop has more time, is
-// the first hop, or begins after the deadline.
+// TestLittleTimeLeft checks when a time-out is blamed on the earlier hops: only if they left
+// the next hop less than a second. They are not to blame if the next hop has more time or
+// starts after the deadline, and the first hop has no earlier hops.
 func TestLittleTimeLeft(t *testing.T) {
 	testbed.Each(t, map[string]struct {
 		redirects bool
@@ -232,7 +233,7 @@ func TestLittleTimeLeft(t *testing.T) {
 	})
 }
 
-// moved is a context whose deadline is always as far away as the test has set it.
+// moved is a context whose deadline a test can move.
 type moved struct {
 	context.Context
 	left atomic.Int64

@@ -19,18 +19,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 )
 
-// errNotACertificate means that bytes do not have the structure of RFC 5280 §4.1 in DER.
+// errNotACertificate means that the received bytes do not have the structure of RFC 5280 §4.1
+// in DER.
 var errNotACertificate = errors.New("ssl: not an X.509 certificate")
 
-// maxOID is the largest size of an object identifier in bytes. The longest identifiers in use
-// have about twenty.
+// maxOID is the largest size, in bytes, of an object identifier that parseOID accepts. The
+// longest identifiers in use have about twenty bytes.
 const maxOID = 256
 
 // certificate has the fields of an X.509 certificate that a result reports.
 type certificate struct {
 	der       []byte
-	algorithm string // the OID of the signature algorithm, dotted
-	serial    []byte // the content of a DER INTEGER
+	algorithm string // the OID of the signature algorithm, in dotted form
+	serial    []byte // the value of a DER INTEGER, in two's complement
 	issuer    string
 	subject   string
 	notBefore time.Time
@@ -38,8 +39,8 @@ type certificate struct {
 	dnsNames  []string
 }
 
-// parseCertificate parses the fields of a certificate that a result needs. For every
-// certificate that crypto/x509 can parse, it returns the same values. Its only error is
+// parseCertificate parses the fields of a certificate that a result needs. If crypto/x509 can
+// parse the certificate, parseCertificate returns the same values. Its only error is
 // errNotACertificate.
 func parseCertificate(leaf []byte) (certificate, error) {
 	var der, body, tbs, algorithm cryptobyte.String
@@ -61,7 +62,7 @@ func parseCertificate(leaf []byte) (certificate, error) {
 	return c, nil
 }
 
-// parseTBS parses the fields of a TBSCertificate (RFC 5280 §4.1.2) in their order.
+// parseTBS parses the fields of a TBSCertificate, in the order of RFC 5280 §4.1.2.
 func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 	var serial, issuer, validity, subject cryptobyte.String
 	version := asn1.Tag(0).ContextSpecific().Constructed()
@@ -72,7 +73,7 @@ func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 		return false
 	}
 	c.serial = serial
-	if !tbs.SkipASN1(asn1.SEQUENCE) { // signature
+	if !tbs.SkipASN1(asn1.SEQUENCE) { // the field signature
 		return false
 	}
 	if !tbs.ReadASN1(&issuer, asn1.SEQUENCE) || !parseName(issuer, &c.issuer) {
@@ -84,14 +85,14 @@ func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 	if !tbs.ReadASN1(&subject, asn1.SEQUENCE) || !parseName(subject, &c.subject) {
 		return false
 	}
-	if !tbs.SkipASN1(asn1.SEQUENCE) { // subjectPublicKeyInfo
+	if !tbs.SkipASN1(asn1.SEQUENCE) { // the field subjectPublicKeyInfo
 		return false
 	}
 	c.dnsNames = alternativeNames(tbs)
 	return true
 }
 
-// result returns the result of a query for the flight that the server sent. Its only error is
+// result returns the answer to a query, made from the flight of a server. Its only error is
 // errNotACertificate.
 func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
 	c, err := parseCertificate(f.leaf)
@@ -134,7 +135,7 @@ func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) 
 	return r, nil
 }
 
-// serialText returns the content of a DER INTEGER in hex.
+// serialText returns an integer in hex. twos is its value in two's complement, as in DER.
 func serialText(twos []byte) string {
 	n := new(big.Int).SetBytes(twos)
 	sign := ""
@@ -160,8 +161,8 @@ func namesText(names []string) []string {
 }
 
 // alternativeNames returns the dNSName entries of every subjectAltName extension (RFC 5280
-// §4.2.1.6). rest is the part of the certificate after the public key. Malformed parts are
-// skipped.
+// §4.2.1.6). rest is the part of the certificate after the public key. alternativeNames skips
+// malformed parts.
 func alternativeNames(rest cryptobyte.String) []string {
 	var names []string
 	var tag asn1.Tag
@@ -177,8 +178,8 @@ func alternativeNames(rest cryptobyte.String) []string {
 	return names
 }
 
-// extensionNames returns the dNSName entries of an extension, or none if it is not a
-// subjectAltName.
+// extensionNames returns the dNSName entries of a subjectAltName extension, and none for any
+// other extension.
 func extensionNames(extension cryptobyte.String) []string {
 	const subjectAltName = "2.5.29.17"
 	var oid string
@@ -186,7 +187,7 @@ func extensionNames(extension cryptobyte.String) []string {
 		return nil
 	}
 	var value, general, name cryptobyte.String
-	if !extension.SkipOptionalASN1(asn1.BOOLEAN) || // critical
+	if !extension.SkipOptionalASN1(asn1.BOOLEAN) || // the field critical
 		!extension.ReadASN1(&value, asn1.OCTET_STRING) ||
 		!value.ReadASN1(&general, asn1.SEQUENCE) {
 		return nil
@@ -201,9 +202,9 @@ func extensionNames(extension cryptobyte.String) []string {
 	return names
 }
 
-// parseTime parses a Time (RFC 5280 §4.1.2.5). It also accepts the other forms of X.680:
-// without seconds, with a fraction, with an offset. A GeneralizedTime without a zone is taken
-// as UTC.
+// parseTime parses a Time (RFC 5280 §4.1.2.5). It also accepts other forms that X.680 allows:
+// without seconds, with a fraction of a second, or with an offset. It takes a GeneralizedTime
+// without a zone as UTC.
 func parseTime(s *cryptobyte.String, out *time.Time) bool {
 	var tag asn1.Tag
 	var text cryptobyte.String
@@ -226,8 +227,8 @@ func parseTime(s *cryptobyte.String, out *time.Time) bool {
 		if err != nil {
 			continue
 		}
-		// In a UTCTime, the years 50 to 99 are of the last century. For time.Parse only 69 to
-		// 99 are.
+		// In a UTCTime, the two-digit years 50 to 99 belong to the last century. time.Parse
+		// puts only 69 to 99 there.
 		if tag == asn1.UTCTime && t.Year() >= 2050 {
 			t = t.AddDate(-100, 0, 0)
 		}
@@ -248,9 +249,9 @@ func parseOID(s *cryptobyte.String, out *string) bool {
 	return true
 }
 
-// algorithmNames returns the names of signature algorithms by OID. They come from RFC 8017 and
-// 5754 (RSA, DSA), 5758 (ECDSA), 8410 (Edwards curves) and 9881 (ML-DSA), without the prefix
-// "id-".
+// algorithmNames returns the names of signature algorithms by OID, without the prefix "id-".
+// The names come from RFC 8017 and 5754 (RSA, DSA), 5758 (ECDSA), 8410 (Edwards curves) and
+// 9881 (ML-DSA).
 func algorithmNames() map[string]string {
 	return numbered(map[string]string{
 		"1.2.840.113549.1.1.": "2 md2WithRSAEncryption 4 md5WithRSAEncryption 5 sha1WithRSAEncryption 10 rsassaPss " +
@@ -264,8 +265,8 @@ func algorithmNames() map[string]string {
 	})
 }
 
-// numbered returns names by OID. The key of each line is the common prefix of its OIDs. The
-// line lists pairs of a last number and a name.
+// numbered returns names by OID. The key of a line is the common prefix of its OIDs. The value
+// is a list of pairs: the last number of an OID, and its name.
 func numbered(lines map[string]string) map[string]string {
 	names := map[string]string{}
 	for below, line := range lines {

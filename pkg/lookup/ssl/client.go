@@ -48,14 +48,14 @@ import (
 type Config struct {
 	// Connector resolves hosts and connects to them.
 	Connector guard.Connector
-	// Now is the clock for checking whether a certificate is valid. Default: time.Now.
+	// Now is the clock for checking whether a certificate is valid. It is time.Now by default.
 	Now func() time.Time
 }
 
 // Client inspects hosts. It is safe for concurrent use.
 type Client struct{ cfg Config }
 
-// New returns a Client.
+// New returns a Client that uses cfg.
 func New(cfg Config) *Client {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -63,8 +63,8 @@ func New(cfg Config) *Client {
 	return &Client{cfg: cfg}
 }
 
-// Lookup answers a query within the time of ctx. Its errors are blocked_address, nxdomain,
-// connect_failed, handshake_failed and ssl_timeout. Any other error is a bug. It leaves no
+// Lookup answers a query before ctx ends. Its errors are blocked_address, nxdomain,
+// connect_failed, handshake_failed and ssl_timeout. Any other error is a bug. Lookup leaves no
 // connection open.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	target, err := c.cfg.Connector.Resolve(ctx, q.Domain)
@@ -78,9 +78,10 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	return r, err
 }
 
-// Inspect is like Lookup, for a target that is already resolved. If the handshake was
-// completed, it also returns the connection, which the caller must close. The connection is
-// nil if there is an error, or if the handshake failed after the certificate had come.
+// Inspect is like Lookup, for a target that has already been resolved. If the handshake is
+// completed, Inspect also returns the connection, which the caller must close. The connection
+// is nil if Inspect returns an error, or if the handshake failed after the certificate was
+// received.
 func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Result, *tls.Conn, error) {
 	var f flight
 	var done *tls.Conn
@@ -110,7 +111,7 @@ func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Res
 }
 
 // recorder records the bytes that are read from a connection, and the lines that crypto/tls
-// writes to a KeyLogWriter. Its user limits how much is read.
+// writes to its KeyLogWriter. It does not limit the number of bytes; its user has to.
 type recorder struct {
 	net.Conn
 	read bytes.Buffer
@@ -123,8 +124,8 @@ func (r *recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// secret returns the secret that encrypts the certificate of a TLS 1.3 server, or nil if there
-// is none.
+// secret returns the secret with which the certificate of a TLS 1.3 server is encrypted. It is
+// nil if crypto/tls has logged no such secret.
 func (r *recorder) secret() []byte {
 	_, keys, _ := strings.Cut(r.keys.String(), "SERVER_HANDSHAKE_TRAFFIC_SECRET ")
 	line, _, _ := strings.Cut(keys, "\n")
@@ -133,13 +134,15 @@ func (r *recorder) secret() []byte {
 	return secret
 }
 
-// alertUnrecognizedName is an alert about the name, so another hello cannot help.
+// alertUnrecognizedName is the alert of a server that does not know the name in the hello.
+// Another hello with the same name cannot help.
 const alertUnrecognizedName = 112
 
-// handshake makes one handshake with an offer. If it returns a tls.Conn, HTTP/1.1 can be
-// spoken over it; otherwise conn is closed. If the error is nil, the flight has a leaf. A leaf
-// without a tls.Conn means that the handshake failed after the leaf, or that the offer was
-// Browser. After an error, again tells whether another hello may help.
+// handshake makes one handshake with an offer. If the error is nil, the flight has a leaf. If
+// done is not nil, it is the connection after the handshake, and HTTP/1.1 can be spoken over
+// it; otherwise conn is closed. A leaf without a connection means that the handshake failed
+// after the leaf was received, or that the offer was Browser. If there is an error, again
+// reports whether another hello may succeed.
 func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, done *tls.Conn, again bool, err error) {
 	rec := &recorder{Conn: conn}
 	cfg := origin.TLSConfig(domain, o)
@@ -185,13 +188,13 @@ type Query struct {
 	Domain string // as guard.Domain returns it
 }
 
-// Codes returns the error codes that parsing a query and looking it up can return.
+// Codes returns the codes of the errors that ParseQuery and Client.Lookup can return.
 func Codes() []fault.Code {
 	return append(guard.Codes(), lookup.InvalidPort, lookup.HandshakeFailed, lookup.SSLTimeout)
 }
 
-// ParseQuery parses the parameters domain and port of spec §4.3 and ignores others. Its errors
-// are invalid_domain and invalid_port.
+// ParseQuery parses the parameters domain and port of spec §4.3 and ignores all others. Its
+// errors are invalid_domain and invalid_port.
 func ParseQuery(q url.Values) (Query, error) {
 	domain, err := guard.DomainParam(q, guard.Hostname)
 	if err != nil {
@@ -201,55 +204,57 @@ func ParseQuery(q url.Values) (Query, error) {
 	if len(ports) > 1 {
 		return Query{}, lookup.Faultf(lookup.InvalidPort, nil, "port is repeated: leave it out or pass 443 once.")
 	}
-	taken := []string{strconv.Itoa(origin.Port)} // only this spelling, so 0443 is refused
+	taken := []string{strconv.Itoa(origin.Port)} // no other spelling, so 0443 is refused
 	if given && !slices.Equal(ports, taken) {
 		return Query{}, lookup.Fault(lookup.InvalidPort, nil)
 	}
 	return Query{Domain: domain}, nil
 }
 
-// Values returns the normalised parameters. Requests with equal values are the same request.
+// Values returns the normalised parameters. Two requests are the same if their values are
+// equal.
 func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "port": {strconv.Itoa(origin.Port)}}
 }
 
-// Limits of the field sans. They limit only the names that are shown. For hostname_match all
-// names count.
+// Limits of the field sans. They limit only the names in the result; hostname_match takes all
+// names of the certificate into account.
 const (
 	maxNames     = 5000
 	maxNamesText = 256 << 10 // bytes
 )
 
-// Result is the SSL result of spec §2.2. Its text comes from the server and is untrusted. It
-// is valid UTF-8.
+// Result is the SSL result of spec §2.2. Its texts come from the server and are untrusted, but
+// they are valid UTF-8.
 type Result struct {
 	Domain string `json:"domain" doc:"Normalized FQDN inspected"`
 	Port   int    `json:"port" doc:"TLS port; always 443"`
 	SNI    string `json:"sni" doc:"Name sent in the handshake"`
 	PeerIP string `json:"peer_ip" doc:"Peer IP address"`
-	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3, and nil if the server chose another
+	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3. It is nil if the server chose another
 	// version.
 	TLSVersion *string `json:"tls_version" doc:"Such as tlsv1.3"`
 	// Cipher is the IANA name of the cipher suite that the server chose, in lower case. It is
 	// nil if the suite has no name.
 	Cipher *string `json:"cipher" doc:"Cipher suite, lower case"`
-	// Subject and Issuer are in the form of RFC 4514. They are "" if the name is empty.
+	// Subject and Issuer are names in the form of RFC 4514. An empty name is "".
 	Subject string `json:"subject" doc:"DN of the subject"`
 	Issuer  string `json:"issuer" doc:"DN of the issuer"`
-	// Serial is the integer in hex, in whole bytes without sign padding; "00" is zero. A
-	// negative serial is "-" and its absolute value.
+	// Serial is an integer in hex with an even number of digits and no sign padding. Zero is
+	// "00". A negative serial is written as "-" and its absolute value.
 	Serial string `json:"serial" doc:"Lowercase hex"`
-	// NotBefore and NotAfter are in whole seconds. The certificate is valid at both times.
+	// NotBefore and NotAfter are in whole seconds. Both belong to the validity.
 	NotBefore     string `json:"not_before" doc:"Validity start, ISO 8601 UTC" show:"time"`
 	NotAfter      string `json:"not_after" doc:"Validity end, ISO 8601 UTC" show:"end"`
 	Expired       bool   `json:"expired" doc:"Whether now is after not_after" show:"wrong"`
 	NotYetValid   bool   `json:"not_yet_valid" doc:"Whether now is before not_before" show:"wrong"`
 	HostnameMatch bool   `json:"hostname_match" doc:"Whether the leaf is for this hostname" show:"right"`
-	// SANs are the dNSName entries as in the certificate, at most 5,000 entries and 256 KiB of
-	// text. It is never nil. Bytes that are not UTF-8 are replaced by U+FFFD.
+	// SANs are the dNSName entries of the certificate, at most 5,000 entries and 256 KiB of
+	// text. The list is never nil. Bytes that are not UTF-8 are replaced by U+FFFD.
 	SANs              []string `json:"sans" doc:"DNS names of the subjectAltName"`
 	FingerprintSHA256 string   `json:"fingerprint_sha256" doc:"SHA-256 of the DER, hex"`
-	// SignatureAlgorithm is the name from the RFC of the algorithm, or else the dotted OID.
+	// SignatureAlgorithm is the name that the RFC of the algorithm uses. If no name is known,
+	// it is the dotted OID.
 	SignatureAlgorithm string `json:"signature_algorithm" doc:"Name of the algorithm"`
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 )
 
-// atHome returns a Dialer that connects to a server on this machine for every host. A program
-// leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
+// atHome returns a Dialer that connects to a server on this machine, whatever the host. A real
+// program leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
 func atHome(server *httptest.Server) *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: resolver{},
@@ -24,7 +24,7 @@ func atHome(server *httptest.Server) *guard.Dialer {
 	}
 }
 
-// resolver returns one public address for every name.
+// resolver resolves every name to the same public address.
 type resolver struct{}
 
 // Addresses implements guard.Resolver.

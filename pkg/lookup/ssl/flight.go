@@ -23,13 +23,13 @@ import (
 	"golang.org/x/crypto/cryptobyte"
 )
 
-// Numbers from RFC 8446 §4, §5 and §B.
+// Numbers that RFC 8446 defines in §4, §5 and §B.
 const (
 	recordAlert     = 21
 	recordHandshake = 22
 	recordData      = 23
 
-	fatal = 2 // alert level
+	fatal = 2 // the level of a fatal alert
 
 	messageClientHello = 1
 	messageServerHello = 2
@@ -41,18 +41,19 @@ const (
 	maxRecord = 16384 + 2048 // largest payload of a protected record, in TLS 1.2 (TLS 1.3 allows less)
 )
 
-// flight holds the parts of a server's first flight that were read.
+// flight holds what has been read of a server's first flight, that is, of its messages up to
+// the point where it waits for the client.
 type flight struct {
-	hello          bool // a ServerHello came; it chose version and suite
+	hello          bool // a ServerHello was received; it chose version and suite
 	version, suite uint16
-	leaf           []byte // the first certificate, valid DER or not; nil if none came
-	alert          int    // the fatal alert; -1 if none came
-	done           bool   // a ServerHelloDone came: the server waits for us
+	leaf           []byte // the first certificate, not necessarily valid DER; nil if none was received
+	alert          int    // the fatal alert; -1 if none was received
+	done           bool   // a ServerHelloDone was received, so the server waits for the client
 }
 
-// readFlight reads the server's messages of a handshake. It stops after the first certificate,
-// a fatal alert or a ServerHelloDone, or at the first data that is not TLS. secret is the
-// server_handshake_traffic_secret of RFC 8446 §7.1, which is needed for TLS 1.3.
+// readFlight reads the handshake messages of a server. It stops after the first certificate, a
+// fatal alert or a ServerHelloDone, or at the first bytes that are not TLS. secret is the
+// server_handshake_traffic_secret of RFC 8446 §7.1; readFlight needs it for TLS 1.3 only.
 func readFlight(in io.Reader, secret []byte) flight {
 	f := flight{alert: -1}
 	var stream []byte
@@ -79,15 +80,15 @@ func readFlight(in io.Reader, secret []byte) flight {
 			f.alert = int(payload[1])
 		case kind == recordHandshake:
 			stream = f.takeMessages(append(stream, payload...))
-		case kind == recordData: // a record that could not be decrypted
+		case kind == recordData: // the record could not be decrypted
 			return f
 		}
 	}
 	return f
 }
 
-// takeMessages reads the complete messages of the stream and returns the rest of the stream.
-// It takes the first certificate even from an incomplete Certificate message.
+// takeMessages reads all complete messages of the stream and returns the rest. It takes the
+// first certificate even from an incomplete Certificate message.
 func (f *flight) takeMessages(stream []byte) []byte {
 	for len(stream) >= 4 && f.leaf == nil {
 		kind := stream[0]
@@ -111,7 +112,8 @@ func (f *flight) takeMessages(stream []byte) []byte {
 }
 
 // parseHello parses a ServerHello (RFC 8446 §4.1.3, RFC 5246 §7.4.1.3). A HelloRetryRequest
-// has the same form and makes the same choice. The ServerHello after it overwrites the values.
+// has the same form and makes the same choice; the values of the ServerHello that follows
+// replace those of the HelloRetryRequest.
 func (f *flight) parseHello(s cryptobyte.String) {
 	var session, extensions cryptobyte.String
 	var version, suite uint16
@@ -137,7 +139,8 @@ func (f *flight) parseHello(s cryptobyte.String) {
 }
 
 // firstCertificate returns the first entry of a Certificate message, or nil if the entry is
-// incomplete. The announced length of the list must only be large enough for the entry.
+// incomplete. The list may be cut off after the entry, but its announced length must be large
+// enough for the entry.
 func firstCertificate(body cryptobyte.String, version uint16) []byte {
 	if version == tls.VersionTLS13 {
 		var context cryptobyte.String
@@ -164,11 +167,11 @@ func firstCertificate(body cryptobyte.String, version uint16) []byte {
 type opener struct {
 	aead cipher.AEAD
 	iv   []byte
-	next uint64 // sequence number
+	next uint64 // the sequence number of the next record
 }
 
-// newOpener returns nil if the version and suite are not of TLS 1.3, or if the secret has the
-// wrong size for the suite.
+// newOpener returns an opener for the version and suite of f. It returns nil if they are not
+// of TLS 1.3, or if the secret has the wrong size for the suite.
 func newOpener(f flight, secret []byte) *opener {
 	newHash := sha256.New
 	size := 16
@@ -194,8 +197,8 @@ func newOpener(f flight, secret []byte) *opener {
 	return &opener{aead: aead, iv: expandLabel(newHash, secret, "iv", 12)}
 }
 
-// open decrypts the payload of one record and returns the content with its real type (RFC 8446
-// §5.2). If it cannot decrypt the record, the type is recordData.
+// open decrypts the payload of one record, and returns the content with its real type (RFC
+// 8446 §5.2). If the record cannot be decrypted, the type is recordData.
 func (o *opener) open(payload []byte) (kind uint8, content []byte) {
 	if o == nil {
 		return recordData, nil
@@ -226,7 +229,7 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 func expandLabel(h func() hash.Hash, secret []byte, label string, size int) []byte {
 	label = "tls13 " + label
 	info := string([]byte{0, byte(size), byte(len(label))}) + label + "\x00"
-	out, _ := hkdf.Expand(h, secret, info, size) // fails only for sizes larger than those used here
+	out, _ := hkdf.Expand(h, secret, info, size) // fails only for sizes larger than those that newOpener uses
 	return out
 }
 
@@ -237,7 +240,7 @@ type suite struct {
 }
 
 // suites returns the cipher suites of TLS 1.2 and earlier in which the server sends a
-// certificate, strong suites first. Suites that also need a shared key are left out.
+// certificate, with the strong suites first. It leaves out suites that also need a shared key.
 func suites() (all []suite) {
 	const (
 		curves = "ECDHE_ECDSA ECDH_ECDSA ECDHE_RSA ECDH_RSA"
@@ -246,7 +249,7 @@ func suites() (all []suite) {
 	)
 	for _, block := range []struct {
 		first        uint16
-		keys, bodies string // the numbers count up through all bodies for the first key, then for the second, and so on
+		keys, bodies string // the first key with each of the bodies, then the second key with each, and so on, have consecutive numbers
 	}{
 		{0xc02b, curves, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
 		{0x009c, fields, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
@@ -296,10 +299,10 @@ func suites() (all []suite) {
 	return all
 }
 
-// suiteName returns the IANA name of a cipher suite, or "" if it is unknown or the server
-// sends no certificate in it.
+// suiteName returns the IANA name of a cipher suite. It returns "" if the suite is unknown, or
+// if the server sends no certificate in it.
 func suiteName(id uint16) string {
-	name := tls.CipherSuiteName(id) // the list suites has no TLS 1.3 suite, so those names come from crypto/tls
+	name := tls.CipherSuiteName(id) // crypto/tls has the names of TLS 1.3 suites, which suites leaves out
 	if strings.HasPrefix(name, "TLS_") {
 		return name
 	}
@@ -322,9 +325,9 @@ const (
 	extensionRenegotiation  = 0xff01
 )
 
-// widest returns a TLS 1.2 ClientHello, in its record, with SNI and with every cipher suite,
-// curve and signature scheme that IANA has numbers for. The handshake cannot be completed
-// after it.
+// widest returns a TLS 1.2 ClientHello in its record. It offers SNI and every cipher suite,
+// curve and signature scheme with an IANA number. A handshake that begins with this hello
+// cannot be completed.
 func widest(domain string) []byte {
 	var ids []uint16
 	for _, s := range suites() {
@@ -336,7 +339,7 @@ func widest(domain string) []byte {
 			curves = append(curves, id)
 		}
 	}
-	curves = append(curves, 0xff01, 0xff02) // arbitrary curves, which the server describes in full
+	curves = append(curves, 0xff01, 0xff02) // arbitrary curves, which the server would describe in full
 	schemes := []uint16{
 		// The schemes in use come first.
 		0x0403, 0x0503, 0x0603, 0x0807, 0x0808, 0x0804, 0x0805, 0x0806, 0x0809, 0x080a, 0x080b, 0x0401, 0x0501, 0x0601,
@@ -346,7 +349,7 @@ func widest(domain string) []byte {
 		0x0402, 0x0502, 0x0602, 0x0303, 0x0301, 0x0302, 0x0203, 0x0201, 0x0202, 0x0101,
 	}
 	random := make([]byte, 32)
-	_, _ = rand.Read(random) // never fails
+	_, _ = rand.Read(random) // never returns an error
 	sized := func(width int, parts ...[]byte) []byte {
 		body := slices.Concat(parts...)
 		size := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
@@ -362,7 +365,7 @@ func widest(domain string) []byte {
 		return slices.Concat(list(kind), sized(2, body))
 	}
 	hello := slices.Concat(
-		list(tls.VersionTLS12), random, []byte{0}, // no session
+		list(tls.VersionTLS12), random, []byte{0}, // no session ID
 		sized(2, list(ids...)), []byte{1, 0}, // no compression
 		sized(2,
 			extension(extensionName, sized(2, []byte{0}, sized(2, []byte(domain)))), // host_name
@@ -374,16 +377,16 @@ func widest(domain string) []byte {
 	return append([]byte{recordHandshake, 3, 1}, sized(2, []byte{messageClientHello}, sized(3, hello))...)
 }
 
-// maxFlight is how much of the answer to the widest hello is read, in bytes. It is twice the
-// largest Certificate message that crypto/tls accepts.
+// maxFlight is the number of bytes that are read at most of the answer to the widest hello. It
+// is twice the size of the largest Certificate message that crypto/tls accepts.
 const maxFlight = 512 << 10
 
 // greet sends the widest hello, reads the answer up to the certificate, and closes conn. It
-// returns an error if no certificate came in time.
+// returns an error if it receives no certificate before ctx ends.
 func greet(ctx context.Context, conn net.Conn, domain string) (flight, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_, err := conn.Write(widest(domain)) // after a failed write, the server may still have sent the reason
+	_, err := conn.Write(widest(domain)) // if the write fails, the server may have sent the reason all the same
 	f := readFlight(io.LimitReader(conn, maxFlight), nil)
 	if f.leaf == nil {
 		return f, fmt.Errorf("ssl: no certificate after alert %d: %w", f.alert, errors.Join(err, errNotACertificate))

@@ -19,7 +19,7 @@ import (
 )
 
 // recording makes a handshake with a server of crypto/tls. It returns the bytes that the
-// client read, the secret, and the connection state of crypto/tls.
+// client has read, the secret of the handshake, and the connection state of the client.
 func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (read, secret []byte, state tls.ConnectionState) {
 	t.Helper()
 	w := peer(t, handshakes([][]byte{with(nil)}, ecKey(), func(c *tls.Config) { c.MinVersion, c.CurvePreferences = tls.VersionTLS10, curves }))
@@ -46,7 +46,7 @@ func TestFlight(t *testing.T) {
 		highest uint16
 		curves  []tls.CurveID
 	}{{tls.VersionTLS10, nil}, {tls.VersionTLS11, nil}, {tls.VersionTLS12, nil}, {tls.VersionTLS13, nil},
-		{tls.VersionTLS13, []tls.CurveID{tls.CurveP384}}, // a HelloRetryRequest first
+		{tls.VersionTLS13, []tls.CurveID{tls.CurveP384}}, // the server sends a HelloRetryRequest first
 	} {
 		read, secret, state := recording(t, c.highest, c.curves...)
 		leaf := state.PeerCertificates[0].Raw
@@ -54,7 +54,7 @@ func TestFlight(t *testing.T) {
 		if !f.hello || f.version != state.Version || f.suite != state.CipherSuite || f.alert != -1 || !bytes.Equal(f.leaf, leaf) {
 			t.Errorf("%+v, want %x %x %x", f, state.Version, state.CipherSuite, leaf)
 		}
-		// A recording that is cut anywhere gives the same leaf or none.
+		// If the recording is cut off, wherever that is, the leaf is the same or nil.
 		for n := range read {
 			if f := readFlight(bytes.NewReader(read[:n]), secret); f.leaf != nil && !bytes.Equal(f.leaf, leaf) {
 				t.Fatalf("%x: cut at %d the leaf is %x", c.highest, n, f.leaf)
@@ -64,8 +64,8 @@ func TestFlight(t *testing.T) {
 			t.Errorf("%x: without the secret the leaf is %x", c.highest, f.leaf)
 		}
 	}
-	// The other suites of TLS 1.3 were recorded from another server, because the server of
-	// crypto/tls chooses its suite by the hardware.
+	// The other suites of TLS 1.3 were recorded with another server, because the server of
+	// crypto/tls chooses its suite to suit the hardware.
 	suites := map[uint16]bool{}
 	for _, seed := range kept("flights.hex") {
 		if len(seed) == 3 {
@@ -80,8 +80,8 @@ func TestFlight(t *testing.T) {
 	}
 }
 
-// TestChoice checks that a chosen suite has its IANA name, which crypto/tls also uses, even if
-// the client did not offer it.
+// TestChoice checks the name of the suite that the server chose. It must be the IANA name,
+// which crypto/tls also uses, even if the client did not offer the suite.
 func TestChoice(t *testing.T) {
 	t.Parallel()
 	certificate := []byte{22, 3, 3, 0, 12, 11, 0, 0, 8, 0, 0, 5, 0, 0, 2, 0xde, 0xad}
@@ -114,8 +114,8 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// TestFirstCertificate checks messages of TLS 1.3, which begin with a context. TestFlight
-// covers messages that are cut.
+// TestFirstCertificate checks Certificate messages of TLS 1.3, which begin with a context.
+// TestFlight covers messages that are cut off.
 func TestFirstCertificate(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{"02aaaa000007000002dead0000": "dead", "ff000007000002dead0000": ""} {
@@ -125,8 +125,8 @@ func TestFirstCertificate(t *testing.T) {
 	}
 }
 
-// FuzzFlight checks that reading any recording ends. The leaf must be part of the recording,
-// unless it was decrypted.
+// FuzzFlight checks that readFlight ends, whatever it reads. The leaf must be part of the
+// recording, or of a decrypted record.
 func FuzzFlight(f *testing.F) {
 	for _, highest := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		read, secret, _ := recording(f, highest)
@@ -146,7 +146,7 @@ func FuzzFlight(f *testing.F) {
 	})
 }
 
-// serverHello returns a record with a ServerHello that chooses this version and suite.
+// serverHello returns a record with a ServerHello that chooses the given version and suite.
 func serverHello(version, suite uint16) []byte {
 	hello := slices.Concat([]byte{byte(version >> 8), byte(version)}, make([]byte, 33), []byte{byte(suite >> 8), byte(suite), 0})
 	message := append([]byte{2, 0, 0, byte(len(hello))}, hello...)
@@ -157,8 +157,8 @@ func helloTLS12() []byte {
 	return serverHello(tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
 }
 
-// kept returns the seeds in a file of testdata. Each line has the arguments of one seed in
-// hex, with "-" for an empty one. The comment above it says why the seed is kept.
+// kept returns the seeds in a file of testdata. Each line of the file has the arguments of one
+// seed in hex; "-" is an empty argument. The comment above a line says why the seed is kept.
 func kept(file string) [][][]byte {
 	text := testbed.Must(os.ReadFile("testdata/" + file))
 	var seeds [][][]byte
@@ -175,7 +175,7 @@ func kept(file string) [][][]byte {
 	return seeds
 }
 
-// peer serves connections until the test ends.
+// peer serves connections to the host domain until the test ends.
 func peer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
 	t.Helper()
 	w := testbed.NewOrigins(t)
@@ -183,8 +183,8 @@ func peer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
 	return w
 }
 
-// handshakes serves handshakes and keeps each connection open until the client closes it.
-// change may be nil.
+// handshakes returns a server that completes the handshake and keeps each connection open
+// until the client closes it. change may be nil.
 func handshakes(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) func(net.Conn) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}}
 	if change != nil {
@@ -198,7 +198,7 @@ func handshakes(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config))
 	}
 }
 
-// atMost sets the highest version and the suites of a server.
+// atMost returns a change that sets the highest version and the cipher suites of a server.
 func atMost(version uint16, suites ...uint16) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.MinVersion, c.MaxVersion, c.CipherSuites = tls.VersionTLS10, version, suites
@@ -209,7 +209,7 @@ func client(c guard.Connector) *Client { return New(Config{Connector: c, Now: no
 
 func query() Query { return Query{Domain: domain} }
 
-// inspect calls Inspect. It closes the connection at the end of the test.
+// inspect calls Inspect, and closes the connection at the end of the test.
 func inspect(t *testing.T, w *testbed.Origins) (Result, *tls.Conn, error) {
 	t.Helper()
 	ctx := testbed.Soon(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestLookup checks the hello that a server receives, and compares the result with spec §2.2
+// TestLookup checks the hello that the server receives, and compares the result with spec §2.2
 // byte by byte. The connection that Inspect returns must carry data.
 func TestLookup(t *testing.T) {
 	t.Parallel()
@@ -56,12 +56,12 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestLarge checks the largest chains that crypto/tls accepts, and larger ones.
+// TestLarge checks the largest chains that crypto/tls accepts, and even larger ones.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	many := slices.Repeat([]string{"host-" + strings.Repeat("a", 20) + ".example.net"}, 5999)
 	serial := append(unhex("00ab"), make([]byte, 29)...)
-	der := with(func(p *parts) { // the matching name is not among the names that are shown
+	der := with(func(p *parts) { // the name that matches comes after the names that the result has
 		p.rest, p.serial, p.subject = names(append(many, domain)...), tlv(2, serial), name()
 	})
 	got, err := client(peer(t, handshakes([][]byte{der}, ecKey(), nil)).Dialer()).Lookup(testbed.Soon(t), query())
@@ -71,8 +71,8 @@ func TestLarge(t *testing.T) {
 	if n := len(namesText([]string{strings.Repeat("a", maxNamesText), "b"})); n != 1 {
 		t.Errorf("%d names of %d bytes", n, maxNamesText)
 	}
-	// The chain is above the limit of crypto/tls. A small leaf is in its first record. A large
-	// leaf can be read because the rest of the message is not needed.
+	// These chains exceed the limit of crypto/tls. A small leaf fits into the first record. A
+	// large leaf does not, but it can be read because the rest of the message is not needed.
 	for what, leaf := range map[string][]byte{"large": der, "small": with(nil)} {
 		chain := [][]byte{leaf, make([]byte, 256<<10)}
 		got, err := client(peer(t, handshakes(chain, ecKey(), nil)).Dialer()).Lookup(testbed.Soon(t), query())
@@ -83,7 +83,7 @@ func TestLarge(t *testing.T) {
 }
 
 // TestRefusedByTheStandardLibrary checks chains that crypto/x509 cannot parse, or for which
-// crypto/tls ends the handshake. The leaf must still give a result.
+// crypto/tls ends the handshake. Their leaves must still give a result.
 func TestRefusedByTheStandardLibrary(t *testing.T) {
 	n := append([]byte{0, 0xff}, bytes.Repeat([]byte{0xff}, 9216/8-1)...)
 	huge := tlv(0x03, []byte{0}, tlv(0x30, tlv(0x02, n), unhex("0203010001")))
@@ -107,7 +107,7 @@ func TestRefusedByTheStandardLibrary(t *testing.T) {
 	}
 	versions := map[string]func(*tls.Config){
 		"tlsv1.2": atMost(tls.VersionTLS12), "tlsv1.3": nil,
-		"tlsv1.3 retry": func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{tls.CurveP521} }, // a HelloRetryRequest first
+		"tlsv1.3 retry": func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{tls.CurveP521} }, // the server sends a HelloRetryRequest first
 	}
 	testbed.Each(t, chains, func(t *testing.T, chain [][]byte) {
 		sum := sha256.Sum256(bytes.TrimSuffix(chain[0], []byte{1, 2, 3}))
@@ -122,8 +122,9 @@ func TestRefusedByTheStandardLibrary(t *testing.T) {
 	})
 }
 
-// halting is the connection of a server. After the server has written c.left bytes, it calls
-// end and stops the server. If c.left starts at 0, it does so after the first flight.
+// halting is the connection of a server. When the server has written the number of bytes in
+// left, halting calls end and stops the server. If left is 0 at the beginning, it does so
+// after the first flight.
 type halting struct {
 	net.Conn
 	left  int
@@ -153,20 +154,21 @@ func (c *halting) Read(p []byte) (int, error) {
 	if !c.wrote {
 		return c.Conn.Read(p)
 	}
-	// The client's second flight is read first, because closing a connection with unread bytes
-	// would send a reset.
+	// The client's second flight must be read first, because closing a connection with unread
+	// bytes would send a reset.
 	c.Conn.Read(make([]byte, 1<<16))
 	return 0, c.halt()
 }
 
-// halts serves a handshake that stops in the first flight, after n bytes. If n is 0, the
-// handshake stops after the first flight.
+// halts returns a server whose handshake stops in the first flight, after n bytes. If n is 0,
+// the handshake stops after the first flight.
 func halts(chain [][]byte, version uint16, n int, end func(net.Conn)) func(net.Conn) {
 	serve := handshakes(chain, ecKey(), atMost(version))
 	return func(c net.Conn) { serve(&halting{Conn: c, left: n, end: end}) }
 }
 
-// script writes bytes to each client and waits until the client leaves.
+// script returns a server that writes the same bytes to each client and waits until the client
+// closes the connection.
 func script(out ...[]byte) func(net.Conn) {
 	return func(c net.Conn) {
 		c.Read(make([]byte, 1<<16))
@@ -175,8 +177,8 @@ func script(out ...[]byte) func(net.Conn) {
 	}
 }
 
-// endless begins a message of the largest possible size and never stops writing. The reader
-// must stop at its limit of bytes, because the clock does not stop it.
+// endless returns a server that begins a message of the largest possible size and never stops
+// writing. The reader must stop at its limit of bytes, because this server never lets it wait.
 func endless(record ...[]byte) func(net.Conn) {
 	return func(c net.Conn) {
 		_, err := c.Write(append(helloTLS12(), 22, 3, 3, 0, 10, 11, 3, 0xff, 0xff, 3, 0xff, 0xfc, 3, 0xff, 0xf9))
@@ -186,7 +188,7 @@ func endless(record ...[]byte) func(net.Conn) {
 	}
 }
 
-// hangUp writes text and closes the connection.
+// hangUp returns a server that writes out and closes the connection.
 func hangUp(out string) func(net.Conn) {
 	return func(c net.Conn) {
 		c.Read(make([]byte, 1<<16))
@@ -198,8 +200,8 @@ func hang(c net.Conn) { io.Copy(io.Discard, c) }
 
 func reset(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }
 
-// intolerant refuses a TLS 1.3 hello with the bytes of the argument answer, closes the
-// connection, and accepts older hellos.
+// intolerant returns a server that refuses a TLS 1.3 hello by sending answer and closing the
+// connection. It accepts older hellos.
 func intolerant(answer []byte) func(net.Conn) {
 	return wants(func(h *tls.ClientHelloInfo) bool {
 		if h.SupportedVersions[0] == tls.VersionTLS13 {
@@ -210,12 +212,13 @@ func intolerant(answer []byte) func(net.Conn) {
 	})
 }
 
-// curve makes a server accept only one kind of key exchange.
+// curve returns a change that makes a server accept only one kind of key exchange.
 func curve(id tls.CurveID) func(*tls.Config) {
 	return func(cfg *tls.Config) { cfg.CurvePreferences = []tls.CurveID{id} }
 }
 
-// wants refuses every hello for which ok is false. To others it sends the certificate.
+// wants returns a server that refuses every hello for which ok is false, and sends its
+// certificate in answer to any other.
 func wants(ok func(*tls.ClientHelloInfo) bool) func(net.Conn) {
 	return handshakes([][]byte{with(nil)}, ecKey(), func(cfg *tls.Config) {
 		cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -227,8 +230,9 @@ func wants(ok func(*tls.ClientHelloInfo) bool) func(net.Conn) {
 	})
 }
 
-// TestPeers checks the outcome for each behaviour of a peer in the handshake: the version, the
-// suite and whether there is a connection, or the error.
+// TestPeers checks the result for each way in which a peer can behave during the handshake.
+// The expected text is the version, the suite and "connected" if there is a connection, or the
+// error.
 func TestPeers(t *testing.T) {
 	der, other := [][]byte{with(nil)}, curveKey(elliptic.P256())
 	plainly := func(key crypto.Signer, version, suite uint16) func(net.Conn) {
@@ -256,7 +260,7 @@ func TestPeers(t *testing.T) {
 		dials int
 	}
 	testbed.Each(t, map[string]row{
-		// All versions and kinds of suites of crypto/tls.
+		// All versions and all kinds of cipher suites that crypto/tls supports.
 		"TLS 1.0": {plainly(rsaKey(), tls.VersionTLS10, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA), "tlsv1 tls_ecdhe_rsa_with_aes_128_cbc_sha" + open, 1},
 		"3DES":    {plainly(rsaKey(), tls.VersionTLS10, tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA), "tlsv1 tls_rsa_with_3des_ede_cbc_sha" + open, 1},
 		"TLS 1.1": {plainly(rsaKey(), tls.VersionTLS11, tls.TLS_RSA_WITH_AES_256_CBC_SHA), "tlsv1.1 tls_rsa_with_aes_256_cbc_sha" + open, 1},
@@ -264,13 +268,13 @@ func TestPeers(t *testing.T) {
 		"CBC":     {plainly(rsaKey(), tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_CBC_SHA256), "tlsv1.2 tls_rsa_with_aes_128_cbc_sha256" + open, 1},
 		"ChaCha20": {plainly(ecKey(), tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
 			"tlsv1.2 tls_ecdhe_ecdsa_with_chacha20_poly1305_sha256" + open, 1},
-		// A negative serial needs x509negativeserial=1 in go.mod.
+		// To parse a negative serial, go.mod must set x509negativeserial=1.
 		"negative serial": {handshakes([][]byte{with(func(p *parts) { p.serial = unhex("0202ff00") })}, ecKey(), nil), tls13 + open, 1},
-		// The host is tried again with the offer Plain, and then with Old.
+		// The client tries again with the offer Plain, and then with Old.
 		"intolerant, alert": {intolerant([]byte{21, 3, 3, 0, 2, 2, 70}), tls12 + open, 3},
 		"intolerant, close": {intolerant(nil), tls12 + open, 3},
-		// Servers that require or refuse what browsers, curl and Go offer. If the server does
-		// not speak HTTP/1.1, there is no connection.
+		// These servers require or refuse something that browsers, curl and Go offer. If the
+		// server does not speak HTTP/1.1, there is no connection.
 		"X25519MLKEM768 alone":     {handshakes(der, ecKey(), curve(tls.X25519MLKEM768)), tls13 + open, 1},
 		"SecP256r1MLKEM768 alone":  {handshakes(der, ecKey(), curve(tls.SecP256r1MLKEM768)), tls13 + open, 1},
 		"SecP384r1MLKEM1024 alone": {handshakes(der, ecKey(), curve(tls.SecP384r1MLKEM1024)), tls13 + open, 1},
@@ -279,25 +283,25 @@ func TestPeers(t *testing.T) {
 		"refuses ALPN":             {wants(func(h *tls.ClientHelloInfo) bool { return h.SupportedProtos == nil }), tls13 + open, 2},
 		"refuses hybrid groups": {wants(func(h *tls.ClientHelloInfo) bool { return !slices.Contains(h.SupportedCurves, tls.X25519MLKEM768) }),
 			tls13 + open, 2},
-		// Servers that accept only the widest hello. The parser of crypto/tls checks that it
-		// is well-formed.
+		// These servers accept only the widest hello. Their parser, that of crypto/tls, also
+		// checks that the hello is well-formed.
 		"wants GOST":            {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.CipherSuites, 0xc100) }), tls12, 5},
 		"wants Ed448":           {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.SignatureSchemes, 0x0808) }), tls12, 5},
 		"wants brainpoolP256r1": {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.SupportedCurves, 26) }), tls12, 5},
-		"certificate left out": {func(c net.Conn) { // the server then waits for the client's key
+		"certificate left out": {func(c net.Conn) { // the server waits for the client's key
 			hello := make([]byte, 1<<14)
 			n, _ := c.Read(hello)
 			out := []byte{21, 3, 1, 0, 2, 2, 40}
-			if session := int(hello[43]); int(hello[44+session])<<8+int(hello[45+session]) > 200 { // more than 200 bytes of suites: the widest hello
+			if session := int(hello[43]); int(hello[44+session])<<8+int(hello[45+session]) > 200 { // more than 200 bytes of suites, so it is the widest hello
 				out = append(helloTLS12(), 22, 3, 3, 0, 4, 14, 0, 0, 0)
 			}
 			c.Write(out[:min(n, len(out))])
 			hang(c)
 		}, alert, 5},
 
-		// The certificate came, and then the handshake failed.
+		// The server sends a certificate, and then the handshake fails.
 		"client certificate, TLS 1.2": {demand(tls.VersionTLS12), tls12, 1},
-		"client certificate, TLS 1.3": {demand(tls.VersionTLS13), tls13 + open, 1}, // our side completes the handshake before the server refuses
+		"client certificate, TLS 1.3": {demand(tls.VersionTLS13), tls13 + open, 1}, // the client completes the handshake before the server refuses it
 		"key of another, TLS 1.2":     {handshakes(der, other, atMost(tls.VersionTLS12)), tls12, 1},
 		"key of another, TLS 1.3":     {handshakes(der, other, nil), tls13, 1},
 		"late alert":                  {later(func(c net.Conn) { c.Write([]byte{21, 3, 3, 0, 2, 2, 40}) }), tls12, 1},
@@ -305,7 +309,7 @@ func TestPeers(t *testing.T) {
 		"late reset":                  {later(reset), tls12, 1},
 		"late garbage":                {later(func(c net.Conn) { c.Write(bytes.Repeat([]byte{0xff}, 1<<16)) }), tls12, 1},
 
-		// No certificate came.
+		// The server sends no certificate.
 		"HTTP":                 {hangUp("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), noTLS, 1},
 		"close":                {hangUp(""), failed + narrow, 5},
 		"reset":                {func(c net.Conn) { c.Read(make([]byte, 1)); reset(c) }, failed + narrow, 5},

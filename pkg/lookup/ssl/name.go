@@ -14,8 +14,8 @@ import (
 	"golang.org/x/crypto/cryptobyte/asn1"
 )
 
-// parseName parses an RDNSequence and returns its text by RFC 4514. The last RDN comes first.
-// The attributes of one RDN are joined by "+" in the order of the certificate.
+// parseName parses an RDNSequence and stores its text by RFC 4514 in out. The text begins with
+// the last RDN. The attributes of one RDN are joined by "+" in the order of the certificate.
 func parseName(rdns cryptobyte.String, out *string) bool {
 	var parts []string
 	for !rdns.Empty() {
@@ -40,8 +40,9 @@ func parseName(rdns cryptobyte.String, out *string) bool {
 	return true
 }
 
-// parseAttribute parses one AttributeTypeAndValue. If its type has a short name and its value
-// is a string, the value is shown as text. Any other value is shown as "#" and its DER in hex.
+// parseAttribute parses one AttributeTypeAndValue and stores its text in out. If the type has
+// a short name and the value is a string, the text has the value as it is. Any other value is
+// written as "#" and its DER in hex.
 func parseAttribute(rdn *cryptobyte.String, out *string) bool {
 	var attribute, element, value cryptobyte.String
 	var tag asn1.Tag
@@ -53,7 +54,7 @@ func parseAttribute(rdn *cryptobyte.String, out *string) bool {
 	if !whole.ReadAnyASN1(&value, &tag) {
 		return false
 	}
-	// By RFC 4514 §2.3, a type in dotted form must have its value in hex.
+	// By RFC 4514 §2.3, if the type is in dotted form, the value must be in hex.
 	if name := attributeNames()[oid]; name != "" {
 		if text, ok := stringText(tag, value); ok {
 			*out = name + "=" + escape(text)
@@ -65,7 +66,7 @@ func parseAttribute(rdn *cryptobyte.String, out *string) bool {
 	return true
 }
 
-// String types of X.680 that cryptobyte does not name.
+// The string types of X.680 that cryptobyte has no names for.
 const (
 	numericString   = asn1.Tag(18)
 	visibleString   = asn1.Tag(26)
@@ -73,9 +74,9 @@ const (
 	bmpString       = asn1.Tag(30)
 )
 
-// stringText decodes a value by its string type. It is more lenient than the standard:
-// PrintableString may have any ASCII, and BMPString is read as UTF-16. It never guesses an
-// encoding. TeletexString is read as Latin-1, as all software does.
+// stringText decodes a string according to its type. It never guesses an encoding. It is more
+// lenient than the standard: a PrintableString may have any ASCII, and a BMPString is read as
+// UTF-16. A TeletexString is read as Latin-1, as all software does.
 func stringText(tag asn1.Tag, value []byte) (string, bool) {
 	var text []rune
 	switch tag {
@@ -102,11 +103,11 @@ func stringText(tag asn1.Tag, value []byte) (string, bool) {
 	default:
 		return "", false
 	}
-	// Invalid characters have become U+FFFD. Such a value is not text.
+	// The decoders replace invalid characters by U+FFFD. A value with U+FFFD is not text.
 	return string(text), len(value) == 0 && !strings.ContainsRune(string(text), utf8.RuneError)
 }
 
-// escape escapes a string by RFC 4514 §2.4, and writes control characters as hex pairs.
+// escape escapes a string by RFC 4514 §2.4. It writes control characters as hex pairs.
 func escape(s string) string {
 	var b strings.Builder
 	for i, r := range s {
@@ -126,9 +127,9 @@ func escape(s string) string {
 	return b.String()
 }
 
-// attributeNames returns the short names of attribute types by OID. They come from RFC 4514
-// §3, from the LDAP descriptors of RFC 4519 and 2985, and from the CA/Browser Forum's profiles
-// and common practice, in this order of preference.
+// attributeNames returns the short names of attribute types by OID. They come, in this order
+// of preference, from RFC 4514 §3, from the LDAP descriptors of RFC 4519 and 2985, and from
+// the profiles of the CA/Browser Forum and common practice.
 func attributeNames() map[string]string {
 	return numbered(map[string]string{
 		"2.5.4.": "3 CN 4 SN 5 serialNumber 6 C 7 L 8 ST 9 STREET 10 O 11 OU 12 title 13 description " +

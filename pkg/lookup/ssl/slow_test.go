@@ -14,8 +14,8 @@ import (
 )
 
 // TestSlow checks peers that do not complete the handshake before the time ends or the caller
-// leaves. If the certificate came before that, it is the result. The peers never close the
-// connection, so a lookup that ignored its time would hang.
+// cancels. If the certificate was received before that, the lookup must return it. The peers
+// never close the connection, so a lookup that ignored its context would hang.
 func TestSlow(t *testing.T) {
 	der := with(nil)
 	long := [][]byte{der, with(func(p *parts) { p.rest = tlv(0xa3, make([]byte, 60<<10)) })}
@@ -68,10 +68,11 @@ func TestSlow(t *testing.T) {
 	})
 }
 
-// readsLeaf looks up a host that sends its certificate and then nothing more.
+// readsLeaf looks up a host that sends its certificate and then stays silent. The lookup must
+// return the certificate.
 func readsLeaf(t *testing.T, w *testbed.Origins) {
 	t.Helper()
-	for limit := 500 * time.Millisecond; ; limit *= 2 { // a busy machine may be slower
+	for limit := 500 * time.Millisecond; ; limit *= 2 { // on a busy machine, one limit may be too short
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		r, err := client(w.Dialer()).Lookup(ctx, query())
 		cancel()
