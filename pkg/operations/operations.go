@@ -1,6 +1,6 @@
-// Package operations creates every priced operation with its client, for a program that serves
-// all of them. The main package of a deployed function creates only one operation, so it links
-// only the clients of that operation.
+// Package operations creates all priced operations with their clients, for a program that
+// serves all of them. A deployed function serves only one operation. Its main package creates
+// that operation itself, so that it links only the clients of that operation.
 package operations
 
 import (
@@ -41,7 +41,7 @@ func All(c boot.Components) []service.Operation {
 	}
 }
 
-// Handler returns the whole service on one mux.
+// Handler returns a handler for the whole service.
 func Handler(c boot.Components) (http.Handler, error) {
 	return service.All(c.Seller, All(c), c.Health(), c.Documents())
 }

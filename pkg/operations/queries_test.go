@@ -12,9 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// reader returns a function that parses a query string for an operation, and returns its
-// normalised values or an error code. It also checks that parsing the normalised values gives
-// the same values.
+// reader returns a function that parses parameters with parse and returns their normalised
+// form, or an error code. It also checks that parsing the normalised form gives the same form.
 func reader[Q interface{ Values() url.Values }](parse func(url.Values) (Q, error)) func(*testing.T, url.Values) string {
 	return func(t *testing.T, values url.Values) string {
 		q, err := parse(values)
@@ -29,8 +28,8 @@ func reader[Q interface{ Values() url.Values }](parse func(url.Values) (Q, error
 	}
 }
 
-// TestQueries checks the parameters that operations accept and refuse. pkg/lookup/guard tests
-// which names are accepted.
+// TestQueries checks which parameters the operations accept and how they normalise them. The
+// tests of pkg/lookup/guard check which names are accepted.
 func TestQueries(t *testing.T) {
 	readers := map[string]func(*testing.T, url.Values) string{
 		"dns": reader(dns.ParseQuery), "ssl": reader(ssl.ParseQuery), "host": reader(guard.ParseQuery), "intel": reader(bundle.ParseHostIntel),

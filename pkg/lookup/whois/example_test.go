@@ -15,7 +15,7 @@ import (
 )
 
 // This example looks up the expiry date of a domain at the registry that IANA names for it.
-// Package registry has an example that needs no network.
+// Package registry has an example that works without a network.
 func Example() {
 	query, err := guard.ParseQuery(url.Values{"domain": {"www.example.com"}})
 	if err != nil {
@@ -41,8 +41,8 @@ func Example() {
 	}
 }
 
-// In a Result, a fact that the registry does not publish is null, and a list without entries
-// is empty.
+// In the JSON of a Result, a fact that the registry does not publish is null, and a list
+// without entries is empty.
 func ExampleResult() {
 	expires := "2027-08-13T04:00:00Z"
 	answer, err := json.MarshalIndent(whois.Result{

@@ -31,8 +31,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestFixtures serves each <name>.json of testdata/answers.txtar from a registry and compares
-// the result byte by byte with the <name>.want of the same archive.
+// TestFixtures checks the results for the answers in testdata/answers.txtar. A registry serves
+// each <name>.json of the archive, and the result must equal the <name>.want of the archive
+// byte by byte.
 func TestFixtures(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/answers.txtar"
@@ -69,8 +70,8 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// holdRequest checks that a request to a registry follows the protocol and contains nothing
-// more.
+// holdRequest checks that a request to a registry follows the protocol and reveals nothing
+// else.
 func holdRequest(t *testing.T, r *http.Request) {
 	t.Helper()
 	if r.URL.Path != "/v1/domain/example.com" || r.URL.RawQuery != "" || r.Host != "rdap.registry.com" || r.Proto != "HTTP/1.1" ||
@@ -80,15 +81,15 @@ func holdRequest(t *testing.T, r *http.Request) {
 	}
 }
 
-// TestOutcomes checks the result or error for each response of a registry. Other tests cover
-// the framing of a head and its body.
+// TestOutcomes checks the result or error for each way in which a registry can respond. Other
+// tests cover the framing of a head and its body.
 func TestOutcomes(t *testing.T) {
 	const ok, gzipped = "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"
 	good, hint := domain(), "HTTP/1.1 103 Early Hints\r\n\r\n"
 	deep := strings.Repeat("[", 70) + strings.Repeat("]", 70)
 	type row struct {
 		say     site
-		code    fault.Code // empty if there is a result
+		code    fault.Code // empty if a result is expected
 		message string     // part of the public message
 	}
 	fine := func(say site) row { return row{say, "", ""} }
@@ -138,8 +139,8 @@ func zipped(s string) string {
 	return b.String()
 }
 
-// TestWrongTypes gives every member values of all the wrong types. The lookup must never
-// return an error or a null list.
+// TestWrongTypes gives every member of a domain object values of all the wrong types. The
+// lookup must never return an error or a null list.
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
 	plain := `{"domain":"example.com","source":"rdap","rdap_server":"","handle":null,"status":[],` +
@@ -182,7 +183,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzAnswer parses bytes as an RDAP answer and converts the answer to JSON.
+// FuzzAnswer parses arbitrary bytes as an RDAP answer and converts the result to JSON.
 func FuzzAnswer(f *testing.F) {
 	archive, err := txtar.ParseFile("testdata/answers.txtar")
 	if err != nil || len(archive.Files) == 0 {
@@ -253,8 +254,8 @@ func holdResult(t *testing.T, r whois.Result) {
 	}
 }
 
-// TestRedirects checks that redirects are followed, and that the host of each redirect is
-// resolved and checked like the first host.
+// TestRedirects checks that the lookup follows redirects, and that the host of each redirect
+// is resolved and checked like the first host.
 func TestRedirects(t *testing.T) {
 	type row struct {
 		to   string
@@ -324,7 +325,8 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// drip writes start, and then one byte at a time until the client hangs up.
+// drip returns a site that writes start, and then one byte at a time until the client hangs
+// up.
 func drip(start string) site {
 	return func(w io.Writer, _ *http.Request) {
 		for _, err := io.WriteString(w, start); err == nil; _, err = io.WriteString(w, " ") {

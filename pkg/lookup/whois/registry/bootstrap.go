@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	// fresh is how long a file is used before a lookup checks for a newer one.
+	// fresh is how long a bootstrap file is used before a lookup looks for a newer one.
 	fresh = 24 * time.Hour
 
 	// The pause after a failed download doubles from firstPause up to longestPause.
 	firstPause   = 2 * time.Second
 	longestPause = 10 * time.Minute
 
-	// A lookup has eight seconds. These limits leave the rest for querying the registry.
+	// A lookup has eight seconds. These limits for getting the bootstrap file leave time to
+	// query the registry.
 	fetchTimeout = 3 * time.Second
 	cacheTimeout = 1500 * time.Millisecond
 )
@@ -35,12 +36,12 @@ const (
 type bootstrap struct {
 	cfg   whois.Config
 	http  *http.Client
-	turn  chan struct{} // a lock of capacity one, held while a newer file is looked for
+	turn  chan struct{} // a lock of capacity one; its holder looks for a newer file
 	state atomic.Pointer[state]
 }
 
-// state holds the current file and the history of downloads. A state is never changed. The
-// call that holds the turn replaces it.
+// state holds the current file and the history of downloads. A state is never changed.
+// Instead, the holder of bootstrap.turn stores a new one.
 type state struct {
 	registry // nil until a file has been loaded
 	fetched  time.Time
@@ -65,20 +66,20 @@ func newBootstrap(cfg whois.Config) *bootstrap {
 	return b
 }
 
-// due reports whether it is time to look for another file.
+// due reports whether it is time to look for a newer file.
 func (b *bootstrap) due(s *state) bool {
 	if s.registry == nil {
 		return true
 	}
 	now := b.cfg.Now()
 	age := now.Sub(s.fetched)
-	isFresh := age >= 0 && age < fresh // negative if another machine's clock is ahead
+	isFresh := age >= 0 && age < fresh // age is negative if the clock of the machine that fetched the file is ahead
 	return !isFresh && !now.Before(s.notUntil)
 }
 
 // load returns the file in use. If a newer file is due, one of the concurrent calls looks for
-// it first, and the other calls wait. load fails with whois_timeout if ctx ends first, and
-// otherwise with bootstrap_unavailable. In the pause after a failed download,
+// it first, and the other calls wait. The error of load is whois_timeout if ctx ends first,
+// and otherwise bootstrap_unavailable. During the pause after a failed download,
 // bootstrap_unavailable is marked as prevented (fault.Error.IsPrevented).
 func (b *bootstrap) load(ctx context.Context) (registry, error) {
 	if s := b.state.Load(); !b.due(s) {
@@ -91,7 +92,7 @@ func (b *bootstrap) load(ctx context.Context) (registry, error) {
 		return nil, lookup.Fault(lookup.WhoisTimeout, ctx.Err())
 	}
 	s := *b.state.Load()
-	if !b.due(&s) { // another call has updated it meanwhile
+	if !b.due(&s) { // another call has looked for it meanwhile
 		return s.registry, nil
 	}
 	err := b.update(ctx, &s)
@@ -109,8 +110,8 @@ func (b *bootstrap) warn(ctx context.Context, err error, what string) {
 	}
 }
 
-// update takes a newer file from the Cache, where another process may have put it. If there is
-// none, it downloads the file and puts it into the Cache.
+// update takes a newer file from the Cache, where another process may have put it. If the
+// Cache has none, update downloads the file and puts it into the Cache.
 func (b *bootstrap) update(ctx context.Context, s *state) error {
 	cached, fetched := b.restore(ctx)
 	if cached != nil && (s.registry == nil || fetched.After(s.fetched)) {
@@ -132,7 +133,7 @@ func (b *bootstrap) update(ctx context.Context, s *state) error {
 		b.save(ctx, doc, s.fetched)
 		return nil
 	}
-	if s.registry == nil && ctx.Err() != nil { // the next caller may have more time, so there is no pause
+	if s.registry == nil && ctx.Err() != nil { // no pause, because the next caller may have more time
 		return lookup.Fault(lookup.WhoisTimeout, err)
 	}
 	s.notUntil = b.cfg.Now().Add(min(longestPause, firstPause<<min(s.failures, 16)))
@@ -140,7 +141,7 @@ func (b *bootstrap) update(ctx context.Context, s *state) error {
 	return lookup.Fault(lookup.BootstrapUnavailable, err)
 }
 
-// restore returns the file of the Cache, or nil if there is none or it is unusable.
+// restore returns the file in the Cache, or nil if there is none or it is unusable.
 func (b *bootstrap) restore(ctx context.Context) (r registry, fetched time.Time) {
 	if b.cfg.Cache == nil {
 		return nil, fetched
@@ -189,12 +190,12 @@ func (b *bootstrap) download(ctx context.Context) (doc []byte, r registry, err e
 	return doc, r, err
 }
 
-// registry is a parsed bootstrap file: a map from domain suffixes to base URLs. It is never
+// registry is a parsed bootstrap file. It maps domain suffixes to base URLs, and is never
 // changed.
 type registry map[string]string
 
-// parseRegistry parses a bootstrap file for domains (RFC 9224 §3, §4). A file without a usable
-// server is an error, and so it never replaces a good file.
+// parseRegistry parses a bootstrap file for domains (RFC 9224 §3, §4). It returns an error for
+// a file without a usable server, so that such a file never replaces a good one.
 func parseRegistry(doc []byte) (registry, error) {
 	file, err := rdapbootstrap.NewFile(doc)
 	if err != nil {
@@ -216,8 +217,8 @@ func parseRegistry(doc []byte) (registry, error) {
 	return r, nil
 }
 
-// find returns the base URL for the longest suffix of a name, compared by whole labels (RFC
-// 9224 §4).
+// find returns the base URL for the longest suffix of a name that the file has. A suffix
+// consists of whole labels (RFC 9224 §4).
 func (r registry) find(name string) (base string, ok bool) {
 	for {
 		if base, ok := r[name]; ok {
@@ -231,8 +232,8 @@ func (r registry) find(name string) (base string, ok bool) {
 	}
 }
 
-// chooseBase returns the first https URL, or else the first http URL (RFC 9224 §5.1), with a
-// slash at its end. It returns "" if no URL is usable.
+// chooseBase returns the first usable https URL, or else the first usable http URL (RFC 9224
+// §5.1). It adds a slash at the end if there is none. It returns "" if no URL is usable.
 func chooseBase(urls []*url.URL) string {
 	for _, scheme := range []string{"https", "http"} {
 		for _, u := range urls {
@@ -250,7 +251,7 @@ func chooseBase(urls []*url.URL) string {
 	return ""
 }
 
-// isBase reports whether a URL has a host and a path and nothing else.
+// isBase reports whether a URL, apart from its scheme, has a host and a path and nothing else.
 func isBase(u *url.URL) bool {
 	hasQuery := u.RawQuery != "" || u.ForceQuery
 	return u.Hostname() != "" && u.User == nil && !hasQuery && u.Fragment == ""

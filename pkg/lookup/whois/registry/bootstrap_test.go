@@ -32,7 +32,7 @@ func TestFirstLoad(t *testing.T) {
 		if string(s.cache.doc) != standard() || !s.cache.fetched.Equal(s.begin) {
 			t.Errorf("cached %q of %v", s.cache.doc, s.cache.fetched)
 		}
-		time.Sleep(24*time.Hour - 3*time.Second) // a lookup takes a second, so two seconds remain until a refresh is due
+		time.Sleep(24*time.Hour - 3*time.Second) // one second for the last lookup and two seconds before a refresh is due
 		s.want(oldServer, 1, 1)
 		s.restart() // a new process starts with the file of the Cache
 		s.want(oldServer, 1, 1)
@@ -41,20 +41,20 @@ func TestFirstLoad(t *testing.T) {
 		if !s.cache.fetched.Equal(s.begin.Add(24 * time.Hour)) {
 			t.Errorf("cached %v", s.cache.fetched)
 		}
-		// An older file that another process puts into the Cache is not used.
+		// Another process puts an older file into the Cache. It must not be used.
 		s.cache.doc, s.cache.fetched = []byte(standard()), s.begin
 		s.bootstraps(status(503, ""))
 		time.Sleep(8 * 24 * time.Hour)
 		s.want(newServer, 3, 2)
 		s.want(newServer, 3, 2)
-		// A newer file of the Cache is used, and makes a download unnecessary.
+		// A newer file in the Cache is used, and makes a download unnecessary.
 		s.cache.fetched = time.Now()
 		time.Sleep(time.Hour)
 		s.want(oldServer, 3, 2)
 	})
 }
 
-// TestStale checks that the old file stays in use, whatever is wrong with the response of
+// TestStale checks that the old file stays in use, whatever is wrong with the response from
 // IANA.
 func TestStale(t *testing.T) {
 	each(t, map[string]func(net.Conn){
@@ -98,7 +98,7 @@ func TestNeverLoaded(t *testing.T) {
 			time.Sleep(10 * time.Minute) // the longest pause
 			s.want("bootstrap_unavailable", 4+n, 0)
 		}
-		// A file that another process put into the Cache ends the pause.
+		// Another process puts a file into the Cache. That ends the pause.
 		s.cache.doc, s.cache.fetched = []byte(standard()), time.Now()
 		s.want(oldServer, 23, 0)
 	})
@@ -121,8 +121,8 @@ func TestCacheFaults(t *testing.T) {
 	})
 }
 
-// TestFirstLoadTimesOut checks that the Cache and IANA get only a part of the time. So the
-// lookup has time left to say that they failed.
+// TestFirstLoadTimesOut checks a lookup if neither the Cache nor IANA responds. Both get only
+// a part of the lookup's time, so the lookup can return a proper error.
 func TestFirstLoadTimesOut(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -133,9 +133,9 @@ func TestFirstLoadTimesOut(t *testing.T) {
 	})
 }
 
-// TestFirstLoadTakenOver checks that if the lookup that began to load the file is cancelled,
-// another lookup continues. The time-out of a caller starts no pause. A lookup may also give
-// up while it waits for its turn.
+// TestFirstLoadTakenOver checks lookups that start while no file has been loaded. If the
+// lookup that loads the file is cancelled, another lookup takes over. The time-out of a caller
+// starts no pause. A lookup may also give up while it waits for its turn.
 func TestFirstLoadTakenOver(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -160,8 +160,8 @@ func TestFirstLoadTakenOver(t *testing.T) {
 	})
 }
 
-// TestUnguarded checks that the bootstrap URL, which the operator chose, may be on loopback,
-// but that it may not redirect to another host. NoServer must return false before the file is
+// TestUnguarded checks that the bootstrap URL may be on loopback, because the operator chose
+// it, but may not redirect to another host. NoServer must return false before the file is
 // loaded.
 func TestUnguarded(t *testing.T) {
 	mux := http.NewServeMux()
@@ -185,7 +185,7 @@ func TestUnguarded(t *testing.T) {
 }
 
 // TestShared runs many lookups of many names with one Client, beginning with its first load.
-// The race detector also checks the RDAP library.
+// The race detector watches the RDAP library as well.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -285,7 +285,7 @@ func TestRegistrable(t *testing.T) {
 	}
 }
 
-// FuzzBootstrap parses bytes as a bootstrap file.
+// FuzzBootstrap parses arbitrary bytes as a bootstrap file.
 func FuzzBootstrap(f *testing.F) {
 	f.Add([]byte(wrap(`[["com","net"],["https://rdap.example.com/v1","http://rdap.example.com/"]]`)))
 	f.Add([]byte(wrap(`[["co.uk"],["HTTP://[2001:db8::1]:80"]],[["xn--fiqs8s"],["https://x/%2f"]]`)))
@@ -306,7 +306,8 @@ func FuzzBootstrap(f *testing.F) {
 	})
 }
 
-// holdBase checks that the server of a suffix can be queried.
+// holdBase checks that a server's base URL is usable and that find returns one for a name
+// below its suffix.
 func holdBase(t *testing.T, r registry, suffix, base string) {
 	t.Helper()
 	u, err := url.Parse(base)
@@ -339,8 +340,9 @@ func TestParseBootstrapURL(t *testing.T) {
 	}
 }
 
-// TestPolicies checks which redirects RDAP servers and the bootstrap URL may make. Each row
-// has the previous URLs, the next URL, and whether follow and stay allow it.
+// TestPolicies checks which redirects are allowed. Each row has the previous URLs, the next
+// URL, and whether follow and stay allow the redirect. follow is for RDAP servers, and stay
+// for the bootstrap URL.
 func TestPolicies(t *testing.T) {
 	type row struct {
 		from, to     string

@@ -5,11 +5,11 @@
 // The IANA bootstrap file names one server for each top-level domain. The package queries this
 // server about the registrable domain of the given name, because registries do not answer for
 // host names. It follows no link in an answer. A redirect may lead only to hosts that pass the
-// same guard. Certificates of RDAP servers are verified.
+// domain guard and the address guard. Certificates of RDAP servers are verified.
 //
-// Nothing that a call started outlives the call. The bootstrap file (RFC 9224) is kept in
-// memory and in a Cache. Once a day the package looks for a newer file. If there is none, the
-// package continues to use the old file.
+// When a call returns, everything that it started has ended. The bootstrap file (RFC 9224) is
+// kept in memory and in a Cache. Once a day the package looks for a newer file. If there is
+// none, the package continues to use the old file.
 //
 //	a domain object of that name            the result
 //	404, or an error object that says 404   not_found; for the web host of a suffix, such as
@@ -46,8 +46,8 @@ import (
 )
 
 // maxAnswer is the largest size of an answer in bytes. The function answers returns the limits
-// of an answer's depth and of its number of values. Normal answers have some kilobytes and
-// hundreds of values.
+// for its depth and its number of values. Normal answers have a few kilobytes and some hundred
+// values.
 const maxAnswer = 1 << 20
 
 func answers() untrusted.Limits { return untrusted.Limits{Depth: 64, Values: 20_000} }
@@ -58,7 +58,7 @@ type Client struct {
 	bootstrap *bootstrap
 }
 
-// New returns a Client.
+// New returns a Client that uses cfg.
 func New(cfg whois.Config) *Client {
 	cfg.BootstrapURL = cmp.Or(cfg.BootstrapURL, whois.DefaultBootstrapURL)
 	if cfg.Direct == nil {
@@ -72,28 +72,29 @@ func New(cfg whois.Config) *Client {
 	}
 	return &Client{
 		bootstrap: newBootstrap(cfg),
-		// Every field is preset, and the server is passed with each request. So the library
-		// writes to no field of its client, and the client can be shared.
+		// The library sets the fields of its client that are empty. Here all are set, and each
+		// request names its server. So the library never writes to its client, and concurrent
+		// calls can share it.
 		rdap: &rdap.Client{
 			HTTP:      &http.Client{CheckRedirect: follow, Transport: servers},
-			Bootstrap: &rdapbootstrap.Client{}, // never used
+			Bootstrap: &rdapbootstrap.Client{}, // never used, because each request names its server
 			Verbose:   func(string) {},
 			UserAgent: cfg.UserAgent,
 		},
 	}
 }
 
-// NoServer reports whether the bootstrap file in memory has no RDAP server for a domain. Then
-// a lookup returns rdap_unavailable, unless a newer file has a server. NoServer returns false
-// if no file has been loaded. It sends nothing.
+// NoServer reports whether the bootstrap file in memory lists no RDAP server for a domain. In
+// that case a lookup returns rdap_unavailable, unless it finds a newer file that lists one.
+// NoServer returns false if no file has been loaded. It sends nothing.
 func (c *Client) NoServer(domain string) bool {
 	s := c.bootstrap.state.Load()
 	_, ok := s.find(registrable(domain))
 	return s.registry != nil && !ok
 }
 
-// Lookup answers a query within the time of ctx. Its errors are rdap_unavailable,
-// not_found, rdap_upstream, bootstrap_unavailable and whois_timeout.
+// Lookup answers a query before ctx ends. Its errors are rdap_unavailable, not_found,
+// rdap_upstream, bootstrap_unavailable and whois_timeout.
 func (c *Client) Lookup(ctx context.Context, q whois.Query) (whois.Result, error) {
 	servers, err := c.bootstrap.load(ctx)
 	if err != nil {
@@ -118,20 +119,21 @@ func isNotFound(err error) bool {
 	return err != nil && fault.From(err).Code == lookup.NotFound
 }
 
-// fetchSuffix returns the registration to report for a name that is not registered itself. If
-// there is none, it returns the error to report.
+// fetchSuffix returns the registration to report if name itself is not registered. If there is
+// none, it returns the error to report.
 //
 // There are two kinds of suffixes with several labels. Below some, such as co.uk, the registry
-// of the top-level domain registers names itself, so a name that it does not know is free.
-// Others, such as ac.uk and gov.uk, are registered domains, and another registry keeps the
-// names below them. That registry may not speak RDAP, and is not in IANA's file. No answer
-// tells which kind a suffix is, and the registration of the suffix is not that of the name. So
-// the answer stays not_found, with a message that says that another registry may keep the
+// of the top-level domain itself registers names, so a name that it does not know is free.
+// Others, such as ac.uk and gov.uk, are registered domains, and the names below them are kept
+// by another registry, which may not speak RDAP and is not in IANA's file. No answer tells
+// which kind a suffix is, and the registration of the suffix is not the registration of the
+// name. So the error stays not_found, but its message says that another registry may keep the
 // name.
 //
 // The web host of a suffix is an exception. Nobody registers www, and the suffix itself
-// answers there. So the registration of the suffix is reported if the registry shows one. An
-// object that only keeps the suffix from being registered does not count.
+// answers under that name. So fetchSuffix returns the registration of the suffix if the
+// registry shows one. It does not count an object that only keeps the suffix from being
+// registered.
 func (c *Client) fetchSuffix(ctx context.Context, base, name string, notFound error) (*rdap.Domain, error) {
 	host, suffix, _ := strings.Cut(name, ".")
 	if !strings.Contains(suffix, ".") {
@@ -157,7 +159,7 @@ func (c *Client) fetchSuffix(ctx context.Context, base, name string, notFound er
 
 // fetch fetches the domain object of a registrable name.
 func (c *Client) fetch(ctx context.Context, base, name string) (*rdap.Domain, error) {
-	server, err := url.Parse(base) // a new URL for each request, because the library writes to it
+	server, err := url.Parse(base) // a new URL for each request, because the library changes it
 	if err != nil {
 		return nil, fmt.Errorf("whois: base URL: %w", err)
 	}
@@ -180,8 +182,8 @@ func (c *Client) fetch(ctx context.Context, base, name string) (*rdap.Domain, er
 	return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered with something other than a domain.")
 }
 
-// fetchFault returns the fault of an exchange that produced no object. The error of the
-// library tells little, so fetchFault uses the exchange that the library reports.
+// fetchFault returns the fault for an exchange that produced no object. It uses the exchange
+// that the library reports, because the error of the library tells little.
 func fetchFault(ctx context.Context, exchange *rdap.HTTPResponse, err error) error {
 	if exchange.Error != nil {
 		return exchangeFault(ctx, exchange.Error)
@@ -189,16 +191,16 @@ func fetchFault(ctx context.Context, exchange *rdap.HTTPResponse, err error) err
 	switch status := exchange.Response.StatusCode; status {
 	case http.StatusNotFound:
 		return lookup.Fault(lookup.NotFound, err)
-	case http.StatusOK: // with an empty body
+	case http.StatusOK: // the body was empty
 		return lookup.Fault(lookup.RDAPUpstream, err)
 	default:
 		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server answered with HTTP status %d.", status)
 	}
 }
 
-// exchangeFault returns the fault of an exchange that failed. The error of http.Client
-// contains the URL, and with it the queried name, which must not be logged. So exchangeFault
-// uses only the inner error.
+// exchangeFault returns the fault for an exchange that failed. The error of http.Client
+// contains the URL and thus the queried name, which must not be logged. So exchangeFault uses
+// only the error inside it.
 func exchangeFault(ctx context.Context, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -219,10 +221,10 @@ func exchangeFault(ctx context.Context, err error) error {
 	return lookup.Fault(lookup.RDAPUpstream, err)
 }
 
-// registrable cuts a name to the domain that a registry registers: its suffix in the ICANN
-// section of the public suffix list, plus one label. A name that is such a suffix itself is
-// returned unchanged. Suffixes of the private section, such as github.io, are registered
-// domains.
+// registrable returns the part of a name that a registry registers: the suffix of the name in
+// the ICANN section of the public suffix list, and one more label. If the name is such a
+// suffix itself, registrable returns it unchanged. It ignores the private section of the list,
+// whose suffixes, such as github.io, are registered domains.
 func registrable(name string) string {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	for !icann {

@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 )
 
-// atHome returns a Dialer that connects to a server on this machine for every host. A program
-// leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
+// atHome returns a Dialer that connects to a server on this machine, whatever the host. A real
+// program leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
 func atHome(server *httptest.Server) *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: resolver{},
@@ -29,7 +29,7 @@ func atHome(server *httptest.Server) *guard.Dialer {
 	}
 }
 
-// resolver returns one public address for every name.
+// resolver resolves every name to the same public address.
 type resolver struct{}
 
 // Addresses implements guard.Resolver.
@@ -37,8 +37,9 @@ func (resolver) Addresses(context.Context, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 }
 
-// This example prints the expiry date and the registrar of a domain. IANA's file and the
-// registry are served on this machine. A program leaves BootstrapURL and RootCAs unset.
+// This example prints the expiry date and the registrar of a domain. A server on this machine
+// serves IANA's file and acts as the registry. A real program leaves BootstrapURL and RootCAs
+// unset.
 func Example() {
 	iana := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"version":"1.0","services":[[["com"],["https://rdap.example.com/"]]]}`)

@@ -21,13 +21,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// network connects a process to its resolvers and to all other hosts, and loses datagrams.
+// network is a stage with resolvers. It connects a process to the resolvers and to all other
+// hosts, and loses datagrams.
 type network struct {
 	*stage
 
 	process int
-	loss    float64         // probability for each question and each answer
-	dead    map[string]bool // dead resolvers
+	loss    float64         // the probability that a question or an answer is lost
+	dead    map[string]bool // the resolvers that never answer
 
 	mu   sync.Mutex
 	sent map[string]int
@@ -38,8 +39,8 @@ const (
 	registryAddr = "93.184.216.34"
 )
 
-// lost reports whether a datagram is lost. It is random, but the same in every run of the
-// test.
+// lost reports whether a datagram is lost. The result looks random, but is the same each time
+// the test is run.
 func (n *network) lost(what string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,10 +99,10 @@ func (n *network) connectTo(ctx context.Context, _, address string) (net.Conn, e
 	return n.connect(ctx, host, to.Port())
 }
 
-// TestFirst checks that the first lookup of a process succeeds, with the bootstrap file and
-// the registry's address, although a resolver is dead and datagrams get lost. This machine's
-// resolver must not be used, because it would wait five seconds for a dead resolver, as dig
-// and curl do.
+// TestFirst checks that the first lookup of a process succeeds although a resolver is dead and
+// datagrams get lost. The lookup needs the bootstrap file and the address of the registry. It
+// must not use this machine's resolver, which would wait five seconds for a dead resolver, as
+// it does for dig and curl.
 func TestFirst(t *testing.T) {
 	const first = "1.1.1.1:53"
 	type row struct {
@@ -134,11 +135,11 @@ func TestFirst(t *testing.T) {
 }
 
 // TestOwnBootstrap checks that a bootstrap file in the operator's own network is fetched
-// directly, as this machine would.
+// directly, without the guard.
 func TestOwnBootstrap(t *testing.T) {
 	type row struct {
 		url  string
-		err  error // the error of the Connector
+		err  error // the error of the Connector when it resolves the host
 		dial string
 	}
 	each(t, map[string]row{
@@ -160,8 +161,8 @@ func TestOwnBootstrap(t *testing.T) {
 	})
 }
 
-// TestOwnBootstrapUnreachable checks that the error contains both reasons if the file can be
-// reached neither through the Connector nor directly.
+// TestOwnBootstrapUnreachable checks the error if the file can be reached neither through the
+// Connector nor directly. It must contain both reasons.
 func TestOwnBootstrapUnreachable(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {

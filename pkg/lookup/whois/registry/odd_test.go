@@ -9,7 +9,7 @@ import (
 )
 
 // TestOdd checks answers that are not quite RDAP, as some registries send them. Their meaning
-// is clear, and they must give the same result as correct answers.
+// is clear, so they must give the same results as correct answers.
 func TestOdd(t *testing.T) {
 	const (
 		registrant = `{"objectClassName":"entity","roles":["registrar"],"publicIds":[{"type":"IANA Registrar ID","identifier":"292"}],` +

@@ -14,12 +14,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
-// Limits of a result. Values that exceed them are left out.
+// Limits of a result. It leaves out values that exceed them.
 const (
-	maxListed = 64  // most elements of a list
-	maxText   = 512 // most bytes of a string
-	maxNested = 8   // how deep a registrar may be nested in other entities
-	maxCard   = 4   // how deep the properties of a jCard may be nested; the standard depth is 3
+	maxListed = 64  // the largest number of elements of a list
+	maxText   = 512 // the largest number of bytes of a string
+	maxNested = 8   // the largest depth at which a registrar may be nested in other entities
+	maxCard   = 4   // the largest depth at which the properties of a jCard may be nested; by the standard it is 3
 )
 
 // result extracts the facts of spec §2.3 from a domain object.
@@ -39,15 +39,15 @@ func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 	if handle := text(raw(d.DecodeData, "handle")); handle != "" {
 		r.Handle = &handle
 	}
-	if secure := objects(raw(d.DecodeData, "secureDNS")); len(secure) > 0 { // the decoder would accept "true" and 1 as true
+	if secure := objects(raw(d.DecodeData, "secureDNS")); len(secure) > 0 { // the decoder would turn "true" and 1 into true
 		r.DNSSEC = secure[0]["delegationSigned"] == true
 	}
 	return r
 }
 
-// registered reports whether an object shows a registration. A registration has a registrar, a
-// date of registration or a date of expiry. It has no status of RFC 9083 §10.2.2 that reserves
-// the name for the registry.
+// registered reports whether an object shows a registration. It does if it has a registrar, a
+// date of registration or a date of expiry, and no status that reserves the name for the
+// registry (RFC 9083 §10.2.2).
 func registered(d *rdap.Domain) bool {
 	for _, status := range list(raw(d.DecodeData, "status")) {
 		if is(status, "reserved") || is(status, "administrative") {
@@ -61,8 +61,8 @@ func registered(d *rdap.Domain) bool {
 	return event(events, "registration", "expiration") != nil
 }
 
-// about reports whether an object is about a name. Some registries write the Unicode form into
-// ldhName, fill only unicodeName, or put blanks around the name.
+// about reports whether an object is about the domain name. Some registries write the Unicode
+// form into ldhName, fill only unicodeName, or put blanks around the name.
 func about(d *rdap.Domain, name string) bool {
 	published := strings.TrimSpace(cmp.Or(d.LDHName, d.UnicodeName))
 	if strings.EqualFold(strings.TrimSuffix(published, "."), name) {
@@ -72,8 +72,9 @@ func about(d *rdap.Domain, name string) bool {
 	return err == nil && mapped == name
 }
 
-// raw returns a member as it was sent. The decoder converts numbers, booleans and null to the
-// type of a field, and drops values that it cannot convert.
+// raw returns a member of an object as it was sent. The fields of the decoded object cannot be
+// used, because the decoder converts numbers, booleans and null to the type of a field, and
+// drops values that it cannot convert.
 func raw(d *rdap.DecodeData, member string) any {
 	if d == nil {
 		return nil
@@ -82,7 +83,7 @@ func raw(d *rdap.DecodeData, member string) any {
 }
 
 // list returns the elements of a member that should be an array. Some registries send a single
-// element without the array.
+// element instead of an array of one.
 func list(v any) []any {
 	if all, ok := v.([]any); ok || v == nil {
 		return all
@@ -90,11 +91,11 @@ func list(v any) []any {
 	return []any{v}
 }
 
-// object is a JSON object within a domain object, as it was sent. The decoder does not decode
-// an object that stands alone where a list is expected.
+// object is a JSON object within a domain object, as it was sent. It is used because the
+// decoder ignores a single object where the standard has an array.
 type object = map[string]any
 
-// objects returns the objects among the elements of a member.
+// objects returns those elements of a member that are objects.
 func objects(v any) (all []object) {
 	for _, e := range list(v) {
 		if o, ok := e.(object); ok {
@@ -104,10 +105,11 @@ func objects(v any) (all []object) {
 	return all
 }
 
-// text returns a trimmed string of at most maxText bytes, and "" for anything else.
-// Identifiers are sometimes sent as JSON numbers, so text accepts whole numbers.
+// text returns a string without surrounding blanks. It returns "" for a string of more than
+// maxText bytes and for a value that is not a string. Some registries send identifiers as JSON
+// numbers, so text accepts whole numbers as well.
 func text(v any) string {
-	const exact = 1 << 53 // above this, a float64 may differ from the number that was sent
+	const exact = 1 << 53 // from here on, a float64 may differ from the number that was sent
 	switch v := v.(type) {
 	case string:
 		if trimmed := strings.TrimSpace(v); len(trimmed) <= maxText {
@@ -122,7 +124,7 @@ func text(v any) string {
 	return ""
 }
 
-// words returns the strings among the elements of a member, as published.
+// words returns those elements of a member that are strings, as published.
 func words(v any) []string {
 	out := []string{}
 	for _, e := range list(v) {
@@ -138,15 +140,16 @@ func words(v any) []string {
 	return out
 }
 
-// is reports whether a value is the given string, in any letter case.
+// is reports whether a value is the string word, whatever its letter case.
 func is(v any, word string) bool {
 	s, ok := v.(string)
 	return ok && strings.EqualFold(strings.TrimSpace(s), word)
 }
 
 // registrar returns the first entity, in document order, that has the role registrar and a
-// name. It also searches nested entities. The registrar entity of .cx has no name. Its name is
-// on a nested entity for abuse reports, which has the same handle.
+// name. It also searches nested entities. For .cx, the registrar entity has no name, but
+// contains an entity for abuse reports, which has the same handle and a name. In such a case
+// registrar uses that name.
 func registrar(entities []object, depth int) *whois.Registrar {
 	if depth == maxNested {
 		return nil
@@ -172,8 +175,9 @@ func registrar(entities []object, depth int) *whois.Registrar {
 	return nil
 }
 
-// ianaID returns the identifier with the type of RFC 9083 §4.8. It uses no other identifier:
-// registries add theirs, and the handle is the same number at some registries only.
+// ianaID returns the identifier of the type "IANA Registrar ID" (RFC 9083 §4.8). It ignores
+// other identifiers, which registries invent. It also ignores the handle, which is the same
+// number at some registries only.
 func ianaID(e object) string {
 	for _, id := range objects(e["publicIds"]) {
 		if s := text(id["identifier"]); s != "" && is(id["type"], "IANA Registrar ID") {
@@ -183,17 +187,17 @@ func ianaID(e object) string {
 	return ""
 }
 
-// entityName returns the formatted name of an entity's vCard, or else its organisation. The
-// decoder drops a whole jCard for one malformed property, and knows property names in lower
-// case only. So the card is read as it was sent.
+// entityName returns the formatted name in an entity's jCard, or else the organisation in it.
+// It reads the card as it was sent, because the decoder drops a whole card for one malformed
+// property, and knows property names in lower case only.
 func entityName(e object) string {
 	card := e["vcardArray"]
 	return cmp.Or(property(card, "fn", maxCard), property(card, "org", maxCard))
 }
 
-// property returns a text property of a jCard (RFC 7095). The card may be malformed: its
-// arrays may be nested one level deeper than the standard says. Of a property, only the name
-// at its start and the value at its end are used.
+// property returns the text of the property called name in a jCard (RFC 7095). It uses only
+// the name at the start of a property and the value at its end. The card may be malformed: its
+// arrays may be nested one level deeper than the standard says.
 func property(card any, name string, depth int) string {
 	fields, ok := card.([]any)
 	if !ok || depth == 0 {
@@ -212,8 +216,8 @@ func property(card any, name string, depth int) string {
 	return ""
 }
 
-// propertyValue returns the text of a property's value. The value of org may be a list of the
-// name and then its units.
+// propertyValue returns the text of a property's value. The value of org may be a list, which
+// begins with the name and continues with the units.
 func propertyValue(v any) string {
 	values := list(v)
 	if len(values) == 0 {
@@ -223,7 +227,7 @@ func propertyValue(v any) string {
 	return text(s)
 }
 
-// event returns the time of the first event that has one of the actions and a readable date.
+// event returns the time of the first event with one of the given actions and a readable date.
 func event(events []object, actions ...string) *string {
 	for _, e := range events {
 		published, _ := e["eventDate"].(string)
@@ -236,16 +240,16 @@ func event(events []object, actions ...string) *string {
 }
 
 // date returns an eventDate as RFC 3339 in UTC, or "" if it cannot be read. RFC 9083 §4.5
-// requires RFC 3339, but registries use other forms as well. A time without a zone is taken as
-// UTC, and a date without a time as midnight. Seconds may have a fraction. If the seconds, or
-// the minutes of an offset, are missing, they are zero.
+// requires RFC 3339, but registries use other forms as well. date reads a time without a zone
+// as UTC, and a date without a time as midnight. Seconds may have a fraction. Missing seconds,
+// and missing minutes of an offset, are read as zero.
 func date(published string) string {
 	if len(published) > 64 {
 		return ""
 	}
-	// RFC 3339 §5.6 allows a lower-case t and z. The layouts of Go do not.
+	// RFC 3339 §5.6 allows t and z in lower case, but the layouts of Go do not.
 	published = strings.ToUpper(strings.TrimSpace(published))
-	published = strings.Replace(published, " ", "T", 1) // some registries write a space for the T
+	published = strings.Replace(published, " ", "T", 1) // some registries write a space instead of the T
 	for _, layout := range []string{
 		time.RFC3339,
 		"2006-01-02T15:04:05Z0700",
@@ -259,15 +263,15 @@ func date(published string) string {
 			continue
 		}
 		t = t.UTC()
-		if 1 <= t.Year() && t.Year() <= 9999 { // the offset can move the year out of the range of RFC 3339
+		if 1 <= t.Year() && t.Year() <= 9999 { // the offset may have moved the year out of the range of RFC 3339
 			return t.Format(time.RFC3339)
 		}
 	}
 	return ""
 }
 
-// nameservers returns the host names among the published name servers, in lower-case A-labels
-// without the trailing dot, each once.
+// nameservers returns the host names of the published name servers as lower-case A-labels,
+// without the trailing dot and without duplicates.
 func nameservers(published []object) []string {
 	out := []string{}
 	for _, n := range published {
@@ -279,9 +283,9 @@ func nameservers(published []object) []string {
 	return out
 }
 
-// hostname returns a normalised host name, or "" if the value is not one. A registry may list
-// hosts that the guard refuses. These names are kept as published, and only a name that the
-// guard accepts is mapped from Unicode.
+// hostname returns a host name in normal form, or "" if the value is not a host name. If the
+// guard accepts the name, hostname returns it as A-labels. A registry may also list hosts that
+// the guard refuses; these names are only converted to lower case.
 func hostname(v any) string {
 	sent, _ := v.(string)
 	published := strings.TrimSpace(sent)

@@ -37,30 +37,30 @@ const (
 	newServer = "https://new.registry.com/"
 )
 
-// stage is a test setup in a synctest bubble: a client with a Cache and a log, and servers
-// that it reaches through pipes. The server of the bootstrap file answers at once, and
-// registries after a second. The stage is the client's Connector.
+// stage is the setup of a test in a synctest bubble: a client with a Cache and a log, and
+// servers that the client reaches through pipes. The server of the bootstrap file answers at
+// once; registries answer after a second. The stage is also the Connector of the client.
 type stage struct {
 	*Client
 	t     *testing.T
 	begin time.Time
-	cert  tls.Certificate // for all registries; self-signed, so it is also the root
+	cert  tls.Certificate // of all registries; self-signed, so it is also the root
 	cache memory
 	log   bytes.Buffer
-	fails map[string]error // errors by "resolve host" and "dial host"
+	fails map[string]error // the errors of Resolve and Dial, by "resolve host" and "dial host"
 
 	connector guard.Connector // the stage itself by default
-	url       string          // URL of the bootstrap file
+	url       string          // the URL of the bootstrap file
 	directErr error           // the error that direct returns
-	open      atomic.Int64    // number of open connections and of calls of the Cache
+	open      atomic.Int64    // the number of open connections and of calls of the Cache that hang
 
-	running sync.WaitGroup // running servers
+	running sync.WaitGroup // the servers that have not ended
 
 	mu    sync.Mutex
-	sites map[string]func(net.Conn) // servers by host:port
-	asked []string                  // hosts that were resolved
-	own   []string                  // host:port of direct connections
-	hits  int                       // number of connections for the bootstrap file
+	sites map[string]func(net.Conn) // the servers, by host:port
+	asked []string                  // the hosts that were resolved
+	own   []string                  // the host:port of each direct connection
+	hits  int                       // the number of connections for the bootstrap file
 }
 
 // play runs a test with a new stage.
@@ -75,11 +75,11 @@ func play(t *testing.T, test func(t *testing.T, s *stage)) {
 		s.https("new.registry.com", says(domain()))
 		s.restart()
 		test(t, s)
-		s.running.Wait() // for servers that have not yet noticed that the client is gone
+		s.running.Wait() // some servers have not yet noticed that the client hung up
 	})
 }
 
-// each runs the cases of a table, each with a new stage.
+// each runs the cases of a table, and gives each case a new stage.
 func each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *stage, c C)) {
 	t.Helper()
 	testbed.Each(t, cases, func(t *testing.T, c C) {
@@ -87,7 +87,7 @@ func each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *sta
 	})
 }
 
-// restart replaces the client, as a new process with the same Cache would.
+// restart replaces the client by one with the same Cache, as if a new process had started.
 func (s *stage) restart() {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.cert.Leaf)
@@ -102,9 +102,9 @@ type memory struct {
 	doc     []byte
 	fetched time.Time
 	err     error // the error of both methods
-	hang    bool  // Get waits until the context ends
+	hang    bool  // Get waits until its context ends
 	puts    int
-	open    *atomic.Int64 // number of calls that hang
+	open    *atomic.Int64 // the number of calls of Get that hang
 }
 
 func (m *memory) Get(ctx context.Context) ([]byte, time.Time, error) {
@@ -133,10 +133,10 @@ func certificate() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: testbed.Must(x509.ParseCertificate(der))}
 }
 
-// site writes a response to a client that has sent a request.
+// site is the behaviour of a server: it writes a response to the request r.
 type site func(w io.Writer, r *http.Request)
 
-// serve returns a server that reads a request from a connection and lets say respond.
+// serve returns a server that reads a request from a connection and calls say to respond.
 func serve(say site) func(net.Conn) {
 	return func(c net.Conn) {
 		if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
@@ -145,7 +145,8 @@ func serve(say site) func(net.Conn) {
 	}
 }
 
-// secure returns a registry with a certificate. It prefers HTTP/2.
+// secure returns a registry that speaks TLS with the given certificate. It prefers HTTP/2 to
+// HTTP/1.1, but answers only over HTTP/1.1.
 func secure(cert tls.Certificate, say site) func(net.Conn) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true}
 	return func(c net.Conn) {
@@ -167,7 +168,7 @@ func (s *stage) place(hostport string, serve func(net.Conn)) {
 func (s *stage) https(name string, say site) { s.place(name+":443", secure(s.cert, say)) }
 func (s *stage) bootstraps(say site)         { s.place("data.iana.org:80", serve(say)) }
 
-// silence reads until the client hangs up, and sends nothing.
+// silence is a server that reads until the client hangs up, and sends nothing.
 func silence(c net.Conn) { io.Copy(io.Discard, c) }
 
 // connect connects to a server of the stage.
@@ -209,7 +210,7 @@ func (s *stage) Dial(ctx context.Context, t guard.Target, port uint16) (net.Conn
 	return conn, t.Addrs[0], err
 }
 
-// direct is the Config.Direct of the client.
+// direct is the function Config.Direct of the client.
 func (s *stage) direct(ctx context.Context, _, address string) (net.Conn, error) {
 	s.mu.Lock()
 	s.own = append(s.own, address)
@@ -226,10 +227,10 @@ func standard() string {
 	return wrap(`[["com"],["https://rdap.registry.com/v1"]],[["kg"],["http://rdap.cctld.kg/"]]`)
 }
 
-// newer returns a bootstrap file with another server.
+// newer returns a bootstrap file that names another server for com.
 func newer() string { return wrap(`[["com"],["` + newServer + `"]]`) }
 
-// wire is a site that writes text.
+// wire returns a site that writes text.
 func wire(text string) site { return func(w io.Writer, _ *http.Request) { io.WriteString(w, text) } }
 
 func says(body string) site { return status(http.StatusOK, body) }
@@ -240,16 +241,16 @@ func status(code int, body string) site {
 
 func redirect(to string) site { return wire("HTTP/1.1 302 x\r\nLocation: " + to + "\r\n\r\nmoved") }
 
-// domain returns a domain object of example.com with additional members.
+// domain returns a domain object about example.com with additional members.
 func domain(members ...string) string { return domainOf("example.com", members...) }
 
 func domainOf(name string, members ...string) string {
 	return `{"objectClassName":"domain","ldhName":"` + name + `"` + strings.Join(append([]string{""}, members...), ",") + `}`
 }
 
-// lookup makes a lookup within eight seconds and checks the code of the error, which is empty
-// for no error. No connection may be open afterwards. Errors are logged, so the error must be
-// short and contain neither a cookie nor the queried name.
+// lookup makes a lookup within eight seconds and checks the code of the error; "" means no
+// error. Afterwards no connection may be open. The error must be short and contain neither a
+// cookie nor the queried name, because errors are logged.
 func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (whois.Result, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
@@ -265,7 +266,7 @@ func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (who
 	return got, err
 }
 
-// wantCode checks the code of an error, which is empty for no error.
+// wantCode checks the code of an error; "" means no error.
 func wantCode(t testing.TB, err error, code fault.Code) {
 	t.Helper()
 	if testbed.Code(err) != code {
@@ -273,8 +274,9 @@ func wantCode(t testing.TB, err error, code fault.Code) {
 	}
 }
 
-// want looks up example.com. It checks the server of the result, or the error code. It also
-// checks how often IANA was queried and the Cache was filled since the beginning.
+// want looks up example.com and checks the outcome. server is the server of the result, or an
+// error code, with ", nobody was asked" if the error must be marked as prevented. hits is how
+// often IANA was queried, and puts how often the Cache was filled, since the stage was made.
 func (s *stage) want(server string, hits, puts int) {
 	s.t.Helper()
 	code, prevented, _ := strings.Cut(server, ", ")
@@ -295,7 +297,8 @@ func (s *stage) counts(hits, puts int) {
 	}
 }
 
-// wants looks up example.com, and checks the code and part of the public message of the error.
+// wants looks up example.com. It checks the code of the error and a part of its public
+// message.
 func (s *stage) wants(code fault.Code, message string) {
 	s.t.Helper()
 	_, err := s.lookup(s.t.Context(), "example.com", code)
@@ -304,8 +307,8 @@ func (s *stage) wants(code fault.Code, message string) {
 	}
 }
 
-// failsAt looks up example.com, and checks the code of the error and the time until it is
-// returned.
+// failsAt looks up example.com. It checks the code of the error and the time that the lookup
+// took.
 func (s *stage) failsAt(ctx context.Context, at time.Duration, code fault.Code) {
 	s.t.Helper()
 	begin := time.Now()

@@ -10,10 +10,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSuffix checks when the registry is queried about a suffix: only for the suffix's web
-// host, and only if the registry has no registration of that host. The result is the
-// registration of the suffix, if it shows one. Another registry may keep the names below a
-// suffix, and the message says so.
+// TestSuffix checks when the registry is queried about a suffix: only if the queried name is
+// the web host of the suffix, and the registry has no registration of that host. The result is
+// the registration of the suffix, if the registry shows one. Otherwise the message must say
+// that another registry may keep the names below the suffix.
 func TestSuffix(t *testing.T) {
 	const (
 		made     = `"events":[{"eventAction":"registration","eventDate":"1996-08-01T00:00:00Z"}]`
@@ -21,7 +21,7 @@ func TestSuffix(t *testing.T) {
 	)
 	type row struct {
 		domain       string
-		host, suffix site // the responses for www.gov.uk and other hosts, and for gov.uk
+		host, suffix site // the response for www.gov.uk and other hosts, and the response for gov.uk
 		code         fault.Code
 		want         string // the handle, or part of the public message
 		asked        string

@@ -40,9 +40,9 @@ func guarded(c guard.Connector) dial {
 	}
 }
 
-// trusted returns a dial for the host that the operator configured. It tries the guarded way
-// first. If that fails, it connects directly, as this machine would. That is necessary if the
-// host is an IP address, or a name or host in the operator's own network.
+// trusted returns a dial for the host of the bootstrap URL, which the operator chose. It first
+// tries to connect as guarded does. If that fails, it connects directly. A direct connection
+// is necessary if the host is an IP address, or belongs to the operator's own network.
 func trusted(c guard.Connector, direct func(ctx context.Context, network, address string) (net.Conn, error)) dial {
 	public := guarded(c)
 	return func(ctx context.Context, host string, port uint16) (net.Conn, error) {
@@ -58,13 +58,13 @@ func trusted(c guard.Connector, direct func(ctx context.Context, network, addres
 	}
 }
 
-// transport makes HTTP/1.1 exchanges for JSON. Each exchange has a new connection and runs in
-// the calling goroutine. An http.Transport would leave goroutines behind when a call is given
-// up, and Lambda would then freeze them. transport reads a body only if the status is a
-// success.
+// transport makes HTTP/1.1 exchanges for JSON. Each exchange uses a new connection and runs in
+// the goroutine of its caller. An http.Transport would leave goroutines behind when a call is
+// cancelled, and Lambda would freeze these goroutines. transport reads a body only if the
+// status is 2xx.
 type transport struct {
 	dial    dial
-	roots   *x509.CertPool // nil means the system's
+	roots   *x509.CertPool // nil means those of the system
 	maxBody int64
 	limits  untrusted.Limits
 }
@@ -97,7 +97,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// secure makes the TLS handshake with the host of a URL.
+// secure completes the TLS handshake with the host of a URL.
 func (t transport) secure(ctx context.Context, conn net.Conn, u *url.URL) (net.Conn, error) {
 	secure := tls.Client(conn, &tls.Config{
 		ServerName: strings.TrimSuffix(u.Hostname(), "."),
@@ -126,7 +126,7 @@ func (t transport) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
 
 // receive reads the response to a request. It skips interim responses (RFC 9110 §15.2).
 func (t transport) receive(stream io.Reader, req *http.Request) (*http.Response, error) {
-	r := bufio.NewReader(io.LimitReader(stream, maxHeader+2*t.maxBody)) // twice maxBody, because chunks need framing
+	r := bufio.NewReader(io.LimitReader(stream, maxHeader+2*t.maxBody)) // twice maxBody, because a chunked body is longer than its content
 	resp, err := http.ReadResponse(r, req)
 	for err == nil && isInterim(resp.StatusCode) {
 		resp, err = http.ReadResponse(r, req)
@@ -140,7 +140,7 @@ func (t transport) receive(stream io.Reader, req *http.Request) (*http.Response,
 		body, err = t.readBody(resp)
 	case 3:
 		if _, bad := resp.Location(); bad != nil && !errors.Is(bad, http.ErrNoLocation) {
-			err = errors.New("a malformed location") // http.Client would quote the location in its error
+			err = errors.New("a malformed location") // without this check, the error of http.Client would quote the location
 		}
 	}
 	if err != nil {
@@ -154,9 +154,9 @@ func isInterim(status int) bool {
 	return status/100 == 1 && status != http.StatusSwitchingProtocols
 }
 
-// readBody returns the body of a response. It accepts gzip, which some servers send although
-// the request did not accept it. It drops a byte order mark, which RFC 8259 §8.1 lets a reader
-// ignore.
+// readBody returns the body of a response. It decodes gzip, which some servers send although
+// the request does not accept it. It drops a byte order mark, which a reader may ignore (RFC
+// 8259 §8.1).
 func (t transport) readBody(resp *http.Response) ([]byte, error) {
 	body := io.LimitReader(resp.Body, t.maxBody+1)
 	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
@@ -177,9 +177,9 @@ func (t transport) readBody(resp *http.Response) ([]byte, error) {
 	return b, t.limits.Check(b)
 }
 
-// escaped returns JSON with the control characters in its strings escaped, as RFC 8259 §7
-// requires. Some registries send tabs and line breaks in remarks unescaped. Correct JSON is
-// returned unchanged.
+// escaped returns a JSON document in which the control characters within strings are escaped,
+// as RFC 8259 §7 requires. Some registries send tabs and line breaks in remarks unescaped.
+// escaped returns correct JSON unchanged.
 func escaped(doc []byte) []byte {
 	var out []byte
 	quoted := false
@@ -201,9 +201,9 @@ func escaped(doc []byte) []byte {
 	return append(out, doc[copied:]...)
 }
 
-// follow is the redirect policy for RDAP servers, whose hosts all pass the guard. It refuses a
-// redirect from https to http and a URL with a user. It accepts only the ports of the web and
-// the port of the redirecting URL.
+// follow is the redirect policy for RDAP servers, whose hosts must all pass the guard. It
+// refuses a redirect from https to http, and a URL with a user. It allows only the standard
+// ports of https and http and the port of the redirecting URL.
 func follow(next *http.Request, via []*http.Request) error {
 	to := next.URL
 	last := via[len(via)-1].URL
@@ -222,8 +222,9 @@ func follow(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// stay is the redirect policy for the bootstrap URL. The operator chose its host, which may be
-// private, so a redirect may lead only to https on the same host.
+// stay is the redirect policy for the bootstrap URL. It allows redirects only to https on the
+// same host. The operator chose that host, so it may be private; a redirect must not lead to
+// another private host.
 func stay(next *http.Request, via []*http.Request) error {
 	if next.URL.Scheme != "https" || !strings.EqualFold(next.URL.Hostname(), via[0].URL.Hostname()) {
 		return errRedirect
