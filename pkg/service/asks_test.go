@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// These functions ask for a lookup in different ways.
+// unpaid asks for a lookup without a payment.
 func unpaid(w way) answer { return w.ask("example.com", "") }
 
 // twice pays for example.com, and sends the same payment again with a request for the given domain.
@@ -30,7 +30,7 @@ func twice(name string) func(way) answer {
 	}
 }
 
-// badlyNamed pays for a purchase with an invalid key.
+// badlyNamed pays, and names its purchase by an invalid key.
 func badlyNamed(w way) answer {
 	const key = "with space"
 	header := w.sign("example.com")
@@ -40,7 +40,7 @@ func badlyNamed(w way) answer {
 	return w.reply(w.send(http.MethodGet, dnsPath, "", x402.HeaderSignature, header, x402.HeaderKey, key))
 }
 
-// whileAnotherRuns pays while the lookup of another payment is running.
+// whileAnotherRuns pays while the lookup for another payment is running.
 func whileAnotherRuns(w way) answer {
 	begun, end, first := make(chan struct{}), make(chan struct{}), make(chan answer)
 	w.resolver = func() (dns.Result, error) {
@@ -85,10 +85,10 @@ func bug(p *parts) {
 	}
 }
 
-// noRandom leaves no random bytes for retry tokens.
+// noRandom makes the source of retry tokens fail.
 func noRandom(p *parts) { p.Random = iotest.ErrReader(errors.New("bug: no entropy")) }
 
-// corrupted sends a payment whose record is invalid.
+// corrupted sends a payment whose record in the ledger is invalid.
 func corrupted(w way) answer {
 	header := w.sign("example.com")
 	p, terms := testbed.Must(x402.DecodePayment(header)), testTerms()
@@ -97,12 +97,12 @@ func corrupted(w way) answer {
 	return w.ask("example.com", header)
 }
 
-// noted sets the facilitator's report about an extension.
+// noted makes the facilitator report what as the status of the extensions.
 func noted(what string) func(*shop) {
 	return func(s *shop) { s.extensions = base64.StdEncoding.EncodeToString([]byte(what)) }
 }
 
-// altered changes something in a payment after it was signed.
+// altered pays with a payment to which change has been applied after it was signed.
 func altered(change func(*x402.Payload)) func(way) answer {
 	return func(w way) answer {
 		var p x402.Payload

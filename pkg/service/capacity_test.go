@@ -23,20 +23,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// capacity makes TestCapacity include the rates that take long (make bench).
+// capacity is a flag: with it, TestCapacity includes the rates that take long (make bench).
 var capacity = flag.Bool("capacity", false, "sell up to 10,000 a second on a model of DynamoDB's limits")
 
-// unitsASecond is how many write units DynamoDB accepts in a second for one item, or for one
-// partition of an index (its developer guide, "partitions and data distribution"). burst is
-// how many of these units it accepts at once. The test does not count on the burst that
-// DynamoDB may grant after idle minutes. Even with adaptive capacity, a single item never gets
-// more units than a partition has.
+// unitsASecond is the number of write units that DynamoDB accepts in a second for one item, or
+// for one partition of an index (its developer guide, "partitions and data distribution").
+// burst is the number of these units that it accepts at once. DynamoDB may grant a larger
+// burst after idle minutes, but the test does not count on that. Even with adaptive capacity,
+// a single item never gets more units than a partition has.
 const (
 	unitsASecond = 1000
 	burst        = unitsASecond / 10
 )
 
-// hot is an item or a partition of the index, with its bucket of write units.
+// hot is an item of the table or a partition of the index, with its allowance of write units.
 type hot struct {
 	left           float64
 	at             time.Time
@@ -45,8 +45,8 @@ type hot struct {
 
 var errThrottled = errors.New("ProvisionedThroughputExceededException: throughput exceeds the limit of a partition")
 
-// take takes units from an item or a partition. If they are not available, it tries again, as
-// often as the client library does.
+// take takes write units from the item or partition called name. If they are not available,
+// take tries again, as often as the client library does.
 func (t *table) take(name string, units int) error {
 	for try := range 3 {
 		if t.tried(name, units) {
@@ -81,8 +81,9 @@ func (t *table) tried(name string, units int) bool {
 	return true
 }
 
-// written returns how many units the items or partitions of a kind got in total, the most that
-// one of them got, and how often a write was refused.
+// written sums up the items or partitions whose names begin with kind. It returns the number
+// of units that they got in total, the largest number that one of them got, and the number of
+// refused writes.
 func (t *table) written(kind string) (all, most, refused int) {
 	for name, h := range t.hot {
 		if strings.HasPrefix(name, kind) {
@@ -92,10 +93,11 @@ func (t *table) written(kind string) (all, most, refused int) {
 	return all, most, refused
 }
 
-// TestCapacity sells lookups, first alone and then together with the smoke test, at 1,000
-// payments a second. With -capacity it sells at rates from 10 to 10,000. The Gate, the ledger,
-// the index and the limits are real. DynamoDB and its limits are a model, and time passes only
-// while every goroutine waits. At 1,000 payments a second nobody is refused.
+// TestCapacity sells lookups at 1,000 payments a second, first alone and then together with
+// the smoke test. With -capacity it sells at rates from 10 to 10,000. The Gate, the ledger,
+// the index and the rate limits are real. DynamoDB and its limits are a model, and the fake
+// clock advances only while every goroutine waits. At 1,000 payments a second, every payment
+// must be answered.
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{10, 100, 1000, 10_000} {
@@ -105,7 +107,7 @@ func TestCapacity(t *testing.T) {
 		t.Run(fmt.Sprintf("%d_a_second", rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { sells(t, rate) })
 		})
-		if rate >= 1000 { // again, with an environment of the smoke test, which takes no slot, on the same table
+		if rate >= 1000 { // once more, with an environment of the smoke test on the same table; the smoke test takes no slot
 			t.Run(fmt.Sprintf("%d_a_second_and_ping", rate), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { sells(t, rate, service.Ping()) })
 			})
@@ -113,14 +115,14 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// sells sends payments for lookups, and for the other operations in turn, for one second at
-// the given rate. It reports how much the table accepted.
+// sells sends payments at the given rate for one second, for lookups and for the other
+// operations in turn. It reports how much the table accepted.
 func sells(t *testing.T, rate int, others ...service.Operation) {
-	// A lookup and a settlement take half a second together.
+	// Together, a lookup and a settlement take half a second.
 	const busy = 2
 	f := newFleet(t, 1, explorer, func(p *parts) {
 		if p.Limits.Single = max(50, busy*rate); p.Limits.Single > limit.MaxCap {
-			p.Limits.Single = 0 // off, as in the runbook
+			p.Limits.Single = 0 // no limit, as in the runbook
 		}
 	})
 	for _, op := range others {
@@ -158,8 +160,8 @@ func sells(t *testing.T, rate int, others ...service.Operation) {
 	}
 }
 
-// priceCall is the cost of every call. priceOf returns the other list prices of AWS in
-// us-east-1, in US dollars, without the free tiers and the volume discounts.
+// priceCall is the price of every call, in US dollars. This price and those in priceOf are the
+// list prices of AWS in us-east-1, without the free tiers and the volume discounts.
 const priceCall = 0.20/1e6 + 1.00/1e6 // Lambda's invocation, and the HTTP API
 
 func priceOf() map[string]float64 {
@@ -172,23 +174,23 @@ func priceOf() map[string]float64 {
 	}
 }
 
-// These are the bytes that are logged in addition to the function's line: Lambda's start and
-// report as JSON, and the gateway's line.
+// For each call, these bytes are logged in addition to the function's line: platformLines for
+// Lambda's start and report as JSON, and gatewayLine for the gateway's line.
 const (
 	platformLines = 650
 	gatewayLine   = 400
 )
 
-// kindOfCall is a kind of call with its cost. How long it takes on Lambda depends mostly on
-// the facilitator and the target, and is an assumption.
+// kindOfCall is a kind of call whose cost is counted. took is an assumption: the time on
+// Lambda depends mostly on the facilitator and the target.
 type kindOfCall struct {
-	name string // as in the README
+	name string // the name in the README
 	took time.Duration
-	fee  float64 // of the facilitator, in US dollars
+	fee  float64 // the fee of the facilitator, in US dollars
 	do   func(f *fleet) x402test.Reply
 }
 
-// fee is the price of a settlement at the CDP facilitator, in US dollars.
+// fee is what the CDP facilitator charges for a settlement, in US dollars.
 const fee = 0.001
 
 func kindsOfCalls() []kindOfCall {
@@ -202,14 +204,14 @@ func kindsOfCalls() []kindOfCall {
 	}
 }
 
-// count counts the resources that a call uses, and the cost of a million such calls.
+// count returns the resources that a call uses, and the cost of a million such calls.
 func (k kindOfCall) count(t *testing.T) map[string]float64 {
 	t.Helper()
 	var log bytes.Buffer
 	f := newFleet(t, 1, explorer, func(p *parts) {
 		p.Stack, p.Function, p.Log = "hostfacts-production", "hostfacts", slog.New(slog.NewJSONHandler(&log, nil))
 	})
-	k.do(f) // includes the work that is done only once
+	k.do(f) // do the work that is needed only once
 	f.table.reset()
 	log.Reset()
 	r := k.do(f)
@@ -228,7 +230,7 @@ func (k kindOfCall) count(t *testing.T) map[string]float64 {
 	return c
 }
 
-// memory returns the memory of a function, in MB.
+// memory returns the memory of a deployed function, in MB.
 func memory(t *testing.T) float64 {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^    MemorySize: (\d+)$`).FindSubmatch(testbed.Must(os.ReadFile("../../template.yaml")))
@@ -238,29 +240,29 @@ func memory(t *testing.T) float64 {
 	return testbed.Must(strconv.ParseFloat(string(m[1]), 64))
 }
 
-// fixedCosts is the cost of a year without its calls, in US dollars: metrics, alarms and the
-// dashboard. The other constants are for the stored data of a call, which is kept 35 days in
-// the table with its recovery, and 90 days in the log.
+// fixedCosts is the cost of a year that does not depend on the number of calls, in US dollars:
+// metrics, alarms and the dashboard. The other constants are for the stored data of a call. It
+// is kept 35 days in the table with its recovery, and 90 days in the log.
 const (
 	fixedCosts  = 12 * 54
 	recordBytes = 3 << 10
-	priceStored = (0.25 + 0.20) / (1 << 30) * 35 / 30.4 // a byte
+	priceStored = (0.25 + 0.20) / (1 << 30) * 35 / 30.4 // US dollars a byte
 	priceLogged = 0.03 / (1 << 30) * 90 / 30.4
 )
 
-// near reports whether a number in a document is within a tenth of the counted number. Sizes
+// near reports whether the number said, as a document has it, is within a tenth of want. Sizes
 // differ a little because of ids and compression.
 func near(said string, want float64) bool {
 	n, err := strconv.ParseFloat(strings.ReplaceAll(said, ",", ""), 64)
 	return err == nil && math.Abs(n-want) <= 0.1*want
 }
 
-// TestReadmeCosts checks the cost of a call on AWS in the README, and the cost of a year in
-// the runbook, against the costs that this test counts. make bench prints the counted costs.
+// TestReadmeCosts counts the costs of calls on AWS. The README must have these costs for a
+// call, and the runbook must have them for a year. make bench prints the counted costs.
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
 	readme, runbook := testbed.Must(os.ReadFile("../../README.md")), testbed.Must(os.ReadFile("../../infra/RUNBOOK.md"))
-	sold := recordBytes * priceStored // the stored record of a sale; the loop adds the call and its challenge
+	sold := recordBytes * priceStored // the cost of storing the record of a sale; the loop adds those of the call and its challenge
 	for _, k := range kindsOfCalls() {
 		var c map[string]float64
 		synctest.Test(t, func(t *testing.T) { c = k.count(t) })

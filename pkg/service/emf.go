@@ -11,13 +11,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// metric is one value of CloudWatch's embedded metric format. CloudWatch makes a metric of
-// each log line that carries such a value, so the program needs no call to CloudWatch and no
-// permission for it.
+// metric is one value in the embedded metric format of CloudWatch. CloudWatch reads metrics
+// from the log lines that carry such values. So the program makes no calls to CloudWatch and
+// needs no permission for it.
 type metric struct {
 	Name  string
 	Unit  string  // Count or Milliseconds
-	Value float64 `json:"-"` // the log line has it in a member named Name
+	Value float64 `json:"-"` // in the log line, the member called Name has this value
 }
 
 func counted(name string, n int) metric {
@@ -28,13 +28,13 @@ func latency(name string, d time.Duration) metric {
 	return metric{Name: name, Unit: "Milliseconds", Value: storefront.Milliseconds(d)}
 }
 
-// Namespace returns the namespace of CloudWatch for the metrics of a deployment. It contains
-// the stack's name, which may be empty, to tell two stacks in one account apart.
+// Namespace returns the CloudWatch namespace of the metrics of a stack. It contains the name
+// of the stack, which may be empty, to tell two stacks in one account apart.
 func Namespace(stack string) string { return strings.TrimSuffix(catalog.Service+"/"+stack, "/") }
 
-// counts returns the log attributes that count a client's priced request: its metrics and, if
-// the request counts towards rolling back a release, the members that the template's filters
-// read.
+// counts returns the log attributes that count a client's priced request. They are its metrics
+// and, if the request counts towards rolling back a release, the members that the template's
+// filters read.
 func (p Platform) counts(res storefront.Response, client string, dimensions ...string) []slog.Attr {
 	values := p.measured(res, client)
 	attrs := p.emf(values, dimensions...)
@@ -53,17 +53,18 @@ func (p Platform) counts(res storefront.Response, client string, dimensions ...s
 	return attrs
 }
 
-// directive tells CloudWatch which members of a log record are metrics, and which other
-// members are their dimensions.
+// directive tells CloudWatch which members of a log record are metrics, and which members are
+// the dimensions of these metrics.
 type directive struct {
 	Namespace  string
 	Dimensions [][]string
 	Metrics    []metric
 }
 
-// emf returns the attributes that make a log record carry metrics: the directives, and one
-// member for each metric. dimensions are names of members of the same record. A metric that is
-// kept by operation has a separate series for each of these dimensions.
+// emf returns the attributes that make a log record carry the metrics in values: the
+// directives, and one member for each metric. dimensions are names of members of the same
+// record. A metric that is kept by operation gets a separate series for each of these
+// dimensions.
 func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 	namespace := Namespace(p.Stack)
 	overAll := [][]string{{}}
@@ -100,10 +101,10 @@ func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 		slog.Any("CloudWatchMetrics", used)))
 }
 
-// logAlways writes a record with metrics at any LOG_LEVEL, because alarms are computed
+// logAlways writes a record with metrics, whatever the LOG_LEVEL, because alarms are computed
 // from it.
 func (p Platform) logAlways(ctx context.Context, level slog.Level, msg string, attrs []slog.Attr) {
 	line := slog.NewRecord(p.Now(), level, msg, 0)
 	line.AddAttrs(attrs...)
-	_ = p.Log.Handler().Handle(context.WithoutCancel(ctx), line) // there is no place to log an error of the log
+	_ = p.Log.Handler().Handle(context.WithoutCancel(ctx), line) // an error of the log cannot be logged
 }

@@ -34,29 +34,29 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// peers plays the facilitator, the chain and the lookup of a fleet, on the clock of a bubble.
-// Only funded payers have money, and a refusal for lack of money takes two seconds. Hosts
-// below silent.example.com accept connections and send nothing.
+// peers plays the facilitator, the chain and the lookup of a fleet, on the fake clock of a
+// bubble. Only the payers in rich have money; a refusal for lack of money takes two seconds.
+// Hosts below silent.example.com accept connections and send nothing.
 type peers struct {
 	table *table
-	// These are the durations of a settlement, a lookup and a search of the chain. A call that
-	// takes longer than its time limit ends at the limit.
+	// These are the durations of a settlement, a lookup and a search of the chain. A call with
+	// a shorter time limit ends at that limit.
 	settles, looks, finds time.Duration
-	cancelled             bool // a settled payment was cancelled on the chain
-	unjudging             bool // the facilitator is down when it is asked to verify a signature
+	cancelled             bool // a settled payment has been cancelled on the chain
+	unjudging             bool // the facilitator is down when the service asks it to verify a signature
 	// reverts is how long a transaction takes to revert. If it is 0, payers without money are
 	// refused; otherwise they are contracts that seem to have money in a simulation.
 	reverts time.Duration
 
-	rich sync.Map // payers with money
+	rich sync.Map // the payers with money
 	mu   sync.Mutex
 	// settling is how many payments from payers without money the facilitator is processing.
 	// worst is the maximum of settling.
 	settling, worst int
 }
 
-// Verify accepts no signature, because it gets only signatures that cannot be verified
-// locally.
+// Verify accepts no signature, because it gets only signatures that the service cannot verify
+// itself.
 func (p *peers) Verify(_ context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
 	p.table.add(func(s *spent) { s.Verifies++ })
 	time.Sleep(2 * time.Second)
@@ -111,8 +111,8 @@ func (p *peers) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
 	return noRecords(q), nil
 }
 
-// silent is a lookup whose target accepts connections and sends nothing. Its value is the
-// error code with which the lookup ends.
+// silent is a lookup whose target accepts connections and sends nothing. Its value is the code
+// of the error with which the lookup ends.
 type silent[Q, R any] fault.Code
 
 func (s silent[Q, R]) Lookup(ctx context.Context, _ Q) (r R, err error) {
@@ -129,14 +129,14 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// fleet has several environments of one operation, with a shared table and shared peers, and
-// the limits at their defaults.
+// fleet has several environments of one operation. They share the table and the peers, and
+// have the default limits.
 type fleet struct {
 	testing.TB
 	*peers
 	environments []http.Handler
-	parts        parts  // the parts of the last environment
-	tool         string // the tool of the operation
+	parts        parts  // the components of the last environment
+	tool         string // the name of the operation's tool
 }
 
 func newFleet(t testing.TB, environments int, op func(parts) service.Operation, changes ...func(*parts)) *fleet {
@@ -161,7 +161,7 @@ func newFleet(t testing.TB, environments int, op func(parts) service.Operation, 
 	return f
 }
 
-// add adds an environment of an operation.
+// add adds an environment that serves op.
 func (f *fleet) add(op service.Operation) {
 	seller, paths := f.parts.seller(), http.NewServeMux()
 	paths.Handle("/", seller.Handler(op))
@@ -171,7 +171,8 @@ func (f *fleet) add(op service.Operation) {
 
 func explorer(p parts) service.Operation { return service.DNS(p.DNS) }
 
-// from returns a client at an address that calls one of the environments without a network.
+// from returns a client with the given address. It calls the nth environment without a
+// network.
 func (f *fleet) from(n int, address string) *x402test.Client {
 	return &x402test.Client{HTTP: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		w := httptest.NewRecorder()
@@ -186,13 +187,13 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// to sends a request for a domain from an address to one of the environments.
+// to sends a request for a domain, from the address from, to the nth environment.
 func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
 	return testbed.Must(f.from(n, from).Get(f.Context(), "http://service"+pathOf(domain), header))
 }
 
-// draftOf returns an unsigned payment for an offer, and a new wallet to sign it. The wallet
-// has money if rich is true.
+// draftOf returns an unsigned payment for an offer, and a new wallet to sign it. If rich is
+// true, the wallet has money.
 func (f *fleet) draftOf(offer x402test.Reply, rich bool) (*x402test.Wallet, x402test.Draft) {
 	wallet := testbed.Must(x402test.NewWallet(rand.Reader))
 	if rich {
@@ -201,21 +202,21 @@ func (f *fleet) draftOf(offer x402test.Reply, rich bool) (*x402test.Wallet, x402
 	return wallet, testbed.Must(wallet.Draft(testbed.Must(offer.Required()), time.Now()))
 }
 
-// sign signs an offer with a new wallet.
+// sign returns a payment for an offer, signed by a new wallet.
 func (f *fleet) sign(offer x402test.Reply, rich bool) string {
 	wallet, draft := f.draftOf(offer, rich)
 	return testbed.Must(wallet.Seal(draft))
 }
 
-// contract signs an offer with a contract's signature, which only the contract's code can
-// check.
+// contract returns a payment for an offer with the signature of a contract, which only the
+// code of the contract can check.
 func (f *fleet) contract(offer x402test.Reply) string {
 	_, draft := f.draftOf(offer, true)
 	return unjudged(draft)
 }
 
-// copied pays as a client, and returns the payment that a reader of the chain can build from
-// that client's payment.
+// copied pays as the victim, and returns the payment that a reader of the chain could make
+// from the victim's payment.
 func (f *fleet) copied(offer x402test.Reply) string {
 	wallet, draft := f.draftOf(offer, true)
 	f.served(victim, "example.com", testbed.Must(wallet.Seal(draft)))
@@ -228,7 +229,7 @@ func unjudged(draft x402test.Draft) string {
 	return testbed.Must(x402.EncodeHeader(draft.Payload))
 }
 
-// served sends a payment, and checks that it is answered.
+// served sends a payment, and checks that the service answers it.
 func (f *fleet) served(from, domain, header string) {
 	f.Helper()
 	if r := f.to(0, from, domain, header); r.Status != http.StatusOK {
@@ -239,37 +240,37 @@ func (f *fleet) served(from, domain, header string) {
 // silentHosts is the suffix of the names of hosts that send nothing.
 const silentHosts = ".silent.example.com"
 
-// raceDetector reports whether the race detector is on. With the race detector, signatures
-// take fifteen times as long. Tests that need many signatures count without it, in the other
-// run of make test.
+// raceDetector reports whether the race detector is on. Signatures then take fifteen times as
+// long, so tests with many signatures do less. make test also runs them without the detector.
 func raceDetector() bool {
 	build, _ := debug.ReadBuildInfo()
 	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// spent counts the cost of a client's requests.
+// spent counts what requests cost: writes, write units and reads of the table, and calls of
+// the peers.
 type spent struct {
 	Writes, Units, Reads, Verifies, Settles, Looks int
 }
 
-// above reports whether a count is above its maximum.
+// above reports whether a count of s is larger than the same count of most.
 func (s spent) above(most spent) bool {
 	return s.Writes > most.Writes || s.Units > most.Units || s.Reads > most.Reads ||
 		s.Verifies > most.Verifies || s.Settles > most.Settles || s.Looks > most.Looks
 }
 
-// table is a model of DynamoDB that the environments of a deployment share. It is the ledger's
-// store and the store of the limits, and counts the cost.
+// table is a model of DynamoDB that the environments of a deployment share. It stores the
+// ledger and the limits, and counts the cost.
 type table struct {
 	ledger *ledgertest.Faulty
 	memory ledgertest.Memory
 	mu     sync.Mutex
 	spent
-	trip time.Duration // how long each call takes
-	// unsized turns off the sizes of records, which take a third of a test's time.
+	trip time.Duration // the time that each call takes
+	// unsized leaves out the sizes of records, which take a third of a test's time.
 	unsized bool
-	// hot holds the writes to each item and each partition of the index. It is set only in a
-	// test that checks how many of these writes the table accepts.
+	// hot holds the writes to each item and each partition of the index. It is nil unless the
+	// test checks how many of these writes the table accepts.
 	hot map[string]*hot
 
 	encode *dynamo.Table // encodes records and passes the items to PutItem
@@ -291,7 +292,8 @@ func (t *table) add(f func(*spent)) {
 
 func (t *table) reset() { t.add(func(s *spent) { *s = spent{} }) }
 
-// write takes units for an item, and one unit for each index entry that is removed or added.
+// write takes units for an item, and one unit for each index entry that the write removes or
+// adds.
 func (t *table) write(item string, units int, entries ...string) error {
 	for _, keys := range entries {
 		partition, _, _ := strings.Cut(keys, " ")
@@ -307,9 +309,9 @@ func (t *table) write(item string, units int, entries ...string) error {
 	return nil
 }
 
-// pays counts the cost of a call that the ledger makes. If the condition of a write fails, the
-// write costs as much as the existing item. If a write replaces an item, it costs as much as
-// the larger of the two.
+// pays counts the cost of a call by the ledger. If the condition of a write fails, the write
+// costs as much as the existing item. If a write replaces an item, it costs as much as the
+// larger of the two items.
 func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 	if op == ledgertest.Fetch {
 		t.add(func(s *spent) { s.Reads++ })
@@ -345,15 +347,14 @@ func (t *table) limits() *limittest.Watched {
 			return t.write("count "+c.Of, 1) // smaller than a kilobyte (see package dynamo)
 		}
 		held, _, err := s.Memory.Acquire(ctx, c.Of, limit.Lease{}, 0)
-		// One item, with 20 bytes for each lease (dynamo's checkSlotUnits).
+		// The slots are one item, with 20 bytes for each lease (dynamo's checkSlotUnits).
 		return errors.Join(err, t.write("slots "+c.Of, (20*(len(held)+1)+1023)/1024))
 	}
 	return s
 }
 
 // sizeOf returns the write units of a record, encoded as a store sends it. entry is the
-// record's entry in the index, as the partition and the key in it, or nil if the record has
-// none.
+// record's entry in the index: its partition and its key. It is nil if the record has none.
 func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -383,7 +384,7 @@ func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	return (size + 1023) / 1024, entry
 }
 
-// PutItem keeps the item that the encode field sends.
+// PutItem keeps the item that t.encode sends.
 func (t *table) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	t.item = in.Item
 	return &dynamodb.PutItemOutput{}, nil

@@ -21,39 +21,41 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Names of the probes.
+// The names of the probes.
 const (
 	ProbeLedger      = "ledger"
 	ProbeFacilitator = "facilitator"
 	ProbeResolvers   = "resolvers"
 	ProbeReceipts    = "receipts"
 	ProbeChain       = "chain"
-	ProbeMark        = "mark" // checks that the ledger's table is marked as this stack's
+	ProbeMark        = "mark" // checks that the ledger's table is marked as belonging to this stack
 )
 
-// MetricReady is 1 when a reconcile run found that every required probe succeeds, else 0. With
-// the name of a probe appended, it is the metric of that probe alone.
+// MetricReady is 1 if a run of the reconcile function found that every required probe
+// succeeds, and 0 otherwise. MetricReady followed by the name of a probe is the metric of that
+// probe alone.
 const MetricReady = "Ready"
 
-// ReadyMetric returns the name of the metric of one probe.
+// ReadyMetric returns the name of the metric of a probe.
 func ReadyMetric(probe string) string {
 	return MetricReady + strings.ToUpper(probe[:1]) + probe[1:]
 }
 
-// probeTimeout bounds a probe that has no Timeout.
+// probeTimeout is the time limit of a probe whose Timeout is 0.
 const probeTimeout = 2 * time.Second
 
-// Probe is one thing that must work before the service is ready.
+// Probe checks one thing that must work before the service is ready.
 type Probe struct {
 	Name  string
 	Check func(ctx context.Context) error
-	// Optional means that the service works without it: its failure is only a warning.
+	// Optional means that the service works even if this probe fails. The failure is then only
+	// a warning.
 	Optional bool
-	// Timeout bounds the check; 0 means 2 s.
+	// Timeout is the time limit of Check; 0 means 2 s.
 	Timeout time.Duration
 }
 
-// States of a check.
+// The states of a check.
 const (
 	statusOK      = "ok"
 	statusFailing = "failing"
@@ -67,13 +69,13 @@ type check struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Public is an error of a Probe whose text /ready shows. It must not contain secrets or text
-// from other parties.
+// Public is the error of a Probe whose text /ready may show. The text must not contain secrets
+// or text from other parties.
 type Public string
 
 func (p Public) Error() string { return string(p) }
 
-// probe runs all probes at the same time, and returns the results by the names of the probes.
+// probe runs all probes at the same time, and returns their results by name.
 func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 	failures := make([]error, len(probes))
 	var group sync.WaitGroup
@@ -93,7 +95,7 @@ func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 	return checks
 }
 
-// failure runs the probe within its time limit and returns its error. It returns a panic as an
+// failure runs the probe within its time limit and returns its error. It turns a panic into an
 // error, because the panic would otherwise end the process.
 func (p Probe) failure(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.Timeout, probeTimeout))
@@ -106,7 +108,7 @@ func (p Probe) failure(ctx context.Context) (err error) {
 	return p.Check(ctx)
 }
 
-// failed returns the result of the probe when it failed with err.
+// failed returns the result of a probe that failed with err.
 func (p Probe) failed(err error) check {
 	c := check{Status: statusFailing, Message: p.Name + " does not answer"}
 	if p.Optional {
@@ -122,11 +124,11 @@ func (p Probe) failed(err error) check {
 	return c
 }
 
-// Health returns the handler of /health, and of /ready, which shows the results of the probes
-// (spec §4.1). Requests for /ready count towards the rate limit of the free documents, because
-// each probe calls other services. If rate is nil, there is no limit. store shares the results
-// between all processes; if it is nil, they stay in this process. warnings maps names to
-// texts, which /ready always shows. They do not make the service unready.
+// Health returns the handler of /health and of /ready (spec §4.1). /ready shows the results of
+// the probes, and the texts in warnings by their names. These warnings do not make the service
+// unready. Requests for /ready count towards the rate limit of the free documents, because the
+// probes call other services. If rate is nil, there is no limit. store shares the results of
+// the probes between all processes. If store is nil, each process keeps its own.
 func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store ReadyStore, warnings map[string]string) http.Handler {
 	alive := p.front(false).Handler("health", nil, storefront.GetAndHead, func(*http.Request) storefront.Response {
 		return jsonResponse(health{Status: statusOK, Service: catalog.Service, Deployment: p.Deployment})
@@ -140,7 +142,7 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store Read
 		}
 		origin := p.Origin(r)
 		if invalid := len(o.OwnershipProofs) - len(p.validProofs(o, origin)); invalid > 0 {
-			// The service works without the proofs, so it stays ready.
+			// The service works without valid proofs, so it stays ready.
 			text := fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", invalid, origin)
 			checks["ownership_proofs"] = check{Status: statusWarning, Message: text}
 		}
@@ -161,7 +163,7 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store Read
 	})
 }
 
-// jsonResponse returns a response with v as JSON. Caches must not store it.
+// jsonResponse returns a response whose body is v as JSON. Caches must not store it.
 func jsonResponse(v any) storefront.Response {
 	return storefront.Response{
 		Status: http.StatusOK,
@@ -171,12 +173,12 @@ func jsonResponse(v any) storefront.Response {
 }
 
 // Discovery returns the handler of the documents' paths and of every unknown path (spec §4.1,
-// §2.10). These requests have a separate rate limit. A client that exceeds the limit for
-// requests without a payment must still be able to read the page at the error's docs_url. If
-// rate is nil, there is no limit.
+// §2.10). Its rate limit is separate from that of the priced paths: a client that has exceeded
+// the limit there must still be able to read the page at the error's docs_url. If rate is nil,
+// there is no limit.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
-	// The cache stays small: a deployment has one or two origins, and the platform sets them,
-	// not the client.
+	// The cache stays small, because a deployment has one or two origins. The platform sets
+	// the origin; a client cannot.
 	var kept storefront.Places[discovery.Documents]
 	documentsOf := func(r *http.Request) *discovery.Documents {
 		origin := p.Origin(r)
@@ -186,7 +188,7 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 				site.OwnershipProofs = p.validProofs(o, origin)
 				had = discovery.New(site)
 			}
-			return had, nil // Of fails only if this function does
+			return had, nil // Of returns only the errors of this function
 		})
 		return docs
 	}
@@ -209,9 +211,9 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	return p.front(false).Handler("discovery", rate, methods, answer)
 }
 
-// missing answers a request for an unknown path: with a page for a person's browser, and with
-// an error otherwise. Paths below /.well-known are for programs (RFC 8615), although some
-// programs send an Accept header that prefers HTML.
+// missing answers a request for an unknown path. A person with a browser gets a page, and any
+// other client gets an error. Paths below /.well-known are for programs (RFC 8615), so they
+// never get the page, although some programs send an Accept header that prefers HTML.
 func missing(r *http.Request, docs *discovery.Documents) storefront.Response {
 	f := catalog.NoSuchPath().New(nil)
 	path := meant(r.URL.Path, docs)
@@ -241,9 +243,9 @@ func isVisit(r *http.Request) bool {
 	return !signed && wantsPage(r)
 }
 
-// meant returns the existing path that an unknown path is probably a typo of. The two paths
-// differ only in upper case, in a slash at the end, or in one edit of a character. It returns
-// "" if there is no such path.
+// meant returns the existing path that the client probably meant by an unknown path. The
+// existing path differs from the unknown one only in upper case, in a slash at the end, or in
+// one edit of a character. meant returns "" if there is no such path.
 func meant(path string, docs *discovery.Documents) string {
 	path = strings.TrimRight(strings.ToLower(path), "/")
 	if _, ok := docs.Find(path); ok && path != "" {

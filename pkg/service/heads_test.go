@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// mostHead is the largest size of the head of a 402, in bytes. Proxies read a head into one
-// page of memory, 4,096 bytes, unless they are configured otherwise.
+// mostHead is the largest allowed size of the head of a 402, in bytes. By default, proxies
+// read a head into one page of memory, 4,096 bytes.
 const mostHead = 4000
 
 // hostOf returns a host name of the given length.
@@ -32,7 +32,7 @@ func hostOf(length int) string {
 	return string(name)
 }
 
-// rawly makes a request over a new connection, and returns the exact bytes of the response's
+// rawly makes a request over a new connection. It returns the exact bytes of the response's
 // head, and the body.
 func (s *shop) rawly(method, path, version string, headers ...string) (head, body []byte) {
 	s.Helper()
@@ -49,11 +49,11 @@ func (s *shop) rawly(method, path, version string, headers ...string) (head, bod
 	return append(head, end...), body
 }
 
-// TestHeads checks that every response that asks for a payment gets through a proxy with
-// default settings. It sends requests from programs and browsers, with every length of a host
-// name, with a long query, and with an origin. A limit and signed offers add headers to the
-// responses. The offer in the header is signed if there is room for a signature. The JSON of
-// the body is always signed.
+// TestHeads checks that every 402 gets through a proxy with default settings. It sends
+// requests as programs and browsers do, for host names from the shortest to the longest, with
+// a long query, and with an Origin header. The rate limit and the signature of the offer add
+// to the headers of the response. The offer in the header must be signed if there is room for
+// a signature. The JSON of the body must always be signed.
 func TestHeads(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{14, 24, 40, 51, 60, 64, 100, 180, 253} {
@@ -86,7 +86,8 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// refusing is a facilitator that refuses every payment, with the longest possible reason.
+// refusing is a facilitator that refuses every payment, with a reason of the largest possible
+// length.
 type refusing struct{ x402.Facilitator }
 
 func (refusing) Settle(context.Context, x402.Payload, x402.Requirements) x402.Settlement {
@@ -96,14 +97,15 @@ func (refusing) Settle(context.Context, x402.Payload, x402.Requirements) x402.Se
 // acceptPage is the Accept header of a browser.
 const acceptPage = "Accept: text/html,*/*;q=0.8"
 
-// asked is a request whose answer is an offer.
+// asked is a request that must be answered with a 402.
 type asked struct {
 	method, path, version string
 	headers               []string
 }
 
-// check asks a service whose host name has the given length, and reports whether the offer in
-// the head of the response is signed. It must be signed, unless there is no room.
+// check sends the request to a service whose host name has the given length. It checks the
+// head and the body of the 402, and reports whether the offer in the head is signed. The offer
+// must be signed unless the head has no room for the signature.
 func (c asked) check(s *shop, length int) bool {
 	s.Helper()
 	head, body := s.rawly(c.method, c.path, c.version, c.headers...)
@@ -121,7 +123,7 @@ func (c asked) check(s *shop, length int) bool {
 	if strings.HasPrefix(c.headers[len(c.headers)-1], x402.HeaderSignature) && !bytes.Contains(body, []byte("settlement refused: rrr")) {
 		s.Errorf("%s: the payment was not refused: %s", what, body)
 	}
-	if slices.Contains(c.headers, acceptPage) { // a page shows the terms without the signature
+	if slices.Contains(c.headers, acceptPage) { // the page shows the terms without the signature
 		return signed
 	}
 	_, extension, found := strings.Cut(string(body), signature)
@@ -136,15 +138,16 @@ func (c asked) check(s *shop, length int) bool {
 	return signed
 }
 
-// signature is the beginning of the extension with a signature of the terms.
+// signature is the beginning of the extension that holds the signature of the terms.
 const signature = `"offer-receipt":`
 
-// slack is how much room in a head may stay unused, because of rounding and of a header that
-// net/http adds only sometimes.
+// slack is the number of bytes that a head may leave unused. The sizes are rounded, and
+// net/http adds one header only sometimes.
 const slack = 40
 
-// TestOrigins checks that a page of another origin may read every response. Every client gets
-// the same permission for the documents, because caches keep them.
+// TestOrigins checks that a page of another origin may read every response. A priced response
+// gives this permission only to such a page. The documents give it to every client, because
+// caches keep them.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

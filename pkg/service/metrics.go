@@ -7,7 +7,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Names of the metrics of priced requests. The alarms and the dashboard use them.
+// The names of the metrics of priced requests. The alarms and the dashboard use them.
 const (
 	MetricRequests    = "Requests"
 	MetricChallenges  = "Challenges"
@@ -21,19 +21,20 @@ const (
 	MetricFacilitator = "FacilitatorFaults" // facilitator_*
 	MetricLedger      = "LedgerFaults"      // ledger_unavailable, payment_unavailable, a settlement not recorded
 	MetricInternal    = "InternalErrors"
-	// MetricUsedAsPaid counts payments that are treated as paid because the facilitator says
-	// that their nonce was used. Without a node, nobody can find out what the nonce was used
-	// for. A payer can cause that.
+	// MetricUsedAsPaid counts the payments that are treated as paid because the facilitator
+	// says that their nonce has been used. Without a node, the service cannot find out what
+	// the nonce was used for. A payer can cause such a case.
 	MetricUsedAsPaid = "UsedNonceCountedAsPaid"
-	// MetricUnreceipted counts answers without a receipt although a key is configured.
+	// MetricUnreceipted counts the answers that have no receipt although a key is configured.
 	MetricUnreceipted = "Unreceipted"
 	MetricSettle      = "SettleLatency"
 	MetricLookup      = "LookupLatency"
-	// MetricListed and MetricUnlisted count whether the facilitator accepted the extensions of
-	// a payment, and so lists the operation.
+	// MetricListed counts the payments whose extensions the facilitator accepted, so that it
+	// lists the operation. MetricUnlisted counts those whose extensions it rejected.
 	MetricListed   = "ExtensionsAccepted"
 	MetricUnlisted = "ExtensionsRejected"
-	// MetricSettlement is a prefix, which is followed by the class of the outcome.
+	// MetricSettlement is the beginning of the names of several metrics. Each name ends in a
+	// class of outcome.
 	MetricSettlement = "Settlement"
 	// These metrics are used with a fallback facilitator. MetricPrimaryFailed counts the
 	// payments for which the primary was down, turned the request away or gave an unclear
@@ -42,47 +43,49 @@ const (
 	MetricPrimaryFailed   = "PrimaryFailed"
 	MetricFallbackSettled = "FallbackSettled"
 	MetricFallbackFailed  = "FallbackFailed"
-	// MetricRefusedPayer is a number that stands for a payer who was refused: by the service,
-	// by the facilitator, or by an unclear reply of the facilitator. If the minimum and the
-	// maximum of this metric differ, more than one payer was refused, however often each of
-	// them tried. A payment that cannot be read has no payer; the number then stands for the
-	// client's network.
+	// MetricRefusedPayer is the number of a payer whose payment was refused: by the service,
+	// by the facilitator, or because the facilitator gave an unclear reply. If the minimum and
+	// the maximum of this metric differ, more than one payer was refused, however often each
+	// of them tried. A payment that cannot be read has no payer; its number stands for the
+	// network of the client.
 	MetricRefusedPayer = "RefusedPayer"
-	// MetricSilentPayer is a number that stands for a payer whose payment is in doubt because
-	// the facilitator did not reply. A payer cannot cause that.
+	// MetricSilentPayer is the number of a payer whose payment is in doubt because the
+	// facilitator did not reply. A payer cannot cause such a case.
 	MetricSilentPayer = "SilentPayer"
 	// These metrics decide whether a release is rolled back. They cover all versions together.
-	// MetricJudged counts the payments that are considered. Of those, MetricBroken counts the
-	// payments that failed through a fault of the service or of the facilitator. MetricRefused
-	// counts the payments whose payer is in MetricRefusedPayer; payers can cause these. A
-	// deployment that does not sell has none of these metrics.
+	// MetricJudged counts the payments that the decision takes into account. Of these,
+	// MetricBroken counts the payments that failed through a fault of the service or of the
+	// facilitator, and MetricRefused counts the payments whose payer is in MetricRefusedPayer.
+	// Payers can cause the latter. A deployment that does not sell has none of these metrics.
 	MetricJudged  = "Payments"
 	MetricBroken  = "PaymentsBroken"
 	MetricRefused = "PaymentsRefused"
 )
 
-// Metrics of the newest versions only. The template computes them from the log by
-// MemberRelease. To each of these names it appends the version numbers of all functions.
+// These metrics cover only the newest versions. The template computes them from the log by
+// MemberRelease. In the template, the version numbers of all functions follow each of these
+// names.
 const (
 	MetricNewJudged = "NewPayments"
 	MetricNewBroken = "NewPaymentsBroken"
-	// MetricNewUnanswered has the payer's number for each payment that counts in MetricBroken
-	// or MetricRefused.
+	// MetricNewUnanswered is the number of the payer of each payment that MetricBroken or
+	// MetricRefused counts.
 	MetricNewUnanswered = "NewPayersUnanswered"
 )
 
-// Members of a log line that the template's filters read.
+// The members of a log line that the filters of the template read.
 const (
-	// MemberRelease is the name of the function that answered, with the number of its version.
+	// MemberRelease holds the name of the function that answered, and the number of its
+	// version.
 	MemberRelease = "release"
-	// MemberUnanswered is the payer's number. Only the lines of payments that count in
-	// MetricBroken or MetricRefused have it.
+	// MemberUnanswered holds the number of the payer. Only the lines of payments that
+	// MetricBroken or MetricRefused counts have this member.
 	MemberUnanswered = "payer_unanswered"
 )
 
 // KeptBy reports whether a metric is kept as a total over all operations, and whether it is
-// kept separately for each operation and for the tools. CloudWatch bills each series, so a
-// series that no alarm and no graph reads is not kept.
+// also kept separately for each operation and for the tools. CloudWatch bills each series, so
+// the service keeps only the series that an alarm or a graph reads.
 func KeptBy(name string) (total, operation bool) {
 	switch name {
 	case MetricRequests, MetricChallenges, MetricAnswers, MetricReplayed, MetricFaults:
@@ -94,8 +97,8 @@ func KeptBy(name string) (total, operation bool) {
 }
 
 // DimensionOperation is the member of a request's log line that holds the slug of the
-// operation. DimensionTransport is the member that holds the transport, if it is not HTTP; the
-// only other transport is MCP. Both are dimensions of the request's metrics.
+// operation. DimensionTransport is the member that holds the transport. Only requests over MCP
+// have it; its value is TransportMCP. Both members are dimensions of the request's metrics.
 const (
 	DimensionOperation = "operation"
 	DimensionTransport = "transport"
@@ -122,8 +125,8 @@ func settlementMetric(class string) string {
 	return name
 }
 
-// codeMetric returns the name of the metric of an error code, or "" for the many codes without
-// one.
+// codeMetric returns the name of the metric that counts an error code. Many codes have no
+// metric; for these it returns "".
 func codeMetric(c fault.Code) string {
 	switch c {
 	case fault.SettlementUncertain:
@@ -143,9 +146,9 @@ func codeMetric(c fault.Code) string {
 	}
 }
 
-// listingMetric returns the name of the metric that counts whether a facilitator accepted the
-// service's entry for its list. It returns "" if the facilitator did not say. If one of
-// several extensions is rejected, it returns MetricUnlisted.
+// listingMetric returns MetricListed if the facilitator accepted the service's extensions, and
+// so lists the operation. It returns MetricUnlisted if the facilitator rejected any of them,
+// and "" if the facilitator did not say.
 func listingMetric(extensions map[string]string) string {
 	name := ""
 	for key, value := range extensions {

@@ -18,8 +18,8 @@ import (
 )
 
 // emf returns the metrics of a log line, read as CloudWatch reads them. It checks that each
-// metric appears once, with its unit and its dimensions. It returns 1 for every latency of a
-// millisecond or more.
+// metric appears once, with its unit and its dimensions. For a latency of a millisecond or
+// more, it returns 1.
 func emf(t *testing.T, line map[string]any, namespace string, single [][]string, begun time.Time) map[string]float64 {
 	t.Helper()
 	var doc struct {
@@ -75,8 +75,8 @@ func dimensionsOf(metric string, single [][]string) [][]string {
 	return all
 }
 
-// valueOf returns the value of a metric in a log line. The line must also have a latency under
-// its name for people, such as settle_ms. valueOf returns at most 1 for a latency.
+// valueOf returns the value of a metric in a log line. For a latency it returns at most 1. The
+// line must have each latency under a second name for people, such as settle_ms.
 func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
 	t.Helper()
 	v, ok := line[name].(float64)
@@ -92,7 +92,7 @@ func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
 	return v
 }
 
-// counted returns the metrics of the request, given its log line.
+// counted returns the metrics that the log line of the request must have.
 func (c request) counted(line map[string]any) map[string]float64 {
 	counts := map[string]float64{"Requests": 1}
 	if c.status >= 500 {
@@ -101,7 +101,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	for name := range strings.FieldsSeq(c.counts) {
 		counts[name] = 1
 	}
-	number := line["payer_unanswered"] // if the payer could not be read, any number is accepted
+	number := line["payer_unanswered"] // if the payment has no readable payer, accept any number
 	if payer, ok := line["payer"].(string); ok {
 		number = float64(testbed.Must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
 	}
@@ -114,7 +114,8 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	if c.silent {
 		counts["SilentPayer"] = number.(float64)
 	}
-	// Every payment that a release begins to process counts towards rolling it back.
+	// Every payment that a release has begun to process counts towards rolling the release
+	// back.
 	if c.unjudged || !paid {
 		return counts
 	}
@@ -128,8 +129,8 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	return counts
 }
 
-// filtered checks that the values that the template's filters read from a line agree with the
-// line's metrics.
+// filtered checks the members that the template's filters read from a log line. Their values
+// must agree with the line's metrics.
 func (c request) filtered(t *testing.T, line map[string]any, counts map[string]float64) {
 	t.Helper()
 	release, number := any("dns-function:7"), line["payer_unanswered"]
@@ -147,8 +148,8 @@ func (c request) filtered(t *testing.T, line map[string]any, counts map[string]f
 	}
 }
 
-// TestMetricsAtEveryLevel checks that a line with metrics is written at every log level, and
-// that no other line is.
+// TestMetricsAtEveryLevel checks that a line with metrics is written whatever the log level,
+// and that other lines are not.
 func TestMetricsAtEveryLevel(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -156,7 +157,7 @@ func TestMetricsAtEveryLevel(t *testing.T) {
 	s.get("/health", "")
 	s.lineOf(s.get(dnsPath, "").Header.Get("X-Request-Id"))
 	same(t, "lines", strings.Count(s.log.String(), "\n"), 1)
-	// The alarms and the dashboard use these metrics.
+	// The alarms and the dashboard use the metrics of these names.
 	same(t, "settlements", strings.Join(service.SettlementMetrics(), " "),
 		"SettlementSettled SettlementRefused SettlementTurnedAway SettlementNotSent SettlementUnknown")
 }

@@ -23,21 +23,21 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Operation is an operation of the catalog together with the client that answers it. Each
-// operation has its constructor, which requires the client, so a missing client is a compile
-// error.
+// Operation is an operation of the catalog together with the client that makes its lookup.
+// Each operation has its own constructor, which requires the client. So the compiler reports a
+// missing client.
 type Operation struct {
 	entry   catalog.Operation
-	timeout fault.Info // the error of a lookup that takes too long
-	// parse validates the parameters. It returns them normalised and with defaults filled in,
-	// and the lookup that answers them.
+	timeout fault.Info // the error if the lookup takes too long
+	// parse validates the parameters. It returns them in normal form, with defaults filled in,
+	// and the function that makes the lookup.
 	parse func(url.Values) (url.Values, lookupFunc, error)
-	// foresee returns what is known about the answer before it is paid for, as a text for the
-	// public, or "" if nothing is known. It calls no other service. It may be nil.
+	// foresee returns what is known about the answer before the client pays, as a text for the
+	// client. It returns "" if nothing is known. It calls no other service. It may be nil.
 	foresee func(url.Values) string
 }
 
-// lookupFunc answers one priced request.
+// lookupFunc makes the lookup of one priced request and returns the result.
 type lookupFunc func(ctx context.Context) (any, error)
 
 // Entry returns the operation's entry in the catalog.
@@ -53,7 +53,8 @@ func SSLCheck(c lookup.Looker[ssl.Query, ssl.Result]) Operation {
 	return newLookup(catalog.SSLCheck(), ssl.Codes(), ssl.ParseQuery, c)
 }
 
-// registries looks up registry data, and knows which top-level domains have no server.
+// registries looks up registry data, and knows for which top-level domains IANA lists no
+// server.
 type registries interface {
 	lookup.Looker[whois.Query, whois.Result]
 	NoServer(domain string) bool
@@ -98,10 +99,10 @@ func UptimeCheck(c lookup.Looker[guard.Query, bundle.UptimeResult]) Operation {
 	return newLookup(catalog.UptimeCheck(), bundle.UptimeCodes(), guard.ParseQuery, c)
 }
 
-// newLookup returns the operation of a lookup. It gets the error codes that the lookup can
-// return, the parser of its parameters, and the client that makes the lookup. It panics at the
-// start of the program if the catalog's entry lacks a time-out, one of these codes, or the
-// code for a wrong value of one of the parameters.
+// newLookup returns the operation of a lookup. codes are the codes of the errors that parsing
+// and the lookup can return, parse parses the parameters, and c makes the lookup. newLookup
+// panics at the start of the program if the entry in the catalog lacks a time-out, one of
+// codes, or the code for a wrong value of a parameter.
 func newLookup[Q interface{ Values() url.Values }, R any](
 	entry catalog.Operation, codes []fault.Code, parse func(url.Values) (Q, error), c lookup.Looker[Q, R],
 ) Operation {
@@ -124,7 +125,7 @@ func newLookup[Q interface{ Values() url.Values }, R any](
 	}
 }
 
-// timeoutOf returns the error of the entry for a time-out, which has status 504.
+// timeoutOf returns the error of the entry with status 504, which is its time-out.
 func timeoutOf(entry catalog.Operation) fault.Info {
 	for _, code := range entry.Errors {
 		if info := lookup.Info(code); info.Status == http.StatusGatewayTimeout {
@@ -134,8 +135,8 @@ func timeoutOf(entry catalog.Operation) fault.Info {
 	panic("service: " + inEntry(entry) + " lack a code with status 504, that of its time-out")
 }
 
-// mustList panics when an entry of the catalog does not list an error code that its lookup can
-// return, either as the whole answer or in a field of a bundle.
+// mustList panics if an entry of the catalog lacks one of codes. These are the codes with
+// which the operation can fail, or one of its fields if it is a bundle.
 func mustList(entry catalog.Operation, codes []fault.Code) {
 	for _, code := range codes {
 		if !entry.Can(code) {
@@ -144,8 +145,7 @@ func mustList(entry catalog.Operation, codes []fault.Code) {
 	}
 }
 
-// inEntry returns text for an error message that names the place where the entry lists its
-// codes.
+// inEntry returns the place where the entry lists its codes, as text for an error message.
 func inEntry(entry catalog.Operation) string {
 	return "in pkg/catalog/operations.go the Errors of " + entry.Slug
 }
@@ -163,21 +163,22 @@ func Ping() Operation {
 	}
 }
 
-// maxQuery bounds a query string, in bytes. The longest valid one is a percent-encoded domain
-// of 253 bytes and a type.
+// maxQuery is the largest size of a query string, in bytes. The longest valid query string has
+// a percent-encoded domain of 253 bytes and a type.
 const maxQuery = 2048
 
-// query is a query string as an operation understands it.
+// query is the result of parsing a query string for an operation.
 type query struct {
 	sent   url.Values // the parameters as they were sent
-	normal url.Values // normalised, with defaults filled in
+	normal url.Values // the parameters in normal form, with defaults filled in
 	lookUp lookupFunc
 }
 
-// parseQuery parses a query string. It refuses a typo in the name of a parameter, because the
-// client would otherwise pay for an answer to another question; the error code is the one for
-// a wrong value of the parameter that was meant. It ignores any other unknown parameter. With
-// an error, the returned query has at most the parameters that were sent.
+// parseQuery parses a query string. It refuses a misspelt name of a parameter, because the
+// client would otherwise pay for an answer to another question. The error then has the code
+// for a wrong value of the parameter that the client meant. parseQuery ignores all other
+// unknown parameters. If there is an error, the returned query has at most the parameters that
+// were sent.
 func (op Operation) parseQuery(raw string) (query, error) {
 	var q query
 	if op.entry.Kind != catalog.SmokeTest { // the smoke test takes no input
@@ -201,9 +202,9 @@ func (op Operation) parseQuery(raw string) (query, error) {
 	return q, nil
 }
 
-// visit returns what the page of the operation shows for a query string: the normalised
-// parameters, or the reason for refusing them. It returns neither while a required parameter
-// is missing, because then the visitor has only opened the page.
+// visit returns what the operation's page shows for a query string: the parameters in normal
+// form, or the reason for refusing them. While a required parameter is missing, the page shows
+// neither, because the visitor has only opened the page.
 func (op Operation) visit(rawQuery string) discovery.Visit {
 	visit := discovery.Visit{Typed: parseParams(rawQuery)}
 	q, err := op.parseQuery(rawQuery)
@@ -222,7 +223,7 @@ func (op Operation) visit(rawQuery string) discovery.Visit {
 	if op.foresee != nil {
 		visit.Known = op.foresee(q.normal)
 	}
-	for _, param := range op.entry.Params { // do not show defaults that were not sent
+	for _, param := range op.entry.Params { // leave out defaults that were not sent
 		if !q.sent.Has(param.Name) && q.normal.Get(param.Name) == param.Default {
 			q.normal.Del(param.Name)
 		}
@@ -230,8 +231,8 @@ func (op Operation) visit(rawQuery string) discovery.Visit {
 	return visit
 }
 
-// fillIn fills in parameters that were not sent from parameters with a misspelt name, and
-// reports whether it filled in any.
+// fillIn looks in typed for parameters with a misspelt name. It copies their values to the
+// parameters that were meant, unless these have a value, and reports whether it copied any.
 func (op Operation) fillIn(typed url.Values) bool {
 	filled := false
 	for _, name := range slices.Sorted(maps.Keys(typed)) {
@@ -254,9 +255,9 @@ func (op Operation) lacksParam(sent url.Values) bool {
 	return false
 }
 
-// parseParams parses a query string pair by pair, so a malformed pair does not affect the
-// others. An operation refuses a malformed value of one of its parameters, and ignores other
-// malformed pairs. A value with invalid escaping is kept as it was sent.
+// parseParams parses a query string pair by pair, so that a malformed pair does not affect the
+// others. It keeps a value with invalid escaping as it was sent. The operation later refuses
+// such a value if the parameter is its own, and ignores it otherwise.
 func parseParams(raw string) url.Values {
 	values := url.Values{}
 	for pair := range strings.SplitSeq(raw, "&") {
@@ -273,9 +274,9 @@ func parseParams(raw string) url.Values {
 	return values
 }
 
-// documented returns err as it is if the operation documents its code, and internal_error
-// otherwise, because an undocumented code is a bug. Only an error that is returned as it is
-// can be marked as a prevented lookup.
+// documented returns err unchanged if the operation documents its code. Otherwise it returns
+// internal_error, because an undocumented code is a bug. An error that it replaces loses the
+// marks of a prevented lookup and of a silent target.
 func documented(op catalog.Operation, err error) *fault.Error {
 	f := fault.From(err)
 	if f.Code == fault.InternalError || op.Can(f.Code) {

@@ -22,8 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// outage is a lookup that fails for a reason on our side until a given time, and succeeds
-// afterwards.
+// outage is a lookup that fails until a given time and then succeeds. The reason for the
+// failure lies with the service, not with the target.
 type outage[Q, R any] struct {
 	code  fault.Code
 	until time.Time
@@ -38,8 +38,8 @@ func (o outage[Q, R]) Lookup(context.Context, Q) (r R, err error) {
 	return r, nil
 }
 
-// loop is a client of one operation. It signs a new payment for every request, and names no
-// purchase.
+// loop is a client of one operation. It signs a new payment for every request, and gives no
+// key of a purchase.
 type loop struct {
 	*fleet
 	client *x402test.Client
@@ -57,13 +57,13 @@ func newLoop(t *testing.T, op service.Operation) *loop {
 
 // heard holds what a client learns from an answer.
 type heard struct {
-	result bool // the answer is a result, complete or with owed pieces
+	result bool // the answer is a result, even if pieces of it are owed
 	code   fault.Code
 	owed   bool // a piece of the answer is owed
 	wait   time.Duration
 }
 
-// buy asks for the lookup once, over HTTP or as a tool call.
+// buy asks for the lookup once, as a tool call if tool is true, and over HTTP otherwise.
 func (l *loop) buy(tool bool) heard {
 	l.Helper()
 	const at, name = "http://service", "example.com"
@@ -80,8 +80,8 @@ func (l *loop) buy(tool bool) heard {
 	return heard{r.Status == http.StatusOK, fault.Code(codeOf(r)), r.Header.Get(x402.HeaderOwed) != "", r.RetryAfter()}
 }
 
-// byTurns returns, by name, which requests of a loop are tool calls: none, all, or every
-// second.
+// byTurns returns functions by name. Each tells for every turn of a loop whether the request
+// is a tool call: never, always, or every second time.
 func byTurns() map[string]func(turn int) (tool bool) {
 	return map[string]func(int) bool{
 		"HTTP":     func(int) bool { return false },
@@ -90,9 +90,9 @@ func byTurns() map[string]func(turn int) (tool bool) {
 	}
 }
 
-// TestOutage checks that a client is charged once if it signs again every 15 seconds while our
-// resolvers are down for an hour. The client gets the first lookup that succeeds, at most 15
-// seconds after the wait in the last error is over.
+// TestOutage checks a client that signs again every 15 seconds while the resolvers of the
+// service are down for an hour. The client must be charged only once. It must get the result
+// at most 15 seconds after the wait in the last error has passed.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	const every = 15 * time.Second
@@ -103,7 +103,7 @@ func TestOutage(t *testing.T) {
 				runs := 0
 				until := time.Now().Add(time.Hour)
 				l := newLoop(t, service.DNS(outage[dns.Query, dns.Result]{lookup.UpstreamUnavailable, until, &runs}))
-				var next time.Time // when the next lookup may be made, according to the last answer
+				var next time.Time // the earliest time of the next lookup, according to the last answer
 				turn := 0
 				got := l.buy(tool(turn))
 				for ; !got.result && turn < 1000; turn++ {
@@ -124,9 +124,9 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestPartOwedForLong checks a bundle with a piece that our side owes. The bundle stays valid
-// for its purchase until it is complete. A client that signs again every half minute for an
-// hour is charged once. After that, the bundle is valid as long as any other answer.
+// TestPartOwedForLong checks a bundle with a piece that the service owes. The bundle stays
+// valid for its purchase until it is complete, so a client that signs again every half minute
+// for an hour is charged once. The complete bundle stays valid as long as any other answer.
 func TestPartOwedForLong(t *testing.T) {
 	t.Parallel()
 	for name, tool := range byTurns() {
@@ -157,8 +157,8 @@ func TestPartOwedForLong(t *testing.T) {
 	}
 }
 
-// TestPartOwedForADay checks that a bundle with a piece that cannot be looked up stays valid
-// for a day.
+// TestPartOwedForADay checks a bundle with a piece that cannot be looked up for a long time.
+// The bundle must stay valid for a day.
 func TestPartOwedForADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
