@@ -13,31 +13,32 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// metricSet collects the metrics of one request, each at most once.
+// metricSet collects the metrics of one request. It has each metric at most once.
 type metricSet []metric
 
-// count adds 1 under a name.
+// count adds the metric called name with the value 1, unless the set has it already.
 func (s *metricSet) count(name string) {
 	if m := counted(name, 1); !slices.Contains(*s, m) {
 		*s = append(*s, m)
 	}
 }
 
-// countIf adds 1 under a name if holds is true.
+// countIf calls count if holds is true.
 func (s *metricSet) countIf(holds bool, name string) {
 	if holds {
 		s.count(name)
 	}
 }
 
-// time records how long something took; 0 is not recorded.
+// time adds a metric with a duration, unless the duration is 0.
 func (s *metricSet) time(name string, took time.Duration) {
 	if m := latency(name, took); m.Value > 0 {
 		*s = append(*s, m)
 	}
 }
 
-// measured returns the metrics of one priced request of a client.
+// measured returns the metrics of one priced request. client stands for the network of the
+// client.
 func (p Platform) measured(res storefront.Response, client string) []metric {
 	trace := res.Trace
 	if trace == nil { // the request has no payment
@@ -61,7 +62,7 @@ func (p Platform) countAnswer(set *metricSet, res storefront.Response, trace *x4
 	if name := p.faultMetric(res.Fault); name != "" {
 		set.count(name)
 	}
-	paid := res.Receipt != nil // an internal_error counts as owed only after a payment
+	paid := res.Receipt != nil // an internal_error before a payment is not owed
 	set.countIf(class == fault.Owed && paid, MetricOwed)
 	set.countIf(res.Trace == nil && res.Status == http.StatusPaymentRequired, MetricChallenges)
 	set.countIf(trace.Unrecorded, MetricLedger)
@@ -70,14 +71,15 @@ func (p Platform) countAnswer(set *metricSet, res storefront.Response, trace *x4
 	set.countIf(lookedUp && class == fault.Answer, MetricAnswers)
 }
 
-// countPayment counts the result of a payment and how long it took.
+// countPayment counts the result of a payment, and records how long the settlement and the
+// lookup took.
 func countPayment(set *metricSet, trace *x402.Trace) {
 	set.countIf(trace.UsedAsPaid, MetricUsedAsPaid)
 	set.countIf(trace.Unreceipted, MetricUnreceipted)
 	if name := listingMetric(trace.Extensions); name != "" {
 		set.count(name)
 	}
-	for _, ask := range trace.Asked { // empty unless there are two facilitators
+	for _, ask := range trace.Asked { // empty if there is only one facilitator
 		if name := facilitatorMetric(ask); name != "" {
 			set.count(name)
 		}
@@ -89,7 +91,7 @@ func countPayment(set *metricSet, trace *x402.Trace) {
 	}
 }
 
-// countOutcome counts how a request ended. payer is the number that stands for its payer.
+// countOutcome counts how a request ended. payer is the number of its payer.
 func (p Platform) countOutcome(set *metricSet, ended outcome, payer int) {
 	switch ended {
 	case paymentRefused:
@@ -106,8 +108,8 @@ func (p Platform) countOutcome(set *metricSet, ended outcome, payer int) {
 	set.countIf(ended == paymentRefused, MetricRefused)
 }
 
-// faultMetric returns the name of the metric of a fault, or "" if the fault is nil or has
-// none.
+// faultMetric returns the name of the metric that counts a fault. It returns "" if f is nil or
+// no metric counts it.
 func (p Platform) faultMetric(f *fault.Error) string {
 	if f == nil {
 		return ""
@@ -119,8 +121,8 @@ func (p Platform) faultMetric(f *fault.Error) string {
 	return name
 }
 
-// facilitatorMetric returns the name of the metric for the reply of one facilitator, if there
-// are two. It returns "" if the reply is not counted.
+// facilitatorMetric returns the name of the metric that counts the reply of one of two
+// facilitators. It returns "" if no metric counts the reply.
 func facilitatorMetric(ask x402.Ask) string {
 	settled := ask.Class == x402.Moved.String()
 	switch {
@@ -137,18 +139,18 @@ func facilitatorMetric(ask x402.Ask) string {
 	}
 }
 
-// outcome says how a request ended. The alarms depend on it.
+// outcome tells how a request ended. The alarms depend on it.
 type outcome int
 
 const (
 	noPayment outcome = iota
 	paymentAnswered
-	paymentRefused    // refused by the service, by the facilitator, or by an unclear reply of the facilitator: the payer can be the cause
+	paymentRefused    // by the service, by the facilitator, or because of an unclear reply of the facilitator; the payer can be the cause
 	facilitatorSilent // the payment is in doubt, because the facilitator did not reply
-	paymentBroken     // failed through a fault of the service or of the facilitator, even without a payment
+	paymentBroken     // the service or the facilitator is at fault, even if there was no payment
 )
 
-// outcomeOf returns the outcome of the request that got this response.
+// outcomeOf returns the outcome of the request that got the response res.
 func (p Platform) outcomeOf(res storefront.Response) outcome {
 	t := res.Trace
 	code := p.faultMetric(res.Fault)
@@ -172,16 +174,17 @@ func (p Platform) outcomeOf(res storefront.Response) outcome {
 }
 
 // isReleased reports whether the payments of this process count towards rolling back its
-// release. They count if Lambda names the version and the deployment sells. A release that
-// stops selling must go out even though something is broken.
+// release. They count if Lambda names the version and the deployment sells. They do not count
+// in a release that stops selling, because such a release must go out even if something is
+// broken.
 func (p Platform) isReleased() bool { return !p.Paused && p.Function != "" && p.Version != "" }
 
-// release returns the function and version that run, in the form that the template uses.
+// release returns the running function and its version, in the form that the template uses.
 func (p Platform) release() string { return p.Function + ":" + p.Version }
 
-// payerNumber returns the last 24 bits of a payer's address. If the payment has no readable
-// payer, it returns a number for the client's network. There are only 256 of these numbers,
-// too few to tell an address from one.
+// payerNumber returns the number of a payer: the last 24 bits of the address. If payer is not
+// an address, it returns a number for the network of the client. There are only 256 such
+// numbers, too few to infer an address from one.
 func payerNumber(payer, client string) int {
 	const bits, networks = 24, 256
 	end := payer[max(len(payer)-bits/4, 0):]

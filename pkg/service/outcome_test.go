@@ -25,16 +25,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// ends is a lookup that returns its error, or an empty result if the error is nil.
+// ends is a lookup that returns its error. If the error is nil, it returns an empty result.
 type ends[Q, R any] struct{ error }
 
 func (e ends[Q, R]) Lookup(context.Context, Q) (r R, err error) { return r, e.error }
 
-// TestReplies checks what the Gate gets from an operation. An answered bundle names its owed
-// pieces. A bundle that fails completely owes its whole answer, and names no piece. A single
-// lookup that fails owes its answer as well, and its error tells whether the lookup was
-// prevented or the target was silent. A code that the operation does not list is a bug, and is
-// marked as neither. Package bundle tests which pieces are owed.
+// TestReplies checks what an operation tells the Gate. A bundle that is answered names its
+// owed pieces. A bundle that fails completely names no piece, because its whole answer is
+// owed. If a single lookup fails, its answer is owed, and its error tells whether the lookup
+// was prevented or the target was silent. A code that the operation does not list is a bug;
+// the error then has neither mark. The tests of package bundle check which pieces are owed.
 func TestReplies(t *testing.T) {
 	marked := lookup.Fault(lookup.DNSTimeout, nil).Prevented()
 	silent := lookup.Fault(lookup.HeadersTimeout, nil).Silence()
@@ -45,7 +45,7 @@ func TestReplies(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		op   Operation
-		code fault.Code // the expected error code; "" if there is none
+		code fault.Code // the expected error code; "" means no error
 		mark string
 		owed string
 	}{
@@ -77,12 +77,12 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestMetricsBySource checks that two facilitators are counted separately, each once for a
-// payment, and that the log line names them in the order in which they were asked. A single
-// facilitator is not counted separately.
+// TestMetricsBySource checks that two facilitators are counted separately, each at most once
+// for a payment. The log line must name them in the order in which they were asked. If there
+// is only one facilitator, it is not counted separately.
 func TestMetricsBySource(t *testing.T) {
 	const names = "primary.example fallback.example"
-	for want, asked := range map[string]string{ // by the expected metrics: the classes of the replies of the first facilitator, and of the second
+	for want, asked := range map[string]string{ // the key is the expected metrics; the value is the classes of the first facilitator's replies, and of the second's
 		"":                              "",
 		" of one":                       "settled|",
 		" of one that refused":          "refused|",
@@ -113,8 +113,9 @@ func TestMetricsBySource(t *testing.T) {
 	}
 }
 
-// TestPayerNumber checks that each payer has the same number in every attempt. If there is no
-// payer, each network has one of a few numbers, from which nobody can read an address.
+// TestPayerNumber checks that a payer has the same number in every attempt. If there is no
+// payer, the number stands for the client's network. There must be so few of these numbers
+// that nobody can infer an address from one.
 func TestPayerNumber(t *testing.T) {
 	for payer, want := range map[string]int{
 		"0x00000000000000000000000000000000000000aB": 0xab,
@@ -145,15 +146,16 @@ type unlisted struct {
 
 func (unlisted) NoServer(domain string) bool { return strings.HasSuffix(domain, ".io") }
 
-// TestAsked checks that a page shows the request as the operation reads it, or the reason of a
-// refusal, and everything that is known in advance. The page shows no other text from the
-// link. pkg/lookup/guard tests which names are refused, and pkg/discovery tests the page.
+// TestAsked checks what a page shows for a link: the request as the operation understands it,
+// or the reason why it is refused, and everything that is known about the answer in advance.
+// The page must show no other text from the link. The tests of pkg/lookup/guard check which
+// names are refused, and the tests of pkg/discovery check the page.
 func TestAsked(t *testing.T) {
 	dnsOp, whoisOp := DNS(ends[dns.Query, dns.Result]{}), Whois(unlisted{})
 	for query, c := range map[string]struct {
 		op                             Operation
-		asked, request, refused, known string // refused and known are parts of the text
-		typed                          string // the domain; "" is any
+		asked, request, refused, known string // refused and known need only be parts of the text
+		typed                          string // the expected text in the field for the domain; "" means any
 	}{
 		"domain=WWW.Example.COM.":                     {op: dnsOp, asked: "domain=www.example.com", request: "GET /v1/tools/dns?domain=www.example.com&type=A"},
 		"domain=%D0%B0pple.com":                       {op: dnsOp, asked: "domain=xn--pple-43d.com", request: "GET /v1/tools/dns?domain=xn--pple-43d.com&type=A"},
@@ -186,7 +188,7 @@ func TestAsked(t *testing.T) {
 }
 
 // TestCodesAreListedAtStart checks that a program does not start if an operation can return a
-// code that its entry lacks.
+// code that its entry in the catalog lacks.
 func TestCodesAreListedAtStart(t *testing.T) {
 	for says, code := range map[string]fault.Code{
 		"Errors of dns lack a code with status 504": lookup.DNSTimeout, "Errors of dns lack invalid_domain": lookup.InvalidDomain,
@@ -206,10 +208,11 @@ func TestCodesAreListedAtStart(t *testing.T) {
 	}
 }
 
-// TestRunOfReconcile checks that the log line of a reconcile run has a member for each number
-// of the run, and a metric for each number that alarms use. A run that did not read the whole
-// index counts as failed. With former terms, the Reconciler also reads the payments to the
-// former payee. It does not take a payment of a former, lower price for a deposit.
+// TestRunOfReconcile checks the log line of a reconcile run. It must have a member for each
+// number of the run, and a metric for each number that an alarm uses. A run that did not read
+// the whole index must count as failed. If there are former terms, the Reconciler must also
+// read the payments to the former payee, and must not take a payment of a former, lower price
+// for a deposit.
 func TestRunOfReconcile(t *testing.T) {
 	var s reconcile.Summary
 	for i, v := range reflect.ValueOf(&s).Elem().Fields() {

@@ -26,26 +26,27 @@ import (
 // runs.
 const ProbeOrigin = "origin"
 
-// MetricCertificateDays is the number of days for which the certificate of the public origin
-// is still valid. It is not recorded if the origin was not recognized as this deployment.
+// MetricCertificateDays is the number of days until the certificate of the public origin ends.
+// It is not recorded if the origin is not recognized as this deployment.
 const MetricCertificateDays = "CertificateDays"
 
 const (
-	// outsideTimeout is far more than /health needs in a new process, and less than API
-	// Gateway allows.
+	// outsideTimeout is much longer than /health needs in a new process, and shorter than the
+	// time limit of API Gateway.
 	outsideTimeout = 15 * time.Second
-	// These bound how much of the response is read, in bytes. Our response needs far less.
+	// These limit the number of bytes that are read of the response. The response of /health
+	// is much shorter.
 	maxOutsideHead = 16 << 10
 	maxOutsideBody = 4 << 10
-	// leastCertificate is how long the certificate of the origin must still be valid. A
-	// certificate that ends sooner should have been renewed automatically, so the renewal has
-	// failed.
+	// leastCertificate is the shortest time for which the certificate of the origin must still
+	// be valid. A certificate that ends sooner should already have been renewed, so its
+	// automatic renewal has failed.
 	leastCertificate = 3 * 24 * time.Hour
 )
 
-// Outside checks a public origin as an outsider reaches it: through public resolvers and over
-// the public network, verifying the certificate. It detects a lost domain, certificate or
-// domain mapping, which no part inside the service notices.
+// Outside checks a public origin from the outside: through public resolvers, over the public
+// network, and with its certificate verified. So it detects a lost domain, certificate or
+// domain mapping, which the service cannot notice from the inside.
 type Outside struct {
 	// Connector connects to public hosts only.
 	Connector guard.Connector
@@ -55,9 +56,9 @@ type Outside struct {
 	UserAgent string
 }
 
-// Deployment returns the name of a deployment in /health. It is a digest of the stack's name
-// and the name of the ledger's table; no other deployment has the same two names. It is empty
-// for a stack without a name.
+// Deployment returns the name of a deployment in /health. It is a digest of the name of the
+// stack and the name of the ledger's table, which no other deployment shares. It is empty if
+// the stack has no name.
 func Deployment(stack, table string) string {
 	if stack == "" {
 		return ""
@@ -74,8 +75,9 @@ type health struct {
 	Deployment string `json:"deployment,omitempty"`
 }
 
-// Check requests /health at an https origin, and returns when the origin's certificate ends.
-// Its error explains to the operator why the origin was not recognized as this deployment.
+// Check requests /health at an https origin, and returns the time when the certificate of the
+// origin ends. Its error tells the operator why the origin was not recognized as this
+// deployment, or that the certificate ends soon.
 func (o Outside) Check(ctx context.Context, origin, deployment string) (ends time.Time, err error) {
 	u, err := url.Parse(origin + catalog.PathHealth)
 	if err != nil || u.Scheme != "https" {
@@ -139,7 +141,7 @@ func (o Outside) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
 		NextProtos: []string{"http/1.1"},
 	})
 	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = raw.Close() // the error of the handshake is returned
+		_ = raw.Close() // the error of the handshake is more useful
 		return nil, err
 	}
 	return conn, nil
@@ -158,7 +160,7 @@ func portOf(u *url.URL) (uint16, error) {
 	return uint16(port), nil
 }
 
-// checkHealth returns an error if the response is not the deployment's own /health.
+// checkHealth returns an error unless the response is the /health of the given deployment.
 func checkHealth(res *http.Response, deployment string) error {
 	if res.StatusCode != http.StatusOK {
 		where := ""

@@ -35,8 +35,8 @@ const (
 	publicZone   = publicName + ". 30 A 93.184.216.34\ncom. 30 NS a.gtld-servers.net.\n"
 )
 
-// shopfront is the public origin of a deployment: a real TLS server on loopback, with a name
-// that a real resolver resolves.
+// shopfront is the public origin of a deployment: a real TLS server on loopback, whose name a
+// real resolver resolves.
 type shopfront struct {
 	zone    string
 	leaf    tls.Certificate
@@ -44,7 +44,7 @@ type shopfront struct {
 	shut    bool
 }
 
-// opened starts the server, and returns a client of it.
+// opened starts the server, and returns an Outside that reaches it.
 func (s shopfront) opened(t *testing.T, ca *testbed.Authority) service.Outside {
 	t.Helper()
 	listener := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
@@ -75,7 +75,7 @@ func (s shopfront) opened(t *testing.T, ca *testbed.Authority) service.Outside {
 	}
 }
 
-// deployedHealth returns the /health of a deployment.
+// deployedHealth returns the handler of a deployment's /health.
 func deployedHealth(stack, table string) http.Handler {
 	p := platform()
 	p.Deployment = service.Deployment(stack, table)
@@ -87,8 +87,8 @@ func lasting(d time.Duration) func(*x509.Certificate) {
 }
 
 // TestOutside checks that a deployment is recognized at its public origin, through a real
-// resolver and a real handshake. It also checks that any other server at that origin is not
-// recognized, within limits of time and size.
+// resolver and a real handshake. Any other server at that origin must not be recognized. The
+// check must stay within its limits of time and size.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	ca, stranger := testbed.NewAuthority(t, pkix.Name{CommonName: "CA"}), testbed.NewAuthority(t, pkix.Name{CommonName: "another CA"})
@@ -103,7 +103,7 @@ func TestOutside(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		at   shopfront
-		says string // "" if the deployment is recognized
+		says string // a part of the error; "" if the deployment is recognized
 	}{
 		"its own":              {shopfront{publicZone, good, own, false}, ""},
 		"a lost name":          {shopfront{"com. 30 NS a.gtld-servers.net.\ncom. 30 SOA a.gtld-servers.net. n. 1 2 3 4 5\n", good, own, false}, "cannot be reached: nxdomain"},
@@ -141,7 +141,7 @@ func TestOutside(t *testing.T) {
 }
 
 // TestOutsideSilence checks that Check ends with its context if the host accepts the
-// connection and then sends nothing, at the handshake or after it.
+// connection and then sends nothing, whether it stops before or after the handshake.
 func TestOutsideSilence(t *testing.T) {
 	t.Parallel()
 	ca := testbed.NewAuthority(t, pkix.Name{CommonName: "CA"})
@@ -180,10 +180,10 @@ func TestOutsideSilence(t *testing.T) {
 	}
 }
 
-// TestReconcileOrigin checks what the log line of reconcile says about the public origin:
-// whether the deployment was recognized there, and for how many days the certificate is valid.
-// The origin is checked even if the stack sells nothing. If the check fails, the deployment
-// stays ready.
+// TestReconcileOrigin checks what the log line of a reconcile run says about the public
+// origin: whether the deployment was recognized there, and for how many days the certificate
+// is valid. The run must check the origin even if the stack sells nothing. If the check fails,
+// the deployment stays ready.
 func TestReconcileOrigin(t *testing.T) {
 	t.Parallel()
 	ca := testbed.NewAuthority(t, pkix.Name{CommonName: "CA"})

@@ -10,44 +10,45 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// probeCache is how long an answer of /ready is kept.
+// probeCache is how long the results of the probes are used.
 const probeCache = 15 * time.Second
 
-// While another process probes, a result up to staleReady old is used. If the result is older,
-// the process waits at most waitReady for a new one, and reads the store every lookReady.
+// While another process runs the probes, its earlier results are used if they are at most
+// staleReady old. If they are older, this process waits for new results, at most waitReady,
+// and reads the store every lookReady.
 const (
 	staleReady = time.Minute
 	waitReady  = probeTimeout + time.Second
 	lookReady  = 200 * time.Millisecond
 )
 
-// ReadyStore shares the results of /ready between all processes of a version. A burst of
-// requests can start many processes; with the store they probe once and not once for each
-// request.
+// ReadyStore shares the results of the probes between all processes of a version. A burst of
+// requests can start many processes. With the store, only one of them runs the probes.
 type ReadyStore interface {
-	// Load returns the last stored results, or a zero KeptReady.
+	// Load returns the content of the store, or a zero KeptReady if it has none.
 	Load(ctx context.Context) (KeptReady, error)
-	// Claim takes the right to probe. The argument at is the time of the claim. If several
-	// processes loaded the same KeptReady, only one of them is granted the right.
+	// Claim asks for the right to run the probes. at is the time of the claim. If several
+	// processes loaded the same content, only one of them gets the right.
 	Claim(ctx context.Context, loaded KeptReady, at time.Time) (granted bool, err error)
-	// Keep stores the checks.
+	// Keep stores the results of the probes, and the time at which they were got.
 	Keep(ctx context.Context, checks []byte, at time.Time) error
 }
 
 // KeptReady is the content of a ReadyStore.
 type KeptReady struct {
-	Checks  []byte    // JSON
-	Claimed time.Time // when a process last took the right to probe
-	Kept    time.Time // when the checks were stored
+	Checks  []byte    // the results of the probes as JSON
+	Claimed time.Time // when a process last got the right to run the probes
+	Kept    time.Time // when the results were stored
 }
 
 // readiness is the body of /ready.
 type readiness struct {
-	Status string           `json:"status"` // ready, not_ready
+	Status string           `json:"status"` // "ready" or "not_ready"
 	Checks map[string]check `json:"checks"`
 }
 
-// readinessOf returns the readiness for some checks. One failing check makes it not_ready.
+// readinessOf returns the readiness that follows from the checks. If one of them is failing,
+// the status is not_ready.
 func readinessOf(checks map[string]check) readiness {
 	r := readiness{Status: "ready", Checks: checks}
 	for _, c := range checks {
@@ -58,28 +59,28 @@ func readinessOf(checks map[string]check) readiness {
 	return r
 }
 
-// checkCache keeps the checks of /ready for a while, because load balancers and monitors
-// request it often.
+// checkCache keeps the results of the probes for a while, because load balancers and monitors
+// request /ready often.
 type checkCache struct {
-	store ReadyStore // nil keeps the checks in this process alone
+	store ReadyStore // if nil, each process keeps its own results
 	now   func() time.Time
 	log   *slog.Logger
 
 	mu   sync.Mutex
 	at   time.Time
-	last map[string]check // nil before the first probe
+	last map[string]check // nil until the probes have been run
 }
 
-// fresh reports whether less than the given duration has passed since a time. It compares wall
-// clock times, because the monotonic clock may stand still while Lambda has the process frozen. If
-// the clock was set back, nothing is fresh.
+// fresh reports whether the time at is less than within ago. It compares wall clock times,
+// because the monotonic clock may stand still while Lambda has the process frozen. If the
+// clock has been set back to before at, fresh returns false.
 func (k *checkCache) fresh(at time.Time, within time.Duration) bool {
 	age := k.now().Round(0).Sub(at)
 	return age >= 0 && age < within
 }
 
-// get returns the cached checks if they are fresh, and otherwise new ones from probe or the
-// store.
+// get returns the last checks if they are fresh. Otherwise it returns new ones, which it gets
+// from probe or from the store.
 func (k *checkCache) get(ctx context.Context, probe func() map[string]check) map[string]check {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,9 +96,9 @@ func (k *checkCache) get(ctx context.Context, probe func() map[string]check) map
 	return k.last
 }
 
-// shared returns the checks that all processes share. One process probes; the others take its
-// checks or the previous ones. The store is part of the ledger. If the store does not answer,
-// the ledger does not answer either, and shared runs no probes.
+// shared returns the checks that all processes share. One process runs the probes, and the
+// others return its results or the previous ones. If the store does not answer, shared runs no
+// probes and returns a failing check of the ledger, because the store is part of the ledger.
 func (k *checkCache) shared(ctx context.Context, probe func() map[string]check) map[string]check {
 	loaded, err := k.store.Load(ctx)
 	if err != nil {
@@ -124,7 +125,7 @@ func (k *checkCache) shared(ctx context.Context, probe func() map[string]check) 
 }
 
 // await returns the checks in the store if they are at most staleReady old. Otherwise it waits
-// for the checks of another process that is probing now.
+// for those of the process that is running the probes.
 func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]check {
 	ctx, cancel := context.WithTimeout(ctx, waitReady)
 	defer cancel()
@@ -145,8 +146,8 @@ func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]che
 	}
 }
 
-// usable returns the checks in a store if they are younger than the given duration, and sets k.at
-// to the time at which they were stored. It returns nil if they are older or cannot be decoded.
+// usable returns the stored checks if they are younger than within, and sets k.at to the time
+// at which they were stored. It returns nil if they are older or cannot be decoded.
 func (k *checkCache) usable(loaded KeptReady, within time.Duration) map[string]check {
 	var checks map[string]check
 	if err := json.Unmarshal(loaded.Checks, &checks); err != nil {
@@ -159,13 +160,15 @@ func (k *checkCache) usable(loaded KeptReady, within time.Duration) map[string]c
 	return checks
 }
 
-// withoutStore logs the store's error and returns the checks for a store that does not answer.
+// withoutStore returns the checks to use if the store does not answer, and logs the error of
+// the store.
 func (k *checkCache) withoutStore(err error) map[string]check {
 	k.log.Warn("not ready", "check", ProbeLedger, "error", err)
 	return ledgerFails(ProbeLedger + " does not answer")
 }
 
-// ledgerFails returns a failed check of the ledger and no other checks.
+// ledgerFails returns a failing check of the ledger with the given message, and no other
+// checks.
 func ledgerFails(message string) map[string]check {
 	return map[string]check{ProbeLedger: {Status: statusFailing, Message: message}}
 }

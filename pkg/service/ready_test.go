@@ -52,7 +52,7 @@ func (s *shelf) Keep(_ context.Context, said []byte, at time.Time) error {
 	return s.fails
 }
 
-// monitors asks processes of a health function that share a store.
+// monitors sends requests for /ready to several processes that share a store.
 type monitors struct {
 	testing.TB
 	store     *shelf
@@ -78,8 +78,8 @@ func newMonitors(t testing.TB, processes int) *monitors {
 	return c
 }
 
-// burst sends /ready to every process at once, each from another address, and counts the equal
-// answers.
+// burst requests /ready from every process at once, with many client addresses. It returns how
+// often it got each answer.
 func (c *monitors) burst() map[string]int {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -99,8 +99,8 @@ func (c *monitors) burst() map[string]int {
 	return answers
 }
 
-// TestBurstAtReady checks that the probes run once in fifteen seconds, however many processes
-// and addresses ask at once.
+// TestBurstAtReady checks that the probes run only once in fifteen seconds, however many
+// processes and client addresses there are.
 func TestBurstAtReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestBurstAtReady(t *testing.T) {
 			same(t, fmt.Sprintf("burst %d", n), c.burst()[well], processes)
 			same(t, "probes", c.asked.Load(), 1)
 		}
-		// When the results have expired, the first process that gets a request runs the
-		// probes. The others give the old answer.
+		// The results are too old. The first process that gets a request runs the probes, and
+		// the others still answer with the old results.
 		time.Sleep(16 * time.Second)
 		c.down.Store(true)
 		answers := c.burst()
@@ -128,7 +128,7 @@ func TestBurstAtReady(t *testing.T) {
 			}
 		}
 		same(t, "probes", c.asked.Load(), 3)
-		// An answer that is older than a minute is no longer used: all processes wait for the
+		// Results that are older than a minute are no longer used: every process waits for the
 		// one that runs the probes.
 		time.Sleep(time.Hour)
 		c.down.Store(false)
@@ -137,9 +137,10 @@ func TestBurstAtReady(t *testing.T) {
 	})
 }
 
-// TestReadyWithoutItsStore checks that if the store does not answer, the ledger counts as down
-// and no other probe runs. If a process ends while it probes, the others wait a few seconds,
-// and report the service as not ready if there is no old answer.
+// TestReadyWithoutItsStore checks /ready if the store does not answer. The ledger must count
+// as failing, and no probe may run. It also checks a process that ends while it runs the
+// probes. The others must wait a few seconds and then, without old results, report that the
+// service is not ready.
 func TestReadyWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

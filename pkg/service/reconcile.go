@@ -13,27 +13,28 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Names of the metrics of a reconcile run.
+// The names of the metrics of a reconcile run.
 const (
 	MetricOpen            = "Open"            // payments in doubt that no request is handling now
-	MetricSettledLate     = "SettledLate"     // payments in doubt that were found to be paid
-	MetricRefusedLate     = "RefusedLate"     // payments in doubt that were found to be unpaid for good
+	MetricSettledLate     = "SettledLate"     // payments in doubt that turned out to be paid
+	MetricRefusedLate     = "RefusedLate"     // payments in doubt that turned out to be unpaid for good
 	MetricStillOpen       = "StillOpen"       // payments in doubt that can still execute
 	MetricCannotTell      = "CannotTell"      // payments for which there is no evidence, perhaps because there is no view of the chain
-	MetricLeft            = "Left"            // payments not reached before the time was up
+	MetricLeft            = "Left"            // payments that were not reached before the time was up
 	MetricOwedUnclaimed   = "OwedUnclaimed"   // paid payments whose payer has not come back for the answer
-	MetricOwedLong        = "OwedOverAnHour"  // payments of OwedUnclaimed that have been owed for more than an hour
-	MetricRefundsDue      = "RefundsDue"      // payments of OwedUnclaimed that are due to be sent back
+	MetricOwedLong        = "OwedOverAnHour"  // payments in OwedUnclaimed that have been owed for more than an hour
+	MetricRefundsDue      = "RefundsDue"      // payments in OwedUnclaimed that are due to be sent back
 	MetricReconcileFailed = "ReconcileFailed" // records that could not be processed
 )
 
-// reconcileMargin is the time at the end of an invocation that is reserved for finishing the
-// write of a decision and for the log.
+// reconcileMargin is the time at the end of an invocation that is kept for the last write to
+// the ledger and for the log line.
 const reconcileMargin = 10 * time.Second
 
-// Reconciler returns c, completed with the former payee and with the lowest price of the
-// current and the former terms. It decides by evidence about the payments that requests left
-// in doubt under either terms. former may be nil.
+// Reconciler returns c with two more settings: the former payee, and the lowest price under
+// the current and the former terms. The Reconciler decides by evidence about payments that
+// requests left in doubt, whether they were made under the current or the former terms. former
+// may be nil.
 func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconciler {
 	c.Cheapest = catalog.Cheapest()
 	if former != nil {
@@ -51,17 +52,18 @@ func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconcil
 // Scheduled is the configuration of the scheduled function.
 type Scheduled struct {
 	Reconciler *reconcile.Reconciler
-	Watched    bool // there is a view of the chain
+	Watched    bool // whether there is a view of the chain
 	Probes     []Probe
-	// Origin returns the public origin for Outside to check. It may be nil or return "".
+	// Origin returns the public origin that Outside checks. It may be nil or return ""; then
+	// nothing is checked.
 	Origin  func(ctx context.Context) string
 	Outside Outside
 }
 
-// Reconcile returns the scheduled function. The function runs the probes, including the probe
-// of the public origin. Then it runs the Reconciler once, within the time that ctx leaves, and
-// writes one log line with the result. The line is written at any LOG_LEVEL, because alarms
-// are computed from it. The function returns an error if the index or the ledger failed.
+// Reconcile returns the scheduled function. The function first runs the probes, including that
+// of the public origin. Then it runs the Reconciler once, within the time of ctx, and writes
+// one log line with the result. It writes the line whatever the LOG_LEVEL, because alarms are
+// computed from it. It returns an error if the index or the ledger failed.
 func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
 	if p.Paused { // a paused deployment needs no facilitator
 		do.Probes = slices.DeleteFunc(slices.Clone(do.Probes), func(b Probe) bool { return b.Name == ProbeFacilitator })
@@ -74,8 +76,8 @@ func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
 		attrs := lineOf(summary)
 		values := metricsOf(summary)
 		if err != nil {
-			// A failed run counts only as failed. Its other numbers may be too low and would
-			// end an alarm.
+			// If the run failed, this is its only metric. The other numbers may be too low,
+			// and would end an alarm.
 			level = slog.LevelError
 			values = []metric{counted(MetricReconcileFailed, max(failures(summary), 1))}
 			attrs = append(attrs, slog.String("error", err.Error()))
@@ -97,8 +99,8 @@ func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
 	}
 }
 
-// runWithMargin runs a Reconciler once. The run must end reconcileMargin before the deadline
-// of ctx.
+// runWithMargin runs a Reconciler once. If ctx has a deadline, the run ends reconcileMargin
+// earlier.
 func runWithMargin(ctx context.Context, r *reconcile.Reconciler) (reconcile.Summary, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -109,8 +111,8 @@ func runWithMargin(ctx context.Context, r *reconcile.Reconciler) (reconcile.Summ
 	return r.Run(ctx)
 }
 
-// look runs the probes and, at the same time, checks the public origin. It returns the checks,
-// and the metrics of the origin's certificate.
+// look runs the probes and, at the same time, checks the public origin. It returns the
+// results, and the metric of the origin's certificate if it is known.
 func (p Platform) look(ctx context.Context, do Scheduled) (checks map[string]check, certificate []metric) {
 	origin := ""
 	if do.Origin != nil {
@@ -137,7 +139,7 @@ func (p Platform) look(ctx context.Context, do Scheduled) (checks map[string]che
 	return checks, certificate
 }
 
-// notReady returns the names of the checks that failed or have a warning.
+// notReady returns the names of the checks whose status is not ok.
 func notReady(checks map[string]check) []string {
 	var down []string
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
@@ -148,9 +150,10 @@ func notReady(checks map[string]check) []string {
 	return down
 }
 
-// readyMetrics returns a metric for each check: 1 if the check succeeded, 0 if it did not.
-// ready is 0 when a required check failed. When the run itself failed, the ledger or its index
-// does not answer, so the ledger's metric is 0 whatever its probe found.
+// readyMetrics returns a metric for each check: 1 if the check succeeded, and 0 otherwise.
+// ready is 0 if a required check failed, and 1 otherwise. If failed is not nil, the run of the
+// Reconciler failed. The ledger or its index does not answer then, so the ledger's metric is
+// 0, whatever its probe found.
 func readyMetrics(checks map[string]check, failed error) (values []metric, ready int) {
 	ready = 1
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
@@ -170,7 +173,7 @@ func readyMetrics(checks map[string]check, failed error) (values []metric, ready
 	return values, ready
 }
 
-// lineOf returns the attributes of a run's result for its log line.
+// lineOf returns the numbers of a run as attributes of its log line.
 func lineOf(s reconcile.Summary) []slog.Attr {
 	return []slog.Attr{
 		slog.Int("listed", s.Listed),
@@ -204,7 +207,8 @@ func lineOf(s reconcile.Summary) []slog.Attr {
 func failures(s reconcile.Summary) int { return s.Failed + s.Uncounted }
 
 // metricsOf returns the metrics of a run that returned no error. If the run did not read the
-// whole index, it counts as failed, and its other numbers cover only the records that it read.
+// whole index, it nevertheless counts as failed, and its other numbers cover only the records
+// that it read.
 func metricsOf(s reconcile.Summary) []metric {
 	failed := failures(s)
 	if s.Unfinished {

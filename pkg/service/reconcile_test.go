@@ -36,7 +36,7 @@ type chainView func(ctx context.Context, q x402.Question) x402.Finding
 
 func (f chainView) Find(ctx context.Context, q x402.Question) x402.Finding { return f(ctx, q) }
 
-// brokenIndex is an Index that fails.
+// brokenIndex is an Index that always returns its error.
 type brokenIndex struct{ error }
 
 func (x brokenIndex) List(context.Context, string, time.Time, ledger.Place, int) ([]ledger.Place, error) {
@@ -47,8 +47,8 @@ func testTerms() x402.Terms {
 	return testbed.Terms(testbed.Must(x402.ParseAddress("0x209693Bc6afc0C5328bA36FaF03C514EF312287C")))
 }
 
-// scheduled is the reconcile function on a ledger with two payments in doubt and a refund that
-// is due.
+// scheduled is the scheduled function with a ledger. The ledger has two payments in doubt and
+// a refund that is due.
 type scheduled struct {
 	*testing.T
 	parts
@@ -57,7 +57,7 @@ type scheduled struct {
 	log    bytes.Buffer
 }
 
-// reconciles runs a test of the scheduled function in a bubble.
+// reconciles runs a test of the scheduled function in a synctest bubble.
 func reconciles(t *testing.T, test func(s *scheduled)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func reconciles(t *testing.T, test func(s *scheduled)) {
 			}
 			testbed.Check(err)
 		}
-		time.Sleep(25 * time.Hour) // the time for lookups is over
+		time.Sleep(25 * time.Hour) // too late for a lookup
 		test(s)
 	})
 }
@@ -88,7 +88,8 @@ func (s *scheduled) claim(p ledger.Submission) *ledger.Hold {
 	return testbed.Must(s.Ledger.Claim(s.Context(), p, time.Now().Add(30*time.Second))).Hold
 }
 
-// run runs the function, and returns the single line that it logs.
+// run runs the scheduled function, and returns the only line that it logs. fails is the
+// expected error.
 func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Probe) map[string]any {
 	s.Helper()
 	reconciler := service.Reconciler(reconcile.Reconciler{
@@ -104,8 +105,8 @@ func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Prob
 	return m
 }
 
-// TestReconcile checks that a run ends in time to write its decision and its log line, and
-// that the line is written at every log level.
+// TestReconcile checks that a run ends early enough to write its decision and its log line.
+// The line must be written whatever the log level.
 func TestReconcile(t *testing.T) {
 	reconciles(t, func(s *scheduled) {
 		var until []time.Duration
@@ -116,7 +117,7 @@ func TestReconcile(t *testing.T) {
 				time.Sleep(time.Second)
 				return x402.Finding{Fate: x402.Paid, Transaction: "0x2"}
 			}
-			<-ctx.Done() // until the end of the chain's budget, or of the run
+			<-ctx.Done() // until the time for the chain, or the run, is over
 			return x402.Finding{Cause: ctx.Err()}
 		})
 		const timeout = 15 * time.Second // 5 s for the work, of which 3.75 s are for the chain
@@ -143,7 +144,7 @@ func TestReconcile(t *testing.T) {
 }
 
 // TestReconcileStoresSilence checks that a run stores the silence of a target as the body of
-// an error. The body has no request id of a client, because a run has no request.
+// an error. The body must not have the request id of a client, because a run has no request.
 func TestReconcileStoresSilence(t *testing.T) {
 	reconciles(t, func(s *scheduled) {
 		p := ledger.Submission{Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer, "0x09"), AuthDigest: "9", ValidBefore: time.Now().Add(time.Minute)}
@@ -161,11 +162,11 @@ func TestReconcileStoresSilence(t *testing.T) {
 	})
 }
 
-// TestReconcileSays checks the log line of a run. A run without evidence counts the payments,
-// and says that it had no evidence. An invocation succeeds although a record is corrupt. It
-// fails if the run fails, and then its only metric of the run is the failure, because an
-// incomplete count would end an alarm. If an optional probe fails, the deployment stays ready.
-// A failed run says that the ledger is not ready.
+// TestReconcileSays checks the log line of a run. Without evidence, a run counts the payments
+// and says that it had no evidence. A corrupt record does not make the run fail. If the run
+// fails, so does the invocation. Then the failure is the only metric of the run, because an
+// incomplete count would end an alarm, and the ledger is reported as not ready. If an optional
+// probe fails, the deployment stays ready.
 func TestReconcileSays(t *testing.T) {
 	throttled := errors.New("throttled")
 	type line = map[string]any
@@ -182,7 +183,7 @@ func TestReconcileSays(t *testing.T) {
 		{"chain", func(s *scheduled) {
 			corrupt := s.claim(ledger.Submission{Key: "strange", AuthDigest: "a", Terms: json.RawMessage("{}")})
 			testbed.Check(corrupt.End(s.Context(), ledger.EventUncertain, "timeout", ""))
-			time.Sleep(time.Minute) // until the lease of the record is over
+			time.Sleep(time.Minute) // until the lease of the record ends
 		}, nil, line{
 			"ReconcileFailed": 1.0, "failed": 1.0, "level": "INFO",
 			"Ready": 1.0, "ReadyFacilitator": 1.0, "ReadyChain": 0.0, "not_ready": []any{"chain"},
@@ -191,7 +192,7 @@ func TestReconcileSays(t *testing.T) {
 			"level": "INFO", "not_ready": []any{"facilitator", "resolvers"},
 			"Ready": 0.0, "ReadyLedger": 1.0, "ReadyFacilitator": 0.0, "ReadyResolvers": 0.0, "ReadyChain": 1.0,
 		}},
-		// If nothing is for sale, a facilitator that is down does not matter.
+		// A deployment that sells nothing needs no facilitator.
 		{"facilitator", func(s *scheduled) { s.Paused = true }, nil, line{"Ready": 1.0, "ReadyFacilitator": nil, "not_ready": nil}},
 		{"", func(s *scheduled) { s.Index = brokenIndex{throttled} }, throttled, line{
 			"level": "ERROR", "ReconcileFailed": 1.0, "Open": nil, "CannotTell": nil, "OwedUnclaimed": nil, "RefundsDue": nil, "Left": nil,
@@ -221,9 +222,9 @@ func TestReconcileSays(t *testing.T) {
 	}
 }
 
-// ready returns a function that requests /ready from a health function with these probes, and
-// compares the status of the answer. The origin has a wrong ownership proof. The test shifts
-// the wall clock of the health function, but not the monotonic clock.
+// ready returns a function that requests /ready from a handler with these probes, and checks
+// the status of the answer. The origin has an invalid ownership proof. shift moves the wall
+// clock of the handler, but not its monotonic clock.
 func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(what string, status int) (body string) {
 	at := platform()
 	at.Now = func() time.Time { return time.Now().Round(0).Add(*shift) }
@@ -238,8 +239,8 @@ func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(wha
 	}
 }
 
-// TestReadyIsKept checks that an answer of /ready, good or bad, is kept for 15 s by the wall
-// clock.
+// TestReadyIsKept checks that the results of the probes, good or bad, are used for 15 s by the
+// wall clock.
 func TestReadyIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shift time.Duration
@@ -270,9 +271,9 @@ func TestReadyIsKept(t *testing.T) {
 	})
 }
 
-// TestReadyNamesWhatFails checks that a probe without a reply ends after 2 s, that probes run
-// at the same time, and that each failure is named. An optional probe that fails leaves the
-// service ready.
+// TestReadyNamesWhatFails checks that the probes run at the same time, and that a probe
+// without a reply ends after 2 s. The answer must name each failure. If only optional probes
+// fail, the service stays ready.
 func TestReadyNamesWhatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -298,7 +299,8 @@ func TestReadyNamesWhatFails(t *testing.T) {
 	})
 }
 
-// unlisted is a ledger. The function has no permission to read its index.
+// unlisted is a ledger whose index the service has no permission to read. It counts the
+// attempts.
 type unlisted struct {
 	ledger.Store
 	read *atomic.Int32
@@ -311,7 +313,7 @@ func (u unlisted) List(context.Context, string, time.Time, ledger.Place, int) ([
 }
 
 // TestIndexIsReconciles checks that only the scheduled function reads the index. The functions
-// that sell do not search the index for payments that they have not settled.
+// that sell must not search it for payments that are not settled.
 func TestIndexIsReconciles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

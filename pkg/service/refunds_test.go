@@ -29,14 +29,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The domains of a payer, named for the behaviour of their name servers and hosts.
+// The domains of a payer. Their names tell how their name servers and hosts behave.
 const (
 	silentZone = "silent-servers.example.org" // the name servers send nothing
 	silentHost = "silent-host.example.org"    // the host accepts connections and sends nothing
 	ipv6Only   = "ipv6-only.example.org"
 )
 
-// internet is the network of a test's lookups, inside its bubble: two resolvers that work, and
+// internet is the network of the lookups in a bubble. It has two resolvers that work, and
 // hosts that send nothing. It has no route to IPv6.
 type internet struct {
 	resolver *dns.Client
@@ -58,7 +58,7 @@ func newInternet() internet {
 	return i
 }
 
-// dialResolver connects to a resolver over a pipe that keeps datagrams apart.
+// dialResolver connects to a resolver over a pipe, which keeps datagrams apart.
 func dialResolver(_ context.Context, network, _ string) (net.Conn, error) {
 	if network != "udp" {
 		return nil, net.ErrClosed
@@ -80,7 +80,8 @@ func dialResolver(_ context.Context, network, _ string) (net.Conn, error) {
 	return near, nil
 }
 
-// resolved returns the reply of a resolver to a query, or nil for none.
+// resolved returns the reply of a resolver to a query. It returns nil if the resolver stays
+// silent.
 func resolved(query []byte) []byte {
 	q := new(miekg.Msg)
 	if q.Unpack(query) != nil {
@@ -103,7 +104,7 @@ func resolved(query []byte) []byte {
 	return testbed.Must(reply.Pack())
 }
 
-// operation returns an operation on this internet.
+// operation returns an operation whose lookups use this internet.
 func (i internet) operation(tool catalog.Operation) service.Operation {
 	origins := &origin.Client{Connector: i.dialer, UserAgent: "test"}
 	certificates := ssl.New(ssl.Config{Connector: i.dialer})
@@ -122,12 +123,13 @@ func (i internet) operation(tool catalog.Operation) service.Operation {
 	return service.HostIntel(bundle.HostIntel{DNS: i.resolver, SSL: certificates, Whois: registered{}})
 }
 
-// TestRefundsDue checks how many refunds one client can make us owe at the default limit. The
-// client looks up its own domains as fast as it may, and asks once for each. Each lookup that
-// we owe becomes a refund after a day. With silent name servers and hosts, the client causes
-// 15 a minute over time. In the first minute it causes more, because it begins other lookups
-// before the first one is known to be silent. The next minutes then allow fewer. If no address
-// of a host can be reached, that is an answer, and nothing is owed.
+// TestRefundsDue checks how many refunds one client can make the service owe at the default
+// limit. The client looks up its own domains as fast as it may, each only once. Each lookup
+// that the service owes becomes a refund after a day. With silent name servers and hosts, the
+// client causes 15 refunds a minute over time. It causes more in the first minute, because it
+// starts further lookups before the first one turns out to be silent; the next minutes allow
+// fewer in return. If no address of a host can be reached, that is an answer, and nothing is
+// owed.
 func TestRefundsDue(t *testing.T) {
 	t.Parallel()
 	const aMinute = 15
@@ -137,15 +139,15 @@ func TestRefundsDue(t *testing.T) {
 	type row struct {
 		tools    []catalog.Operation
 		domain   string
-		first    int    // the maximum in the first minute
-		most     int    // the maximum of all minutes
-		answered string // the expected answer if no refund is due; "" if refunds are due
+		first    int    // the largest allowed number in the first minute
+		most     int    // the largest allowed number in all minutes
+		answered string // the expected answer if no refund is due; otherwise ""
 	}
 	minutes := 10
 	if raceDetector() {
 		minutes = 2
 	}
-	overTime := minutes*aMinute + 12 // plus the lookups that hold a tool's slots when the limit is reached
+	overTime := minutes*aMinute + 12 // and the lookups that hold slots when the limit is reached
 	rows := map[string]row{
 		"dns, silent servers":      {tools: resolving[:1], domain: silentZone, first: 24, most: overTime},
 		"all at once, silent ones": {tools: resolving, domain: silentZone, first: 60, most: minutes*aMinute + 60},
@@ -184,9 +186,10 @@ func TestRefundsDue(t *testing.T) {
 }
 
 // farm lets one client buy lookups of its domains for some minutes, from the beginning of a
-// minute, with more concurrent requests than it has slots. first is how many lookups of the
-// first minute have moved money and owe their whole answer, and all is the same for all
-// minutes. answers counts how often each answer occurred.
+// minute. The client sends more requests at the same time than it has slots. farm returns the
+// number of lookups that have moved money and owe their whole answer: first for those of the
+// first minute, and all for those of all minutes. answers counts how often each answer
+// occurred.
 func farm(t *testing.T, tools []catalog.Operation, domain string, minutes int) (first, all int, answers map[string]int) {
 	net := newInternet()
 	f := newFleet(t, 1, func(parts) service.Operation { return net.operation(tools[0]) })
@@ -216,17 +219,17 @@ func farm(t *testing.T, tools []catalog.Operation, domain string, minutes int) (
 	return got.first, got.all, got.answers
 }
 
-// harvest counts the answers in a period, and the answers that leave a debt.
+// harvest counts the answers in a period, and those of them that leave a debt.
 type harvest struct {
 	begin, end time.Time
 
 	mu         sync.Mutex
-	first, all int // debts of the first minute, and of the whole period
+	first, all int // the debts of the first minute, and those of the whole period
 	answers    map[string]int
 }
 
-// add counts an answer to a request that was accepted at the given time, and reports whether
-// that time is in the period.
+// add counts an answer to a request that was accepted at the time at. It returns false if that
+// time is not in the period.
 func (h *harvest) add(at time.Time, r x402test.Reply) bool {
 	if !at.Before(h.end) {
 		return false
@@ -244,7 +247,7 @@ func (h *harvest) add(at time.Time, r x402test.Reply) bool {
 	return true
 }
 
-// answerOf returns the status of an answer, and its code if it is an error.
+// answerOf returns the status of an answer, followed by its code if it is an error.
 func answerOf(r x402test.Reply) string {
 	if r.Status == http.StatusOK { // the codes in a bundle belong to its pieces
 		return strconv.Itoa(r.Status)
@@ -252,8 +255,8 @@ func answerOf(r x402test.Reply) string {
 	return fmt.Sprint(r.Status, " ", codeOf(r))
 }
 
-// insist sends a payment until it is accepted, and returns the time at which it sent the
-// accepted one.
+// insist sends a payment until the service accepts it. at is the time at which it sent the
+// accepted request.
 func insist(client *x402test.Client, url, header string) (at time.Time, r x402test.Reply) {
 	for {
 		at, r = time.Now(), testbed.Must(client.Get(context.Background(), url, header))

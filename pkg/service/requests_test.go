@@ -23,8 +23,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// request is a kind of request, with its expected answer over HTTP and over MCP, and its log
-// line.
+// request is a kind of request, together with the expected answer over HTTP and over MCP and
+// the expected log line.
 type request struct {
 	name   string
 	change func(*parts)
@@ -33,39 +33,40 @@ type request struct {
 	ask           func(way) answer
 	httpOnly      bool
 	status        int
-	code, charged string // see way.expect
+	code, charged string // as in way.expect
 	replayed      bool
-	counts        string         // the metrics of the request, except Requests, and except Faults if the status is 500 or more
+	counts        string         // the expected metrics, without Requests, and without Faults if the status is 500 or more
 	unjudged      bool           // the request does not count towards rolling back a release
 	silent        bool           // the facilitator does not reply
 	line          map[string]any // further members of the log line
-	settles       int            // how many settlements the facilitator gets
+	settles       int            // the expected number of settlements that the facilitator gets
 }
 
-// anything stands for any value.
+// anything stands for any value of a member.
 const anything = "anything"
 
-// ticking gives the stack a name, and sets a clock that moves on by a millisecond with every
-// reading. This makes every duration positive.
+// ticking names the stack and the function. It also sets a clock that advances by a
+// millisecond with every reading, so that every duration is positive.
 func ticking(p *parts) {
 	p.Stack, p.Function, p.Version = "prod", "dns-function", "7"
 	var looks atomic.Int64
 	p.Now = func() time.Time { return time.Now().Add(time.Duration(looks.Add(1)) * time.Millisecond) }
 }
 
-// withEvidence makes the chain always give the same finding.
+// withEvidence makes every search of the chain return the same finding.
 func withEvidence(f x402.Finding) func(*parts) {
 	return func(p *parts) {
 		p.Evidence = chainView(func(context.Context, x402.Question) x402.Finding { return f })
 	}
 }
 
-// always gives all settlements of the facilitator one behaviour.
+// always makes every settlement of the facilitator behave in the same way.
 func always(how x402test.Behaviour) func(*shop) {
 	return func(s *shop) { s.behave = func(int, string) x402test.Behaviour { return how } }
 }
 
-// first gives the first settlement a behaviour; the later ones are honest.
+// first makes the first settlement of the facilitator behave in the given way; the later ones
+// are honest.
 func first(how x402test.Behaviour) func(*shop) {
 	return func(s *shop) {
 		s.behave = func(n int, _ string) x402test.Behaviour {
@@ -77,13 +78,13 @@ func first(how x402test.Behaviour) func(*shop) {
 	}
 }
 
-// traced is an error with the stack of a panic.
+// traced is an error that has the stack of a panic.
 type traced struct{ stack string }
 
 func (traced) Error() string   { return "a trace" }
 func (b traced) Stack() string { return b.stack }
 
-// noKey signs nothing, as if its key were not published.
+// noKey signs nothing, as if its key had not been published.
 type noKey struct{}
 
 func (noKey) Sign(context.Context, receipt.Statement) (string, error) { return "", receipt.ErrMismatch }
@@ -93,7 +94,8 @@ func failsWith(err error) func() (dns.Result, error) {
 	return func() (dns.Result, error) { return dns.Result{}, err }
 }
 
-// unsigned sets a facilitator whose credentials cannot be read. It therefore gets no requests.
+// unsigned sets a facilitator whose credentials cannot be read. So the facilitator gets no
+// requests.
 func unsigned(p *parts) {
 	missing := func(context.Context, time.Time) (facilitator.Credentials, error) {
 		return facilitator.Credentials{}, errors.New("bug: no secret")
@@ -103,9 +105,9 @@ func unsigned(p *parts) {
 	}))
 }
 
-// The metrics of settlements and lookups.
+// The metrics of a settlement and a lookup, as in request.counts.
 const (
-	tried   = " SettleLatency Settlement" // the class is appended
+	tried   = " SettleLatency Settlement" // the class of the outcome follows
 	settled = tried + "Settled LookupLatency"
 )
 
@@ -130,7 +132,7 @@ func quietRequests() []request {
 		{name: "an authorization that is over", ask: altered(func(p *x402.Payload) { p.Payload.Authorization.ValidBefore = "1" }), status: 402, code: "payment_required"},
 		{name: "bad parameters", ask: badName, status: 400, code: "invalid_domain", charged: "false"},
 		{name: "a slip in a parameter", httpOnly: true, ask: func(w way) answer {
-			path := "/v1/tools/dns?tpye=MX&domain=localhost&utm_source=x&q=%zz" // the domain would be refused as well
+			path := "/v1/tools/dns?tpye=MX&domain=localhost&utm_source=x&q=%zz" // the domain would be refused as well, but the name of the parameter comes first
 			a := w.reply(w.get(path, w.sign("example.com")))
 			if !strings.Contains(a.text, "There is no parameter \\\"tpye\\\": it is called type.") {
 				w.Errorf("%s", a.text)
@@ -183,7 +185,7 @@ func settledRequests() []request {
 		return request{name: name, before: before, status: 200, settles: 1, counts: "Answers" + more + settled, line: line}
 	}
 	fails := func(code fault.Code) func() (dns.Result, error) { return failsWith(lookup.Fault(code, nil)) }
-	// Such an error can come from a lookup that quotes an origin's malformed header.
+	// A lookup may return such an error if it quotes a malformed header of an origin.
 	flood := fmt.Errorf("bug: malformed header: %q", strings.Repeat("\x01\u202e", 64000))
 	panics := func() (dns.Result, error) { panic(flood) }
 	all := []request{
@@ -238,7 +240,7 @@ func settledRequests() []request {
 	where := owes("a bug of which is known where it was", 500, "internal_error", failsWith(fmt.Errorf("while looking: %w", bug)), " InternalErrors")
 	where.line = members{"stack": bug.stack, "error": "internal_error: while looking: a trace"}
 	pending := doubt("pending", x402test.Unconfirmed, nil, nil)
-	pending.settles = 2 // the facilitator is asked a second time
+	pending.settles = 2 // the service asks the facilitator twice
 	lookup := owes("a failed lookup", 503, "upstream_unavailable", fails(lookup.UpstreamUnavailable), "")
 	lookup.change = slots(50)
 	lookup.line = members{"states": "settling>settled", "settlement": "settled", "unrecorded": nil}
@@ -251,8 +253,8 @@ func settledRequests() []request {
 }
 
 // TestRequests checks the answer and the metrics of each kind of request, over HTTP and over
-// MCP. Each metric must appear once, with its unit, in one CloudWatch directive, and there
-// must be no others.
+// MCP. Each expected metric must appear exactly once, with its unit, in one CloudWatch
+// directive. There must be no other metrics.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	for _, c := range append(quietRequests(), settledRequests()...) {
@@ -284,7 +286,7 @@ func (c request) run(w way) {
 		w.Errorf("replayed %v: %s", a.replayed, a.text)
 	}
 	w.settled(c.settles)
-	// If a bug ended the request, the response has only the headers that were set before.
+	// If a bug ends the request, the response has only the headers that were set before that.
 	varies := "Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey
 	if !w.tool && c.code != "internal_error" && a.vary != varies {
 		w.Errorf("a cache may give one client the answer of another: Vary %q, want %q", a.vary, varies)

@@ -20,9 +20,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// TestSampleIsWhatIsSent checks that the 402 in the documentation has the same size and
-// content as a real one, except for the token and the signature. It does so for host names of
-// several lengths, with and without a key for receipts.
+// TestSampleIsWhatIsSent checks that the 402 in the documentation has the size and the content
+// of a real one. Only the token and the signature may differ. The test uses host names of
+// several lengths, and a service with and without a key for receipts.
 func TestSampleIsWhatIsSent(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{14, 40, 64, 200} {
@@ -52,8 +52,8 @@ func TestSampleIsWhatIsSent(t *testing.T) {
 	}
 }
 
-// shownIn returns the texts in the foldable sections of a page, by the summaries of the
-// sections.
+// shownIn returns the texts in the foldable sections of a page. The keys are the summaries of
+// the sections.
 func shownIn(page []byte) map[string]string {
 	shown := map[string]string{}
 	for n := range testbed.Must(html.Parse(bytes.NewReader(page))).Descendants() {
@@ -69,7 +69,7 @@ func shownIn(page []byte) map[string]string {
 	return shown
 }
 
-// blanked returns compact JSON without the token and the signature of the terms.
+// blanked returns compact JSON with the token and the signature of the terms left out.
 func blanked(raw []byte) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {

@@ -1,11 +1,11 @@
-// Package service joins lookups and payments. An Operation is a priced operation with the client
-// that answers it, and a Seller sells operations. There is one handler for each deployed
-// function, and All for a machine that serves all of them.
+// Package service joins lookups and payments. An Operation is a priced operation with the
+// client that makes its lookup, and a Seller sells operations. There is a handler for each
+// deployed function, and All, a handler for a machine that runs the whole service.
 //
 // The lookups do not know about payments, and the payment layer does not know about lookups. A
-// priced request first goes through package x402http (request id, methods, panics, one log line,
-// rate limit, offer, 402), then through the Gate of package x402, which runs the lookup as a
-// Job. Nothing here depends on Lambda.
+// priced request first goes through package x402http (request id, methods, panics, one log
+// line, rate limit, offer, 402), and then through the Gate of package x402, which runs the
+// lookup as a Job. Nothing in this package depends on Lambda.
 package service
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// Platform is what every function gets from its environment. Log, Now, Random, Origin and
+// Platform is what a function gets from its environment. Log, Now, Random, Origin and
 // RequestID are required.
 type Platform struct {
 	Log *slog.Logger
@@ -40,24 +40,26 @@ type Platform struct {
 	// configuration or from the platform, never from the Host header.
 	Origin    func(*http.Request) string
 	RequestID func(*http.Request) string
-	// Stack is the name of the deployment, for the metrics; it may be empty.
+	// Stack is the name of the deployment in the metrics; it may be empty.
 	Stack string
-	// Deployment names the deployment in /health; see Deployment. It may be empty.
+	// Deployment is the name of the deployment in /health, as the function Deployment returns
+	// it. It may be empty.
 	Deployment string
-	// Function and Version are Lambda's names of the code that runs. The metrics that decide
-	// about rolling back a release contain them. They are empty outside Lambda.
+	// Function and Version are the names that Lambda gives to the running code. The metrics
+	// that decide whether a release is rolled back contain them. They are empty outside
+	// Lambda.
 	Function, Version string
-	// Paused means that the deployment does not sell, on purpose. A missing facilitator is
-	// then not a fault.
+	// Paused means that the deployment deliberately sells nothing. In that case a missing
+	// facilitator is not a fault.
 	Paused bool
 }
 
-// Offering holds the prices and the payee of a deployment, and the description of it for its
-// documents.
+// Offering holds the prices and the payee of a deployment, and what its documents say about
+// it.
 type Offering struct {
-	// Site describes the deployment in the documents. Its Origin and its clock are not set
-	// here. An answer over MCP stays valid for twice the DuplicateWindow. The official SDK
-	// gives up after 60 s, and the program that uses the SDK may then call again.
+	// Site describes the deployment in the documents. Its Origin and its clock need not be set
+	// here. An answer over MCP stays valid for twice the DuplicateWindow, because the official
+	// SDK gives up after 60 s, and the program that uses the SDK may call again only then.
 	discovery.Site
 	// Former are the terms before the last change, or nil.
 	Former *FormerTerms
@@ -66,24 +68,25 @@ type Offering struct {
 }
 
 // FormerTerms are the terms before a change of payee or price. Payments that were signed under
-// them are still accepted until Until.
+// these terms are still accepted until the time Until.
 type FormerTerms struct {
 	Terms  x402.Terms
-	Prices map[string]string // in atomic units, by slug; an operation that is not in the map has its current price
+	Prices map[string]string // in atomic units, by slug; the price of any other operation has not changed
 	Until  time.Time
 }
 
 // Limits are the rate and concurrency limits of a deployment (spec §8). The zero value limits
 // nothing.
 type Limits struct {
-	// Rate limits the requests of each client to all paths except /health. If it is nil, there
-	// is no limit.
+	// Rate limits the requests of each client to all paths except /health. If it is nil, they
+	// are not limited.
 	Rate *limit.Rate
-	// Leases stores the leases of the paid lookups that run. If it is nil, they are stored in
-	// this process.
+	// Leases stores the leases of the paid lookups that are running. If it is nil, the leases
+	// are stored in this process.
 	Leases limit.Store
-	// Single and Bundle limit how many paid lookups of one tool and of one bundle run at the
-	// same time; 0 means no limit. The smoke test looks nothing up and has no limit.
+	// Single limits how many paid lookups of one tool run at the same time, and Bundle does
+	// the same for one bundle; 0 means no limit. The smoke test has no limit, because it looks
+	// nothing up.
 	Single, Bundle int
 }
 
@@ -95,21 +98,20 @@ type Seller struct {
 	seller   *x402http.Seller
 }
 
-// recordsOnly hides the index of a ledger from the sellers, because only the reconcile
-// function has the permission to read the index. The reconcile function searches it for
-// payments in doubt that no request settles. It runs on a schedule, and an alarm reports when
-// it stops running.
+// recordsOnly hides the index of a ledger from the sellers, which have no permission to read
+// it. Only the reconcile function may read the index. It runs on a schedule and searches the
+// index for payments in doubt that no request settles. An alarm reports when it stops running.
 type recordsOnly struct{ ledger.Store }
 
-// NewSeller returns a Seller. evidence is a view of the chain, or nil. The error reports what
-// is wrong with the terms.
+// NewSeller returns a Seller. evidence is a view of the chain, or nil. The error tells what is
+// wrong with the terms.
 func NewSeller(
 	p Platform, o Offering, l ledger.Store, s x402.Settler, evidence x402.Evidence, limits Limits,
 ) (*Seller, error) {
 	seller := &Seller{platform: p, offering: o, limits: limits}
 	window := o.DuplicateWindow
 	if window == 0 {
-		window = -1 // -1 means no window; 0 would mean the default window
+		window = -1 // in x402http.Config, -1 means no window and 0 the default window
 	}
 	var err error
 	seller.seller, err = x402http.New(x402http.Config{
@@ -142,9 +144,9 @@ func NewSeller(
 	return seller, err
 }
 
-// All returns a handler for the whole service: the handler of each function on its path, and
-// the documents on every other path. If operations of the catalog have no handler, it returns
-// an error that names them.
+// All returns a handler for the whole service. It calls the handler of each function on its
+// path, and documents on every other path. If an operation of the catalog is not among
+// operations, All returns an error that names it.
 func All(s *Seller, operations []Operation, health, documents http.Handler) (http.Handler, error) {
 	paths := map[string]http.Handler{
 		catalog.PathHealth: health,
@@ -172,7 +174,7 @@ func All(s *Seller, operations []Operation, health, documents http.Handler) (htt
 	}), nil
 }
 
-// Handler returns the handler of an operation's path.
+// Handler returns the handler of an operation for requests to its path.
 func (s *Seller) Handler(op Operation) http.Handler {
 	overrides := s.overrides(op, discovery.Offer, discovery.ToolOffer)
 	overrides.Product.ChallengeBody = func(required x402.PaymentRequired, f *fault.Error) any {
@@ -187,8 +189,8 @@ func (s *Seller) Handler(op Operation) http.Handler {
 }
 
 // MCP returns the handler of /mcp, which offers the operations as tools of the Model Context
-// Protocol. A tool has the same terms and the same ledger as its path, so a payment that was
-// made on one transport can be answered on the other.
+// Protocol. A tool has the same terms and the same ledger as the path of its operation. So a
+// client that pays on one transport can also get the answer on the other.
 func (s *Seller) MCP(operations []Operation) http.Handler {
 	router := http.NewServeMux()
 	var tools []x402http.Tool
@@ -213,7 +215,7 @@ func (s *Seller) describe(origin string) mcp.Description {
 	}
 }
 
-// paywall replaces the body of a 402 with a page, if the client wants a page.
+// paywall replaces the body of a 402 by a page if the client wants a page.
 func (s *Seller) paywall(
 	op Operation, r *http.Request, res storefront.Response, offer x402.PaymentRequired,
 ) (storefront.Response, error) {
@@ -244,11 +246,11 @@ func page(res storefront.Response, body []byte, csp string) storefront.Response 
 	return res
 }
 
-// worthZipping is the size in bytes from which an answer is compressed. A smaller one fits
-// into the first packets anyway.
+// worthZipping is the size, in bytes, from which an answer is compressed. A smaller answer
+// fits into the first packets anyway.
 const worthZipping = 4 << 10
 
-// zipped compresses an answer for a client that accepts gzip.
+// zipped compresses an answer if it is large enough and the client accepts gzip.
 func zipped(r *http.Request, res storefront.Response) storefront.Response {
 	accept := strings.Join(r.Header.Values("Accept-Encoding"), ",")
 	if len(res.Body) < worthZipping || !discovery.WantsGzip(accept) {
@@ -267,9 +269,9 @@ func (p Platform) site(o Offering, origin string) discovery.Site {
 	return site
 }
 
-// validProofs returns the ownership proofs that are valid at an origin. An invalid proof would
-// say that the service belongs to somebody else, so the documents omit it. /ready reports the
-// number of invalid proofs.
+// validProofs returns the ownership proofs that are valid at an origin. The documents leave
+// out an invalid proof, because it would say that the service belongs to somebody else. /ready
+// reports the number of invalid proofs.
 func (p Platform) validProofs(o Offering, origin string) []string {
 	return slices.DeleteFunc(slices.Clone(o.OwnershipProofs), func(proof string) bool {
 		err := x402.CheckOrigin(origin, proof, o.Terms.PayTo)
@@ -280,9 +282,9 @@ func (p Platform) validProofs(o Offering, origin string) []string {
 	})
 }
 
-// front returns what the responses of all functions share: CORS, the headers that protect
-// pages, and exactly one log record for each request. Calls of tools always count in the
-// metrics. Other requests count if priced is true.
+// front returns what the responses of all functions have in common: CORS, the headers that
+// protect pages, and one log record for each request. A call of a tool always counts in the
+// metrics. Any other request counts only if priced is true.
 func (p Platform) front(priced bool) storefront.Front {
 	return storefront.Front{
 		Log:       p.Log,
@@ -297,16 +299,16 @@ func (p Platform) front(priced bool) storefront.Front {
 	}
 }
 
-// observe writes the log record of a response. Where CloudWatch reads the log, the record of a
-// priced request carries its metrics.
+// observe writes the log record of a response. If CloudWatch reads the log, the record of a
+// priced request also carries the metrics of the request.
 func (p Platform) observe(r *http.Request, name, id string, res storefront.Response, took time.Duration, priced bool) {
-	level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took) // the array of 40 stays on the stack
+	level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took) // with room for 40 attributes, which stay on the stack
 	dimensions := []string{DimensionOperation}
 	if res.Tool != "" {
 		dimensions = append(dimensions, DimensionTransport)
 	}
 	isCall := res.Tool != ""
-	counts := isCall || (priced && name != "mcp") // other messages to /mcp are free and do not count
+	counts := isCall || (priced && name != "mcp") // messages to /mcp that call no tool are free and do not count
 	if counts && p.Function != "" {
 		attrs = append(attrs, p.counts(res, limit.SiteKey(r.RemoteAddr), dimensions...)...)
 	}
@@ -315,9 +317,10 @@ func (p Platform) observe(r *http.Request, name, id string, res storefront.Respo
 	}
 }
 
-// edgeHeader adds the headers that every response has, and the headers for HTML pages. A
-// response that must not be cached has the CORS headers only if the request came from a page
-// of another origin, because the headers of a 402 have no room to spare.
+// edgeHeader adds the headers that every response has, and the headers for HTML pages. The
+// CORS headers are left out if the response must not be cached and the request did not come
+// from a page of another origin. The reason is that the headers of a 402 have no room to
+// spare.
 func edgeHeader(r *http.Request, h http.Header) {
 	fromPage := r.Header.Get("Origin") != ""
 	forAnybody := !strings.Contains(h.Get("Cache-Control"), "no-store")
@@ -327,16 +330,16 @@ func edgeHeader(r *http.Request, h http.Header) {
 	}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
-		// Some wallets open as a popup window and need its opener, so the page allows popups.
-		// HSTS does not include subdomains, because other hosts of the operator's domain are
-		// not part of this service.
+		// Some wallets open as a popup window and need to reach the page that opened them, so
+		// the page allows popups. HSTS does not include subdomains, because other hosts of the
+		// operator's domain are not part of this service.
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
 		h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()")
 	}
 }
 
-// exposed are the response headers that a page of another origin may read.
+// exposed lists the response headers that a page of another origin may read.
 const exposed = x402.HeaderRequired +
 	", " + x402.HeaderResponse +
 	", " + fault.HeaderRetryAfter +
@@ -347,11 +350,11 @@ const exposed = x402.HeaderRequired +
 	", " + limit.HeaderLimit +
 	", X-Request-Id"
 
-// preflight returns the headers of a response to OPTIONS, with the request headers that a page
-// of another origin may send, in lower case as browsers compare them. The reference clients
-// send the name of a response header, access-control-expose-headers, on the paid retry.
-// mcp-session-id and last-event-id belong to other MCP transports, which clients may try
-// first.
+// preflight returns the headers of a response to OPTIONS. Among them are the request headers
+// that a page of another origin may send, in lower case as browsers compare them. One of these
+// is access-control-expose-headers, the name of a response header, which the reference clients
+// send on the paid retry. mcp-session-id and last-event-id belong to other MCP transports,
+// which clients may try first.
 func preflight(methods []string) http.Header {
 	allowed := []string{
 		x402.HeaderSignature,

@@ -24,13 +24,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// TestRateLimited checks that a client that exceeds its rate gets 429 for every message to the
-// tools. It can still read the documents, which the error links to, and /ready. These have a
-// separate rate, and a client that exceeds it gets 429 for them as well. /health has no limit.
-// TestRequests covers the priced paths and the tools.
+// TestRateLimited checks a client that exceeds its rate limit. It must get 429 for every
+// message to the tools. It must still get /ready and the documents, to which the error links.
+// These have a separate limit, and a client that exceeds that limit must get 429 for them as
+// well. /health has no limit. TestRequests covers the priced paths and the calls of tools.
 func TestRateLimited(t *testing.T) {
 	s := newShop(t, perMinute(20))
-	for range 30 { // an invalid payment counts like any other request
+	for range 30 { // an invalid payment counts as much as any other request
 		s.get(dnsPath, "garbage!")
 	}
 	for range 10 {
@@ -57,10 +57,10 @@ func TestRateLimited(t *testing.T) {
 	same(t, "health, which has no limit", s.get("/health", "").Status, http.StatusOK)
 }
 
-// TestSizesInUnits checks that an answer without a payment costs one unit per 16 KB that we
-// send, rounded up. The page and the list of tools are sent compressed if the client accepts
-// that. A request that exceeds the limit only by its size is served, and the next request is
-// not.
+// TestSizesInUnits checks that an answer without a payment costs one unit for each 16 KB of
+// the response, rounded up. The page and the list of tools are compressed if the client
+// accepts that. If only the size of an answer exceeds the limit, the request is served, and
+// the next request is not.
 func TestSizesInUnits(t *testing.T) {
 	const list = `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
 	s, left := newShop(t, perMinute(300)), 300
@@ -84,17 +84,17 @@ func TestSizesInUnits(t *testing.T) {
 		}
 	}
 	s = newShop(t, perMinute(2))
-	for _, want := range []int{200, 429} { // over the limit by its size alone
+	for _, want := range []int{200, 429} { // the first answer exceeds the limit, but only by its size
 		same(t, "the documentation", s.send(http.MethodGet, "/docs", "", "Accept-Encoding", "identity").Status, want)
 	}
 }
 
-// TestRateLimitNotCorrected checks that a failed correction of a client's count is logged, and
-// does not change the answer.
+// TestRateLimitNotCorrected checks what happens if the correction of a client's count fails.
+// The failure must be logged, and must not change the answer.
 func TestRateLimitNotCorrected(t *testing.T) {
 	s := newShop(t, perMinute(300))
 	s.resolver = func() (dns.Result, error) {
-		s.uncounts.Store(true) // after the request was counted
+		s.uncounts.Store(true) // the request has been counted by now
 		return noRecords(dns.Query{Domain: "example.com"}), nil
 	}
 	s.buy(dnsPath)
@@ -103,8 +103,8 @@ func TestRateLimitNotCorrected(t *testing.T) {
 	}
 }
 
-// TestEveryOperationIsServed checks that a service that lacks an operation of the catalog does
-// not start, and names the operation.
+// TestEveryOperationIsServed checks that a service does not start if it lacks an operation of
+// the catalog. The error must name the operation.
 func TestEveryOperationIsServed(t *testing.T) {
 	seller := newFleet(t, 1, explorer).parts.seller()
 	for i, op := range every(nil) {
@@ -117,8 +117,8 @@ func TestEveryOperationIsServed(t *testing.T) {
 	}
 }
 
-// TestDocumentsAreKept checks that the documents of an origin are made only once. They omit a
-// wrong proof, and the log has one warning about it.
+// TestDocumentsAreKept checks that the documents of an origin are made only once. If an
+// ownership proof is invalid, they omit it, and the log has one warning.
 func TestDocumentsAreKept(t *testing.T) {
 	var log bytes.Buffer
 	p := platform()
@@ -132,7 +132,7 @@ func TestDocumentsAreKept(t *testing.T) {
 	}
 }
 
-// tokenOf returns the retry token among the extensions of an offer.
+// tokenOf returns the retry token in the extensions of an offer.
 func tokenOf(raw []byte) string {
 	var offer struct {
 		Extensions map[string]struct{ Info struct{ Token string } }
@@ -143,9 +143,9 @@ func tokenOf(raw []byte) string {
 	return offer.Extensions[x402.ExtensionToken].Info.Token
 }
 
-// TestReasonOf402 checks that the log line of every 402 gives the reason. The 402 may be JSON,
-// a page, a response without a body or a refusal. Every challenge has a new retry token, which
-// is the same in the header and in the body.
+// TestReasonOf402 checks that the log line of every 402 gives the reason, whether the 402 is
+// JSON, a page, a response without a body or the refusal of a payment. Every challenge must
+// have a new retry token, the same one in the header and in the body.
 func TestReasonOf402(t *testing.T) {
 	const unsigned, head = "the request has no PAYMENT-SIGNATURE", "HEAD returns the offer and is never charged"
 	const page, garbage = "text/html", "PAYMENT-SIGNATURE is not acceptable JSON: not valid JSON"
@@ -194,10 +194,11 @@ func TestReasonOf402(t *testing.T) {
 	s.showsNothing("SECRET")
 }
 
-// TestPagesByWhoAsks checks that pages have the headers that browsers use for pages, and data
-// does not. For an unknown path a person gets a page. Every other request gets an error: from
-// a program, with a payment, with another method, or below /.well-known. A page of another
-// origin may read the headers about a purchase.
+// TestPagesByWhoAsks checks which requests get a page. Pages must have the headers with which
+// browsers protect pages, and data must not have them. For an unknown path, a person gets a
+// page. Any other request gets an error: a request from a program, with a payment, with
+// another method, or below /.well-known. A page of another origin may read the headers about a
+// purchase.
 func TestPagesByWhoAsks(t *testing.T) {
 	s := newShop(t)
 	const browser, markup = "text/html,application/xhtml+xml,*/*;q=0.8", "/v1/tools/<script>"
@@ -228,7 +229,7 @@ func TestPagesByWhoAsks(t *testing.T) {
 			headers = append(headers, x402.HeaderSignature, c.signature)
 		}
 		r := s.send(c.method, c.path, "", headers...)
-		s.lineOf(r.Header.Get("X-Request-Id")) // fails unless the request has exactly one line
+		s.lineOf(r.Header.Get("X-Request-Id")) // fails unless there is exactly one line
 		s.showsNothing("script", "agent-card")
 		body, h := string(r.Body), r.Header
 		policy := h.Get("Content-Security-Policy")
@@ -250,7 +251,8 @@ func TestPagesByWhoAsks(t *testing.T) {
 	}
 }
 
-// TestSlipsInPaths checks that the answer for a misspelled path names the right path.
+// TestSlipsInPaths checks that the answer to a request for a misspelt path names the right
+// path.
 func TestSlipsInPaths(t *testing.T) {
 	s := newShop(t)
 	for path, want := range map[string]string{

@@ -42,8 +42,8 @@ const (
 
 func pathOf(domain string) string { return "/v1/tools/dns?domain=" + domain }
 
-// shop is the whole service on loopback, with a client that pays, a facilitator of play money,
-// and stores and a lookup that count their calls.
+// shop is the whole service on loopback. It has a client that pays, a facilitator of play
+// money, and stores and a lookup that count their calls.
 type shop struct {
 	*testing.T
 	client *x402test.Client
@@ -53,23 +53,25 @@ type shop struct {
 	limits limittest.Watched
 	books  *x402test.Facilitator
 	log    programs.Output
-	level  slog.LevelVar   // of the log
-	signed testbed.Secrets // holds every payment of the client
-	tokens []string        // the tokens of the offers that the client signed
+	level  slog.LevelVar   // the level of the log
+	signed testbed.Secrets // all payments of the client
+	tokens []string        // the tokens in the offers that the client signed
 
-	lookups atomic.Int32 // of the DNS Explorer
+	lookups atomic.Int32 // the number of lookups of the DNS Explorer
 
 	resolver func() (dns.Result, error)
-	broken   atomic.Bool // every write fails, except the one that claims
-	down     atomic.Bool // every call of the ledger's store fails
-	uncounts atomic.Bool // every count of a client's requests fails
-	// behave returns the behaviour of a settlement; if it is nil, all are honest.
+	broken   atomic.Bool // every write to the ledger fails, except the one that claims a payment
+	down     atomic.Bool // every call to the ledger's store fails
+	uncounts atomic.Bool // no request of a client can be counted
+	// behave returns the behaviour of the nth settlement. If it is nil, all settlements are
+	// honest.
 	behave func(n int, key string) x402test.Behaviour
-	// extensions is the facilitator's report about extensions, in the form of its header.
+	// extensions is what the facilitator reports about extensions, in the form of its response
+	// header.
 	extensions string
 }
 
-// Lookup is the service's DNS lookup.
+// Lookup is the DNS lookup of the service.
 func (s *shop) Lookup(_ context.Context, q dns.Query) (dns.Result, error) {
 	s.lookups.Add(1)
 	if s.resolver != nil {
@@ -78,13 +80,13 @@ func (s *shop) Lookup(_ context.Context, q dns.Query) (dns.Result, error) {
 	return noRecords(q), nil
 }
 
-// noRecords returns an answer to a query that has no records.
+// noRecords returns the result for a name without records.
 func noRecords(q dns.Query) dns.Result {
 	return dns.Result{Domain: q.Domain, Type: q.Type, Rcode: "NOERROR", Resolver: "127.0.0.1", Records: []dns.Record{}}
 }
 
-// newShop opens a shop without limits, with these changes of its parts; a nil change does
-// nothing.
+// newShop opens a shop without limits and applies the changes to its parts. A change may be
+// nil.
 func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	t.Helper()
 	s := &shop{T: t, memory: &ledgertest.Memory{}}
@@ -134,7 +136,8 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	}
 	p.Limits.Single, p.Limits.Bundle = p.slots, p.slots
 	if p.perMinute > 0 {
-		// The minute of the limit does not end, even if a test takes long.
+		// The limit uses a clock that stands still, so that its minute does not end during the
+		// test.
 		begun := time.Now()
 		p.Limits.Rate = limit.NewRate(p.perMinute, &s.limits, func() time.Time { return begun })
 	}
@@ -145,17 +148,18 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	return s
 }
 
-// perMinute limits the requests of a client in a minute.
+// perMinute returns a change that limits the requests of each client in a minute to n.
 func perMinute(n int) func(*parts) { return func(p *parts) { p.perMinute = n } }
 
-// slots limits how many lookups of an operation run at once.
+// slots returns a change that limits the lookups of each operation that run at the same time
+// to n.
 func slots(n int) func(*parts) { return func(p *parts) { p.slots = n } }
 
 func (s *shop) get(path, header string) x402test.Reply {
 	return testbed.Must(s.client.Get(s.Context(), s.url+path, header))
 }
 
-// send makes a request of any kind. The headers are names and values in turn.
+// send sends any request. headers are names, each followed by its value.
 func (s *shop) send(method, path, body string, headers ...string) x402test.Reply {
 	s.Helper()
 	r := testbed.Must(http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body)))
@@ -167,7 +171,7 @@ func (s *shop) send(method, path, body string, headers ...string) x402test.Reply
 	return x402test.Reply{Status: res.StatusCode, Header: res.Header, Body: testbed.Must(io.ReadAll(res.Body))}
 }
 
-// pay signs an offer.
+// pay signs an offer and returns the payment.
 func (s *shop) pay(offer x402.PaymentRequired) (header string) {
 	header = testbed.Must(s.client.Wallet.Pay(offer, time.Now()))
 	s.signed.Add(header)
@@ -175,12 +179,12 @@ func (s *shop) pay(offer x402.PaymentRequired) (header string) {
 	return header
 }
 
-// sign asks for the price of a path, and signs it.
+// sign asks for the offer of a path, signs it and returns the payment.
 func (s *shop) sign(path string) (header string) {
 	return s.pay(testbed.Must(s.client.Challenge(s.Context(), s.url+path)))
 }
 
-// buy pays for a path, and checks that it is served.
+// buy pays for a request to a path, and checks that the service answers it.
 func (s *shop) buy(path string) {
 	s.Helper()
 	if r := s.get(path, s.sign(path)); r.Status != http.StatusOK {
@@ -188,7 +192,7 @@ func (s *shop) buy(path string) {
 	}
 }
 
-// settled checks how many settlements the facilitator got.
+// settled checks the number of settlements that the facilitator got.
 func (s *shop) settled(want int) {
 	s.Helper()
 	if all, _ := s.books.Settles(); all != want {
@@ -214,7 +218,7 @@ type parts struct {
 	Limits      service.Limits
 	DNS         lookup.Looker[dns.Query, dns.Result]
 
-	perMinute, slots int // limits of a shop; 0 means no limit
+	perMinute, slots int // the limits of a shop; 0 means no limit
 }
 
 // platform returns a platform that discards its log.
@@ -230,17 +234,17 @@ func (p parts) seller() *service.Seller {
 	return testbed.Must(service.NewSeller(p.Platform, p.Offering, p.Ledger, x402.One(p.Facilitator), p.Evidence, p.Limits))
 }
 
-// whole returns a handler with every function.
+// whole returns a handler for the whole service.
 func (p parts) whole() http.Handler {
 	return testbed.Must(service.All(p.seller(), every(p.DNS),
 		service.Health(p.Platform, p.Offering, p.Limits.Rate, nil, nil, nil), service.Discovery(p.Platform, p.Offering, p.Limits.Rate)))
 }
 
 // every returns every operation as the deployment makes it, except that the DNS Explorer uses
-// the client c.
+// c.
 func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 	local := testbed.Must(boot.ParseLocal(func(string) string { return "" }))
-	local.FacilitatorURL = "http://127.0.0.1:1" // no test calls it
+	local.FacilitatorURL = "http://127.0.0.1:1" // not called in any test
 	stores := boot.Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}
 	all := operations.All(testbed.Must(local.Components(stores, slog.New(slog.DiscardHandler), time.Now)))
 	for i, op := range all {
@@ -251,10 +255,10 @@ func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 	return all
 }
 
-// showsNothing checks that the log shows no secret part of a payment, no retry token and
-// nothing about the request. Anybody can copy a payment from the chain, and with its token
-// could get the answer. It also checks that the length of a line is bounded, regardless of
-// what a peer sends.
+// showsNothing checks that the log contains no secret part of a payment, no retry token and
+// nothing about the request. A token must stay secret because anybody can copy a payment from
+// the chain, and with its token could get the answer. showsNothing also checks that the length
+// of a line is bounded, whatever a peer sends.
 func (s *shop) showsNothing(secrets ...string) {
 	s.Helper()
 	log := s.log.String()
@@ -270,7 +274,8 @@ func (s *shop) showsNothing(secrets ...string) {
 	}
 }
 
-// lineOf returns the log's single line about a request, which may be written after the answer.
+// lineOf returns the only line about a request in the log. The line may be written after the
+// answer is sent, so lineOf waits for it.
 func (s *shop) lineOf(id string) map[string]any {
 	s.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(time.Millisecond) {

@@ -15,14 +15,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// sell returns the paid endpoint of an operation.
+// sell returns the endpoint that sells an operation.
 func (s *Seller) sell(op Operation, overrides storefront.Overrides) *x402http.Endpoint {
 	return s.seller.Sell(op.entry.PriceUSD(), handler{op: op, overrides: overrides},
 		x402http.Named(op.entry.Slug),
 		x402http.Normalized(op.normal))
 }
 
-// handler serves an operation as an http.Handler.
+// handler answers the requests of an operation. It takes no payment.
 type handler struct {
 	op        Operation
 	overrides storefront.Overrides
@@ -31,7 +31,7 @@ type handler struct {
 // Special implements storefront.Special.
 func (h handler) Special() storefront.Overrides { return h.overrides }
 
-// ServeHTTP implements http.Handler. It answers the query of the request and takes no payment.
+// ServeHTTP implements http.Handler. It answers the request without asking for a payment.
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q, err := h.op.parseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -52,8 +52,8 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(untrusted.Marshal(result))
 }
 
-// normal returns the normalised request, which identifies what the client asks for. If the
-// query is invalid, it writes the error and returns "".
+// normal returns the request in normal form, which identifies what the client asks for. If the
+// query is invalid, normal writes the error and returns "".
 func (op Operation) normal(w http.ResponseWriter, r *http.Request) string {
 	q, err := op.parseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -63,12 +63,12 @@ func (op Operation) normal(w http.ResponseWriter, r *http.Request) string {
 	return op.entry.Request(q.normal)
 }
 
-// offerFunc returns the terms of an operation on one transport.
+// offerFunc returns the offer of an operation on one transport.
 type offerFunc func(catalog.Operation, discovery.Site) x402.PaymentRequired
 
 // overrides returns the settings for selling an operation on one transport. offer makes the
-// terms of that transport, and sibling the terms of the other transport. A client may pay
-// either.
+// offer of that transport, and sibling makes the offer of the other transport. A client may
+// pay under either offer.
 func (s *Seller) overrides(op Operation, offer, sibling offerFunc) storefront.Overrides {
 	return storefront.Overrides{
 		Endpoint: op.entry.Slug,
@@ -88,21 +88,21 @@ func (s *Seller) overrides(op Operation, offer, sibling offerFunc) storefront.Ov
 	}
 }
 
-// atOnce returns how many lookups of one operation of a kind may run at the same time; 0 means
-// no limit.
+// atOnce returns the number of lookups of an operation of the given kind that may run at the
+// same time; 0 means no limit.
 func (l Limits) atOnce(kind catalog.Kind) int {
 	switch kind {
 	case catalog.Tool:
 		return l.Single
 	case catalog.Bundle:
 		return l.Bundle
-	case catalog.SmokeTest: // the smoke test looks nothing up
+	case catalog.SmokeTest: // it looks nothing up
 	}
 	return 0
 }
 
-// offer returns the offer of an operation at an origin. While former terms are set, the offer
-// also accepts payments under them.
+// offer returns the offer of an operation at an origin. If there are former terms, the offer
+// also accepts payments under these.
 func (s *Seller) offer(entry catalog.Operation, origin string, offer, sibling offerFunc) (*x402.Offer, error) {
 	site := s.platform.site(s.offering, origin)
 	now, err := x402.NewOffer(offer(entry, site), sibling(entry, site))

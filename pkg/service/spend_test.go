@@ -25,28 +25,29 @@ const (
 	victim   = "198.51.100.9:1"
 )
 
-// free is a kind of request that costs us money and brings none. one and many are the maximum
-// costs that one client causes in a minute, on one environment and on two hundred.
+// free is a kind of request that costs the service money and brings none. one is the largest
+// cost that a client may cause in a minute on one environment, and many is the largest cost on
+// two hundred.
 type free struct {
 	name      string
 	one, many spent
-	// headers returns the payments that the client sends in a minute, one after another. After
-	// the last payment the client begins again with the first.
+	// headers returns the payments that the client sends within the minute, one after another.
+	// When it has sent the last payment, it begins with the first one again.
 	headers func(f *fleet, offer x402test.Reply) []string
-	// asks and operation are the domain and the operation; by default example.com and the DNS
-	// Explorer.
+	// asks is the domain and operation is the operation. By default they are example.com and
+	// the DNS Explorer.
 	asks      string
 	operation func(parts) service.Operation
 }
 
-// freeRequests returns the requests with their bounds. A request that is answered from the
-// record counts one unit, and the rate limit bounds such requests. A request that calls
-// another service weighs more. Weight above the limit is carried into a later minute, which
-// costs a write. Each environment asks the store once before it knows that the client is over
-// its limit.
+// freeRequests returns the kinds of requests with the limits of their costs. A request that is
+// answered from a record counts one unit, so the rate limit bounds the number of such
+// requests. A request that makes the service call another service weighs more. If the weight
+// exceeds the limit, the rest is carried into a later minute, which costs a write. Each
+// environment asks the store once before it knows that the client has exceeded its limit.
 func freeRequests() []free {
 	type reply = x402test.Reply
-	nothing := spent{Writes: 10, Units: 10} // apart from the writes of the rate limit
+	nothing := spent{Writes: 10, Units: 10} // only the writes of the rate limit
 	verified, byMany := spent{Writes: 90, Units: 90, Reads: 35, Verifies: 35}, spent{Writes: 300, Units: 300, Reads: 35, Verifies: 35}
 	always := func(header string) func(*fleet, reply) []string {
 		return func(*fleet, reply) []string { return []string{header} }
@@ -54,7 +55,7 @@ func freeRequests() []free {
 	pool := func(peers func(*peers), sign func(*fleet, reply) string) func(*fleet, reply) []string {
 		return func(f *fleet, offer reply) (headers []string) {
 			peers(f.peers)
-			for range 100 { // more than the limit lets anybody send in a minute
+			for range 100 { // more than the rate limit allows in a minute
 				headers = append(headers, sign(f, offer))
 			}
 			return headers
@@ -83,7 +84,7 @@ func freeRequests() []free {
 			name: "silent target", one: spent{Writes: 740, Units: 960, Settles: 22}, many: spent{Writes: 940, Units: 1150, Settles: 22},
 			headers: pool(honest, rich), asks: "a" + silentHosts,
 		},
-		{ // this request is paid as well; each payment that gets no slot costs the write of its claim
+		{ // this request is paid as well; a payment that gets no slot costs the write of its claim
 			name: "bundle with a silent target", one: spent{Writes: 1450, Units: 1800, Settles: 12}, many: spent{Writes: 1650, Units: 2000, Settles: 12},
 			headers: pool(honest, rich), operation: silentBundle,
 		},
@@ -109,33 +110,33 @@ func freeRequests() []free {
 	}
 }
 
-// silentBundle returns a bundle in which the host of the certificate sends nothing.
+// silentBundle returns a bundle whose certificate lookup gets no answer from the host.
 func silentBundle(p parts) service.Operation {
 	return service.HostIntel(bundle.HostIntel{DNS: p.DNS, SSL: silent[ssl.Query, ssl.Result](lookup.SSLTimeout), Whois: registered{}})
 }
 
-// registered is a registry that answers.
+// registered is a lookup of registry data that finds every domain.
 type registered struct{}
 
 func (registered) Lookup(context.Context, whois.Query) (whois.Result, error) {
 	return whois.Result{}, nil
 }
 
-// TestPaidUnits counts the DynamoDB units of one paid request in all tables and the index. The
-// request has a signed receipt and an answer of less than a kilobyte. It also counts how many
-// calls of the table follow one another, by a clock that only these calls and the peers move.
-// Both counts must stay within the numbers in the design; make bench prints them. If the payer
-// signs again for the same question, that costs the claim, the purchase, the record of the
-// purchase's owner, and the end of the claim. The smoke test takes no slot, and is bought
-// again each time. The first payment of a process in an hour has one more read and write,
-// during the settlement, to record the payee.
+// TestPaidUnits counts what a paid request costs: DynamoDB units in all tables and the index,
+// and successive calls of the table. The request has a signed receipt and an answer of less
+// than a kilobyte. The successive calls are counted by a clock that only these calls and the
+// peers move. Both numbers must stay within those in the design; make bench prints them. If
+// the payer signs again for the same question, that costs the claim, the purchase, the record
+// of the purchase's owner, and the end of the claim. The smoke test takes no slot, and is
+// bought again each time. In each process, the first payment in an hour costs one more read
+// and write, during the settlement, to record the payee.
 func TestPaidUnits(t *testing.T) {
 	t.Parallel()
 	const trip, mostTrips = 3 * time.Millisecond, 5
 	for _, c := range []struct {
 		name        string
 		operation   func(parts) service.Operation
-		most, again spent // the costs of the first payment and of the second; Units is a maximum
+		most, again spent // the expected costs of the first payment and of the second; Units is a maximum
 		looks       time.Duration
 	}{
 		{name: "dns", operation: explorer, most: spent{Writes: 9, Units: 12, Reads: 1, Settles: 1}, again: spent{Writes: 5, Units: 8, Reads: 1}, looks: 200 * time.Millisecond},
@@ -170,8 +171,8 @@ func TestPaidUnits(t *testing.T) {
 	}
 }
 
-// TestBudget checks that the cost of a client that pays nothing is bounded. The bound holds
-// for all requests of a minute, over either transport, and for any number of environments.
+// TestBudget checks that a client that pays nothing can cause only limited costs. The limit
+// covers all requests of a minute, over either transport, however many environments there are.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	for _, kind := range freeRequests() {
@@ -194,8 +195,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// spends sends free requests for a minute, over HTTP or as tool calls, and compares their cost
-// with a budget.
+// spends sends free requests for a minute, as tool calls if tools is true, and over HTTP
+// otherwise. It compares their cost with most.
 func spends(t *testing.T, kind free, environments int, tools bool, most spent) {
 	t.Helper()
 	const requests = 600 // ten a second
@@ -222,8 +223,8 @@ func spends(t *testing.T, kind free, environments int, tools bool, most spent) {
 }
 
 // TestBudgets checks that a request ends within its deadline, and a lookup within its own. The
-// tests of the Gate check the time that each call gets. The clock of the bubble makes the
-// times exact.
+// fake clock of the bubble makes the times exact. The tests of the Gate check the time that
+// each call gets.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -232,7 +233,7 @@ func TestBudgets(t *testing.T) {
 		code, charged         string
 		took                  time.Duration
 	}{
-		// The request keeps 8 s for the lookup and 2 s for the writes.
+		// Of its time, the request keeps 8 s for the lookup and 2 s for the writes.
 		{settles: time.Hour, finds: time.Hour, status: 503, code: "settlement_uncertain", charged: "null", took: 17 * time.Second},
 		{looks: time.Hour, status: 504, code: "dns_timeout", charged: "true", took: 8 * time.Second},
 	} {
@@ -249,8 +250,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// comes starts many clients one after another. The argument apart is the time between two of
-// them.
+// comes starts many clients one after another, with the time apart between two of them.
 func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
 	for i := range many {
 		all.Go(func() {
@@ -260,25 +260,26 @@ func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
 	}
 }
 
-// attack is a minute of requests that cost us money and bring none.
+// attack is a minute of requests that cost the service money and bring none.
 type attack struct {
-	name, asks string        // the name of the attack, and the domain of each request
-	rich       bool          // whether the payer has money; it then gets a refund
-	reverts    time.Duration // see the field of peers
+	name, asks string        // asks is the domain of each request
+	rich       bool          // whether the payer has money, which it later gets back
+	reverts    time.Duration // as in peers
 	crowd
 }
 
-// crowd is the source of an attack: its clients, and the requests of each.
+// crowd describes the clients of an attack, and the requests of each client.
 type crowd struct {
-	from           string // the address, by client and request
+	from           string // the format of the address, with the numbers of the client and of the request
 	clients, sends int
-	apart, step    time.Duration // the time between requests, and between the tested phases
+	apart, step    time.Duration // the time between the requests of a client, and between the phases that are tested
 }
 
 // TestNobodyIsTurnedAway checks that everyone who pays is served during an attack. The
 // attackers have empty wallets, or wallets whose transactions revert, or ask about their own
-// silent hosts. They come as soon as they are accepted or all at once, from three addresses or
-// from everywhere in one network. The attack begins at every phase of the rate limit's minute.
+// silent hosts. They send their requests one after another or all at once, from three
+// addresses or from everywhere in one network. The attack is tried at several phases of the
+// rate limit's minute.
 func TestNobodyIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	for _, a := range []attack{
@@ -290,7 +291,7 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 			{from: "203.0.113.%[1]d:1", clients: 3, sends: 120, apart: time.Second / 2, step: 15 * time.Second},
 			{from: "203.0.113.%[1]d:1", clients: 3, sends: 100, step: time.Minute}, {from: "[2001:db8:1:%[2]x::1]:1", clients: 1, sends: 100, step: time.Minute},
 		} {
-			if raceDetector() && a.apart > 0 { // the race detector is needed most for attackers that come at once
+			if raceDetector() && a.apart > 0 { // the race detector matters most for attackers that come at once
 				continue
 			}
 			for phase := time.Duration(0); phase < time.Minute; phase += a.step {
@@ -303,7 +304,8 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 	}
 }
 
-// begin begins the attack at a phase of the rate limit's minute, while 120 payers arrive.
+// begin starts the attack at a phase of the rate limit's minute. Meanwhile 120 payers arrive,
+// and all of them must be served.
 func (a attack) begin(t *testing.T, phase time.Duration) {
 	const most = 50 / 4 // the slots that one client can hold
 	f := newFleet(t, 1, explorer)
@@ -318,7 +320,7 @@ func (a attack) begin(t *testing.T, phase time.Duration) {
 			mu.Lock()
 			early := time.Now().Before(until[k])
 			mu.Unlock()
-			if early { // the client was told to wait
+			if early { // the client has been told to wait
 				return
 			}
 			r := f.to(0, fmt.Sprintf(a.from, k, n), fmt.Sprintf(a.asks, n), f.sign(offer, a.rich))

@@ -24,42 +24,42 @@ import (
 
 func domain(name string) map[string]any { return map[string]any{"domain": name} }
 
-// call calls dns_lookup.
+// call calls the tool dns_lookup.
 func (s *shop) call(args map[string]any, header, key string) mcptest.ToolResult {
 	return testbed.Must(mcptest.Call(s.Context(), s.client, s.url+"/mcp", lookupTool, args, header, key))
 }
 
-// way is one of the two ways to ask for a lookup.
+// way is one of the two ways to ask for a lookup: over HTTP or over MCP.
 type way struct {
 	*shop
-	tool bool // over MCP if true, over HTTP otherwise
+	tool bool // true means MCP, false means HTTP
 }
 
-// ways returns the two ways to ask in a shop.
+// ways returns the two ways to ask a shop.
 func (s *shop) ways() []way { return []way{{s, false}, {s, true}} }
 
 func (w way) String() string { return map[bool]string{false: "HTTP", true: "MCP"}[w.tool] }
 
-// said holds the facts that an answer has over either transport.
+// said holds the facts that an answer has over both transports.
 type said struct {
 	status               int    // the HTTP status of the response
-	code                 string // the code of an error; payment_required if the answer asks for a payment
-	charged              string // for an error: true, false or null; for an offer: true or empty
+	code                 string // the error code, or payment_required if the answer asks for a payment
+	charged              string // in an error: true, false or null; in an offer: true or empty
 	retryable, receipted bool
 }
 
-// answer is what a client learns from a response.
+// answer holds what a client learns from a response.
 type answer struct {
 	said
 	id       string // the id of the request
 	replayed bool
 	wait     int    // in seconds
 	text     string // the result, or the error
-	all      string // everything that was sent
+	all      string // the whole response
 	vary     string // the Vary header, over HTTP only
 }
 
-// sign asks for the price of a lookup, and signs it.
+// sign asks for the offer of a lookup, signs it and returns the payment.
 func (w way) sign(name string) (header string) {
 	w.Helper()
 	if w.tool {
@@ -83,7 +83,7 @@ func (w way) ask(name, header string) answer {
 	return w.reply(w.get(pathOf(name), header))
 }
 
-// reply reads an HTTP answer, and checks what holds for every error.
+// reply reads an HTTP answer, and checks the headers that every error must have.
 func (w way) reply(r x402test.Reply) answer {
 	w.Helper()
 	paid, _ := r.Receipt()
@@ -106,8 +106,8 @@ func (w way) reply(r x402test.Reply) answer {
 	return a
 }
 
-// result reads an MCP answer. Only a challenge may look like one, because clients sign again
-// when they see x402Version and accepts.
+// result reads an MCP answer, and checks that only a challenge looks like a challenge. Clients
+// sign again when they see x402Version and accepts.
 func (w way) result(r mcptest.ToolResult) answer {
 	w.Helper()
 	a := answer{
@@ -138,14 +138,15 @@ func (w way) result(r mcptest.ToolResult) answer {
 }
 
 // offers records that an answer asks for a payment. If the answer has a receipt, the client
-// has paid for something else.
+// has paid, but for something else.
 func (a *answer) offers(code string) {
 	if a.code = code; a.receipted {
 		a.charged = "true"
 	}
 }
 
-// read reads the text of an error, which is the same over both transports.
+// read reads the text of an error, which is the same over both transports. It returns the
+// number of seconds to wait.
 func (w way) read(a *answer) (wait int) {
 	w.Helper()
 	var body fault.Body
@@ -165,15 +166,15 @@ func (w way) read(a *answer) (wait int) {
 	return e.RetryAfter
 }
 
-// codeOf returns the error code of a reply, or "".
+// codeOf returns the error code in a reply, or "" if it has none.
 func codeOf(r x402test.Reply) string {
 	m := regexp.MustCompile(`"code":"(\w+)"|$`).FindSubmatch(r.Body)
 	return string(m[1])
 }
 
-// expect compares an answer with an HTTP status, a code and the charge. An answer without an
-// error is charged. If the error is ours or temporary, the client may repeat the request with
-// the same signature.
+// expect checks the HTTP status of an answer, its error code and whether it is charged. An
+// answer without an error is charged. If the service is at fault or the error is temporary,
+// the answer must say that the client may repeat the request with the same signature.
 func (w way) expect(a answer, status int, code, charged string) {
 	w.Helper()
 	want := said{status: status, code: code, charged: charged, receipted: code == "" || charged == "true"}
@@ -185,10 +186,10 @@ func (w way) expect(a answer, status int, code, charged string) {
 }
 
 // TestLostAnswerOnTheOtherTransport checks a client that loses an answer on one transport. On
-// the other transport it gets the answer for the same payment, which is settled once. If the
-// request was lost, the payment is accepted on the other transport: its echo of the offer is
-// valid for the first claim there. Another signature for the same question belongs to the same
-// purchase. A signature does not pay for another question, on either transport.
+// the other transport it must get the answer for the same payment, which is settled only once.
+// If it was the request that got lost, the other transport must accept the payment: the echo
+// of the offer is valid for the first claim there. Another signature for the same question
+// belongs to the same purchase. On neither transport may a signature pay for another question.
 func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	s := newShop(t, slots(50))
 	for i, w := range s.ways() {
@@ -234,8 +235,8 @@ func TestWindowByTransport(t *testing.T) {
 	}
 }
 
-// TestToolArguments checks that wrong arguments cost nothing, and that the error tells a model
-// how to correct them.
+// TestToolArguments checks that wrong arguments cost nothing. The error must tell a model how
+// to correct them.
 func TestToolArguments(t *testing.T) {
 	s := newShop(t, slots(50))
 	w := way{s, true}
@@ -257,7 +258,7 @@ func TestToolArguments(t *testing.T) {
 	w.expect(w.result(s.call(map[string]any{"domain": "example.com", "type": nil}, paid, "")), 200, "", "")
 }
 
-// TestToolPath checks other methods, a preflight and a body that is too large at /mcp.
+// TestToolPath checks other methods, a preflight request and a body that is too large at /mcp.
 func TestToolPath(t *testing.T) {
 	s := newShop(t)
 	for _, c := range []struct {
@@ -271,13 +272,13 @@ func TestToolPath(t *testing.T) {
 		{method: "POST", body: strings.Repeat(" ", 70_000), status: 413, header: "Content-Type", value: "application/json"},
 	} {
 		r := s.send(c.method, "/mcp", c.body)
-		s.lineOf(r.Header.Get("X-Request-Id")) // fails unless the request has exactly one line
+		s.lineOf(r.Header.Get("X-Request-Id")) // fails unless there is exactly one line
 		same(t, c.method, fmt.Sprint(r.Status, r.Header.Get(c.header)), fmt.Sprint(c.status, c.value))
 	}
 }
 
-// TestStrangersText checks that text from a stranger is readable, and has the same bytes over
-// both transports and in a replay.
+// TestStrangersText checks that invisible characters in text from a stranger are escaped, and
+// that the text has the same bytes over both transports and in a replay.
 func TestStrangersText(t *testing.T) {
 	text := "a\u202eb\u009bc\u200bd\U000e0041\u2028é\x7f"
 	const want = `{"text":"a\u202eb\u009bc\u200bd\udb40\udc41\u2028é\u007f","strings":[]}`
@@ -297,11 +298,11 @@ func TestStrangersText(t *testing.T) {
 	}
 }
 
-// TestChangeOfTerms sends buyers during a change of the payee, to the old and the new version
-// and over either transport. Each buyer asks for an offer, pays and repeats the payment.
-// Nobody is refused, and the repetition gets the same answer. When the former terms are over,
-// only payments that were claimed before are answered. A payment must follow either the
-// current or the former terms completely, not a mixture.
+// TestChangeOfTerms checks a change of the payee while the old and the new version both run.
+// Buyers ask for an offer, pay and repeat the payment, at either version and over either
+// transport. No buyer may be refused, and the repetition must get the same answer. When the
+// time of the former terms is over, only payments that were claimed before may be answered. A
+// payment must follow either the current or the former terms completely, not a mixture.
 func TestChangeOfTerms(t *testing.T) {
 	t.Parallel()
 	const now, former = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
@@ -317,7 +318,7 @@ func TestChangeOfTerms(t *testing.T) {
 		next.client.Wallet = old.client.Wallet
 	}
 	var last string
-	for i, c := range [][2]*shop{{old, old}, {old, next}, {next, next}, {old, old}, {old, next}, {next, next}} { // the shop that makes the offer, and the shop that gets the payment
+	for i, c := range [][2]*shop{{old, old}, {old, next}, {next, next}, {old, old}, {old, next}, {next, next}} { // the first shop makes the offer, and the second gets the payment
 		buyer()
 		last = way{c[0], i < 3}.sign("example.com")
 		for _, w := range []way{{c[1], i < 3}, {next, i >= 3}} {
@@ -329,7 +330,7 @@ func TestChangeOfTerms(t *testing.T) {
 	path := catalog.HostIntel().Path + "?domain=localhost"
 	for _, c := range []struct {
 		payee, amount string
-		status        int // 400 is about the domain, so the payment was accepted
+		status        int // 400 is for the domain, so the payment was accepted
 	}{{now, "15000", 400}, {former, "7000", 400}, {former, "15000", 402}, {now, "7000", 402}, {former, "1", 402}, {payer, "7000", 402}} {
 		buyer()
 		offer := testbed.Must(next.client.Challenge(t.Context(), next.url+path))
@@ -342,7 +343,7 @@ func TestChangeOfTerms(t *testing.T) {
 		}
 	}
 	before := way{old, false}.sign("example.com")
-	later.Store(int64(time.Minute)) // the former terms are over, and the payment is still valid
+	later.Store(int64(time.Minute)) // the time of the former terms is over, but the payment is still valid
 	if a := (way{next, false}).ask("example.com", last); a.status != 200 || !a.replayed {
 		t.Errorf("what was claimed is not answered: %+v", a)
 	}
