@@ -25,7 +25,7 @@ func unstated() map[string]string {
 		// These codes are about the registry's server. The answer reports another code
 		// instead.
 		"lookup/whois": "BlockedAddress NXDomain ConnectFailed",
-		// These codes appear in the fields of the children.
+		// These codes appear only in the fields of the children.
 		"lookup/bundle": "BlockedAddress NXDomain ConnectFailed HandshakeFailed HTTPFailed " +
 			"UpstreamUnavailable DNSTimeout SSLTimeout HeadersTimeout",
 	}

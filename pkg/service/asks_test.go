@@ -30,7 +30,7 @@ func twice(name string) func(way) answer {
 	}
 }
 
-// badlyNamed pays, and names its purchase by an invalid key.
+// badlyNamed pays, and sends an invalid key as the name of its purchase.
 func badlyNamed(w way) answer {
 	const key = "with space"
 	header := w.sign("example.com")

@@ -181,8 +181,8 @@ const (
 	gatewayLine   = 400
 )
 
-// kindOfCall is a kind of call whose cost is counted. took is an assumption: the time on
-// Lambda depends mostly on the facilitator and the target.
+// kindOfCall is a kind of call whose cost is counted. took, its time on Lambda, is an
+// assumption, because it depends mostly on the facilitator and the target.
 type kindOfCall struct {
 	name string // the name in the README
 	took time.Duration
@@ -211,7 +211,7 @@ func (k kindOfCall) count(t *testing.T) map[string]float64 {
 	f := newFleet(t, 1, explorer, func(p *parts) {
 		p.Stack, p.Function, p.Log = "hostfacts-production", "hostfacts", slog.New(slog.NewJSONHandler(&log, nil))
 	})
-	k.do(f) // do the work that is needed only once
+	k.do(f) // this call does the work that is needed only once; the next one is counted
 	f.table.reset()
 	log.Reset()
 	r := k.do(f)

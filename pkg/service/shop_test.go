@@ -148,11 +148,10 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	return s
 }
 
-// perMinute returns a change that limits the requests of each client in a minute to n.
+// perMinute returns a change that allows each client n requests a minute.
 func perMinute(n int) func(*parts) { return func(p *parts) { p.perMinute = n } }
 
-// slots returns a change that limits the lookups of each operation that run at the same time
-// to n.
+// slots returns a change that lets at most n lookups of each operation run at the same time.
 func slots(n int) func(*parts) { return func(p *parts) { p.slots = n } }
 
 func (s *shop) get(path, header string) x402test.Reply {

@@ -81,8 +81,8 @@ func (o *Owed) add(field string, failure *fault.Error) {
 
 // sideBySide runs the lookups of a bundle at the same time and returns when all have ended.
 // The lookups share their DNS questions, so each question is sent only once. ctx must have a
-// deadline. The lookups get a context that ends earlier by margin. So the slowest child times
-// out in its field, and the bundle as a whole does not time out.
+// deadline. The lookups get a context that ends earlier by margin. So a slow child times out
+// in its own field, and the bundle as a whole does not time out.
 //
 // If the bundle itself runs out of time, sideBySide returns an error with the code timeout,
 // whatever the children found. It checks the clock as well as ctx: after a process was frozen,

@@ -283,7 +283,7 @@ func TestPanic(t *testing.T) {
 			return
 		}
 		w := newWorld(t, host{udp: mute}, resolver(answer(good)))
-		due := 200 * ms // when the second resolver wins and the connection to the first is closed
+		due := 200 * ms // the second resolver wins, and the connection to the first is closed
 		switch {
 		case b.network == "tcp": // a reply over UDP is still awaited
 			w, due = newWorld(t, host{mute, framed(ok(0))}), 2*time.Second

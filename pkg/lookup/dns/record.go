@@ -42,7 +42,7 @@ type Target struct {
 	Target string `json:"target" doc:"Host name, lower case, no trailing dot"`
 }
 
-// SOA is a start of authority (RFC 1035 §3.3.13).
+// SOA is a start-of-authority record (RFC 1035 §3.3.13).
 type SOA struct {
 	MName   string `json:"mname" doc:"Primary name server"`
 	RName   string `json:"rname" doc:"Mailbox of the zone, in name form"`

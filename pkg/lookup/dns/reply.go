@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// A reply over TCP has room for 4,000 addresses, and compression lets it repeat a long
-	// name in every record. 512 KiB are enough for any TXT answer, even if each byte is
-	// escaped.
+	// Limits of a result: the number of its records, and the size of their text in bytes. They
+	// are necessary because a reply over TCP has room for 4,000 addresses, and compression
+	// lets it repeat a long name in every record. maxText is enough for any TXT answer, even
+	// if each byte is escaped.
 	maxRecords = 1000
 	maxText    = 512 << 10
 )

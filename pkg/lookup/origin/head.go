@@ -26,7 +26,7 @@ var (
 	errStatusLine = errors.New("malformed status line")
 )
 
-// Answer is the head of the answer of an origin.
+// Answer is the head of a response from an origin.
 type Answer struct {
 	Method string // HEAD, or GET if HEAD failed or was refused
 	Status int    // 101, or 200 to 999

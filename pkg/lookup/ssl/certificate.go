@@ -265,8 +265,8 @@ func algorithmNames() map[string]string {
 	})
 }
 
-// numbered returns names by OID. The key of a line is the common prefix of its OIDs. The value
-// is a list of pairs: the last number of an OID, and its name.
+// numbered returns names by OID. Each key of lines is the beginning of some OIDs. Its value
+// lists pairs: the last number of an OID, and the name for that OID.
 func numbered(lines map[string]string) map[string]string {
 	names := map[string]string{}
 	for below, line := range lines {

@@ -3,25 +3,26 @@
 // Inspector of the service: spec §2.2, §4.3.)
 //
 // A result describes the leaf certificate. The package checks only that the leaf can be
-// parsed. So expired, self-signed and wrong certificates give a result, and so does a leaf
-// that came before the handshake failed:
+// parsed. So expired, self-signed and wrong certificates give a result. A leaf also gives a
+// result if the handshake fails after the leaf was received:
 //
 //	handshake completed                        the result, with the connection
 //	failed, hung or timed out after the leaf   the result
-//	peer answered, but sent no leaf            other hellos, if they can help: without
-//	                                           post-quantum key exchange and ALPN, with at
-//	                                           most TLS 1.2, with HTTP/2, and with a hello
-//	                                           that offers everything there is; if none
+//	peer answered, but sent no leaf            other hellos are tried if they can help:
+//	                                           without post-quantum key exchange and ALPN,
+//	                                           with at most TLS 1.2, with HTTP/2, and with
+//	                                           everything that a hello can offer; if none
 //	                                           succeeds, handshake_failed
 //	no TLS, or no certificate that parses      handshake_failed
 //	silence, or bytes too slow                 ssl_timeout, marked as the host's silence
 //
 // crypto/x509 refuses many certificates that are in use, and then crypto/tls fails the
 // handshake. So the package records the bytes from the server and takes the leaf from the
-// recording: in plain text up to TLS 1.2, and decrypted with the handshake's secret in TLS
-// 1.3. The hello that offers everything is built without crypto/tls. It gets the leaf of a TLS
-// 1.2 server but no connection. If a Certificate message in TLS 1.3 is longer than 256 KiB,
-// only its first record is searched for the leaf, so the leaf can have at most 16 KiB.
+// recording. Up to TLS 1.2 the leaf is in plain text; in TLS 1.3 the package decrypts it with
+// the secret of the handshake. The hello that offers everything is built without crypto/tls.
+// In answer to it a TLS 1.2 server sends its leaf, but there is no connection. If a
+// Certificate message in TLS 1.3 is longer than 256 KiB, the package searches only its first
+// record for the leaf, so such a leaf can have at most 16 KiB.
 package ssl
 
 import (

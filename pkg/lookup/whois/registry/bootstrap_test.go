@@ -32,7 +32,7 @@ func TestFirstLoad(t *testing.T) {
 		if string(s.cache.doc) != standard() || !s.cache.fetched.Equal(s.begin) {
 			t.Errorf("cached %q of %v", s.cache.doc, s.cache.fetched)
 		}
-		time.Sleep(24*time.Hour - 3*time.Second) // one second for the last lookup and two seconds before a refresh is due
+		time.Sleep(24*time.Hour - 3*time.Second) // a lookup takes a second, so two seconds remain until a refresh is due
 		s.want(oldServer, 1, 1)
 		s.restart() // a new process starts with the file of the Cache
 		s.want(oldServer, 1, 1)
