@@ -96,7 +96,7 @@ func (l Limits) atOnce(kind catalog.Kind) int {
 		return l.Single
 	case catalog.Bundle:
 		return l.Bundle
-	case catalog.SmokeTest: // it looks nothing up
+	case catalog.SmokeTest: // no limit, because it looks nothing up
 	}
 	return 0
 }

@@ -31,7 +31,7 @@ type working struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	proved map[netip.AddrPort]time.Time     // when each resolver last answered about com
+	proved map[netip.AddrPort]time.Time     // when each resolver last answered a question about com
 	proofs map[netip.AddrPort]chan struct{} // for each resolver that is being checked; closed when its check has ended
 }
 
@@ -95,8 +95,9 @@ func (w *working) end(server netip.AddrPort, works bool) {
 	delete(w.proofs, server)
 }
 
-// resolversWork reports whether enough of the given resolvers have recently answered about
-// com. It queries the resolvers that are not known to work. It returns no later than ctx ends.
+// resolversWork reports whether enough of the given resolvers have recently answered a
+// question about com. It queries the resolvers that are not known to work. It returns no later
+// than ctx ends.
 func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bool {
 	missing := min(witnesses, len(c.resolvers))
 	if ctx.Err() != nil || len(servers) < missing {
@@ -123,8 +124,8 @@ func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bo
 	return false
 }
 
-// works reports whether a resolver has recently answered about com. It queries the resolver,
-// unless the resolver is already known to work.
+// works reports whether a resolver has recently answered a question about com. It queries the
+// resolver, unless the resolver is already known to work.
 func (c *Client) works(ctx context.Context, server netip.AddrPort) bool {
 	return c.working.has(ctx, server, func() bool {
 		r := c.queryName(ctx, server, "com", miekg.TypeNS)

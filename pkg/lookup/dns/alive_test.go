@@ -41,8 +41,8 @@ func isCom(m *miekg.Msg) bool {
 func servers(d time.Duration) script { return after(d, answer("com. 60 IN NS a.gtld-servers.net.")) }
 
 // TestUnresolvable checks when a failed lookup is blamed on the name. That takes two of the
-// queried resolvers, or all if fewer are configured, that answer about com within the time of
-// the lookup. Otherwise the failure is blamed on the resolvers.
+// queried resolvers, or all if fewer are configured, that answer a question about com within
+// the time of the lookup. Otherwise the failure is blamed on the resolvers.
 func TestUnresolvable(t *testing.T) {
 	refused, servfail := rcode(miekg.RcodeRefused), rcode(miekg.RcodeServerFailure)
 	works := func(others script) host { return host{udp: knows(servers(20*ms), others)} }

@@ -21,23 +21,24 @@
 //	refused, no route
 //	silence                      the next resolver is queried as well
 //
-// NXDOMAIN is proven by the SOA record of a zone above the name other than the root. An
-// NXDOMAIN without proof counts only if its resolver has answered a question about com within
-// the last minute. So the denials of a network that denies every name are ignored, and the
-// error is upstream_unavailable if no resolver knows more. One kind of network cannot be
-// detected: one that answers about com, or forges a proof, and denies other names to every
-// resolver.
+// To find out whether a resolver works, a Client asks it for the name servers of com. A
+// resolver that has answered this question within the last minute counts as working.
 //
-// A resolver that has not replied when a resolver queried after it answers is queried last for
-// the next half minute. This way only one question waits for a dead resolver.
+// NXDOMAIN is proven by the SOA record of a zone above the name other than the root. An
+// NXDOMAIN without proof counts only if its resolver works. So the denials of a network that
+// denies every name are ignored, and the error is upstream_unavailable if no resolver knows
+// more. One kind of network cannot be detected: one that answers the question about com, or
+// forges a proof, and denies other names to every resolver.
+//
+// A resolver is queried last for half a minute if it had not replied when another resolver,
+// which was queried later, answered. This way only one question waits for a dead resolver.
 //
 // If no resolver says anything about the name, but one sent SERVFAIL, the result is SERVFAIL.
 // Otherwise the error is dns_timeout if a resolver did not reply, and upstream_unavailable if
 // all failed in another way. These two errors are marked as the silence of the target
-// (fault.Error.Silence) if the resolvers work: two of the queried resolvers, or all if fewer
-// are configured, must have answered about com within the last minute. The payer may then own
-// the name and make it fail on purpose. A panic in any goroutine of a lookup becomes
-// internal_error.
+// (fault.Error.Silence) if two of the queried resolvers work, or all if fewer are configured.
+// In that case the payer may own the name and make it fail on purpose. A panic in any
+// goroutine of a lookup becomes internal_error.
 //
 // The Client of github.com/miekg/dns is not used. It stops at the first malformed datagram,
 // outlives its context, and does not compare the question in a reply with the question it
@@ -73,15 +74,15 @@ type Config struct {
 	// Dial opens "udp" and "tcp" connections to resolvers. It must return when its context
 	// ends. Default: a plain net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Now is the clock for the time since a resolver answered about com or was late. It is
-	// time.Now by default.
+	// Now is the clock for the time since a resolver answered a question about com or was
+	// late. It is time.Now by default.
 	Now func() time.Time
 }
 
 // Client queries resolvers. It is safe for concurrent use and leaves nothing running between
 // calls. It remembers two things about the resolvers: for a minute, which of them have
-// answered about com; and for half a minute, which of them had not replied when a resolver
-// that was queried later answered.
+// answered a question about com; and for half a minute, which of them had not replied when a
+// resolver that was queried later answered.
 type Client struct {
 	resolvers []netip.AddrPort
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)

@@ -145,7 +145,8 @@ func (r *race) noteLate(winner int) {
 }
 
 // attempt queries one resolver about a name. An NXDOMAIN without proof counts only if the
-// resolver has answered about com, because a portal or a filter may deny every name.
+// resolver has answered a question about com, because a portal or a filter may deny every
+// name.
 func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
 	r := c.queryName(ctx, server, name, qtype)
 	if r.outcome == unproven && !c.works(ctx, server) {

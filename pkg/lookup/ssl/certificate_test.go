@@ -127,8 +127,8 @@ func holdAgainst(t *testing.T, r Result, x *x509.Certificate) {
 	}
 }
 
-// dn matches a name in the form of RFC 4514 that has no control characters and in which every
-// character is escaped that the RFC wants escaped.
+// dn matches a name in the form of RFC 4514: every character that the RFC wants escaped is
+// escaped. The name must have no control characters.
 var dn = func() *regexp.Regexp {
 	const (
 		text = `([^"+,;<>\\\x00-\x1f\x7f]|\\["+,;<>\\# ]|\\[0-9A-F]{2})`

@@ -249,7 +249,7 @@ func suites() (all []suite) {
 	)
 	for _, block := range []struct {
 		first        uint16
-		keys, bodies string // the first key with each of the bodies, then the second key with each, and so on, have consecutive numbers
+		keys, bodies string // numbered in this order: the first key with each body, then the second key with each body, and so on
 	}{
 		{0xc02b, curves, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
 		{0x009c, fields, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
