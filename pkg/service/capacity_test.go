@@ -250,8 +250,8 @@ const (
 	priceLogged = 0.03 / (1 << 30) * 90 / 30.4
 )
 
-// near reports whether the number said, as a document has it, is within a tenth of want. Sizes
-// differ a little because of ids and compression.
+// near reports whether said, a number in a document, is within a tenth of want. Sizes differ a
+// little because of ids and compression.
 func near(said string, want float64) bool {
 	n, err := strconv.ParseFloat(strings.ReplaceAll(said, ",", ""), 64)
 	return err == nil && math.Abs(n-want) <= 0.1*want

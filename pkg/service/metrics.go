@@ -55,8 +55,9 @@ const (
 	// These metrics decide whether a release is rolled back. They cover all versions together.
 	// MetricJudged counts the payments that the decision takes into account. Of these,
 	// MetricBroken counts the payments that failed through a fault of the service or of the
-	// facilitator, and MetricRefused counts the payments whose payer is in MetricRefusedPayer.
-	// Payers can cause the latter. A deployment that does not sell has none of these metrics.
+	// facilitator. MetricRefused counts the payments whose payer is in MetricRefusedPayer;
+	// payers can cause such payments. A deployment that does not sell has none of these
+	// metrics.
 	MetricJudged  = "Payments"
 	MetricBroken  = "PaymentsBroken"
 	MetricRefused = "PaymentsRefused"

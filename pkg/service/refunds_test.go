@@ -126,10 +126,10 @@ func (i internet) operation(tool catalog.Operation) service.Operation {
 // TestRefundsDue checks how many refunds one client can make the service owe at the default
 // limit. The client looks up its own domains as fast as it may, each only once. Each lookup
 // that the service owes becomes a refund after a day. With silent name servers and hosts, the
-// client causes 15 refunds a minute over time. It causes more in the first minute, because it
-// starts further lookups before the first one turns out to be silent; the next minutes allow
-// fewer in return. If no address of a host can be reached, that is an answer, and nothing is
-// owed.
+// client causes 15 refunds a minute over time. In the first minute it causes more, because it
+// starts further lookups before the first one turns out to be silent. In the minutes after
+// that it causes fewer. If no address of a host can be reached, that is an answer, and nothing
+// is owed.
 func TestRefundsDue(t *testing.T) {
 	t.Parallel()
 	const aMinute = 15

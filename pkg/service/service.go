@@ -99,8 +99,9 @@ type Seller struct {
 }
 
 // recordsOnly hides the index of a ledger from the sellers, which have no permission to read
-// it. Only the reconcile function may read the index. It runs on a schedule and searches the
-// index for payments in doubt that no request settles. An alarm reports when it stops running.
+// it. Only the reconcile function may read the index. That function runs on a schedule and
+// searches the index for payments in doubt that no request settles. An alarm reports when the
+// function stops running.
 type recordsOnly struct{ ledger.Store }
 
 // NewSeller returns a Seller. evidence is a view of the chain, or nil. The error tells what is

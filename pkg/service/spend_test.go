@@ -250,7 +250,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// comes starts many clients one after another, with the time apart between two of them.
+// comes starts many clients, one after another, at intervals of apart.
 func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
 	for i := range many {
 		all.Go(func() {

@@ -16,9 +16,9 @@ const (
 	trialDelay = 15 * time.Millisecond
 )
 
-// late remembers the late resolvers. A resolver is late if it had not replied when a resolver
-// that was queried after it answered: it may be dead or slow, or a datagram may have been
-// lost. For the time lateLasts it is queried after all others. After that it is on trial: it
+// late remembers the late resolvers. A resolver is late if another resolver, which was queried
+// later, answered before it. The late resolver may be dead or slow, or a datagram may have
+// been lost. It is queried after all others for the time lateLasts, and is then on trial: it
 // is queried at its usual place again, but the next resolver follows after trialDelay. The
 // trial ends when the resolver replies.
 type late struct {

@@ -48,9 +48,9 @@ type placed struct {
 
 // exchange queries the resolvers until one answers. It queries the next resolver at once when
 // an earlier one has failed, and otherwise after a delay that doubles. If no resolver answers,
-// or ctx ends, it returns the result of unanswered. If an attempt panics, exchange panics. All
-// attempts have ended when exchange returns. In a it records which resolvers were queried, and
-// the first SERVFAIL.
+// or ctx ends, exchange returns the result of unanswered. If an attempt panics, exchange
+// panics. All attempts have ended when exchange returns. Meanwhile exchange notes in a which
+// resolvers were queried, and the first SERVFAIL.
 func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *answer) (*reply, error) {
 	g := newCrew(ctx)
 	defer g.end()

@@ -42,10 +42,10 @@ type reply struct {
 	ttl   uint32     // the lowest TTL of the aliases that were followed
 }
 
-// newReply extracts the facts about a name from a message. If the question is for CNAME, it
-// follows no alias. A name must not have several aliases; if it does, the first counts. The
-// chain ends before it would repeat a name. newReply ignores DNAME records, because resolvers
-// add the CNAME records that follow from them.
+// newReply extracts the facts about a name from a message. If the question is for CNAME,
+// newReply follows no alias. A name must not have several aliases; if it does, the first
+// counts. The chain ends before it would repeat a name. newReply ignores DNAME records,
+// because resolvers add the CNAME records that follow from them.
 func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
 	r := &reply{
 		msg:      m,

@@ -386,7 +386,7 @@ const maxFlight = 512 << 10
 func greet(ctx context.Context, conn net.Conn, domain string) (flight, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_, err := conn.Write(widest(domain)) // if the write fails, the server may have sent the reason all the same
+	_, err := conn.Write(widest(domain)) // even if the write fails, the server may have sent the reason
 	f := readFlight(io.LimitReader(conn, maxFlight), nil)
 	if f.leaf == nil {
 		return f, fmt.Errorf("ssl: no certificate after alert %d: %w", f.alert, errors.Join(err, errNotACertificate))
