@@ -97,12 +97,12 @@ func corrupted(w way) answer {
 	return w.ask("example.com", header)
 }
 
-// noted makes the facilitator report what as the status of the extensions.
+// noted makes the facilitator report a status of the extensions.
 func noted(what string) func(*shop) {
 	return func(s *shop) { s.extensions = base64.StdEncoding.EncodeToString([]byte(what)) }
 }
 
-// altered pays with a payment to which change has been applied after it was signed.
+// altered pays with a payment that is changed after it was signed.
 func altered(change func(*x402.Payload)) func(way) answer {
 	return func(w way) answer {
 		var p x402.Payload

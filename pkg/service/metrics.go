@@ -22,8 +22,8 @@ const (
 	MetricLedger      = "LedgerFaults"      // ledger_unavailable, payment_unavailable, a settlement not recorded
 	MetricInternal    = "InternalErrors"
 	// MetricUsedAsPaid counts the payments that are treated as paid because the facilitator
-	// says that their nonce has been used. Without a node, the service cannot find out what
-	// the nonce was used for. A payer can cause such a case.
+	// says that their nonce has been used. Without a node of the chain, the service cannot
+	// find out what the nonce was used for. A payer can cause such a case.
 	MetricUsedAsPaid = "UsedNonceCountedAsPaid"
 	// MetricUnreceipted counts the answers that have no receipt although a key is configured.
 	MetricUnreceipted = "Unreceipted"
@@ -64,8 +64,7 @@ const (
 )
 
 // These metrics cover only the newest versions. The template computes them from the log by
-// MemberRelease. In the template, the version numbers of all functions follow each of these
-// names.
+// MemberRelease. It appends the version numbers of all functions to each of these names.
 const (
 	MetricNewJudged = "NewPayments"
 	MetricNewBroken = "NewPaymentsBroken"

@@ -135,8 +135,8 @@ func timeoutOf(entry catalog.Operation) fault.Info {
 	panic("service: " + inEntry(entry) + " lack a code with status 504, that of its time-out")
 }
 
-// mustList panics if an entry of the catalog lacks one of codes. These are the codes with
-// which the operation can fail, or one of its fields if it is a bundle.
+// mustList panics if an entry of the catalog lacks one of codes: the codes with which an
+// operation, or a field of a bundle, can fail.
 func mustList(entry catalog.Operation, codes []fault.Code) {
 	for _, code := range codes {
 		if !entry.Can(code) {

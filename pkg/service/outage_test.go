@@ -38,8 +38,8 @@ func (o outage[Q, R]) Lookup(context.Context, Q) (r R, err error) {
 	return r, nil
 }
 
-// loop is a client of one operation. It signs a new payment for every request, and gives no
-// key of a purchase.
+// loop is a client of one operation. It signs a new payment for every request, and does not
+// name its purchase.
 type loop struct {
 	*fleet
 	client *x402test.Client

@@ -37,7 +37,7 @@ func (s *metricSet) time(name string, took time.Duration) {
 	}
 }
 
-// measured returns the metrics of one priced request. client stands for the network of the
+// measured returns the metrics of one priced request. client identifies the network of the
 // client.
 func (p Platform) measured(res storefront.Response, client string) []metric {
 	trace := res.Trace

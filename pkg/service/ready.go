@@ -71,9 +71,9 @@ type checkCache struct {
 	last map[string]check // nil until the probes have been run
 }
 
-// fresh reports whether the time at is less than within ago. It compares wall clock times,
-// because the monotonic clock may stand still while Lambda has the process frozen. If the
-// clock has been set back to before at, fresh returns false.
+// fresh reports whether the time since at is shorter than within. It compares wall clock
+// times, because the monotonic clock may stand still while Lambda has the process frozen. If
+// the clock has been set back, the time since at may be negative, and fresh returns false.
 func (k *checkCache) fresh(at time.Time, within time.Duration) bool {
 	age := k.now().Round(0).Sub(at)
 	return age >= 0 && age < within
