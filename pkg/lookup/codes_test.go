@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// unstated returns, for a package, the codes that it or a package that it imports names but
-// that never reach its answers.
+// unstated maps a package to the codes that its Codes functions need not list. The package, or
+// a package that it imports, names these codes, but they never reach its answers.
 func unstated() map[string]string {
 	return map[string]string{
 		// Package ssl sends no HTTP request.

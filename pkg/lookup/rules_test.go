@@ -159,8 +159,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// distance tells in words how far the date to is from the date from: in days, or in whole
-// years if it is two years or more.
+// distance tells in words how much later or earlier to is than from: in days, or in whole
+// years if the difference is two years or more.
 func distance(to, from time.Time) string {
 	const day = 24 * time.Hour
 	ahead := int(to.Truncate(day).Sub(from.Truncate(day)) / day)

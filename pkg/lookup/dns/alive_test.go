@@ -40,8 +40,8 @@ func isCom(m *miekg.Msg) bool {
 // does.
 func servers(d time.Duration) script { return after(d, answer("com. 60 IN NS a.gtld-servers.net.")) }
 
-// TestUnresolvable checks when a failed lookup is blamed on the name. That takes two of the
-// queried resolvers, or all if fewer are configured, that answer a question about com within
+// TestUnresolvable checks when a failed lookup is blamed on the name. This happens if two of
+// the queried resolvers, or all if fewer are configured, answer a question about com within
 // the time of the lookup. Otherwise the failure is blamed on the resolvers.
 func TestUnresolvable(t *testing.T) {
 	refused, servfail := rcode(miekg.RcodeRefused), rcode(miekg.RcodeServerFailure)

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// maxAddrs is the number of addresses of a target that Dial tries at most. All addresses
-	// of the target are checked nevertheless.
+	// maxAddrs is the largest number of addresses that Dial tries. All addresses of a target
+	// are checked, even if there are more.
 	maxAddrs = 16
 
 	// defaultTimeout limits a call whose context has no deadline.
 	defaultTimeout = 8 * time.Second
 
-	// Resolving and dialling may each use only this share of the remaining time. So they end
-	// before the caller's deadline, and a time-out of the dial can be told from a time-out of
-	// the whole call.
+	// resolveShare and dialShare are the shares of the remaining time that resolving and
+	// dialling may use. So both end before the caller's deadline, and a time-out of the dial
+	// can be told from a time-out of the whole call.
 	resolveShare = 0.5
 	dialShare    = 0.75
 )

@@ -119,8 +119,8 @@ func (h *Host) replace(by *Host) {
 	*h = *by
 }
 
-// begin makes one request in a goroutine. Before the caller uses the Host again, it must
-// receive the outcome. It must also call checked.
+// begin makes one request in a goroutine. The caller must receive the outcome before it uses
+// the Host again, and must call checked on the outcome.
 func (h *Host) begin(ctx context.Context, method, path string) <-chan outcome {
 	ended := make(chan outcome, 1)
 	go func() {

@@ -32,8 +32,8 @@ const (
 	Browser
 )
 
-// Offers returns the offers for a host to which requests will be sent. They are made in this
-// order until the host accepts one.
+// Offers returns the offers for a host to which requests will be sent. The offers are made in
+// this order until the host accepts one.
 func Offers() []Offer { return []Offer{Modern, Plain, Old} }
 
 // Protocols that ALPN offers.

@@ -249,8 +249,9 @@ func curve(id tls.CurveID) func(*tls.Config) {
 	return func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{id} }
 }
 
-// wantsALPN returns a change that makes a server refuse some hellos: if wanted is true, those
-// whose ALPN is not exactly http/1.1; if it is false, those whose ALPN is.
+// wantsALPN returns a change that makes a server refuse hellos by their ALPN. If wanted is
+// true, the server accepts only hellos whose ALPN is exactly http/1.1. If wanted is false, it
+// refuses exactly these hellos.
 func wantsALPN(wanted bool) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {

@@ -38,8 +38,8 @@ const (
 	// redirects reach 8 KiB.
 	maxURL = 16 << 10
 
-	// enough is the time that a hop needs at least. If a hop starts with less, its time-out is
-	// blamed on the earlier hops.
+	// enough is the shortest time that a hop must have left when it starts. If a hop has less,
+	// its time-out is blamed on the earlier hops.
 	enough = time.Second
 )
 

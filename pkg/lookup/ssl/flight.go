@@ -377,7 +377,7 @@ func widest(domain string) []byte {
 	return append([]byte{recordHandshake, 3, 1}, sized(2, []byte{messageClientHello}, sized(3, hello))...)
 }
 
-// maxFlight is the number of bytes that are read at most of the answer to the widest hello. It
+// maxFlight is the largest number of bytes that are read of the answer to the widest hello. It
 // is twice the size of the largest Certificate message that crypto/tls accepts.
 const maxFlight = 512 << 10
 

@@ -19,7 +19,7 @@ const (
 	maxListed = 64  // the largest number of elements of a list
 	maxText   = 512 // the largest number of bytes of a string
 	maxNested = 8   // the largest depth at which a registrar may be nested in other entities
-	maxCard   = 4   // the largest depth at which the properties of a jCard may be nested; by the standard it is 3
+	maxCard   = 4   // the largest depth at which the properties of a jCard may be nested; the standard depth is 3
 )
 
 // result extracts the facts of spec §2.3 from a domain object.
@@ -45,8 +45,8 @@ func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 	return r
 }
 
-// registered reports whether an object shows a registration. It does if it has a registrar, a
-// date of registration or a date of expiry, and no status that reserves the name for the
+// registered reports whether an object shows a registration. The object must have a registrar,
+// a date of registration or a date of expiry, and no status that reserves the name for the
 // registry (RFC 9083 §10.2.2).
 func registered(d *rdap.Domain) bool {
 	for _, status := range list(raw(d.DecodeData, "status")) {
