@@ -57,8 +57,8 @@ func main() {
 	fmt.Fprintln(os.Stderr, "Stopped.")
 }
 
-// errPlayInAWS is returned for play money with a table in AWS. The ledger of a deployment would
-// treat payments with play money like real ones.
+// errPlayInAWS is returned when play money is combined with a table in AWS. The ledger of a
+// deployment would treat payments with play money like real ones.
 var errPlayInAWS = errors.New("LEDGER_TABLE is a table in AWS, and without FACILITATOR_URL this service takes play money: " +
 	"set FACILITATOR_URL, unset LEDGER_TABLE to use a ledger file, or set AWS_ENDPOINT_URL_DYNAMODB to use a local DynamoDB")
 
@@ -67,7 +67,7 @@ var errPlayInAWS = errors.New("LEDGER_TABLE is a table in AWS, and without FACIL
 var errGivesAway = errors.New("FACILITATOR_URL moves real money, but PAY_TO is not set: set it to the address that receives the money, PAY_TO=0x... " +
 	"(NETWORK=" + x402.BaseSepolia + " is a test network, whose money is worth nothing)")
 
-// run serves until ctx ends.
+// run serves until ctx is done.
 func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	config, err := boot.ParseLocal(getenv)
 	if err != nil {
@@ -127,7 +127,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	return serve(ctx, listener, atHome(listener.Addr(), config.BaseURL, handler))
 }
 
-// serve runs an HTTP server until ctx ends, and lets open requests finish.
+// serve runs an HTTP server until ctx is done. It then lets open requests finish.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	const grace = 30 * time.Second // somewhat longer than an invocation's deadline
 	server := newServer(h)
@@ -143,9 +143,9 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return server.Shutdown(ctx)
 }
 
-// newServer returns a server with timeouts. A handler may take 27 s, as on Lambda. The limit
-// on headers is above API Gateway's, so an oversized payment header is answered by this
-// service and not by net/http.
+// newServer returns a server with timeouts. A handler may take 27 s, as on Lambda. The size
+// limit for headers is above API Gateway's. An oversized payment header is therefore answered
+// by this service and not by net/http.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -226,8 +226,8 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *pl
 	return wallet, func() { server.Close(); logClose("play-money journal", f.Close()) }, nil
 }
 
-// newLog returns a logger for people: without the level if it is INFO, and without the metrics
-// for CloudWatch, whose names begin with a capital letter or an underscore.
+// newLog returns a logger for people. It omits the level if that is INFO, and the metrics for
+// CloudWatch, whose names begin with a capital letter or an underscore.
 func newLog(out io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		switch {
@@ -246,8 +246,8 @@ func logClose(what string, err error) {
 	}
 }
 
-// reachable returns the address that clients on this machine use. It depends on the configured
-// text, because the listener cannot tell ":8402" from "[::]:8402".
+// reachable returns the address that clients on this machine use. It also needs the configured
+// address, because the listener cannot tell ":8402" from "[::]:8402".
 func reachable(listening net.Addr, configured string) string {
 	_, port, err := net.SplitHostPort(listening.String())
 	host, _, _ := net.SplitHostPort(configured)

@@ -34,7 +34,7 @@ type runner struct {
 	ended chan error
 }
 
-// quiet returns an environment with which the service uses no network outside this machine.
+// quiet returns an environment in which the service uses no network outside this machine.
 func quiet(env map[string]string) func(string) string {
 	all := map[string]string{"LOCAL_ADDR": "127.0.0.1:0", "DNS_RESOLVERS": "127.0.0.1:9", "RPC_URL": "none"}
 	for name, value := range env {
@@ -50,7 +50,7 @@ func start(t *testing.T, env map[string]string) *runner {
 	go func() { r.ended <- run(ctx, quiet(env), &r.out) }()
 	t.Cleanup(func() {
 		cancel()
-		r.ended <- <-r.ended // wait for the end, and keep the result for a test that also waits
+		r.ended <- <-r.ended // waits for the end, and puts the result back for a test that also waits
 	})
 	select {
 	case <-r.out.Ready():
@@ -81,7 +81,7 @@ func buyPing(t *testing.T, r *runner) {
 	}
 }
 
-// visitor returns a client without money.
+// visitor returns a client that has no wallet.
 func visitor() *x402test.Client { return &x402test.Client{HTTP: &http.Client{Timeout: time.Minute}} }
 
 func transfers(t *testing.T, facilitator string) int {
@@ -91,8 +91,8 @@ func transfers(t *testing.T, facilitator string) int {
 	return len(list)
 }
 
-// TestRunWithPlayMoney checks that a service without configuration takes play money, and that its
-// transfers are still there after a restart.
+// TestRunWithPlayMoney checks that a service without configuration takes play money, and still
+// has its transfers after a restart.
 func TestRunWithPlayMoney(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "new", "ledger.db")}
@@ -105,8 +105,8 @@ func TestRunWithPlayMoney(t *testing.T) {
 		t.Errorf("ledger %s", got)
 	}
 
-	// The page and the welcome say that it takes play money. The server drops clients that do
-	// not send a complete request.
+	// The page and the welcome say that the service takes play money. The server drops clients
+	// that do not send a complete request.
 	page := testbed.Must(visitor().Get(t.Context(), first.line(t, "is ready on")+"/docs", ""))
 	if !strings.Contains(string(page.Body), "takes play money") || first.line(t, "Pay for an answer") != "(play money), in another terminal:" {
 		t.Errorf("the page or the welcome does not say so: %s", page.Body)
@@ -123,8 +123,8 @@ func TestRunWithPlayMoney(t *testing.T) {
 		t.Errorf("stopped: %v", err)
 	}
 	first.ended <- nil
-	// If it listens on all addresses, the welcome and every offer have an address that clients
-	// can use.
+	// If the service listens on all addresses, the welcome and every offer name an address
+	// that clients can use.
 	env["LOCAL_ADDR"] = "0.0.0.0:0"
 	second := start(t, env)
 	if n := transfers(t, second.line(t, "facilitator")); n != 1 {
@@ -138,8 +138,9 @@ func TestRunWithPlayMoney(t *testing.T) {
 	buyPing(t, second)
 }
 
-// TestRunOnATestNetwork checks that NETWORK alone selects a test network's token, facilitator and
-// node, and the text for payers. The service does not call them at start.
+// TestRunOnATestNetwork checks that NETWORK alone selects a test network's token, facilitator
+// and node, and the text for payers. The service calls neither the facilitator nor the node at
+// start.
 func TestRunOnATestNetwork(t *testing.T) {
 	t.Parallel()
 	r := start(t, map[string]string{"NETWORK": x402.BaseSepolia, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
@@ -160,7 +161,8 @@ func TestRunOnATestNetwork(t *testing.T) {
 		t.Errorf("offered %+v, want %+v", got, want)
 	}
 
-	// A payment in the network's token is accepted if a facilitator for the network settles it.
+	// A payment in the network's token is accepted if a facilitator for this network settles
+	// it.
 	f := testbed.Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
 	t.Cleanup(func() { f.Close() })
 	paid := start(t, map[string]string{
@@ -217,7 +219,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		{"the port is taken", map[string]string{"LOCAL_ADDR": taken.Addr().String()}, []string{"running already", "LOCAL_ADDR"}},
 		{"no port", map[string]string{"LOCAL_ADDR": "8402"}, []string{"LOCAL_ADDR=8402 is not an address", "127.0.0.1:8402"}},
 		{"no such port", map[string]string{"LOCAL_ADDR": "127.0.0.1:99999"}, []string{"LOCAL_ADDR=127.0.0.1:99999 is not an address", "1 to 65535"}},
-		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // this port may also be taken
+		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // the next port may be taken as well
 		{"play money in AWS", map[string]string{"LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}, []string{"LEDGER_TABLE", "FACILITATOR_URL"}},
 		{"real money for nobody", map[string]string{"FACILITATOR_URL": "https://facilitator.example"}, []string{"PAY_TO is not set", "NETWORK=eip155:84532 is a test network"}},
 		{"a ledger that cannot be", map[string]string{"LEDGER_FILE": filepath.Join("/dev/null", "ledger.db")}, []string{"LEDGER_FILE"}},
@@ -235,8 +237,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestAddresses checks which addresses clients use for the service and for the play-money
-// facilitator. They depend on the address that the service listens on and on the configured
+// TestAddresses checks at which addresses clients reach the service and the play-money
+// facilitator. Both depend on the address that the service listens on and on the configured
 // address.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
@@ -271,7 +273,7 @@ func TestRunFacilitatorPortTaken(t *testing.T) {
 		defer taken.Close()
 		addr := fmt.Sprintf("127.0.0.1:%d", taken.Addr().(*net.TCPAddr).Port-1)
 		err := run(t.Context(), quiet(map[string]string{"LOCAL_ADDR": addr, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}), io.Discard)
-		if err == nil || !strings.Contains(err.Error(), "running already") { // the service's port is also taken
+		if err == nil || !strings.Contains(err.Error(), "running already") { // the service's own port was taken instead
 			says(t, err, "the play-money facilitator on the port after the service's", "address already in use", "LOCAL_ADDR", "FACILITATOR_URL")
 			return
 		}

@@ -23,7 +23,7 @@ import (
 // playWalletPath is the path at which the play wallet signs.
 const playWalletPath = "/play-wallet/sign"
 
-// maxAuthorization bounds a request for a signature, in bytes.
+// maxAuthorization is the size limit of a request for a signature, in bytes.
 const maxAuthorization = 1 << 10
 
 //go:embed playwallet.js
@@ -32,7 +32,7 @@ var playWalletScript string
 // playWallet pays for visitors whose browser has no wallet. Its key is created at start and
 // never written anywhere. Its account is empty: only the play-money facilitator of this
 // process accepts its signatures. It is part of the runner's package main, which no other
-// program can import. Only playMoney creates one, together with that facilitator.
+// program can import. Only playMoney creates a playWallet, together with that facilitator.
 type playWallet struct {
 	wallet *x402test.Wallet
 	terms  x402.Terms
@@ -57,8 +57,8 @@ func (p *playWallet) script() string {
 	).Replace(playWalletScript)
 }
 
-// beside returns a handler for the service and the wallet. The wallet signs only for pages of
-// the service's origin.
+// beside returns a handler that serves the service and, at playWalletPath, the wallet. The
+// wallet signs only for pages of the given origin.
 func (p *playWallet) beside(service http.Handler, origin string) (http.Handler, error) {
 	ours := http.NewCrossOriginProtection()
 	if err := ours.AddTrustedOrigin(originOf(origin)); err != nil {
@@ -95,7 +95,7 @@ func originOf(baseURL string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// answer signs the requested authorization.
+// answer answers a page's request for a signature.
 func (p *playWallet) answer(w http.ResponseWriter, r *http.Request) {
 	var requested x402.Authorization
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAuthorization))
@@ -110,7 +110,7 @@ func (p *playWallet) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]string{"signature": signature}) // the page may be gone
+	_ = json.NewEncoder(w).Encode(map[string]string{"signature": signature}) // it fails if the page was closed
 }
 
 // sign signs a payment for one of this service's offers. It always uses the network and the

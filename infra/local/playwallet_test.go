@@ -20,7 +20,8 @@ import (
 
 const playOrigin = "http://127.0.0.1:8402"
 
-// playPage returns a play wallet, and a handler that serves it together with a service.
+// playPage returns a play wallet, and a handler that serves the wallet together with a
+// service.
 func playPage(t *testing.T) (*playWallet, http.Handler) {
 	t.Helper()
 	wallet := testbed.Must(newPlayWallet(testbed.LocalTerms(t), time.Now))
@@ -36,8 +37,8 @@ func (p *playWallet) payment(now time.Time) map[string]any {
 	}
 }
 
-// press sends a body to the wallet as a page of the service does. The function change, if it
-// is not nil, changes the request.
+// press sends a body to the wallet as a page of the service does. If change is not nil, it
+// changes the request first.
 func press(h http.Handler, body string, change func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, playOrigin+playWalletPath, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -165,8 +166,8 @@ func call(t *testing.T, method, url, body string, header map[string]string) (sta
 	return res.StatusCode, string(testbed.Must(io.ReadAll(res.Body)))
 }
 
-// pagePing returns the page of the ping and the account that it announces, or "" if it announces
-// none.
+// pagePing returns the page of ping. It also returns the account of the wallet that the page
+// announces, or "" if there is none.
 func pagePing(t *testing.T, origin string) (page, account string) {
 	t.Helper()
 	_, page = call(t, http.MethodGet, origin+catalog.Ping().Path, "", map[string]string{"Accept": "text/html"})

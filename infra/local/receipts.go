@@ -18,9 +18,10 @@ import (
 // file.
 const receiptFile = "receipt.key"
 
-// receiptKey reads the key that signs receipts on this machine, or creates it. The key is kept
-// so signatures stay valid after a restart. It refuses a key file that somebody else could
-// have read or replaced, because others may be able to write to the folder.
+// receiptKey returns the key that signs receipts on this machine. It reads the key from its
+// file, or creates it. The key is kept so that old signatures stay valid after a restart.
+// Because others may be able to write to the folder, receiptKey refuses a file that somebody
+// else could have read or replaced.
 func receiptKey(dir string) (ed25519.PrivateKey, error) {
 	path := filepath.Join(dir, receiptFile)
 	text, err := keyfile.Read(path)

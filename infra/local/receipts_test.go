@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// TestReceiptKey checks that the key is created once, that only its owner can read it, and that a
-// file is refused if it has no key or others can access it.
+// TestReceiptKey checks that the key is created once, that only its owner can read it, and
+// that a file is refused if it does not contain a key, or if others can access it.
 func TestReceiptKey(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "local")
@@ -50,7 +50,8 @@ func TestReceiptKey(t *testing.T) {
 		}
 	}
 	os.RemoveAll(path)
-	// If several runners start at once, all use the key of the first.
+	// Runners that start at the same time must all use the same key, which the first one
+	// created.
 	keys := make([]ed25519.PrivateKey, 8)
 	var all sync.WaitGroup
 	for i := range keys {

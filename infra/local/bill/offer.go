@@ -16,13 +16,15 @@ import (
 )
 
 const (
-	maxWays = 16 // how many of an offer's ways to pay are parsed
-	// MaxValidity limits the validity of a signature in seconds, whatever the offer says.
+	maxWays = 16 // an offer's further ways to pay are ignored
+	// MaxValidity is the longest validity of a signature in seconds, even if the offer asks
+	// for more.
 	MaxValidity = 3600
 )
 
-// Offer is the content of a server's PAYMENT-REQUIRED header. The parts that a client sends back
-// stay exactly as the server wrote them, because servers compare them and may add members.
+// Offer is the content of a server's PAYMENT-REQUIRED header. Servers compare the parts that a
+// client sends back, and may add members to them. Those parts are therefore kept exactly as
+// the server wrote them.
 type Offer struct {
 	Version    int               `json:"x402Version"`
 	Error      string            `json:"error"`
@@ -59,8 +61,8 @@ func (o Offer) Choose() (Way, error) {
 	return all[0], nil
 }
 
-// Ways returns the ways to pay that this client supports, in the order of the offer: at least
-// one, or an error.
+// Ways returns the ways to pay that this client supports, in the order of the offer. If there
+// are none, it returns an error.
 func (o Offer) Ways() ([]Way, error) {
 	var all []Way
 	none := errors.New("it lists none")
@@ -112,7 +114,8 @@ func parseWay(raw json.RawMessage) (w Way, err error) {
 	}
 	w.raw = raw
 	w.Value = amount
-	// What an offer says about its token is ignored, because a service could call anything USDC.
+	// The offer's own description of its token is ignored, because a service could call
+	// anything USDC.
 	w.USDC = terms.IsUSDC()
 	return w, nil
 }

@@ -23,19 +23,19 @@ const (
 	keysLimit = 30 * time.Second // the time limit for reading a DID document
 )
 
-// ErrUnchecked means that a receipt could not be checked, because the signer's key could not be
-// read.
+// ErrUnchecked means that a receipt could not be checked, because the public keys of its
+// signer could not be read.
 var ErrUnchecked = errors.New("the keys of the service cannot be read")
 
-// Delivery is the request and the answer that a signed receipt is checked against.
+// Delivery has a request and its answer, which a signed receipt is checked against.
 type Delivery struct {
-	// Asked is the URL of what was bought, with its query.
+	// Asked is the URL of the request, with its query.
 	Asked *url.URL
-	// Resource is the URL of the resource in the offer. If it is empty, the resource is Asked,
-	// with or without its query.
+	// Resource is the URL of the resource in the offer. If it is empty, the receipt must name
+	// Asked, with or without its query.
 	Resource string
-	// Unsaid means that it is unknown how the seller normalizes the request, so the request in
-	// the receipt is not compared.
+	// Unsaid means that it is unknown how the seller normalizes a request. The request in the
+	// receipt is then not compared.
 	Unsaid  bool
 	Settled x402.SettleResponse
 	Body    []byte
@@ -44,8 +44,8 @@ type Delivery struct {
 	Over http.RoundTripper
 }
 
-// Verify checks that a key of the service signed a receipt for this request, this payment and
-// this body. It returns the content of the receipt and the id of the key.
+// Verify checks that a key of the service signed the receipt jws for this request, this
+// payment and this body. It returns the content of the receipt and the id of the key.
 func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, string, error) {
 	asked := *d.Asked
 	s, kid, err := receipt.Verify(jws, func(kid string) (ed25519.PublicKey, error) {
@@ -71,8 +71,8 @@ func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, st
 	return s, kid, nil
 }
 
-// isFor reports whether a receipt with this resource can be for the request. The resource may
-// omit the query.
+// isFor reports whether a receipt that names the given resource can belong to a request for
+// the URL asked. The resource may omit the query of that URL.
 func (d Delivery) isFor(asked url.URL, resource string) bool {
 	if d.Resource != "" {
 		return resource == d.Resource
@@ -82,8 +82,8 @@ func (d Delivery) isFor(asked url.URL, resource string) bool {
 }
 
 // Question returns the request for a URL, in the form that a receipt must contain. For an
-// operation of this product, the parameters are normalized; for another service they are as
-// sent, sorted by name.
+// operation of this product, the parameters are normalized; for another service they stay as
+// they were sent, but sorted by name.
 func Question(asked *url.URL) string {
 	sent := asked.Query()
 	for _, op := range catalog.All() {
@@ -105,9 +105,9 @@ func Question(asked *url.URL) string {
 	return name + "?" + sent.Encode()
 }
 
-// namedHere returns a requested URL. The host name in it is replaced by the host name in the
-// key id if both names mean this machine. The service that make run starts is named 127.0.0.1
-// in its key id, but clients can also reach it as localhost.
+// namedHere returns the URL of a request, with the host name that the key id uses if both host
+// names mean this machine. The service that make run starts is named 127.0.0.1 in its key id,
+// but clients can also reach it as localhost.
 func namedHere(asked url.URL, kid string) url.URL {
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
 		here := asked
@@ -119,8 +119,8 @@ func namedHere(asked url.URL, kid string) url.URL {
 	return asked
 }
 
-// keyOf reads a key from the DID document of the service that got the request. A did:web
-// document is read over https. It may be read over http only on this machine, where the local
+// keyOf reads a key from the DID document of the service that was asked. A did:web document is
+// read over https. Only a document on this machine may be read over http, where the local
 // runner has no certificate.
 func (d Delivery) keyOf(ctx context.Context, asked *url.URL, kid string) (ed25519.PublicKey, error) {
 	if !strings.HasPrefix(kid, receipt.DID(strings.ToLower(asked.Host))+"#") {

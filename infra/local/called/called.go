@@ -1,6 +1,6 @@
-// Package called knows how a person types the commands of this module: as make targets or,
-// without a clone, in the way in which the program was called. A message can therefore show
-// the next command as the person must type it.
+// Package called formats the commands of this module as a person must type them. If make
+// started the running program, commands are make targets. Otherwise they begin with the name
+// by which the program was called. Messages use this package to print the next command.
 package called
 
 import (
@@ -25,8 +25,9 @@ func Here(getenv func(string) string, name string) As {
 	return As{programOf(name, build)}
 }
 
-// programOf returns what a person types to run the program again. After go run package@version, its
-// name is an absolute path in a temporary folder, which nobody can type.
+// programOf returns what a person types to run the program again. After go run
+// package@version, the program's own name is an absolute path in a temporary folder, so
+// programOf returns the go run command instead.
 func programOf(name string, build *debug.BuildInfo) string {
 	if build == nil || !filepath.IsAbs(name) {
 		return name
@@ -40,8 +41,8 @@ func programOf(name string, build *debug.BuildInfo) string {
 // ByMake reports whether commands are typed as make targets.
 func (a As) ByMake() bool { return a.program == "" }
 
-// Program returns what a person types before the name of a command. If make runs the command,
-// Program returns the text fallback.
+// Program returns what a person types before the name of a command, or fallback if make runs
+// the command.
 func (a As) Program(fallback string) string {
 	if a.ByMake() {
 		return fallback
@@ -49,12 +50,12 @@ func (a As) Program(fallback string) string {
 	return a.program
 }
 
-// Word is an argument of a command. For make it has a name, as in KEY=...; for the program it
-// is a positional argument or follows a flag.
+// Word is one argument of a command line. On a make command line it has a name, as in KEY=...;
+// on the program's own command line it is positional or follows a flag.
 type Word struct {
 	Name  string
-	Flag  string // with its dash; empty for a positional argument
-	Value string // quoted for a shell; empty for a flag without a value, which is NAME=1 for make
+	Flag  string // begins with a dash; empty for a positional argument
+	Value string // quoted for a shell; empty if the flag takes no value, and make then gets NAME=1
 }
 
 // Text returns the word as a person types it.
@@ -68,13 +69,13 @@ func (a As) Text(w Word) string {
 	return strings.TrimSpace(w.Flag + " " + w.Value)
 }
 
-// Command returns a command line for a program with several commands, each of which is a
-// target of make.
+// Command returns the command line for one command of a program in which every command has its
+// own make target.
 func (a As) Command(name string, words ...Word) string {
 	return a.line(a.Program("make")+" "+name, words)
 }
 
-// Of returns a command line for a program that is one target of make.
+// Of returns the command line for a program that has a single make target.
 func (a As) Of(target string, words ...Word) string {
 	return a.line(a.Program("make "+target), words)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// inClones has the programs of infra that only make runs, in a clone. All others can be
-// installed, so they must be able to print their version.
+// inClones are the programs of infra that only make runs, in a clone. All other programs can
+// be installed, so they must be able to print their version.
 var inClones = []string{"infra/bench", "infra/demo", "infra/demo/thirty", "infra/local/invoke"}
 
 // TestProgramsPrintTheirVersion checks that each program that can be installed prints its version.
@@ -30,7 +30,7 @@ func TestProgramsPrintTheirVersion(t *testing.T) {
 	}
 }
 
-// installable returns the import paths of the programs below infra that are not inClones.
+// installable returns the import paths of the programs below infra , except inClones.
 func installable(t *testing.T) (programs []string) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`,
 		"github.com/hostfacts/hostfacts/infra/...")

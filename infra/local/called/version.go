@@ -7,8 +7,7 @@ import (
 )
 
 // Version returns the line that a command prints when -version or --version is its only
-// argument. The list args has the arguments of the process, beginning with the name of the
-// program.
+// argument, and reports whether it is. The first element of args is the name of the program.
 func Version(args []string) (line string, asked bool) {
 	if len(args) != 2 || args[1] != "-version" && args[1] != "--version" {
 		return "", false
@@ -17,8 +16,9 @@ func Version(args []string) (line string, asked bool) {
 	return versionOf(path.Base(args[0]), build), true
 }
 
-// versionOf returns the version of the module and the commit that a program was built from.
-// make builds without the commit, which git knows in a clone.
+// versionOf returns a line with the version of the module and the commit from which a program
+// was built. A program that make built does not record its commit. In that case the line says
+// how to get the commit from git.
 func versionOf(name string, build *debug.BuildInfo) string {
 	if build == nil {
 		return name + " of an unknown version"

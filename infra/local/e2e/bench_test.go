@@ -96,7 +96,7 @@ func BenchmarkPaidDNS(b *testing.B) {
 		b.StopTimer()
 		header := http.Header{}
 		header.Set(x402.HeaderSignature, testbed.Must(p.wallet.Pay(required, time.Now())))
-		header.Set(x402.HeaderKey, rand.Text()) // without a new key, this would repeat the previous purchase
+		header.Set(x402.HeaderKey, rand.Text()) // a repeated key would repeat the purchase
 		b.StartTimer()
 		w := send(header)
 		if n++; w.Code != http.StatusOK {
@@ -126,7 +126,7 @@ func BenchmarkMemory(b *testing.B) {
 		}
 		batch.booked(requests, requests)
 		is(b, "processes", d.host.Started("DnsFunction"), 1)
-		b.ReportMetric(0, "ns/op") // not reported, because it would include the work of this suite
+		b.ReportMetric(0, "ns/op") // hides ns/op, which would include the work of this suite
 		b.ReportMetric(float64(programs.Memory(b, pid, "VmRSS"))/1024, "MB/1000th")
 	}
 }

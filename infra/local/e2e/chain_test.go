@@ -26,18 +26,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// chainCase is what one payer does on a real chain. In every case the price must move once for
-// each answer, and must not move for a refusal. Each answer must come from one lookup, and the
-// last one is replayed at the end.
+// chainCase is what one payer does on a real chain. In every case the payer must be charged
+// once for each answer, and must not be charged for a refusal. Each answer must come from one
+// lookup. At the end, the last answer is replayed.
 type chainCase struct {
 	name string
 	// confirm is how long the facilitator waits for a receipt.
 	confirm time.Duration
-	// fallback gives the service a second facilitator and no duplicate window. The first
-	// facilitator can then be killed at any of its calls to the node.
+	// fallback gives the service a second facilitator and no duplicate window. A case can then
+	// kill the first facilitator at any call that it makes to the node.
 	fallback bool
 	play     func(*payer)
-	said     []string // the results of the calls to /settle, in order; not checked with a fallback
+	said     []string // the results of the calls to /settle, in order; not checked if there is a fallback
 }
 
 // TestChain settles payments with the reference facilitator on a real Ethereum node, with
@@ -69,7 +69,8 @@ func TestChain(t *testing.T) {
 			},
 		},
 		{
-			// The service finds the transfer on the chain, so the payer notices nothing.
+			// The service finds the transfer on the chain, and answers the payer as if nothing
+			// had been lost.
 			name: "the facilitator's answer is lost", confirm: patient, said: []string{"settled"},
 			play: func(p *payer) {
 				p.mu.Lock()
@@ -96,7 +97,7 @@ func TestChain(t *testing.T) {
 			play: func(p *payer) {
 				p.becomeContract()
 				p.buy()
-				p.pays(p.answer().replayed()) // without a call to the facilitator
+				p.pays(p.answer().replayed()) // this needs no call to the facilitator
 				p.prefix = "0x02"             // signatures of somebody who does not own the contract
 				p.sign()
 				p.pays(refused("signature is not the payer's"))
@@ -149,7 +150,7 @@ func playKilledEverywhere(p *payer) {
 			p.killAt.Store(int64(point))
 			buy()
 			if p.killAt.Load() > 0 {
-				break // the settlement made fewer calls than the number point
+				break // the settlement made fewer than point calls, so every call has been tried
 			}
 			points++
 			p.startFacilitator(testbed.Must(url.Parse(p.facilitator.URL)).Port())
@@ -165,9 +166,10 @@ func playKilledEverywhere(p *payer) {
 	p.Logf("killed at %d points, %d payments, %d of them settled by the second", points, p.answers, byFallback)
 }
 
-// payer is a run on a real chain. It consists of the local runner with an operator's settings
-// for Base, an Ethereum node with the token, and a facilitator made of the reference packages.
-// Nothing uses play money. A case can cut the connections between the three.
+// payer plays one case on a real chain. The case has the local runner with an operator's
+// settings for Base, an Ethereum node with the token, and a facilitator made of the reference
+// packages. Nothing uses play money. A case can cut the connections between the runner, the
+// node and the facilitator.
 type payer struct {
 	*run
 	node        *testbed.Chain
@@ -175,15 +177,15 @@ type payer struct {
 	facilitator *programs.Process
 	payee       x402.Address
 	confirm     time.Duration
-	earlier     int // transfers before this payment was signed
+	earlier     int // the number of transfers before this payment was signed
 
 	mu   sync.Mutex
 	said []string // the results of the calls to /settle; not recorded with two facilitators
-	lost int      // how many of the next answers are lost
+	lost int      // how many of the next answers from /settle to drop
 
-	// killAt counts down the calls to the node until the first of two facilitators is killed.
-	// With killBefore, the node does not get the last of these calls; otherwise the node
-	// handles it.
+	// killAt counts down the calls to the node. At the last of them, the first of two
+	// facilitators is killed: with killBefore, before the node gets the call; otherwise after
+	// the node has handled it.
 	killAt     atomic.Int64
 	killBefore bool
 }
@@ -210,7 +212,8 @@ func (c chainCase) open(t testing.TB, tempo *testbed.Pace, l *lab) *payer {
 	return p
 }
 
-// startFacilitator runs the reference facilitator on a port. Its account and its memory are new.
+// startFacilitator runs the reference facilitator on a port, with a new account and without
+// any memory of earlier payments.
 func (p *payer) startFacilitator(port string) {
 	cmd := exec.Command(testbed.Must(exec.LookPath("node")), "facilitator.mjs")
 	cmd.Dir = "testdata/facilitator"
@@ -298,15 +301,15 @@ func (p *payer) buy() {
 }
 
 // uncertain sends the payment, checks that the answer is settlement_uncertain, and waits for
-// the time in Retry-After.
+// as long as Retry-After says.
 func (p *payer) uncertain() {
 	e := p.pays(fails(fault.SettlementUncertain, "null"))
 	testbed.Check(pause(p.Context(), e.RetryAfter()))
 	is(p, "Retry-After is within 10 s", e.RetryAfter() <= 10*time.Second, true)
 }
 
-// books checks that the price went from the payer to the payee exactly this many times, and that
-// no other money moved.
+// books checks that the price went from the payer to the payee as many times as transfers
+// says, and that no other money moved.
 func (p *payer) books(transfers int) {
 	moved := int64(transfers) * price
 	if list := p.transfers(); len(list) != transfers {

@@ -54,9 +54,9 @@ func (f *lateFunction) owes(host *cloud.Host, answers int) {
 	}
 }
 
-// TestLateFunction checks a handler on Lambda whose process is killed because it runs too long.
-// The payment is owed an answer until the payer sends it again after the lease, to another
-// process. The payer is charged once.
+// TestLateFunction checks a payment for which Lambda kills the function's process, because the
+// handler runs too long. The payment is then owed an answer. After the lease, the payer sends
+// it again and gets the answer from another process. The payer is charged once.
 func TestLateFunction(t *testing.T) {
 	t.Parallel()
 	db, bank := cloud.StartDynamoLocal(t), testbed.StartFacilitator(t)

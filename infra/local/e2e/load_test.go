@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// A crowd has as many payments as the machine handles in crowdTime. With fewer payments than
-// smallCrowd, too few would be handled at the same time. With more than largeCrowd, the test
+// A crowd has as many payments as the machine handles in crowdTime. With fewer than
+// smallCrowd, too few payments would overlap in time. With more than largeCrowd, the test
 // would show nothing new.
 const (
 	smallCrowd, largeCrowd = 50, 1000
@@ -42,13 +42,13 @@ func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 	return fleet
 }
 
-// batch has many payments of one payer to a fleet.
+// batch sends many payments of one payer to a fleet.
 type batch struct {
 	*run
 	fleet    []*deployment
-	next     atomic.Int64 // counts requests, to send each to the next process
+	next     atomic.Int64 // counts requests, because each goes to the next process
 	payments []purchase
-	doubts   atomic.Int64 // answers that show that the machine may have been too slow
+	doubts   atomic.Int64 // counts answers that may be due to a slow machine
 }
 
 type purchase struct {
@@ -56,8 +56,8 @@ type purchase struct {
 	answer       exchange
 }
 
-// newBatch returns a batch of n payments that sign the same offer. Each is for a different name,
-// which no other test looks up.
+// newBatch returns a batch of n payments that accept the same offer. Each payment is for a
+// different name, and no other test looks these names up.
 func newBatch(tb testing.TB, l *lab, fleet []*deployment, n int) *batch {
 	b := &batch{run: newRun(tb, l, fleet[0], new(testbed.Pace)), fleet: fleet}
 	required := testbed.Must(b.ask(http.MethodGet, lookUp("example.com", "A")).Required())
@@ -102,13 +102,13 @@ func (b *batch) rush(t *testing.T) {
 }
 
 // TestLoad sends many payments to one service at the same moment, up to a thousand if the
-// machine is fast enough, and then as many copies of one payment. The service is one process, or
-// a fleet that shares a table. The tool has no limit on concurrent requests. If the machine is
-// busy with something else, the service tells some clients to come back, and makes their lookups
-// again.
+// machine is fast enough. Then it sends as many copies of one payment. The service is one
+// process, or a fleet that shares a table. CONCURRENCY_SINGLE=0 lifts the limit on concurrent
+// requests. If the machine is busy with something else, the service tells some clients to come
+// back, and repeats their lookups.
 //
-// It does not run in parallel with other tests, because a thousand requests would use up their
-// time limits.
+// TestLoad does not run in parallel with other tests, because a thousand requests would use up
+// the time limits of those tests.
 func TestLoad(t *testing.T) {
 	verifyOnly(t, "sends crowds of payments; needs Node for the DynamoDB server")
 	for name, open := range map[string]func(testing.TB, *lab, setup) []*deployment{
@@ -126,7 +126,7 @@ func TestLoad(t *testing.T) {
 			t.Logf("a crowd of %d", n)
 
 			b := newBatch(t, l, fleet, n)
-			for range 2 { // each is charged once, even if all are sent again
+			for range 2 { // the second rush sends every payment again, and none is charged twice
 				b.rush(t)
 				calls, doubts := l.facilitator.Asked(b.payer), int(b.doubts.Load())
 				if b.booked(calls, n); calls < n || calls > n+doubts {

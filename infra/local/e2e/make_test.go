@@ -55,8 +55,8 @@ func runMake(t *testing.T, env []string, args ...string) (out, notes string, cod
 func signalGroup(cmd *exec.Cmd, s syscall.Signal) error { return syscall.Kill(-cmd.Process.Pid, s) }
 
 // TestMakePay checks that the text after URL= and AGAIN=, and the contents of a kept payment,
-// arrive unchanged. Neither make nor a shell may run any of it, and stdout has only the answer.
-// make smoke pays for ping once.
+// reach the program unchanged. Neither make nor a shell may run any part of that text. Only
+// the answer may go to stdout. The test also checks that make smoke pays for ping once.
 func TestMakePay(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -116,7 +116,8 @@ func TestMakePay(t *testing.T) {
 }
 
 // TestMakeTargets checks that make help OF=all lists every target, in three groups, and every
-// variable that a person can type. No target makes typed text a part of a command.
+// variable that a person can type. In no recipe may text that a person types become part of a
+// command.
 func TestMakeTargets(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -168,10 +169,10 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// TestReadme follows the README: make run, make pay, make pay AGAIN=1, Ctrl-C, make run, and the
-// same signature again. The operator's commands work while the service has its ledger open,
-// after it has ended and after it was killed. The tests of infra/local/operate check what these
-// commands print and do.
+// TestReadme follows the README: make run, make pay, make pay AGAIN=1, Ctrl-C, make run, and
+// the same signature again. The operator's commands must work while the service has its ledger
+// open, after the service has ended, and after it was killed. The tests of infra/local/operate
+// check what these commands print and do.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -203,7 +204,7 @@ func TestReadme(t *testing.T) {
 	}
 	operator()
 	again()
-	_ = signalGroup(first.Cmd, syscall.SIGINT) // the process is running
+	_ = signalGroup(first.Cmd, syscall.SIGINT) // this cannot fail, because the process is running
 	<-first.Gone()
 	if crash := programs.Crash(first.Log.String()); crash != "" {
 		t.Errorf("it did not end well:\n%s", crash)
@@ -215,7 +216,7 @@ func TestReadme(t *testing.T) {
 	second := makeRun(t, env)
 	again("URL=" + second.URL + question)
 	is(t, "lookups", resolver.lookups("example.com"), 1)
-	_ = signalGroup(second.Cmd, syscall.SIGKILL) // the process is running
+	_ = signalGroup(second.Cmd, syscall.SIGKILL) // this cannot fail, because the process is running
 	<-second.Gone()
 	operator()
 }
@@ -225,6 +226,6 @@ func makeRun(t *testing.T, env []string) *programs.Process {
 	cmd := exec.Command("make", "-C", root, "run")
 	cmd.Env, cmd.SysProcAttr, cmd.WaitDelay = env, &syscall.SysProcAttr{Setpgid: true}, time.Minute
 	p := programs.StartPeer(t, cmd, "")
-	t.Cleanup(func() { _ = signalGroup(cmd, syscall.SIGKILL) }) // the process may have ended
+	t.Cleanup(func() { _ = signalGroup(cmd, syscall.SIGKILL) }) // this fails if the process has ended
 	return p
 }

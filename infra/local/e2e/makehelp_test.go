@@ -101,7 +101,7 @@ func TestMakeHelp(t *testing.T) {
 	}
 }
 
-// TestMakeDefaults checks that make help marks the defaults of variables as such, and that the
+// TestMakeDefaults checks that make help shows the default of each variable, and that the
 // recipes and programs use these defaults.
 func TestMakeDefaults(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,7 @@ func TestMakeDefaults(t *testing.T) {
 	bracket := regexp.MustCompile(`\(([^()]*)\)$`)
 	used := regexp.MustCompile(`\$\$\{([A-Z_]+):-([^}]+)\}`)
 	marked, compared := 0, 0
-	lines := map[string]string{} // by "target variable"
+	lines := map[string]string{} // the key is "target variable"
 	for _, target := range targets(t) {
 		for _, m := range variable.FindAllStringSubmatch(target.text, -1) {
 			lines[target.name+" "+m[1]] = m[0]
@@ -156,8 +156,8 @@ func theProgramsOwn(t *testing.T, lines map[string]string) {
 	}
 }
 
-// TestMakeTimes checks the targets that drive a browser or measure everything. They must raise
-// the time limit of go test, because its default of ten minutes is too short for them.
+// TestMakeTimes checks the targets that drive a browser or measure everything. Each must raise
+// the time limit of go test, whose default of ten minutes is too short for them.
 func TestMakeTimes(t *testing.T) {
 	t.Parallel()
 	limit := regexp.MustCompile(`\bgo test\b.* -timeout (0|[3-9]\dm|\d+h)\b`)

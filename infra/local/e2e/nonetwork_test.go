@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestPayWithoutANetwork runs make pay while the service can reach no resolver. make pay prints
-// the command that continues the payment and ends, without waiting for the minute that the
-// service asks for. Once there is a network, that command gets the answer without another
+// TestPayWithoutANetwork runs make pay while the service can reach no resolver. make pay
+// prints the command that continues the payment and ends, although the service asks it to wait
+// for a minute. Once there is a network, that command gets the answer without another
 // transfer.
 func TestPayWithoutANetwork(t *testing.T) {
 	t.Parallel()

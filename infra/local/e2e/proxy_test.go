@@ -46,8 +46,8 @@ http { access_log off; %[2]s server { listen %[3]s; location / { proxy_pass %[4]
 	return "http://" + addr
 }
 
-// TestProxyAsInstalled checks that an nginx with default settings relays a payment, and the signed
-// offers of every operation to programs and browsers.
+// TestProxyAsInstalled checks that an nginx with default settings relays a payment. It must
+// also relay the signed offers of every operation, to programs as well as to browsers.
 func TestProxyAsInstalled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -34,7 +34,7 @@ func (e exchange) String() string {
 	return fmt.Sprintf("%s %.200s: %d %.1000s", e.method, e.path, e.Status, e.Body)
 }
 
-// run is one payer with a new wallet, and the answers that it got.
+// run is one payer with a new wallet, and the answers that the payer got.
 type run struct {
 	testing.TB
 	lab     *lab
@@ -45,21 +45,21 @@ type run struct {
 	payer   string       // the wallet's account, lower case
 	account x402.Address // the account that pays: the wallet's, or a contract's
 	prefix  string       // the prefix of the contract's signatures, with 0x
-	name    string       // a domain that no other run looks up
-	// moved returns the hash of the transaction that paid. If it is nil, the payer's first transfer
-	// of play money paid.
+	name    string       // the domain that is looked up; no other run uses it
+	// moved returns the hash of the transaction that paid. If moved is nil, the payment is the
+	// payer's first transfer of play money.
 	moved func() string
 
 	path    string // the path that the payment is for
 	header  string // PAYMENT-SIGNATURE
 	first   exchange
-	answers int // results that were not replays
+	answers int // the number of results that were not replays
 }
 
 var runs atomic.Int64
 
-// newRun returns a payer whose client follows no redirect and decompresses nothing, so a test
-// sees answers as they were sent.
+// newRun returns a payer whose client follows no redirect and decompresses nothing. A test
+// therefore sees answers as they were sent.
 func newRun(tb testing.TB, l *lab, d *deployment, pace *testbed.Pace) *run {
 	client := &http.Client{
 		Timeout:       2 * patience,
@@ -91,8 +91,8 @@ func fails(code fault.Code, charged string) want { return want{code: code, charg
 
 func (w want) replayed() want { w.replay = true; return w }
 
-// check compares an answer with w and with the OpenAPI description. It keeps a charged answer, for
-// comparison with replays, and counts results.
+// check compares an answer with the expected one and with the OpenAPI description. It keeps a
+// charged answer, to compare replays with it, and counts the results.
 func (r *run) check(e exchange, w want) {
 	if info, ok := catalog.CodeOf(w.code); ok {
 		w.status = info.Status
@@ -129,8 +129,9 @@ func (r *run) check(e exchange, w want) {
 	}
 }
 
-// checkReceipt compares PAYMENT-RESPONSE with the payment. For a paid answer it must have a
-// receipt over the exact bytes, signed by the published key; for an error it must have none.
+// checkReceipt compares PAYMENT-RESPONSE with the payment. With a paid answer, the header must
+// have a receipt that covers the exact bytes of the answer and is signed by the published key.
+// With an error, the header must have no receipt.
 func (r *run) checkReceipt(e exchange, w want) {
 	if !w.receipt || w.code == fault.PaymentRequired {
 		return
@@ -245,14 +246,15 @@ func (r *run) ask(method, path string, headers ...string) exchange {
 	return e
 }
 
-// asks makes one request and compares the answer with w.
+// asks makes one request and compares the answer with the expected one.
 func (r *run) asks(w want, method, path string, headers ...string) exchange {
 	e := r.ask(method, path, headers...)
 	r.check(e, w)
 	return e
 }
 
-// pays sends the payment for its path, and compares the answer with w.
+// pays sends the payment to the path that it was signed for, and compares the answer with the
+// expected one.
 func (r *run) pays(w want) exchange { return r.paysFor(r.path, w) }
 
 func (r *run) paysFor(path string, w want) exchange {

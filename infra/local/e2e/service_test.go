@@ -16,7 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the built programs contain it, and go test's cache depends on imports only
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // go test's cache depends on imports only, and the built programs contain this package
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -25,13 +25,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// By default, two cores run two cases at a time, and that would take minutes.
+	// Otherwise two cores would run two cases at a time, which would take minutes.
 	testbed.Parallel(12)
 	m.Run()
 }
 
-// TestService makes the requests of one payer from the outside, to the local runner and to the
-// built functions. A quick run uses only the runner.
+// TestService makes the requests of one payer from the outside. The service is the local
+// runner or the built functions; a quick run uses only the runner.
 func TestService(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -72,8 +72,9 @@ func TestService(t *testing.T) {
 	}
 }
 
-// playPaid checks that the same payment gets its answer again, for another spelling of the
-// question and over the tool. The payment gets no answer to another question.
+// playPaid checks that the same payment gets the same answer again, even if the question is
+// spelled differently or is asked through the MCP tool. The payment must not get the answer to
+// another question.
 func playPaid(r *run) {
 	dns := catalog.DNS().Path
 	r.buys(lookUp(r.name, "A"), r.answer())
@@ -95,8 +96,8 @@ func playPaid(r *run) {
 	is(r, "lookups", r.lab.dns.lookups(r.name), 1)
 }
 
-// playOffers checks that each operation is offered at its price, in the body, the header and the
-// page.
+// playOffers checks that each operation is offered at its price in the body, in the header and
+// on the page.
 func playOffers(r *run) {
 	required := want{status: http.StatusPaymentRequired}
 	for _, op := range catalog.All() {
@@ -119,7 +120,8 @@ func playOffers(r *run) {
 	}
 }
 
-// playDocuments checks that each document is served, and is not sent again unless it has changed.
+// playDocuments checks that each document is served, and that a client which has the current
+// version does not get it again.
 func playDocuments(r *run) {
 	ok := want{status: http.StatusOK}
 	for _, path := range []string{
@@ -144,7 +146,7 @@ func playDocuments(r *run) {
 	}
 }
 
-// describedOrigin is the origin in the OpenAPI description that answers are compared with.
+// describedOrigin is the origin in the OpenAPI description to which answers are compared.
 const describedOrigin = "https://judge.example.com"
 
 func rendered(path string) string {
@@ -169,7 +171,8 @@ func checkDescribed(tb testing.TB, e exchange) {
 	}
 }
 
-// verifyOnly skips a test in a quick run: go test -short needs only Go.
+// verifyOnly skips a test in a quick run, because go test -short must need nothing but Go. The
+// text why names what the test needs.
 func verifyOnly(tb testing.TB, why string) {
 	if testing.Short() {
 		tb.Skip("runs in make verify: " + why)

@@ -26,8 +26,8 @@ func shopEnv(t *testing.T, db cloud.Dynamo, bank *testbed.Facilitator) map[strin
 }
 
 // TestShopFunction checks a Lambda function that sells the handler of another shop, with a
-// ledger in a DynamoDB table. A payment that is sent to two processes is charged once. The
-// function's scheduled event reads the ledger to its end.
+// ledger in a DynamoDB table. A payment that is sent to two processes must be charged once.
+// The function's scheduled event must read the whole ledger.
 func TestShopFunction(t *testing.T) {
 	t.Parallel()
 	db, bank, log := cloud.StartDynamoLocal(t), testbed.StartFacilitator(t), new(programs.Output)

@@ -19,15 +19,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// undeployed is a wallet whose contract is not deployed yet. Its signature begins with the data
-// that deploys the contract, and ends with the marker of ERC-6492.
+// undeployed is a wallet whose contract is not deployed yet. Its signatures begin with the
+// data that deploys the contract, and end with the marker of ERC-6492.
 type undeployed struct {
 	*run
 	bank *deployer
 }
 
-// deployer is a facilitator that accepts the payments of such a wallet, as if it had deployed the
-// contract and moved the money.
+// deployer is a facilitator that accepts the payments of undeployed wallets, as if it had
+// deployed the contract and moved the money.
 type deployer struct {
 	network string
 	mu      sync.Mutex
@@ -57,7 +57,7 @@ func (d *deployer) answer(r *testbed.Relayed) {
 		return
 	}
 	r.ResponseWriter.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(r.ResponseWriter).Encode(says) // the service may have ended
+	_ = json.NewEncoder(r.ResponseWriter).Encode(says) // an error means that the service has ended
 }
 
 // signatures returns the signatures of the payments that the facilitator was asked to settle.
@@ -80,12 +80,13 @@ func (u undeployed) signs(path string, length int) (header, signature string) {
 	return header, signature
 }
 
-// tooLong is the gateway's status for a request whose headers are too long.
+// tooLong is the status with which the gateway answers for a request whose headers are too
+// long.
 var tooLong = http.StatusRequestHeaderFieldsTooLarge
 
-// heads sends the longest signature that the documents allow in a header, together with the
-// headers of a browser and the longest key and name. The gateway must let such a request pass
-// for every operation.
+// heads sends the longest signature that the documents allow in a header. The request also has
+// the headers of a browser, the longest key and the longest name. The gateway must let such a
+// request pass for every operation.
 func (u undeployed) heads() {
 	name := strings.Repeat(strings.Repeat("a", 63)+".", 3) + strings.Repeat("b", 57) + ".com"
 	for _, op := range catalog.All() {
@@ -97,8 +98,8 @@ func (u undeployed) heads() {
 	}
 }
 
-// byHTTP checks requests with a longer signature. A gateway refuses such a request; without a
-// gateway, the service answers it.
+// byHTTP sends signatures that are longer than that. A gateway must refuse such a request;
+// without a gateway, the service must answer it.
 func (u undeployed) byHTTP() {
 	path := lookUp(u.name, "A")
 	long, signature := u.signs(path, 2600)

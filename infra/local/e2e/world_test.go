@@ -50,7 +50,8 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 	}
 }
 
-// resolver is the recursive resolver of every deployment. It counts questions.
+// resolver is the recursive resolver of every deployment. It counts the questions that it
+// gets.
 type resolver struct {
 	addr string // ip:port
 	zone testbed.Zone
@@ -99,7 +100,7 @@ func (r *resolver) lookups(name string) int {
 // setup is the configuration of a deployment that a test may change.
 type setup struct {
 	env   map[string]string
-	crowd bool // see openLocal
+	crowd bool // the service will get a crowd of requests; see openLocal
 	// table is the table of the built functions, and endpoint the URL of its server.
 	table, endpoint string
 }
@@ -140,7 +141,7 @@ func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deplo
 }
 
 // openFunctions runs the built functions as the template deploys them, with the setup's table.
-// No invocation may fail. The function each, unless it is nil, is called with every event.
+// No invocation may fail. If each is not nil, it is called with every event.
 func openFunctions(tb testing.TB, l *lab, s setup, each func(*cloud.Execution, []byte)) *deployment {
 	log, parameters := new(programs.Output), testbed.Parameters(s.env)
 	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // runs after the host is closed

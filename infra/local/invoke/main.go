@@ -104,8 +104,8 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	return 0
 }
 
-// invoke starts the function and sends it the event. If the answer requires a payment, it
-// sends the event again with one.
+// invoke starts the function and sends it the event. If the answer requires a payment, invoke
+// sends the event again with a payment.
 func invoke(ctx context.Context, o options, lookup func(string) (string, bool), notes io.Writer) ([]byte, error) {
 	event, err := os.ReadFile(o.event)
 	if err != nil {
@@ -128,7 +128,7 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 	defer func() { fmt.Fprint(notes, said) }() // after the output of the function
 	call := func(event []byte) ([]byte, error) { return bySAM(ctx, f, dir, event, notes) }
 	if !o.sam {
-		p, err := runtimeapi.Start(f, dir, &syscall.SysProcAttr{Setpgid: true}, notes) // a new process group, which also contains its children
+		p, err := runtimeapi.Start(f, dir, &syscall.SysProcAttr{Setpgid: true}, notes) // a new process group, which the function's children join
 		if err != nil {
 			return nil, err
 		}
@@ -174,8 +174,8 @@ func described(slug string) (f sam.Function, err error) {
 }
 
 // parameters returns the parameter_overrides, "Key=Value Key=Value", from the section of
-// samconfig.toml that sam local invoke reads. The template later refuses an entry that is not
-// a pair.
+// samconfig.toml that sam local invoke reads. An entry that is not a pair is refused later, by
+// the template.
 func parameters(samconfig string) map[string]string {
 	params := map[string]string{"Ledger": "Ledger"} // as with sam local, the name of a resource is its logical id
 	_, section, _ := strings.Cut(samconfig, "\n[default.local_invoke.parameters]\n")
@@ -190,8 +190,8 @@ func parameters(samconfig string) map[string]string {
 	return params
 }
 
-// bySAM runs a function with the SAM CLI in Lambda's image, from a template with its settings.
-// Every call uses a new container.
+// bySAM runs a function with the SAM CLI in Lambda's image. It writes a template that has only
+// this function and its settings. Every call uses a new container.
 func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs io.Writer) ([]byte, error) {
 	code, err := filepath.Abs(dir)
 	if err != nil {

@@ -74,8 +74,9 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestTrial checks functions as make local-invoke builds them. They sell for play money and
-// reconcile without a table, a facilitator or a node. The SAM CLI gets the same folder.
+// TestTrial checks functions as make local-invoke builds them: without a table, a facilitator
+// or a node, they must be able to sell for play money and to reconcile. The SAM CLI must get
+// the same folder.
 func TestTrial(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(filepath.Join("..", "..", ".."))
@@ -116,7 +117,7 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// build puts a function and this program into a folder, as make local-invoke does.
+// build puts a function and the program invoke into a folder, as make local-invoke does.
 func build(t *testing.T, dir, slug string) {
 	t.Helper()
 	built := filepath.Join(dir, "build", slug)

@@ -67,7 +67,7 @@ func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// toolCall returns a call of a tool over MCP with a payment in its _meta.
+// toolCall returns an MCP tool call that has a payment in its _meta.
 func toolCall(body, header string) (string, error) {
 	payment, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {

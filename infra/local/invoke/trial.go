@@ -17,11 +17,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// trial runs a function with everything that it needs to sell. This program is then the
-// bootstrap in its folder, and the function is the program "function" in the same folder. This
-// process serves a play-money facilitator and a ledger in memory, unless the environment names
-// others, so it also works in a container. There are no rate or concurrency limits, and no
-// chain is queried.
+// trial runs a function with everything that the function needs to sell. The folder has two
+// programs: "bootstrap", which is this program, and "function". This process serves a
+// play-money facilitator and a ledger in memory, unless the environment names others, so trial
+// also works in a container. There are no rate or concurrency limits, and no chain is queried.
 func trial(ctx context.Context, getenv func(string) string) error {
 	c, err := boot.ParseLocal(getenv)
 	if err != nil {
@@ -62,8 +61,8 @@ func trial(ctx context.Context, getenv func(string) string) error {
 }
 
 // table implements the part of DynamoDB that a ledger without limits needs: items by their
-// key, and the two conditions of a write (package dynamo). Queries return nothing, because no
-// item is older than the process.
+// key, and the two conditions that a write can have (package dynamo). Queries return nothing,
+// because no item is older than the process.
 type table struct {
 	mu    sync.Mutex
 	items map[string]map[string]json.RawMessage // items by their key, pk
@@ -113,7 +112,7 @@ func (t *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func reply(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) } // the function may be gone
+func reply(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) } // it fails if the function has ended
 
 func refuse(w http.ResponseWriter, kind, message string, old map[string]json.RawMessage) {
 	w.WriteHeader(http.StatusBadRequest)

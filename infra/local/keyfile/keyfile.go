@@ -9,16 +9,16 @@ import (
 	"path/filepath"
 )
 
-// maxText, in bytes, is more than a key with white space needs.
+// maxText is the most that Read reads, in bytes. A key with white space is shorter.
 const maxText = 256
 
-// Read returns the text of a key file. It reads at most 256 bytes and makes the same checks as
-// ReadUpTo.
+// Read returns the text of a key file. It reads at most maxText bytes and makes the same
+// checks as ReadUpTo.
 func Read(path string) ([]byte, error) { return ReadUpTo(path, maxText) }
 
-// ReadUpTo returns the text of a file and reads at most the given number of bytes. The file
-// must be regular and not a link, it must belong to the current user, and nobody else may be
-// able to read or write it.
+// ReadUpTo returns the text of a file but at most its first most bytes. The file must be
+// regular and not a link, it must belong to the current user, and nobody else may be able to
+// read or write it.
 func ReadUpTo(path string, most int64) ([]byte, error) {
 	// Opening a pipe would wait for a writer, so the kind of file is checked first.
 	named, err := os.Lstat(path)
@@ -55,7 +55,7 @@ func Write(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // the link with the final name is kept
+	defer func() { _ = os.Remove(f.Name()) }() // after the link below, the file has its final name as well
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err

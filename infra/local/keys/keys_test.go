@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// A signed origin that other software made, with the private key 1.
+// An origin, and the signature that other software made over it with the private key 1.
 const (
 	vectorKey    = "0000000000000000000000000000000000000000000000000000000000000001"
 	vectorOrigin = "https://api.example.com"
@@ -86,8 +86,8 @@ func TestSignOrigin(t *testing.T) {
 	}
 }
 
-// TestRefusals checks that an invalid origin is refused before the key is read, and that an
-// invalid key is refused without showing it.
+// TestRefusals checks that an invalid origin is refused before the key is read, and that the
+// error for an invalid key does not show the key.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []string{

@@ -1,6 +1,6 @@
 // Command keys handles the keys of a deployment: receipt-key creates a key that signs
 // receipts, and sign-origin signs the deployment's origin with the key of its payee. It works
-// offline, and is a separate program, so no process with clients of AWS or the chain has the
+// offline. It is a separate program, so no process that calls AWS or the chain ever has the
 // payee's key.
 //
 //	go run ./infra/local/keys receipt-key
@@ -68,8 +68,8 @@ func run(args []string, getenv func(string) string, out, notes io.Writer) int {
 }
 
 // makeReceiptKey creates a key for signed receipts. It prints the two settings of a deployment
-// to the writer out, and an explanation to the writer notes. The argument published has the
-// existing public keys, which are kept in the list.
+// to out, and an explanation to notes. The new public key is added to the existing ones in
+// published.
 func makeReceiptKey(published string, out, notes io.Writer) error {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// signOrigin signs the origin of a deployment with the payee's key. Crawlers show the signature as
-// proof that the payee also runs the service (OWNERSHIP_PROOFS). It prints the setting to the
-// writer out, and an explanation to the writer notes. It checks the origin before it asks for a
-// key.
+// signOrigin signs the origin of a deployment with the payee's key. Crawlers show the
+// signature as proof that the payee also runs the service (OWNERSHIP_PROOFS). signOrigin
+// prints the setting to out, and an explanation to notes. It checks the origin before it asks
+// for the key.
 func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.Writer) error {
 	normal, err := normalise(origin)
 	if err != nil {
@@ -78,8 +78,8 @@ func keyText(file string) ([]byte, error) {
 }
 
 // normalise returns an origin as a crawler spells it (new URL(…).origin): scheme and host in
-// lower case, the port only if it is not 443, no slash. It refuses a URL that has more than an
-// origin, and does not shorten it, because the origin may not be what the operator meant.
+// lower case, the port only if it is not 443, no slash. It refuses a URL with more than an
+// origin instead of shortening it, because the operator may have meant a different origin.
 func normalise(s string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(s))
 	switch {

@@ -70,7 +70,7 @@ func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
 }
 
 // readChain reads the transfers to the payee on the day and some minutes before and after it.
-// With these minutes, records match even if clocks differ.
+// The extra minutes allow for clocks that differ.
 func (a *audit) readChain(ctx context.Context) error {
 	from, errFrom := a.Chain.BlockAt(ctx, a.From.Add(-ledger.ClockSlack))
 	end, errEnd := a.Chain.BlockAt(ctx, a.Until.Add(ledger.ClockSlack))
@@ -83,7 +83,7 @@ func (a *audit) readChain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// The safe block is included, because block times are whole seconds.
+		// The block times are whole seconds, so one second is added to include the safe block.
 		if end := batch.SafeTime.Add(time.Second); end.Before(a.Until) {
 			a.Until = end
 		}
@@ -159,7 +159,7 @@ func (a *audit) keyOf(t reconcile.Transfer) string {
 	return ledger.Key(strings.ToLower(a.Network), a.asset.String(), t.From.String(), fmt.Sprintf("0x%x", t.Nonce))
 }
 
-// recorded is a record with the details of its payment.
+// recorded is a ledger record with the details of its payment.
 type recorded struct {
 	ledger.Payment
 	debtKey
@@ -167,8 +167,8 @@ type recorded struct {
 	payee  string
 }
 
-// recordedOf parses a record. The result ok is false if the record is not for the network and
-// token of these books.
+// recordedOf parses a record. It reports false if the record is for another network or token
+// than these books.
 func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
 	key, ok := parseKey(r.Key)
 	var terms x402.Requirements
@@ -180,7 +180,7 @@ func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
 	return p, ok
 }
 
-// of reports whether a transfer has the amount and the payee of a record.
+// of reports whether a transfer has the amount and the payee that the record has.
 func (a *audit) of(p recorded, m *movement) bool {
 	return p.amount.Cmp(m.Value) == 0 && strings.EqualFold(p.payee, a.payee.String())
 }
@@ -221,14 +221,14 @@ func (a *audit) record(ctx context.Context, r ledger.Payment) error {
 
 // match counts a transfer with its record.
 func (a *audit) match(ctx context.Context, m *movement, r ledger.Payment) {
-	if !m.matched && a.within(m.Time) { // a record that changes during the reading can be read twice
+	if !m.matched && a.within(m.Time) { // a record that changes meanwhile may be read twice
 		a.Received.add(m.Value)
 		a.count(a.standingOf(ctx, r), m.Value, r.Request)
 	}
 	m.matched = true
 }
 
-// question counts a query of the chain, and reports whether it is still within the limit.
+// question counts a query of the chain, and reports whether the limit still allows it.
 func (a *audit) question() bool {
 	a.asked++
 	if a.asked > maxQuestions {
@@ -258,7 +258,7 @@ func (a *audit) unmoved(ctx context.Context, p recorded) {
 	}
 	asked := p.Payment
 	asked.Key = p.authorization
-	if p.AuthDigest == "" { // the payment came without a request, so its record was made after the transfer
+	if p.AuthDigest == "" { // the money came without a request, so the record was made after the transfer
 		asked.ValidBefore = p.CreatedAt
 		asked.CreatedAt = p.CreatedAt.Add(-oldestDay)
 	}
@@ -275,7 +275,7 @@ func (a *audit) unmoved(ctx context.Context, p recorded) {
 	}
 }
 
-// claimed adds a difference for a record that says paid although no money came.
+// claimed adds a difference for a record that claims a payment for which no money came.
 func (a *audit) claimed(ctx context.Context, p recorded, note string) {
 	d := a.differenceOf(ctx, noTransfer, p)
 	if p.State == ledger.Redeemed {
@@ -362,7 +362,7 @@ func (a *audit) differs(m *movement, d difference) {
 func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 	key := a.keyOf(m.Transfer)
 	d := difference{Kind: noRecord, Key: key, Payer: m.From.Checksum()}
-	known := false // the transfer belongs to a payment on record
+	known := false // whether the transfer belongs to a payment on record
 	for _, k := range []string{key, key + "|" + m.Transaction} {
 		r, err := a.opened.Ledger.Fetch(ctx, k)
 		switch {
@@ -391,7 +391,7 @@ func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 		d.Note = r.Reason
 		d.Recorded = q.Amount
 	}
-	if !known && m.Value.Cmp(a.Cheapest) < 0 { // reconcile does not count it as a debt either
+	if !known && m.Value.Cmp(a.Cheapest) < 0 { // reconcile does not count such a transfer as a debt either
 		a.Deposits.add(m.Value)
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // awsAccount calls AWS services with the Query protocol, which sends a form and answers with
-// XML. Two clients of the SDK would be more code than the few calls made here.
+// XML. The SDK's clients for these services would be more code than the few calls made here.
 type awsAccount struct {
 	aws.Config
 	getenv func(string) string
@@ -40,10 +40,11 @@ func (o order) awsAccount() (awsAccount, error) {
 // awsService is an AWS service, with its API version.
 type awsService struct {
 	name, version string
-	endpoint      string // variable that names another endpoint, such as a local one
+	endpoint      string // the variable that can name another endpoint, such as a local one
 }
 
-// request calls an action of a service, and decodes the answer into reply.
+// request calls an action of a service, and decodes the answer into the value that reply
+// points to.
 func (a awsAccount) request(ctx context.Context, s awsService, action string, parameters map[string]string, reply any) error {
 	form := url.Values{"Action": {action}, "Version": {s.version}}
 	for name, value := range parameters {

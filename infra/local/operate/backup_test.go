@@ -13,7 +13,7 @@ import (
 )
 
 // TestBackup checks a backup that is written while a service has the ledger open. The backup
-// must open as a ledger with the same list of debts. It must overwrite no file.
+// must open as a ledger with the same list of debts. A backup must never overwrite a file.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	path, _ := stored(t, fillings(t)["fill"])
@@ -62,8 +62,9 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// TestHalved checks a copy of an open ledger's main file, which may lack records. The copy is
-// refused until LEDGER_ACCEPT accepts it once. After that the copy opens without LEDGER_ACCEPT.
+// TestHalved checks a copy that has only the main file of an open ledger, and therefore may
+// lack records. The copy must be refused until LEDGER_ACCEPT accepts it. After that it must
+// open without LEDGER_ACCEPT.
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	path, _ := stored(t, fillings(t)["fill"])

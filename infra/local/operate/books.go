@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// oldestDay limits the age of a day whose books can be made, because answered payments are
+	// oldestDay is the age of the oldest day whose books can be made. Answered payments are
 	// deleted after 35 days.
 	oldestDay = 34 * 24 * time.Hour
 	// maxTransfers limits the transfers of a day that are held in memory, half a kilobyte each.
 	maxTransfers = 1_000_000
 	// maxDifferences limits how many differences are listed. All of them are counted.
 	maxDifferences = 1000
-	// maxQuestions limits how many records are checked on the chain one by one.
+	// maxQuestions limits how many records are looked up on the chain one by one.
 	maxQuestions = 1000
 	// maxTries limits how often the same blocks are requested. The pause grows by one second
-	// with each try, because nodes limit the rate of requests.
+	// with each try, because nodes limit how often they can be called.
 	maxTries = 4
 	// rowsAtOnce is the number of rows in one request.
 	rowsAtOnce = 500
 )
 
-// errDifferences means that the ledger and the chain differ.
+// errDifferences means that the books show differences between the ledger and the chain.
 var errDifferences = errors.New("the ledger and the chain differ")
 
-// errIncomplete means that not everything could be compared.
+// errIncomplete means that some records or transfers could not be compared.
 var errIncomplete = errors.New("the books are incomplete")
 
 // books compare the ledger and the chain for one day. A payment belongs in the books of the
@@ -47,23 +47,23 @@ type books struct {
 	Payee    string    `json:"payee"`
 	Ledger   string    `json:"ledger"`
 	Received sum       `json:"received"` // payments that moved money on this day
-	// The outcomes of sold payments: each payment is in one of these.
+	// The outcomes of sold payments. Each sold payment counts in exactly one of these sums.
 	Answered   sum `json:"answered"`
 	AnswerOwed sum `json:"answer_owed"`
 	RefundDue  sum `json:"refund_due"`
 	Refunded   sum `json:"refunded"`
-	Differing  sum `json:"differing"` // missing or wrong in the ledger: see Differences
+	Differing  sum `json:"differing"` // missing or wrong in the ledger; listed in Differences
 
-	Operations map[string]*sum `json:"operations"` // Answered, by the path of the request
+	Operations map[string]*sum `json:"operations"` // the sum Answered, split by the path of the request
 	// Deposits are transfers without an authorization, and transfers below the lowest price
 	// without a record.
 	Deposits   sum `json:"deposits"`
-	RefundsOut sum `json:"refunds_made"` // refunds closed on this day, whenever the payments were made
+	RefundsOut sum `json:"refunds_made"` // refunds closed on this day, on whatever day the payments were made
 	InDoubt    sum `json:"in_doubt"`     // recorded on this day, and not known to be paid
 
 	Records     int          `json:"records_read"`
 	Unreadable  int          `json:"records_unreadable"`
-	Elsewhere   int          `json:"other_days"`  // recorded on this day, but the money moved on another
+	Elsewhere   int          `json:"other_days"`  // records of this day whose money moved on another day
 	Foreign     int          `json:"other_terms"` // records for another network, token or payee
 	Unchecked   int          `json:"unchecked"`   // records that could not be compared
 	Count       int          `json:"difference_count"`
@@ -89,7 +89,7 @@ func (s sum) MarshalJSON() ([]byte, error) {
 	}{s.Count, s.amount.String()})
 }
 
-// kind is the kind of a difference.
+// kind says in what way the ledger and the chain differ on a payment.
 type kind string
 
 const (
@@ -105,8 +105,8 @@ const (
 	gift kind = "answered_unpaid"
 	// otherAmount means that money came, but the amount or the payee is not the record's.
 	otherAmount kind = "amounts_differ"
-	// noRefund means that the record says refunded, but its transaction did not send the
-	// amount.
+	// noRefund means that the record says refunded, but the transaction in the record did not
+	// send the amount.
 	noRefund kind = "refund_without_transfer"
 )
 
@@ -176,7 +176,7 @@ func (l opened) books(ctx context.Context, day time.Time) error {
 	return nil
 }
 
-// within reports whether a time is in the part of the day that the books cover.
+// within reports whether a time lies in the period that the books cover.
 func (b *books) within(t time.Time) bool { return !t.Before(b.From) && t.Before(b.Until) }
 
 // count adds a payment to the sum of its outcome.

@@ -18,7 +18,7 @@ import (
 
 const payee = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 
-// shop has a ledger and a chain for a day that has ended.
+// shop has a ledger and a chain, both with the payments of a day that has ended.
 type shop struct {
 	*buyer
 	store *file.Store
@@ -26,8 +26,8 @@ type shop struct {
 	day   time.Time
 	clock func() time.Time // the chain's clock
 	moved []x402test.Transfer
-	// refuse returns the HTTP status with which the node refuses a call, or 0 to answer it. If
-	// refuse is nil, the node answers every call.
+	// refuse returns the HTTP status with which the node refuses a call, or 0 if the node
+	// answers the call. If refuse is nil, the node answers every call.
 	refuse func(call []byte) int
 }
 
@@ -46,7 +46,7 @@ func newShop(t *testing.T) *shop {
 
 func txOf(n int) string { return fmt.Sprintf("0x%064x", 0x7700+n) }
 
-// move adds a transfer of payment n with an amount, at the shop's time.
+// move adds a transfer of the given amount that payment n makes at the shop's time.
 func (s *shop) move(n int, value string) { s.send(keyOf(n), txOf(n), payee, value) }
 
 func (s *shop) send(key, transaction, to, value string) {
@@ -69,7 +69,7 @@ func (s *shop) close(n int, event ledger.Event, c ledger.Change) {
 }
 
 // step executes a line of a script at the shop's time. The line has a word, the number of a
-// payment in hexadecimal and, for some words, another argument. If the word is unknown, step
+// payment in hexadecimal and, for some words, a third part. If the word is unknown, step
 // returns false.
 func (s *shop) step(line string) bool {
 	s.t.Helper()
@@ -86,7 +86,7 @@ func (s *shop) step(line string) bool {
 				s.t.Fatalf("%q is not known", line)
 			}
 		}
-	case "at": // a time, as the duration since the beginning of the day
+	case "at": // sets the shop's time; the line has the duration since the beginning of the day
 		d, err := time.ParseDuration(words[1])
 		s.must(err)
 		s.now = s.day.Add(d)
@@ -126,7 +126,7 @@ func (s *shop) step(line string) bool {
 			Of: func(r ledger.Payment) bool { return strings.Contains(string(r.Terms), value) },
 		})
 		s.must(err)
-	case "turned-away": // the node refuses the next call that contains the argument
+	case "turned-away": // the node refuses the next call that contains the given text
 		s.refuse = func(call []byte) (status int) {
 			if bytes.Contains(call, []byte(words[1])) {
 				s.refuse, status = nil, http.StatusTooManyRequests
@@ -139,7 +139,7 @@ func (s *shop) step(line string) bool {
 	return true
 }
 
-// node serves the shop's chain and returns the URL.
+// node serves the shop's chain and returns the node's URL.
 func (s *shop) node() string {
 	chain := testbed.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: s.clock, Safe: time.Minute}
 	return testbed.Serve(s.t, testbed.Relay{To: chain, Do: func(r *testbed.Relayed) {

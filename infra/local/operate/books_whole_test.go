@@ -17,7 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// inMemory returns an open ledger in memory, which asks the node at the URL rpc.
+// inMemory returns an open ledger in memory, which queries the chain through the node at the
+// URL rpc.
 func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc string) opened {
 	t.Helper()
 	config, err := boot.ParseLocal(func(name string) string { return map[string]string{"RPC_URL": rpc, "PAY_TO": payee}[name] })
@@ -43,7 +44,7 @@ func inOrder(t *testing.T) (*shop, *ledgertest.Memory) {
 }
 
 // TestBooksUnreadable checks that an unreadable record is a difference on the day of its
-// transfer, and that a failure of the node makes the books incomplete. Neither hides other
+// transfer, and that a failure of the node makes the books incomplete. Neither may hide other
 // results.
 func TestBooksUnreadable(t *testing.T) {
 	t.Parallel()
@@ -75,7 +76,7 @@ func TestBooksUnreadable(t *testing.T) {
 	prints(t, out.String(), " 2 in the whole ledger cannot be read\n", " 1 could not be compared", "record unreadable", "; 1 difference\n")
 }
 
-// twice returns every record twice, as can happen if a record is written while the ledger is
+// twice returns every record twice, as happens if each is written again while the ledger is
 // read.
 type twice struct{ ledger.Rows }
 

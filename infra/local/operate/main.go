@@ -53,12 +53,12 @@ func main() {
 	os.Exit(code)
 }
 
-// order has a command's arguments, configuration and streams.
+// order has the arguments, the configuration and the streams of a command.
 type order struct {
 	args       []string
 	json       bool   // print JSON for a program
-	force      bool   // close a record without evidence from the chain
-	to, at     string // the name of a copy, and the time to restore
+	force      bool   // close a record even without evidence from the chain
+	to, at     string // the name for a restored copy, and the time whose contents are restored
 	drill      bool   // delete the copy after comparing it
 	as         called.As
 	getenv     func(string) string
@@ -66,10 +66,11 @@ type order struct {
 	out, notes io.Writer
 }
 
-// command is one of the program's commands. It checks its arguments before it opens a ledger.
+// command is one of the program's commands. A command checks its arguments before it opens a
+// ledger.
 type command struct {
 	usage       string // the command's name, its flags as -name, and its arguments
-	least, most int    // the numbers of arguments that it accepts
+	least, most int    // the smallest and the largest number of arguments
 	do          func(context.Context, order) error
 }
 
@@ -89,7 +90,7 @@ func commands() []command {
 	}
 }
 
-// run runs the command that args name, and returns the exit status.
+// run runs the command that args begin with, and returns the exit status.
 func run(ctx context.Context, args []string, o order) int {
 	var names []string
 	for _, c := range commands() {
@@ -109,10 +110,10 @@ func run(ctx context.Context, args []string, o order) int {
 	return exitUsage
 }
 
-// self is the program's name when make runs it.
+// self is what usage messages call the program when make runs it.
 const self = "operate"
 
-// run parses the command's arguments, runs the command, and returns the exit status.
+// run parses the arguments of the command, executes it, and returns the exit status.
 func (c command) run(ctx context.Context, args []string, o order) int {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(o.notes)

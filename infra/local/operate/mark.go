@@ -13,8 +13,8 @@ import (
 
 // markLedger marks LEDGER_TABLE as the ledger of STACK_NAME, whose payee is PAY_TO. It first
 // prints whether anything was ever sold with the table, because an empty table that has
-// replaced the ledger looks like the table of a new stack. For a stack without BASE_URL, an
-// argument gives the origin at which reconcile checks the service from the outside.
+// replaced the ledger looks like the table of a new stack. If the stack has no BASE_URL, the
+// operator can type the origin at which reconcile checks the service from the outside.
 func markLedger(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {

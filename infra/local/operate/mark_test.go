@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// TestMarkLedger marks a table for two stacks. The payee of a mark is replaced only with -force.
-// Other commands, and readers of the whole table, do not see the marks.
+// TestMarkLedger marks a table for two stacks. The payee of a mark may be replaced only with
+// -force. Other commands, and readers of the whole table, must not see the marks.
 func TestMarkLedger(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)
@@ -52,7 +52,7 @@ func TestMarkLedger(t *testing.T) {
 	_, notes = operate(t, exitFailed, env, "mark-ledger", "api.example.com")
 	prints(t, notes, `ORIGIN="api.example.com" is not an origin`)
 	operate(t, 0, env, "mark-ledger", "https://API.example.com/")
-	operate(t, 0, env, "mark-ledger") // without an argument, the mark keeps its origin
+	operate(t, 0, env, "mark-ledger") // no origin is typed, so the mark keeps the one that it has
 	if got := origin(); got != "https://api.example.com" {
 		t.Errorf("the origin is %q", got)
 	}

@@ -14,15 +14,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// opened is an open ledger, with the order for which it was opened.
+// opened is an open ledger, with the order of the command that opened it.
 type opened struct {
 	order
 	boot.Reconciling
 	name string // the name of the ledger
 	node string // the node of the chain, as text for a person
 	rows ledger.Rows
-	// principal gets the AWS principal that runs the command. It is nil if the ledger is not
-	// in AWS.
+	// principal returns the AWS principal that runs the command. It is nil if the ledger is
+	// not in AWS.
 	principal func(context.Context) (string, error)
 }
 
@@ -31,9 +31,9 @@ type opened struct {
 var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDGER_TABLE with what its payee received. " +
 	"Set PAY_TO to the address that the deployment has as PayTo")
 
-// within opens the ledger that the environment names, calls the function do with the ledger,
-// and closes the ledger. The argument byPayee means that the function do searches for
-// transfers to the payee.
+// within opens the ledger that the environment names, calls do with the ledger, and closes the
+// ledger. Set byPayee if do searches for transfers to the payee: a deployment's ledger then
+// requires PAY_TO.
 func (o order) within(byPayee bool, do func(opened) error) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {
@@ -73,7 +73,8 @@ func (o order) within(byPayee bool, do func(opened) error) error {
 	return do(l)
 }
 
-// host returns the host of the first node, without the key that its URL may contain.
+// host returns the host of the first node. It omits the rest of the URL, which may contain a
+// key.
 func host(nodes []string) string {
 	if len(nodes) == 0 {
 		return "not asked (RPC_URL)"

@@ -11,19 +11,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// endpointSTS is the variable for an STS endpoint other than AWS's.
+// endpointSTS is the variable that names an STS endpoint other than AWS's.
 const endpointSTS = "AWS_ENDPOINT_URL_STS"
 
 // operator returns the name of the person who runs the command, for the record and for the
 // next operator: the AWS principal whose credentials write to the table or, for a ledger on
-// this machine, the local user. If the principal cannot be determined, it returns an error
-// rather than another name.
+// this machine, the local user. If the principal cannot be determined, operator returns an
+// error rather than another name.
 func (l opened) operator(ctx context.Context) (string, error) {
 	return nameOf(ctx, l.principal, "the record of a refund")
 }
 
-// nameOf returns the name of the principal, or of this machine's user if the function
-// principal is nil.
+// nameOf returns the name of the principal, or of this machine's user if principal is nil. Its
+// error says that the record must name the person.
 func nameOf(ctx context.Context, principal func(context.Context) (string, error), record string) (string, error) {
 	if principal == nil {
 		return localUser(), nil
@@ -48,13 +48,13 @@ func localUser() string {
 	return plain(name + "@" + at)
 }
 
-// identities returns STS, the service that tells to whom credentials belong.
+// identities returns STS, the service that says to whom credentials belong.
 func identities() awsService {
 	return awsService{name: "sts", version: "2011-06-15", endpoint: endpointSTS}
 }
 
 // principalOf returns a function that gets the AWS principal whose credentials are used for a
-// table. It returns nil for a table that is not in AWS, unless endpointSTS is set.
+// table. principalOf returns nil for a table that is not in AWS, unless endpointSTS is set.
 func (o order) principalOf(t boot.Table) (func(context.Context) (string, error), error) {
 	if !t.InAWS() && o.getenv(endpointSTS) == "" {
 		return nil, nil

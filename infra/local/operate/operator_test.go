@@ -16,12 +16,12 @@ import (
 
 const principal = "arn:aws:sts::111122223333:assumed-role/shop-RefundRole-1ABCDEFGHIJKL/ann"
 
-// identity is the answer of AWS to the question who the caller is.
+// identity is what STS answers when it is asked who the caller is.
 const identity = `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
 <Arn>` + principal + `</Arn><UserId>AROA:ann</UserId><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`
 
 // asked returns a ledger in memory with one debt. The ledger stands for a table in AWS. The
-// given handler answers the requests for the principal.
+// handler says answers the requests for the principal.
 func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
 	t.Helper()
 	env := tableVariables(map[string]string{endpointSTS: testbed.Serve(t, says)})

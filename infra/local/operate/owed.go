@@ -11,12 +11,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// maxOwed limits how many payments of a kind are listed, half a kilobyte each; all are counted.
+// maxOwed limits how many payments of each kind are listed; each takes half a kilobyte of
+// memory. All of them are counted.
 const maxOwed = 50_000
 
-// listOwed prints every debt, money that came without a request, payments in doubt, and the
-// newest refusals without proof. Within each kind, the record that has been unchanged longest
-// comes first.
+// listOwed prints the debts, the money that came without a request, the payments in doubt, and
+// the newest refusals without proof. Within each kind, the record that has been unchanged
+// longest comes first.
 func listOwed(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
 	if err == nil && c.Ledger.Name != "" {
@@ -43,7 +44,7 @@ func listOwed(ctx context.Context, o order) error {
 			return err
 		case o.json:
 			return printJSON(o.out, append([]payment{}, all...))
-		case len(all) == 0: // there are no unproven refusals either, because they would be in the list
+		case len(all) == 0: // there can be no unproven refusals either, because all would contain them
 			fmt.Fprintf(o.out, "nothing is owed and nothing is in doubt in %s\n", l.name)
 			return nil
 		}
@@ -66,14 +67,14 @@ func listOwed(ctx context.Context, o order) error {
 // outstanding are the payments that need attention.
 type outstanding struct {
 	owed, doubt, unasked listing
-	long                 int // payments of the listing owed that have been owed for more than an hour
-	refunds              int // payments of the listing owed for which a refund is due
-	missed               int // records that could not be read
+	long                 int // the number of payments listed as owed for more than an hour
+	refunds              int // the number of payments listed as owed whose refund is due
+	missed               int // the number of records that could not be read
 	unproven             unproven
 }
 
-// unproven has the payments that a facilitator refused while no node could confirm that nothing
-// was paid.
+// unproven has the payments that a facilitator refused when no node could confirm that the
+// money had not moved.
 type unproven struct {
 	n      int
 	sum    big.Int // in atomic units
@@ -98,7 +99,8 @@ func (l opened) unproven(ctx context.Context, found *outstanding) error {
 	return err
 }
 
-// listing has the listed payments of a kind, and the number of all payments of that kind.
+// listing has those payments of a kind that are listed, and the number of all payments of that
+// kind.
 type listing struct {
 	payments []payment
 	n        int

@@ -15,7 +15,8 @@ import (
 const (
 	// maxPayments limits how many records of a payer are read.
 	maxPayments = 10_000
-	// maxAsked limits how many of them are checked on the chain, and askTime the time for each.
+	// maxAsked limits how many of these records are looked up on the chain, and askTime limits
+	// the time for each.
 	maxAsked = 50
 	askTime  = 10 * time.Second
 )
@@ -27,7 +28,7 @@ type account struct {
 	Asset    string    `json:"asset"`
 	Ledger   string    `json:"ledger"`
 	Payments []payment `json:"payments"` // oldest first
-	Missed   int       `json:"missed"`   // records that could not be read
+	Missed   int       `json:"missed"`   // the number of records that could not be read
 	Cut      bool      `json:"cut"`      // there are more payments than are listed
 	Verdict  string    `json:"verdict"`
 }
@@ -113,8 +114,8 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 	return a, nil
 }
 
-// keysOf returns the keys that begin with a prefix, including keys of unreadable records. It
-// stops when there are more than maxPayments.
+// keysOf returns the keys in the ledger that begin with a prefix, even those of unreadable
+// records. It stops when it has more than maxPayments.
 func (l opened) keysOf(ctx context.Context, prefix string) (keys []string, err error) {
 	said := progress(l.notes)
 	for after, pages := "", 1; len(keys) <= maxPayments; pages++ {
@@ -135,8 +136,8 @@ func (l opened) keysOf(ctx context.Context, prefix string) (keys []string, err e
 	return keys, nil
 }
 
-// ask queries the chain about a record, as the reconciler does. It assumes that the payment
-// was sent to the facilitator.
+// ask queries the chain about a record, as the reconciler does. Like the reconciler, it
+// assumes that the payment was sent to the facilitator.
 func (l opened) ask(ctx context.Context, r ledger.Payment) x402.Finding {
 	r.Sent = true
 	q, err := x402.QuestionOf(r)

@@ -8,7 +8,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// TestVerdict checks the summaries of payments that do not occur in the scripts.
+// TestVerdict checks the summaries for payments in states that the scripts do not have.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	pay := func(s standing, amount string) payment {

@@ -34,8 +34,8 @@ const (
 )
 
 // standingOf returns the standing of a payment in the operators' lists. If a process died
-// while it handled the payment, the record of the purchase helps to tell whether the payment
-// was sent.
+// while it handled the payment, standingOf also reads the record of the purchase, which helps
+// to tell whether the payment was sent.
 func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
 	stands := ledger.Stand(&r, ledger.View{Now: l.Platform.Now(), Node: l.Chain != nil})
 	if stands != ledger.StandingPerhapsUnsent {
@@ -62,8 +62,8 @@ type payment struct {
 	Transaction string   `json:"transaction"`
 	Refund      string   `json:"refund,omitempty"` // transaction that sent the amount back
 	Request     string   `json:"request"`
-	// Since is when the payment was found to be paid or, if it is unpaid, when it was first
-	// sent. Updated is when the record was last written.
+	// Since is when the service found that the payment was made or, if it was not made, when
+	// it was first sent. Updated is when the record was last written.
 	Since     time.Time       `json:"since"`
 	Updated   time.Time       `json:"updated"`
 	Lookups   int             `json:"lookups"`
@@ -71,7 +71,7 @@ type payment struct {
 	Reason    string          `json:"reason,omitempty"` // why the payment was refused, is in doubt, or was closed as answered
 	// RefundDue means that the amount must be sent back. DueBack says why no lookup can answer
 	// the payment. Without DueBack, the payer can get the answer until a refund has begun.
-	// DueAt is when the refund of an owed answer becomes due.
+	// DueAt is when an owed answer turns into a refund that is due.
 	RefundDue bool           `json:"refund_due"`
 	DueBack   ledger.DueBack `json:"due_back,omitempty"`
 	DueAt     time.Time      `json:"due_at,omitzero"`
@@ -79,11 +79,11 @@ type payment struct {
 	SupersededBy string `json:"superseded_by,omitempty"`
 	// Unasked means that the money came without a request.
 	Unasked bool `json:"unasked,omitempty"`
-	// SendingBack is the operator who has begun to send the amount back.
+	// SendingBack names the operator who has begun to send the amount back, and the time.
 	SendingBack *ledger.SendingBack `json:"sending_back,omitempty"`
-	// ClosedBy is the operator who closed the record.
+	// ClosedBy is the name of the operator who closed the record.
 	ClosedBy string `json:"closed_by,omitempty"`
-	// Answer is the answer's HTTP status, and its error code.
+	// Answer is the HTTP status of the answer and, for an error, its code.
 	Answer string `json:"answer,omitempty"`
 	// Chain is the chain's evidence on a payment in doubt, if it was queried.
 	Chain *evidence `json:"chain,omitempty"`
@@ -96,13 +96,13 @@ type evidence struct {
 	Reason      string `json:"reason,omitempty"`
 }
 
-// paymentOf returns a record in the form for printing.
+// paymentOf converts a record into the form in which it is printed.
 func (l opened) paymentOf(ctx context.Context, r ledger.Payment) payment {
 	return l.paymentAs(r, l.standingOf(ctx, r))
 }
 
-// paymentAs returns a record with a known standing in the form for printing. If its terms
-// cannot be read, their fields are empty.
+// paymentAs converts a record into the form in which it is printed, with the standing s. If
+// the record's terms cannot be read, their fields are empty.
 func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 	var terms x402.Requirements
 	_ = json.Unmarshal(r.Terms, &terms)
@@ -146,7 +146,7 @@ func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 	return p
 }
 
-// answerOf returns an answer's status and error code.
+// answerOf returns an answer's status and, for an error, its code.
 func answerOf(a ledger.Answer) string {
 	text := strconv.Itoa(a.Status)
 	var doc struct{ Error struct{ Code string } }
@@ -157,11 +157,12 @@ func answerOf(a ledger.Answer) string {
 	return text + " " + doc.Error.Code
 }
 
-// decidedAfter returns the time after which it can be determined whether an abandoned payment
+// decidedAfter returns the time after which the chain can show whether an abandoned payment
 // was sent.
 func decidedAfter(r ledger.Payment) time.Time { return r.ValidBefore.Add(ledger.ClockSlack) }
 
-// payerOf returns the payer, who signed the payment, from a record's key.
+// payerOf returns the payer from a record's key. The payer is the account that signed the
+// payment.
 func payerOf(r ledger.Payment) string {
 	parts := append(strings.Split(r.Key, "|"), "", "", "")
 	if a, err := x402.ParseAddress(parts[2]); err == nil {
@@ -170,7 +171,7 @@ func payerOf(r ledger.Payment) string {
 	return parts[2]
 }
 
-// note returns the text for the last column of a payment.
+// note returns the text in a payment's last column.
 func (p payment) note() string {
 	about := map[standing]string{
 		answerOwed: "a refund is due after " + minute(p.DueAt),
@@ -230,8 +231,8 @@ func keyWord(key string) called.Word { return called.Word{Name: "KEY", Value: "'
 // transactionWord returns a transaction as an argument of a command.
 func transactionWord(hash string) called.Word { return called.Word{Name: "TRANSACTION", Value: hash} }
 
-// forceWord returns the argument with which a record is closed, or a refund withdrawn, without
-// further checks.
+// forceWord returns the argument that closes a record, or withdraws a refund, without further
+// checks.
 func forceWord() called.Word { return called.Word{Name: "FORCE", Flag: "-force"} }
 
 // printRefunds prints the commands for the refunds that are due.

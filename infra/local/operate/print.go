@@ -29,7 +29,7 @@ func table(out io.Writer, head string, rows [][]string) {
 	for _, cells := range rows {
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	_ = w.Flush() // ignored, as are the errors of all other prints
+	_ = w.Flush() // the error is ignored, like the errors of all other prints
 }
 
 // count is a number with a description of what is counted.
@@ -38,7 +38,7 @@ type count struct {
 	what string
 }
 
-// counts prints the counts that are not zero, indented.
+// counts prints the counts that are not zero, each on an indented line.
 func counts(out io.Writer, all ...count) {
 	for _, c := range all {
 		if c.n > 0 {
@@ -53,7 +53,7 @@ func printJSON(out io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// progress returns a function that prints how far reading has come, at most once a second.
+// progress returns a function that prints a progress message, at most once a second.
 func progress(notes io.Writer) func(format string, args ...any) {
 	last := time.Now()
 	return func(format string, args ...any) {
@@ -66,7 +66,7 @@ func progress(notes io.Writer) func(format string, args ...any) {
 
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
-// dollars formats an amount of USDC (6 decimals) as a price; other text is returned unchanged.
+// dollars formats an amount of USDC (6 decimals) as a price. It returns other text unchanged.
 func dollars(atomic string) string {
 	n, err := x402.ParseUint256(atomic)
 	if err != nil {
@@ -77,13 +77,14 @@ func dollars(atomic string) string {
 	return "$" + s[:max(len(strings.TrimRight(s, "0")), len(s)-decimals+cents)]
 }
 
-// atomic parses an amount of a record: a positive number that a transfer can have.
+// atomic parses the amount in a record, and reports whether it is a positive number that a
+// transfer can have.
 func atomic(amount string) (*big.Int, bool) {
 	n, err := x402.ParseUint256(amount)
 	return n, err == nil && n.Sign() > 0
 }
 
-// counted returns a number with its noun, given in the singular.
+// counted returns a number and its noun. The noun is given in the singular.
 func counted(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -91,7 +92,7 @@ func counted(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// enumerated joins a list for a sentence.
+// enumerated joins a list with commas and "and", as in a sentence.
 func enumerated(list []string) string {
 	if len(list) < 3 {
 		return strings.Join(list, " and ")

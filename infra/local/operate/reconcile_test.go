@@ -12,7 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// TestPrintSummary checks that each number of a run is printed with a description.
+// TestPrintSummary checks that each number that a reconcile run counts is printed with a
+// description.
 func TestPrintSummary(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

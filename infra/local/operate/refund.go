@@ -20,11 +20,11 @@ import (
 
 // debtKey is a record's key, split into its parts.
 type debtKey struct {
-	// authorization is the key without moved: network|asset|payer|nonce.
+	// authorization is the key without the transaction: network|asset|payer|nonce.
 	key, authorization, network string
 	asset, payer                x402.Address
-	// moved is the transaction. It is part of the key only if another record has the same
-	// nonce.
+	// moved is the transaction that moved the money. It is part of the key only if another
+	// record has the same nonce.
 	moved string
 }
 
@@ -48,20 +48,20 @@ func parseKey(key string) (d debtKey, ok bool) {
 	return d, errors.Join(errs[:]...) == nil
 }
 
-// due is a debt to close. It is closed with a refund or, if answered is set, because the payment
-// was answered.
+// due is a debt to close: with a refund or, if answered is set, because the payment was
+// answered after all.
 type due struct {
 	debtKey
-	transaction string // the transaction to close the debt with; empty if none was given
+	transaction string // the transaction that closes the debt; empty if none was given
 	answered    bool   // the payment was answered; transaction is the payment's transaction
-	force       bool   // close it without evidence from the chain, or although a refund has begun
+	force       bool   // close the debt without evidence from the chain, or although a refund has begun
 	record      ledger.Payment
 	terms       x402.Requirements
 	amount      *big.Int
 }
 
-// refund prints what to transfer. With a TRANSACTION, it closes the record with the
-// transaction that transferred the refund. KEY and TRANSACTION may be in any letter case.
+// refund prints what to transfer. With a TRANSACTION, it closes the record as refunded by that
+// transaction. KEY and TRANSACTION may be in any letter case.
 func refund(ctx context.Context, o order, answered bool) error {
 	key, ok := parseKey(strings.ToLower(strings.Trim(o.args[0], " \t\n'\"")))
 	if !ok {
@@ -133,11 +133,11 @@ func (l opened) closeAnswered(ctx context.Context, d due) error {
 	return nil
 }
 
-// mayBeClosed is the error message when it is unknown whether the record was closed.
+// mayBeClosed is the error message if it is unknown whether the record was closed.
 const mayBeClosed = "the record may or may not be closed: run the same command again"
 
-// write applies an event to the record. The argument otherwise is the error message for a
-// failure with an unknown result.
+// write applies an event to the record. If it is unknown whether the event was applied,
+// otherwise is the error message.
 func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Change, otherwise string) error {
 	switch _, err := l.Ledger.Apply(ctx, d.record, e, c); {
 	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
@@ -269,7 +269,7 @@ func (d *due) read() error {
 // errUnchecked means that the chain could not be queried.
 var errUnchecked = errors.New("could not check that the transaction is the refund")
 
-// closeDebt closes a record after checking that the transaction paid it back.
+// closeDebt closes a record after checking that the transaction sent the amount back.
 func (l opened) closeDebt(ctx context.Context, d due) error {
 	transfers, how, err := l.verify(ctx, d)
 	switch unchecked := errors.Is(err, errUnchecked); {
@@ -296,8 +296,8 @@ func (l opened) closeDebt(ctx context.Context, d due) error {
 	return nil
 }
 
-// verify looks up on the chain how often the transaction transferred exactly the amount to the
-// payer. The transaction must be later than the payment.
+// verify looks up on the chain how many transfers of exactly the amount the transaction made
+// to the payer. The transaction must be later than the payment.
 func (l opened) verify(ctx context.Context, d due) (transfers int, how string, err error) {
 	switch {
 	case l.Chain == nil:
@@ -344,7 +344,7 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 
 // reserve reserves one of the transaction's transfers of the amount to the payer for this
 // record, because each transfer closes only one debt. If the chain was not queried, the
-// transaction counts as one transfer.
+// transaction counts as one such transfer.
 func (l opened) reserve(ctx context.Context, d due, transfers int) error {
 	for n := range transfers {
 		key := ledger.RepaymentKey(d.network, d.asset.String(), d.payer.String(), d.transaction, d.amount.String(), n)

@@ -11,7 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// meeting is a store. The first two callers that reserve a transfer wait there for each other.
+// meeting is a store in which the first two callers that reserve a transfer wait for each
+// other.
 type meeting struct {
 	ledger.Store
 	turns chan struct{} // has room for two callers
@@ -30,9 +31,9 @@ func (m *meeting) Put(ctx context.Context, r ledger.Record) (ledger.Record, erro
 	return m.Store.Put(ctx, r)
 }
 
-// TestRefundAtOnce closes two debts with the same transaction at the same time. Each of the
-// transaction's transfers closes one debt: one transfer closes one of them, two transfers close
-// both.
+// TestRefundAtOnce closes two debts with the same transaction at the same time. Each transfer
+// in the transaction closes one debt: with one transfer, only one debt may be closed; with two
+// transfers, both are.
 func TestRefundAtOnce(t *testing.T) {
 	t.Parallel()
 	for transfers, want := range map[int]int{1: 1, 2: 2} {

@@ -21,10 +21,10 @@ import (
 const (
 	// callTimeout bounds a call that works on a whole table, or on a page of it.
 	callTimeout = 30 * time.Second
-	// maxReply bounds a reply, in bytes: a page of a scan has at most 1 MB.
+	// maxReply is the size limit of a reply, in bytes; a page of a scan has at most 1 MB.
 	maxReply = 4 << 20
-	// A restore takes minutes to hours. These are the interval and the time limit for waiting
-	// until the copy is ready.
+	// A restore takes minutes to hours. While it runs, pollEvery is the interval between two
+	// looks at the copy, and longest is the time limit.
 	pollEvery = 10 * time.Second
 	longest   = 48 * time.Hour
 )
@@ -42,7 +42,7 @@ type tableCopy struct {
 // table with another name. It sets up what a restored table lacks (expiry of old items,
 // recovery and protection), and prints the number of items in the copy and in the original.
 // The original is only read. If the copy exists already, restore continues with it. A drill
-// deletes the copy in the end.
+// deletes the copy at the end.
 func restore(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
 	if err != nil {
@@ -69,8 +69,8 @@ func restore(ctx context.Context, o order) error {
 	return t.make(ctx)
 }
 
-// copyOf returns the default name for a table's copy. The operators' role for restoring covers
-// names that begin with it.
+// copyOf returns the default name for a table's copy. The role with which operators restore
+// may use names that begin with this default.
 func copyOf(table string, drill bool) string {
 	if drill {
 		return table + "-drill"
@@ -125,7 +125,7 @@ func (o tableCopy) make(ctx context.Context) error {
 }
 
 // resume checks whether an existing table can be the requested copy. A drill deletes its copy,
-// so it accepts no table with deletion protection.
+// so a drill accepts no table that has deletion protection.
 func (o tableCopy) resume(ctx context.Context) error {
 	d, err := o.api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &o.to})
 	if err != nil {
@@ -184,7 +184,7 @@ func countPlaces(ctx context.Context, index ledger.Index, list string, before ti
 }
 
 // describe prints how many items a table has, and how many payments in it are in doubt or
-// owed. These payments must not be lost.
+// owed. These are the payments that must not be lost.
 func (o tableCopy) describe(ctx context.Context, table string) error {
 	items := 0
 	pages := dynamodb.NewScanPaginator(o.api, &dynamodb.ScanInput{

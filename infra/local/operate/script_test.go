@@ -47,7 +47,7 @@ type scripted struct {
 	t     *testing.T
 	ctx   context.Context
 	env   map[string]string
-	words []string // pairs of a text that differs from run to run and its placeholder
+	words []string // pairs: a text that differs from run to run, and its placeholder
 	shop  *shop
 }
 
@@ -112,8 +112,8 @@ func (s *scripted) Prepare(line string) {
 	}
 }
 
-// nameTimes adds placeholders for the times that a script prints: the present, and times after a
-// payment.
+// nameTimes adds placeholders for the times that a script prints: the current time, and times
+// after the payments.
 func (s *scripted) nameTimes(paid time.Time) {
 	for _, form := range []string{"2006-01-02 15:04Z", time.RFC3339} {
 		for _, d := range []time.Duration{0, time.Minute, 2 * time.Minute, time.Hour, 24 * time.Hour, 24*time.Hour + time.Minute} {

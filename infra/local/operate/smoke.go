@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// smokeTimeout is longer than the probes may take in a new process.
+	// smokeTimeout leaves a new process enough time for all its probes.
 	smokeTimeout = 30 * time.Second
-	// maxReady is how much of the answer is read, in bytes.
+	// maxReady is how much of the answer of /ready is read, in bytes.
 	maxReady  = 64 << 10
 	pathReady = "/ready"
 )
 
-// smoke reads /ready of a deployment and prints the state of each part. It is the first half of
-// "make smoke", which then pays for a ping. It returns an error unless the service is ready and
-// the table of LEDGER_TABLE, if that is set, has its protections.
+// smoke reads /ready of a deployment and prints the state of each part. It is the first half
+// of "make smoke", which then pays for a ping. It returns an error unless the service is ready
+// and the table has its protections, if LEDGER_TABLE names one.
 func smoke(ctx context.Context, o order) error {
 	u, err := originOf(o.args[0])
 	if err != nil {
@@ -68,7 +68,7 @@ func smoke(ctx context.Context, o order) error {
 	return nil
 }
 
-// originOf parses an origin from the command line.
+// originOf parses an origin that was typed on the command line.
 func originOf(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || !isOrigin(u) {

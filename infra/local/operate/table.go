@@ -16,17 +16,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// protection is a feature that a ledger's table must have, and that DynamoDB does not restore
-// with the table.
+// protection is a feature that a ledger's table must have, but that DynamoDB does not restore.
 type protection struct {
 	what    string
-	command string // the command of the AWS CLI that turns it on
+	command string // the command of the AWS CLI that turns the feature on
 	on      func(ctx context.Context, api *dynamodb.Client, table *string) (bool, error)
 	turnOn  func(ctx context.Context, api *dynamodb.Client, table *string) error
 }
 
-// protections returns all protections. The first is the one that a local DynamoDB server does
-// not support.
+// protections returns all protections. Only the first is missing in a local DynamoDB server.
 func protections() []protection {
 	return []protection{{
 		"point-in-time recovery", "update-continuous-backups --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",

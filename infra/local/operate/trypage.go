@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// The alarms that try-page sets off: one page and one ticket. Both evaluate five minutes, so
-// they soon return to their real state. Neither rolls a release back.
+// try-page sets off these two alarms, one page and one ticket. Both evaluate periods of five
+// minutes, so they soon return to their real state. Neither rolls a release back.
 const (
 	triedPage   = "errors"
 	triedTicket = "reconcile-failing"
 )
 
-// monitoring returns CloudWatch, and notices returns SNS.
+// monitoring returns CloudWatch.
 func monitoring() awsService {
 	return awsService{
 		name:     "monitoring",
@@ -75,7 +75,8 @@ type drill struct {
 	what  string // page or ticket
 }
 
-// prepare prints who is notified of the alarm. Its error says why nobody would be notified.
+// prepare prints who is notified of the alarm. If nobody would be notified, prepare returns an
+// error that says why.
 func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 	var said struct {
 		Alarms []struct {
@@ -109,12 +110,12 @@ func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 	return nil
 }
 
-// pending is what AWS returns instead of an ARN for an unconfirmed subscription.
+// pending is what AWS returns in place of the ARN of a subscription that is not confirmed.
 const pending = "PendingConfirmation"
 
-// listening prints the subscribers of a topic, and counts the confirmed ones.
+// listening prints the subscribers of a topic. It returns the number of confirmed subscribers.
 func (a awsAccount) listening(ctx context.Context, o order, topic, what string) (confirmed int, err error) {
-	const mostPages = 100 // each has up to a hundred subscriptions
+	const mostPages = 100 // each page has up to a hundred subscriptions
 	parameters := map[string]string{"TopicArn": topic}
 	for range mostPages {
 		var said struct {
@@ -148,7 +149,7 @@ func (a awsAccount) listening(ctx context.Context, o order, topic, what string) 
 	return confirmed, fmt.Errorf("topic %s has more subscriptions than this reads", plain(topic))
 }
 
-// withoutPath returns an endpoint without path and query, which may contain a key.
+// withoutPath returns an endpoint without its path and query, which may contain a key.
 func withoutPath(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {

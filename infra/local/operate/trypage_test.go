@@ -16,7 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// cloudOf returns the environment of a command that calls AWS at the given URL.
+// cloudOf returns the environment of a command that calls AWS at the URL at.
 func cloudOf(at string) map[string]string {
 	return map[string]string{
 		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t", "STACK_NAME": "shop",
@@ -24,9 +24,9 @@ func cloudOf(at string) map[string]string {
 	}
 }
 
-// TestTryPage runs try-page with an emulator of AWS that has the alarms and topics of a stack. Both
-// alarms are set off with a reason that says it is a drill, and the command prints who is
-// notified.
+// TestTryPage runs try-page with an emulator of AWS that has the alarms and topics of a stack.
+// The command must set off both alarms, each with a reason that says that it is a drill. It
+// must print who is notified.
 func TestTryPage(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -94,7 +94,7 @@ func TestTryPage(t *testing.T) {
 }
 
 // TestTryPageConfirmed checks that try-page reads all pages of subscribers and prints those
-// who have not confirmed. An error of AWS is printed in AWS's words, without control
+// who have not confirmed. An error of AWS must be printed in AWS's words, without control
 // characters.
 func TestTryPageConfirmed(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestTryPageConfirmed(t *testing.T) {
 		`<member><SubscriptionArn>Deleted</SubscriptionArn><Protocol>email</Protocol><Endpoint>b@example.com</Endpoint></member></Subscriptions>`
 	const told = `<Subscriptions><member><SubscriptionArn>arn:aws:sns:us-east-1:111122223333:t:1</SubscriptionArn><Protocol>sms</Protocol><Endpoint>+12025550123</Endpoint></member></Subscriptions>`
 	page := func(of string) string { return strings.Replace(list, "%", of, 1) }
-	type answers map[string]string // answers of AWS, by action and page token
+	type answers map[string]string // the answers of AWS, by action and page token
 	for name, c := range map[string]struct {
 		answers answers
 		out     []string
@@ -169,8 +169,8 @@ func TestTryPageConfirmed(t *testing.T) {
 	}
 }
 
-// TestTriedAlarms checks the two alarms that try-page sets off. The CDK app must have one as a
-// page and one as a ticket. Both must evaluate five minutes, so they end soon.
+// TestTriedAlarms checks the two alarms that try-page sets off. In the CDK app, one must be a
+// page and the other a ticket. Both must evaluate periods of five minutes, so they end soon.
 func TestTriedAlarms(t *testing.T) {
 	t.Parallel()
 	type query struct {

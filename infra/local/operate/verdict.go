@@ -15,14 +15,14 @@ import (
 type tally struct {
 	n       int
 	sum     big.Int
-	unknown int // payments without a readable amount
+	unknown int // the number of payments without a readable amount
 	first   payment
 	due     time.Time      // when the last refund becomes due
 	answers map[string]int // counts by the kind of answer
 }
 
-// by adds up the payments with one of several standings. It distinguishes payments in doubt by
-// the chain's evidence: see doubt.
+// by counts the payments that have one of the given standings and adds up their amounts.
+// Payments in doubt have different standings by the chain's evidence: see doubt.
 func (a account) by(standings ...standing) *tally {
 	t := &tally{answers: map[string]int{}}
 	for _, p := range a.Payments {
@@ -53,7 +53,7 @@ func (a account) by(standings ...standing) *tally {
 	return t
 }
 
-// doubt returns the standing of a payment in doubt, extended by what the chain shows.
+// doubt returns the standing of a payment in doubt, split by what the chain shows about it.
 func doubt(v x402.Fate) standing { return inDoubt + standing(v.String()) }
 
 // dollars returns the sum as a price.
@@ -70,7 +70,7 @@ func (a account) verdict() string {
 	clauses := []string{a.Wallet + " " + a.summary()}
 	for _, c := range []struct {
 		of   *tally
-		says string // a format for their number, their sum, is or are, was or were, and when a refund becomes due
+		says string // a format string for: the number of payments, their sum, is or are, was or were, and when a refund becomes due
 	}{
 		{a.by(answerOwed), "the same request, sent again, can get the answer, and a refund is due after %[5]s"},
 		{a.by(refundDue), "a refund of %[2]s is due"},
@@ -103,7 +103,7 @@ func (a account) verdict() string {
 	return strings.Join(clauses, "; ") + "."
 }
 
-// summary returns a text about what was paid and about the outcomes.
+// summary returns a text about how much was paid, and about the outcomes of the payments.
 func (a account) summary() string {
 	paid := a.by(answered, refunded, answerOwed, refundDue)
 	owed := a.by(answerOwed, refundDue)

@@ -25,7 +25,7 @@ const (
 	payer  = "0x857b06519E91e3A54538791bDbb0E22373e36b66"
 	asset  = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 	lookup = "GET /v1/tools/dns?domain=example.com&type=A"
-	// back is the transaction of a refund. The account sender makes it.
+	// back is the transaction that sends a refund, from the account sender.
 	back   = "0x00000000000000000000000000000000000000000000000000000000000000bb"
 	sender = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
 	// paidIn is the transaction of the only payment on the node's chain, with the amount 5000.
@@ -49,15 +49,15 @@ func receiptOf(transaction string) ledger.Receipt {
 	return ledger.Receipt{Transaction: transaction, Payer: payer, Network: "eip155:8453"}
 }
 
-// buyer records a test's payments in a ledger. The test moves the buyer's clock, the field
-// now.
+// buyer records a test's payments in a ledger. Its clock is the field now, which the test
+// moves.
 type buyer struct {
 	*ledger.Ledger
 	store ledger.Store
 	t     *testing.T
 	now   time.Time
 	terms json.RawMessage
-	// noNode means that payments are claimed without a node to look them up.
+	// noNode means that a payment is claimed while there is no node to look it up.
 	noNode bool
 }
 
@@ -90,7 +90,7 @@ func (b *buyer) claim(key string) *ledger.Hold {
 	return c.Hold
 }
 
-// settled claims payment n and records that it was paid in a transaction.
+// settled claims payment n, and records that it was made in the given transaction.
 func (b *buyer) settled(n int, transaction string) *ledger.Hold {
 	b.t.Helper()
 	h := b.claim(keyOf(n))
@@ -139,9 +139,7 @@ func complete(b *buyer) {
 	b.reserves(6, 0)
 }
 
-// reserves reserves a transfer of a refund for the record of a payment. The argument owner is
-// the number of the payment. The refund is the transaction back, and n is the number of the
-// transfer in this transaction.
+// reserves reserves the nth transfer of the transaction back for the refund of payment owner.
 func (b *buyer) reserves(owner, n int) {
 	b.t.Helper()
 	mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, "5000", n), keyOf(owner))
@@ -150,8 +148,8 @@ func (b *buyer) reserves(owner, n int) {
 	}
 }
 
-// stored returns the path of a new ledger file with the records of fillings. The result paid
-// is a time some hours ago, at which each filling begins.
+// stored returns the path of a new ledger file with the records that the fillings write. Each
+// filling begins at the time paid, some hours ago.
 func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 	t.Helper()
 	paid = time.Now().Add(-3 * time.Hour).Truncate(time.Minute).UTC()
@@ -169,10 +167,10 @@ func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 	return path, paid
 }
 
-// startNode starts a node and returns its URL. Its chain has the payment paidIn and the transaction
-// back, unless the words of a script say otherwise. A word that is an amount in atomic units adds a
-// transfer of that amount to back. The transfer goes to the payer. It comes from the account sender
-// or, after the word from-payer, from the payer.
+// startNode starts a node and returns its URL. Its chain has the payment paidIn and the
+// transaction back, unless the words of a script say otherwise. A word that is an amount in
+// atomic units adds a transfer of that amount to the transaction back. The transfer goes to
+// the payer. It comes from the account sender or, after the word from-payer, from the payer.
 func startNode(t *testing.T, words ...string) (url string) {
 	t.Helper()
 	var moved []x402test.Transfer
@@ -201,7 +199,7 @@ func startNode(t *testing.T, words ...string) (url string) {
 	if !slices.Contains(words, "unknown") {
 		moves(back, sender, sender, "1", now)
 	}
-	if slices.Contains(words, "down") { // the node's answers are not JSON
+	if slices.Contains(words, "down") { // the node answers with something that is not JSON
 		return testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "!") }))
 	}
 	return testbed.Serve(t, chain)
@@ -222,7 +220,7 @@ func operateAt(t *testing.T, now func() time.Time, code int, env map[string]stri
 	return o.String(), n.String()
 }
 
-// prints checks that out contains all parts.
+// prints checks that out contains every part.
 func prints(t *testing.T, out string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -232,8 +230,8 @@ func prints(t *testing.T, out string, parts ...string) {
 	}
 }
 
-// contradictions returns fillings with a record of payment 8 that contradicts itself, by the name
-// of the fault.
+// contradictions returns fillings by the name of a fault. Each writes a record of payment 8
+// that contradicts itself in this way.
 func contradictions(t *testing.T) map[string]filling {
 	t.Helper()
 	all := map[string]filling{}

@@ -20,8 +20,8 @@ import (
 // defaultMax limits a payment with a real key unless MAX sets another limit.
 const defaultMax = "0.10"
 
-// limit is the largest amount that may be paid, in units of a known token or in atomic units of
-// any token.
+// limit is the largest amount that may be paid. It is in units if the token is known, and in
+// atomic units for any token.
 type limit struct {
 	text   string
 	most   *big.Rat
@@ -60,7 +60,7 @@ func (l limit) allows(w bill.Way) error {
 	return nil
 }
 
-// maxReply is how much of the reply to a question is read, in bytes.
+// maxReply is how much of a person's reply is read, in bytes.
 const maxReply = 64
 
 // agree returns an error unless the charge is within the limit and, if confirmation is needed, a
@@ -80,7 +80,7 @@ func (p *payer) agree(ctx context.Context, w bill.Way) error {
 	}
 	p.say("Sign this payment? [y/N] ")
 	reply := make(chan string, 1)
-	go func() { // a read from a terminal cannot be interrupted
+	go func() { // in a goroutine, because a read from a terminal cannot be interrupted
 		line, _ := bufio.NewReader(io.LimitReader(p.in, maxReply)).ReadString('\n') // no reply means no
 		reply <- line
 	}()

@@ -19,7 +19,7 @@ const (
 	account1 = "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf"
 )
 
-// wayOf returns the way to pay of the usual offer after a change.
+// wayOf returns the way to pay of the usual offer, after change has changed the offer.
 func wayOf(t *testing.T, change func(*x402.PaymentRequired)) bill.Way {
 	t.Helper()
 	offer := usualOffer()
@@ -136,7 +136,7 @@ func FuzzOffer(f *testing.F) {
 	})
 }
 
-// FuzzLimit checks that a valid limit allows no price above it.
+// FuzzLimit checks that a valid limit never allows a price above it.
 func FuzzLimit(f *testing.F) {
 	for _, s := range []string{"0.10", "12", "5000atomic", "0.0000001"} {
 		f.Add(s, uint64(100_000))

@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// asCommand is the variable that makes this test binary behave as the command.
+// asCommand is the environment variable that makes this test binary behave as the command pay.
 const asCommand = "PAY_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestInterrupt checks that the signature is kept when Ctrl-C stops the command while it waits.
+// TestInterrupt checks that the command still has the signature on disk when Ctrl-C stops it
+// in a wait.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	s, dir := sell(t, func(w http.ResponseWriter, _ int) { answer{503, "59", failing("settlement_uncertain")}.write(w) }), t.TempDir()
@@ -95,12 +96,12 @@ func TestReadKey(t *testing.T) {
 		{file("0x"+strings.Repeat("f", 64), 0o600), "must hold"},
 		{file(key1+strings.Repeat(" ", 1<<20)+"x", 0o600), ""},
 		{dir, "not a regular file"},
-		{pipe, "not a regular file"}, // readKey returns without waiting for a writer
+		{pipe, "not a regular file"}, // readKey must return without waiting for a writer
 		{filepath.Join(dir, "none"), "no such file"},
 	} {
 		_, err := readKey(c.path)
 		if c.says == "" {
-			continue // the end of the file, after the limit, is not read
+			continue // the x at the end of the file is beyond the size limit, so it is not read
 		}
 		if !errors.Is(err, errTyped) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), key1[40:]) {
 			t.Errorf("%s: %v, want %q", c.path, err, c.says)

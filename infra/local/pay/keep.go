@@ -23,11 +23,11 @@ type payment struct {
 	Payer     string `json:"payer"`
 }
 
-// maxPayment limits how much of a file is read, in bytes. A signature contains the server's
-// offer, which fitted into a header.
+// maxPayment limits how much of a saved payment is read, in bytes. A signature contains the
+// server's offer, which fitted into a header.
 const maxPayment = 4 << 20
 
-// folder stores payments and a throwaway key, one file each, which only the owner can read. The
+// folder stores payments and a throwaway key, each in a file that only its owner can read. The
 // names of the files of payments sort by time.
 type folder string
 
@@ -47,7 +47,7 @@ func (f folder) keep(p payment, now time.Time) (path string, err error) {
 	return path, keyfile.Write(path, append(text, '\n'))
 }
 
-// make creates the folder, and makes it private if it was there before.
+// make creates the folder, and makes an existing one private.
 func (f folder) make() error {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return err
@@ -55,8 +55,9 @@ func (f folder) make() error {
 	return os.Chmod(string(f), 0o700) // #nosec G302 -- a folder
 }
 
-// throwaway returns a wallet for play money. Its key is kept, because an Idempotency-Key belongs to
-// its payer: with another key, the same KEY would name another purchase.
+// throwaway returns a wallet for play money. The wallet's key is kept, because an
+// Idempotency-Key belongs to a payer: with another wallet, the same KEY would name another
+// purchase.
 func (f folder) throwaway() (*x402test.Wallet, error) {
 	if err := f.make(); err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (f folder) throwaway() (*x402test.Wallet, error) {
 	return bill.Throwaway(filepath.Join(string(f), throwawayKey))
 }
 
-// last returns the file of the latest payment.
+// last returns the path of the latest payment.
 func (f folder) last() (string, error) {
 	all, err := filepath.Glob(filepath.Join(string(f), "*.json"))
 	if err == nil && len(all) == 0 {

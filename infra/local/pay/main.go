@@ -2,9 +2,10 @@
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/pay@latest URL
 //
-// It pays with a throwaway key, or, after asking, with the key in KEY_FILE. It prints five
-// lines on stderr: the price, the payer, where the signature is saved, the status, and whether
-// the receipt is valid. Only the JSON answer goes to stdout. It exits with 0 only for a 200.
+// It pays with a throwaway key, or, if a person agrees, with the key in KEY_FILE. It prints
+// five lines on stderr: the price, the payer, where the signature is saved, the status, and
+// whether the receipt is valid. Only the JSON answer goes to stdout. It exits with 0 only for
+// a 200.
 package main
 
 import (
@@ -33,16 +34,16 @@ import (
 type options struct {
 	url     string
 	key     string // Idempotency-Key
-	keyFile string // private key
+	keyFile string // the file with the private key
 	max     string
-	again   string // a file, or "1" for the last payment
+	again   string // the file of a saved payment, or "1" for the last one
 	dir     string // the folder in which payments are saved
 	local   string // LOCAL_ADDR
 	verbose bool
 	yes     bool
 }
 
-// usage is for the make target.
+// usage names the variables of the make target.
 const usage = "usage: make pay [URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com'] [KEY=...] [V=1]\n" +
 	"       make pay AGAIN=1 [URL=...]\n" +
 	"       make pay KEY_FILE=... URL=... [MAX=0.10] [YES=1]"
@@ -94,7 +95,7 @@ func parse(args []string, as called.As) (o options) {
 		}
 		flags.PrintDefaults()
 	}
-	_ = flags.Parse(args) // ExitOnError
+	_ = flags.Parse(args) // on an error this ends the process (ExitOnError)
 	if flags.NArg() > 1 {
 		flags.Usage()
 		os.Exit(2)
@@ -143,7 +144,7 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 }
 
 // again resends a saved payment. The Idempotency-Key and the address of the service may differ
-// from the saved ones, but not the question, because the signature pays for one question.
+// from the saved ones. The question may not, because the signature pays for one question.
 func (p *payer) again(ctx context.Context, o options) (err error) {
 	if o.keyFile != "" {
 		return typed("AGAIN resends a payment that is signed already: leave out KEY_FILE")
@@ -176,13 +177,15 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 	return p.repeat(ctx, kept)
 }
 
-// sameQuestion reports whether two URLs ask the same question, wherever the service is.
+// sameQuestion reports whether two URLs ask the same question, even if they name different
+// services.
 func sameQuestion(a, b url.URL) bool {
 	a.Scheme, a.Host = b.Scheme, b.Host
 	return bill.Question(&a) == bill.Question(&b)
 }
 
-// wallet returns the wallet to pay with, and sets the conditions under which it signs.
+// wallet returns the wallet to pay with. It also sets the conditions under which the payer
+// signs.
 func (p *payer) wallet(o options) (*x402test.Wallet, error) {
 	p.whose = "a throwaway key, which can pay with play money only"
 	p.real = o.keyFile != ""

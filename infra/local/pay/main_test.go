@@ -49,7 +49,7 @@ func failing(code string) string {
 	return `{"error":{"code":"` + code + `","message":"It did not work.","charged":true,"retryable":true},"request_id":"r"}`
 }
 
-// service is a server that requires payment. It records the payments that it gets.
+// service is a server that requires payment. It records the signatures that it gets.
 type service struct {
 	*httptest.Server
 	offer      string
@@ -58,8 +58,8 @@ type service struct {
 	keys       []string // the Idempotency-Key of each signature
 }
 
-// sell starts a service with the usual offer. The function answer answers the requests with a
-// signature, and its argument n counts them from 0.
+// sell starts a service with the usual offer. A request that has a signature is answered by
+// answer, which also gets the number of the request, counted from 0.
 func sell(t *testing.T, answer func(w http.ResponseWriter, n int)) *service {
 	t.Helper()
 	s := &service{offer: encoded(t, usualOffer())}
@@ -79,7 +79,7 @@ func sell(t *testing.T, answer func(w http.ResponseWriter, n int)) *service {
 	return s
 }
 
-// sent returns how many signatures arrived.
+// sent returns the number of signatures that arrived.
 func (s *service) sent() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,11 +89,12 @@ func (s *service) sent() int {
 // noon returns the time at which a test begins.
 func noon() time.Time { return time.Date(2026, 11, 5, 12, 0, 0, 0, time.Local) }
 
-// buyer is a payer with a new key. Its waits take no time, and only they move its clock.
+// buyer is a payer with a new key. Its waits take no real time, but each moves its clock,
+// which otherwise stands still.
 type buyer struct {
 	*payer
 	out, notes bytes.Buffer
-	stopAt     int // the number of the wait in which it is stopped, from 1
+	stopAt     int // the buyer is stopped in this wait, counted from 1
 	waits      int
 	waited     time.Duration // the sum of all waits
 	stop       context.CancelFunc
@@ -124,7 +125,7 @@ func newBuyer(t testing.TB, address, key string) *buyer {
 	return b
 }
 
-// does calls a function of the payer, with a context that the buyer can stop.
+// does calls what with a context that the buyer can stop.
 func (b *buyer) does(t *testing.T, what func(context.Context) error) error {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -133,8 +134,8 @@ func (b *buyer) does(t *testing.T, what func(context.Context) error) error {
 	return what(ctx)
 }
 
-// isKept fails the test unless all requests had the same signature and the same key, and there
-// is one kept payment, with this signature, key and address.
+// isKept fails the test unless all requests had the same signature and the same key. Exactly
+// one payment must be kept, with this signature, this key and the given address.
 func isKept(t *testing.T, kept []payment, s *service, address string) {
 	t.Helper()
 	if n := s.sent(); n == 0 || len(kept) != 1 {
@@ -157,8 +158,8 @@ func fails(t *testing.T, err error, says string) {
 	}
 }
 
-// TestThrowawayKeyIsKept: a KEY names one purchase of one payer, so two runs with the same KEY need
-// the same payer. Nobody else can read the kept key.
+// TestThrowawayKeyIsKept checks that two runs with the same KEY have the same payer, because a
+// KEY names one purchase of one payer. Nobody else may be able to read the kept key.
 func TestThrowawayKeyIsKept(t *testing.T) {
 	t.Parallel()
 	server := sell(t, func(w http.ResponseWriter, _ int) { answer{status: 200, body: "{}"}.write(w) })

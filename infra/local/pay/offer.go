@@ -11,7 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// offered requests the price without paying, and chooses a way to pay it.
+// offered requests the price without paying, and chooses one of the ways to pay that are
+// offered.
 func (p *payer) offered(ctx context.Context) (bill.Offer, bill.Way, error) {
 	limited, cancel := context.WithTimeout(ctx, firstAnswer)
 	defer cancel()

@@ -21,7 +21,7 @@ type payer struct {
 	after   func(time.Duration) <-chan time.Time
 	now     func() time.Time
 	url     *url.URL
-	key     string // Idempotency-Key; empty: none
+	key     string // Idempotency-Key; empty means that none is sent
 	whose   string // a description of the wallet's key, for a person
 	real    bool   // the key may have money
 	most    *limit // the most that may be signed; nil means no limit
@@ -33,28 +33,28 @@ type payer struct {
 	out     io.Writer
 	notes   io.Writer
 
-	file   string // the file of the payment, once it is saved
-	hinted bool   // advice is printed only once
+	file   string // the file in which the payment is saved
+	hinted bool   // the advice has been printed; it is printed only once
 	status string // the last status that was printed
 }
 
 const (
-	// maxTries limits how often one signature is sent while the server allows it: 409 and 503
-	// are not answers yet.
+	// maxTries limits how often one signature is sent. A signature is sent again after a 409
+	// or a 503, which are not answers yet.
 	maxTries = 8
 	// maxWait is the longest pause before the next try.
 	maxWait = time.Minute
-	// patience limits the time for retries. If the service has no network, waiting longer does
-	// not help. There is no such limit while the money is on its way. The limit is shorter
-	// than firstAnswer, 15 seconds, because each try may take longer than the previous one.
+	// patience limits the time for retries, because waiting longer does not help a service
+	// that has no network. The limit does not apply while the money is on its way. It is
+	// shorter than firstAnswer, 15 seconds, because each try may take longer than the previous
+	// one.
 	patience = 13 * time.Second
 )
 
 // errAnswered means that the answer was printed and is not a 200.
 var errAnswered = errors.New("the answer is not a 200")
 
-// howAgain returns the command that resends this payment, even if other payments were made
-// since.
+// howAgain returns the command that resends this payment, even after other payments were made.
 func (p *payer) howAgain() string {
 	return p.as.Of("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: p.file})
 }
@@ -96,7 +96,8 @@ func (p *payer) repeat(ctx context.Context, kept payment) error {
 	return p.send(ctx, kept.Signature)
 }
 
-// send sends a signature until there is an answer, or until waiting would take too long.
+// send sends a signature, again and again, until there is an answer or waiting would take too
+// long.
 func (p *payer) send(ctx context.Context, signature string) error {
 	begun := p.now()
 	for try := 1; ; try++ {
@@ -115,7 +116,7 @@ func (p *payer) send(ctx context.Context, signature string) error {
 		left := maxWait
 		if !moving(r) {
 			took := p.now().Sub(sent)
-			left = patience - p.now().Sub(begun) - took // assume that the next try takes as long
+			left = patience - p.now().Sub(begun) - took // this assumes that the next try takes as long as the last
 		}
 		switch {
 		case pause > left:
@@ -134,14 +135,14 @@ func (p *payer) send(ctx context.Context, signature string) error {
 	}
 }
 
-// moving reports whether there is no answer yet because the payment is still being processed,
-// which may take a while.
+// moving reports whether there is no answer yet only because the payment is still being
+// processed, which may take a while.
 func moving(r x402test.Reply) bool {
 	code := failure(r.Body).Code
 	return code == "settlement_uncertain" || code == "payment_in_progress"
 }
 
-// unsent returns an error that says what to do when a signature got no answer.
+// unsent returns an error that says what to do after a request with a signature has failed.
 func (p *payer) unsent(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -182,8 +183,8 @@ func (p *payer) hint(r x402test.Reply) {
 	p.hinted = true
 }
 
-// RoundTrip adds the name of the purchase to a request and sends it. With V=1 it shows the
-// request and the answer.
+// RoundTrip adds the Idempotency-Key to a request and sends the request. With V=1 it prints
+// the request and the answer.
 func (p *payer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context()) // a RoundTripper must not change the caller's request
 	if p.key != "" {

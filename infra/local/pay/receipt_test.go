@@ -37,8 +37,8 @@ const (
 	hashOf   = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9"
 )
 
-// sellSigned starts a service that sells one answer with a receipt. The function change can
-// change the answer and the receipt.
+// sellSigned starts a service that sells one answer with a receipt. Before it answers, change
+// can change the answer and the receipt.
 func sellSigned(t *testing.T, change func(*sold)) *service {
 	t.Helper()
 	public := []ed25519.PublicKey{publicOf(sellerKey(2)), publicOf(sellerKey(1))}
@@ -85,8 +85,8 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 	return s
 }
 
-// TestReceipt checks what make pay prints about the receipt of an answer. It prints the answer in
-// every case.
+// TestReceipt checks what make pay prints about the receipt of an answer. The answer itself
+// must be printed in every case.
 func TestReceipt(t *testing.T) {
 	t.Parallel()
 	const not, unchecked = "receipt: INVALID: ", "receipt: NOT CHECKED: the keys of the service cannot be read: "
@@ -151,8 +151,9 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// TestQuestion checks the form of a request that is compared with a receipt. For an operation of
-// this product the parameters are normalized; for another service they are as sent.
+// TestQuestion checks the form in which a request is compared with a receipt. For an operation
+// of this product the parameters are normalized; for another service they stay as they were
+// sent.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
 	for asked, want := range map[string]string{
@@ -174,8 +175,8 @@ func TestQuestion(t *testing.T) {
 	}
 }
 
-// TestReceiptOverHTTP checks that a key of another machine is not read over http, where others
-// could change it.
+// TestReceiptOverHTTP checks that the key of a service on another machine is not read over
+// http, because an attacker on the network could replace it.
 func TestReceiptOverHTTP(t *testing.T) {
 	t.Parallel()
 	u := &url.URL{Scheme: "http", Host: "10.0.0.1:80", Path: "/v1"}

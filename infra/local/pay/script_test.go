@@ -54,7 +54,7 @@ type scripted struct {
 	in     io.Reader
 	stopAt int
 	dir    string
-	file   string // a file with a private key
+	file   string // the path of a file with a private key
 }
 
 func newScripted(t *testing.T) testbed.Script {
@@ -135,8 +135,8 @@ func (s *scripted) Prepare(text string) {
 				if err != nil {
 					return
 				}
-				_, _ = http.ReadRequest(bufio.NewReader(c)) // any request, or none
-				_, _ = c.Write([]byte(rest))                // the client may have hung up
+				_, _ = http.ReadRequest(bufio.NewReader(c)) // a request is not required
+				_, _ = c.Write([]byte(rest))                // an error means that the client has hung up
 				c.Close()
 			}
 		}()
@@ -187,7 +187,7 @@ func (s *scripted) Command(line string) string {
 	if where := steers(said); where != "" || strings.Contains(said, key1[40:]) || len(said) > 4096 && !o.verbose {
 		s.t.Errorf("%d bytes steer the terminal, or show a key: %s", len(said), where)
 	}
-	said = regexp.MustCompile(`(Get "\S+": ).*`).ReplaceAllString(said, "${1}...") // the text of net/http's error varies
+	said = regexp.MustCompile(`(Get "\S+": ).*`).ReplaceAllString(said, "${1}...") // net/http's error text varies
 	said = strings.NewReplacer(s.host, "$HOST", s.dir, "$DIR", s.file, "$FILE").Replace(said)
 	_, port, _ := net.SplitHostPort(s.host)
 	var n int
@@ -198,8 +198,8 @@ func (s *scripted) Command(line string) string {
 	return regexp.MustCompile(`(\$DIR/)\S+\.json`).ReplaceAllString(said, "${1}KEPT")
 }
 
-// kept returns the number of kept payments. If there is only one, its signature, key and address
-// are compared with the requests that arrived.
+// kept returns the number of kept payments. If one payment is kept, its signature, key and
+// address are compared with the requests that arrived.
 func (s *scripted) kept(o options) int {
 	files, err := filepath.Glob(filepath.Join(s.dir, "*.json"))
 	must(s.t, err)
@@ -213,7 +213,8 @@ func (s *scripted) kept(o options) int {
 	return len(files)
 }
 
-// stopper collects the notes of a buyer, and stops the buyer at the question.
+// stopper collects the notes of a buyer. When the notes end with the question, it stops the
+// buyer.
 type stopper struct{ *buyer }
 
 func (s stopper) Write(b []byte) (int, error) {

@@ -15,11 +15,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// block is text of several lines that is safe for a terminal.
+// block is text of several lines that is already safe for a terminal.
 type block string
 
-// text formats a line for a terminal. Arguments other than numbers and blocks may contain text
-// from a server or a person, so each is made safe and put on one line.
+// text formats a line for a terminal. An argument that is neither a number nor a block may
+// contain text from a server or a person, so it is made safe and put on one line.
 func text(format string, args ...any) string {
 	for i, arg := range args {
 		switch v := arg.(type) {
@@ -34,13 +34,13 @@ func text(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// explain returns an error whose text is safe for a terminal.
+// explain returns an error with a formatted text that is safe for a terminal.
 func explain(format string, args ...any) error { return errors.New(text(format, args...)) }
 
 func (p *payer) say(format string, args ...any) { fmt.Fprint(p.notes, text(format, args...)) }
 
-// report prints one line about the answer to a signature. The line is short if the previous answer
-// was the same.
+// report prints one line about the answer to a signature. The line is short if the previous
+// answer had the same status.
 func (p *payer) report(r x402test.Reply) {
 	line := text("%d %s", r.Status, http.StatusText(r.Status))
 	more := func(format string, args ...any) { line += ", " + text(format, args...) }
@@ -96,7 +96,7 @@ func (p *payer) show(h http.Header, first string, args ...any) {
 	}
 }
 
-// failed is the error in an answer; its fields are empty if there is none.
+// failed is the error in the body of an answer. Its fields are empty if the body has no error.
 type failed struct {
 	Code      string          `json:"code"`
 	Message   string          `json:"message"`
@@ -108,7 +108,7 @@ func failure(body []byte) failed {
 	var b struct {
 		Error failed `json:"error"`
 	}
-	// The answer may be anything, and a 402's error is a string.
+	// The body may be anything. In a 402 the error is a string, not an object.
 	if err := json.Unmarshal(body, &b); err != nil {
 		return failed{}
 	}

@@ -26,8 +26,8 @@ const (
 	pingPath  = "/v1/tools/ping"
 )
 
-// localPing returns the URL of ping, the operation for payment smoke tests, at the service that
-// make run starts.
+// localPing returns the URL of ping at the service that make run starts. Ping is the operation
+// for payment smoke tests.
 func localPing(configured string) (string, error) {
 	host, port, err := net.SplitHostPort(cmp.Or(configured, localAddr))
 	if err != nil || port == "0" {
@@ -42,7 +42,7 @@ func localPing(configured string) (string, error) {
 	return "http://" + net.JoinHostPort(host, port) + pingPath, nil
 }
 
-// target parses and checks the URL before anything is sent there. It replaces spaces by %20,
+// target parses and checks the URL before any request is made. It replaces each space by %20,
 // because a space would end the URL in the request.
 func target(s string) (*url.URL, error) {
 	s = strings.ReplaceAll(s, " ", "%20")
@@ -66,11 +66,11 @@ func target(s string) (*url.URL, error) {
 // quoted returns text as a quoted word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// dialer connects to an address.
+// dialer is a function that connects to an address.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// network returns the transport for requests. The transport gives up on an unreachable host
-// sooner than a person would.
+// network returns the transport for requests. It gives up on an unreachable host before a
+// person would.
 func network(dial dialer) *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -90,7 +90,7 @@ func unconnected(err error) bool {
 	return is && op.Op == "dial"
 }
 
-// unreachable returns an error that says why there was no answer to a request, and what to do.
+// unreachable returns an error that says why a request got no answer, and what to do.
 func unreachable(u *url.URL, err error) error {
 	name, unnamed := errors.AsType[*net.DNSError](err)
 	network, isNetwork := errors.AsType[net.Error](err)
@@ -117,7 +117,8 @@ func unreachable(u *url.URL, err error) error {
 	return explain("%s\nIs %s a service that speaks HTTP? make run starts one on http://%s", err, u.Host, localAddr)
 }
 
-// notForSale returns an error for a first answer that has no price. The error says what to do.
+// notForSale returns an error for a first answer that offers no way to pay. The error says
+// what to do.
 func notForSale(u *url.URL, r x402test.Reply) error {
 	said := text("%s has no price: expected 402 Payment Required, got %d", u, r.Status)
 	f := failure(r.Body)

@@ -33,9 +33,9 @@ func TestNobodyThere(t *testing.T) {
 	})
 }
 
-// TestAgainWithoutANetwork checks that without a network the client gives up sending a kept payment
-// after the time firstAnswer, and that the payment is still kept. This limit is for connecting
-// only: an answer may take longer.
+// TestAgainWithoutANetwork checks the resending of a kept payment without a network. The
+// client must give up after firstAnswer, and must still have the payment. This limit is for
+// connecting only: an answer may take longer.
 func TestAgainWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,14 +56,14 @@ func TestAgainWithoutANetwork(t *testing.T) {
 	})
 }
 
-// TestServiceWithoutANetwork checks a service that answers every try late, because it has no
-// network. The client does not begin a try that would end later than a person waits.
+// TestServiceWithoutANetwork checks a service that has no network, and therefore answers every
+// try late. The client must not begin a try that would end later than a person would wait.
 func TestServiceWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		code    string
 		takes   time.Duration
-		retries []string // Retry-After
+		retries []string // the Retry-After of each answer
 		tries   int
 		ends    time.Duration
 	}{
@@ -92,7 +92,7 @@ func TestServiceWithoutANetwork(t *testing.T) {
 	}
 }
 
-// late is a service that fails every request after a while.
+// late is a service that takes a while to answer, and answers every request with an error.
 type late struct {
 	takes   time.Duration
 	code    string
@@ -147,7 +147,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestUnreachable checks that an error names the cause, and the right command and address.
+// TestUnreachable checks that an error names the cause, the address and the command that
+// helps.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -171,7 +172,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestLost checks the error if the answer is lost, when the payment may have been made.
+// TestLost checks the error if the answer to a signature is lost: the payment may have been
+// made.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	s := sell(t, func(http.ResponseWriter, int) { panic(http.ErrAbortHandler) })

@@ -26,16 +26,16 @@ const (
 	outputGrace = 500 * time.Millisecond // how long to wait for the last output of a process that has ended
 )
 
-// Function is one process of a function. It handles one event after the other.
+// Function is one process of a Lambda function. It handles one event at a time.
 type Function struct {
-	PID     int           // also the id of its process group
+	PID     int           // the process id, which is also the id of the process group
 	Started time.Time     // when it was started
-	Init    time.Duration // from Started to its first request for an event
+	Init    time.Duration // the time from Started until the process first requests an event
 
 	timeout time.Duration
 	cmd     *exec.Cmd
-	idle    bool          // it has requested an event and is waiting for one
-	asks    chan struct{} // gets a value when the function requests an event
+	idle    bool          // the process has requested an event and waits for it
+	asks    chan struct{} // gets a value when the process requests an event
 	events  chan []byte
 	answers chan answer
 	exited  chan struct{} // closed when the process has ended
@@ -46,15 +46,15 @@ type answer struct {
 	err     error
 }
 
-// Failed is the document that describes an error which a function returned.
+// Failed is the document with which a function reports an error.
 type Failed json.RawMessage
 
 // Error returns the document.
 func (f Failed) Error() string { return "the function failed: " + string(f) }
 
 // Start starts the bootstrap in a folder, with the process attributes attr, and returns at
-// once. The function gets nothing of this process's environment. The function's output is
-// written to logs, by one goroutine.
+// once. The function inherits nothing from the environment of this process. One goroutine
+// writes the function's output to logs.
 func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer) (*Function, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -87,7 +87,7 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 		p.Started = time.Now()
 		err := p.cmd.Start()
 		if started <- err; err == nil {
-			_ = p.cmd.Wait() // ProcessState has the result
+			_ = p.cmd.Wait() // the result is in ProcessState
 			_ = p.Signal(syscall.SIGKILL)
 		}
 	}()
@@ -100,8 +100,9 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 	return p, nil
 }
 
-// environment returns what Lambda sets for a function on provided.al2023 (AWS: Lambda, defined
-// runtime environment variables), and the function's variables, which take precedence.
+// environment returns the variables that Lambda sets for a function on provided.al2023 (AWS:
+// Lambda, defined runtime environment variables), and the function's variables, which take
+// precedence.
 func environment(f sam.Function, dir, api string) (list []string) {
 	env := map[string]string{
 		"AWS_LAMBDA_RUNTIME_API": api, "AWS_LAMBDA_FUNCTION_NAME": f.Name, "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
@@ -116,9 +117,9 @@ func environment(f sam.Function, dir, api string) (list []string) {
 	return list
 }
 
-// Call sends the function an event and returns its answer. It waits until the function
-// requests an event. It fails if the function returns an error (Failed), ends, or takes too
-// long; in the last case Call kills the function.
+// Call sends the function an event and returns its answer. Before that, Call waits until the
+// function requests an event. Call fails if the function returns an error (Failed), ends, or
+// takes too long. A function that takes too long is killed.
 func (p *Function) Call(event []byte) ([]byte, error) {
 	if err := p.Idle(); err != nil {
 		return nil, err
@@ -129,8 +130,8 @@ func (p *Function) Call(event []byte) ([]byte, error) {
 }
 
 // Idle waits until the function requests an event. It returns an error if the function ends,
-// or if the function does not request an event in time. In the second case, Idle kills the
-// function.
+// or if the function does not request an event in time. A function that does not request an
+// event in time is killed.
 func (p *Function) Idle() (err error) {
 	if !p.idle {
 		_, err = p.wait(p.asks, initTimeout)

@@ -18,12 +18,12 @@ import (
 // value is the JSON value of a member of the secret.
 type value = json.RawMessage
 
-// member is a part of the secret that is changed as a whole. It may consist of several JSON
-// members.
+// member is a part of the secret that is always changed as a whole. A part may consist of
+// several JSON members.
 type member struct {
 	asks  string   // the question to a person
-	names []string // the JSON members that it consists of
-	// instead are the JSON members that it replaces.
+	names []string // the JSON members of this part
+	// instead are the JSON members that this part replaces.
 	instead []string
 	read    func(text string) (map[string]value, error)
 }
@@ -50,7 +50,7 @@ func text(s string) value {
 	return doc
 }
 
-// one returns a parser for a part that is a single text.
+// one returns a parser for a part whose value is a single text.
 func one(name string) func(string) (map[string]value, error) {
 	return func(s string) (map[string]value, error) {
 		if s == "" {
@@ -62,7 +62,7 @@ func one(name string) func(string) (map[string]value, error) {
 
 // parseReceiptKey parses the key, alone or after "RECEIPT_KEY=".
 func parseReceiptKey(s string) (map[string]value, error) {
-	for line := range strings.Lines(s) { // make receipt-key also prints a line with the public keys
+	for line := range strings.Lines(s) { // the output of make receipt-key also has a line with the public keys
 		if key, named := strings.CutPrefix(strings.TrimSpace(line), "RECEIPT_KEY="); named {
 			s = key
 		}
@@ -70,7 +70,7 @@ func parseReceiptKey(s string) (map[string]value, error) {
 	return one(boot.SecretReceiptKey)(s)
 }
 
-// parseNodes parses URLs separated by commas or white space.
+// parseNodes parses a list of node URLs, separated by commas or white space.
 func parseNodes(s string) (map[string]value, error) {
 	urls := strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
 	if len(urls) == 0 {
@@ -90,7 +90,7 @@ func parseKey(s string) (map[string]value, error) {
 	if strings.HasPrefix(s, "{") {
 		var file struct {
 			ID     string `json:"id"`
-			Name   string `json:"name"` // instead of id, in an older key's file
+			Name   string `json:"name"` // an older key file has this member instead of id
 			Secret string `json:"privateKey"`
 		}
 		if json.Unmarshal([]byte(s), &file) != nil { // the error's text would quote the key
@@ -107,7 +107,7 @@ func parseKey(s string) (map[string]value, error) {
 	return map[string]value{boot.SecretKeyID: text(id), boot.SecretKey: text(secret)}, nil
 }
 
-// members returns the members of the document, or none if there is no secret.
+// members returns the members of the document. There are none if the secret does not exist.
 func (c current) members() (map[string]value, error) {
 	if !c.there {
 		return map[string]value{}, nil
@@ -120,8 +120,8 @@ func (c current) members() (map[string]value, error) {
 	return had, nil
 }
 
-// merged returns the document with new values for a part, or without the part if values is
-// nil.
+// merged returns a copy of the members had in which one part has new values. If values is nil,
+// the copy lacks that part.
 func merged(had map[string]value, part string, values map[string]value) map[string]value {
 	then := maps.Clone(had)
 	m := members()[part]
@@ -174,7 +174,7 @@ func kept(then map[string]value, changes []change) (names []string) {
 	return names
 }
 
-// shown returns a name that is safe for a terminal.
+// shown returns the name in a form that is safe for a terminal.
 func shown(name string) string { return untrusted.Text(name) }
 
 // fingerprint returns a short hash with which two values can be compared without showing them:
@@ -189,7 +189,7 @@ func fingerprint(v value) string {
 	return fmt.Sprintf("(sha256 %x…)", sum[:4])
 }
 
-// list prints the names of the members with their fingerprints and public parts.
+// list prints the names of the members , each with its fingerprint and public part.
 func list(w io.Writer, all map[string]value, doc []byte) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		more := ""

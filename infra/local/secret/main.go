@@ -98,7 +98,8 @@ func run(ctx context.Context, args []string, o order) int {
 	return 0
 }
 
-// complete reports whether the order names a secret, and at most one part, which must exist.
+// complete reports whether the order names a secret and at most one part to change. That part
+// must be one of members.
 func (o order) complete() bool {
 	if o.name == "" {
 		return false
@@ -159,7 +160,8 @@ func (o order) do(ctx context.Context) error {
 	return o.written(now, then, doc, arn)
 }
 
-// values asks for the values of the part to set. It returns nil if a part is to be removed.
+// values asks for the values of the part to set. If the order removes a part instead, it
+// returns nil.
 func (o order) values(ctx context.Context) (map[string]value, error) {
 	if o.set == "" {
 		return nil, nil
@@ -224,7 +226,7 @@ func (o order) agree(ctx context.Context, now current, then map[string]value, ch
 	return nil
 }
 
-// written prints what to do after a secret was written.
+// written prints what the operator must do after the secret was written.
 func (o order) written(before current, then map[string]value, doc []byte, arn string) error {
 	list(o.notes, then, doc)
 	if before.there {

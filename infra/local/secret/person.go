@@ -16,8 +16,8 @@ import (
 // maxValue limits the length of a value, in bytes. A PEM key or five URLs are shorter.
 const maxValue = 12 << 10
 
-// person is the person at the keyboard. The method hidden asks for input that is not shown
-// while it is typed.
+// person is the person at the keyboard. The method hidden asks for input without showing what
+// is typed.
 type person interface {
 	hidden(ctx context.Context, question string) ([]byte, error)
 	yes(ctx context.Context, question string) (bool, error)
@@ -58,7 +58,7 @@ func (t terminal) hidden(ctx context.Context, question string) ([]byte, error) {
 		return term.ReadPassword(int(t.in.Fd()))
 	})
 	if err != nil {
-		_ = term.Restore(int(t.in.Fd()), before) // an abandoned read leaves the echo off
+		_ = term.Restore(int(t.in.Fd()), before) // a read that was abandoned leaves the echo off
 		return nil, fmt.Errorf("read the value from the terminal: %w", err)
 	}
 	return text, nil
@@ -84,7 +84,8 @@ func (t terminal) yes(ctx context.Context, question string) (bool, error) {
 
 func (t terminal) is() bool { return term.IsTerminal(int(t.in.Fd())) }
 
-// within reads from a terminal, which cannot be interrupted, until ctx ends.
+// within calls read, which reads from a terminal and cannot be interrupted. It returns when
+// read returns or ctx is done.
 func within(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	type result struct {
 		text []byte

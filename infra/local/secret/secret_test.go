@@ -26,7 +26,7 @@ type keeper struct {
 	api  *secretsmanager.Client
 	env  map[string]string
 	seen []string        // values that were typed, none of which may be printed
-	said strings.Builder // all that was printed
+	said strings.Builder // everything that was printed
 }
 
 func newKeeper(t *testing.T) *keeper {
@@ -58,8 +58,8 @@ func (k *keeper) types(value, arguments string) (out, notes string, ok bool) {
 // holds returns the members of the secret and its complete ARN.
 func (k *keeper) holds(name string) (all map[string]any, arn string) {
 	k.t.Helper()
-	// AWSCURRENT is the default of AWS. Without a stage the emulator returns the first version
-	// that was current, and not one that became current later.
+	// AWS uses AWSCURRENT if no stage is given. The emulator then returns the version that was
+	// current first, even if another version is current now.
 	current := "AWSCURRENT"
 	out := testbed.Must(k.api.GetSecretValue(k.t.Context(), &secretsmanager.GetSecretValueInput{SecretId: &name, VersionStage: &current}))
 	testbed.Check(json.Unmarshal([]byte(*out.SecretString), &all))
@@ -128,7 +128,7 @@ func TestSecretIsMerged(t *testing.T) {
 // showedNothing fails the test if a typed value was printed.
 func (k *keeper) showedNothing() {
 	k.t.Helper()
-	const least = 8 // bytes; a shorter text may be there by chance
+	const least = 8 // in bytes; a shorter text may occur by chance
 	for _, value := range k.seen {
 		value = strings.TrimPrefix(value, "RECEIPT_KEY=")
 		public := strings.HasPrefix(value, "RECEIPT_PUBLIC_KEYS=")
@@ -138,7 +138,8 @@ func (k *keeper) showedNothing() {
 	}
 }
 
-// TestSecretThatIsDeleted: a secret that is marked for deletion is reported, and nothing is written.
+// TestSecretThatIsDeleted checks that a secret which is marked for deletion is reported, and
+// that nothing is written.
 func TestSecretThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
@@ -166,12 +167,12 @@ func receiptPair(t *testing.T) (private, public string) {
 	return m[1], m[2]
 }
 
-// TestSecretOfACDPKey sets both members of a CDP key from the file that CDP provides. They replace a
-// token. Removing them leaves the other members.
+// TestSecretOfACDPKey sets both members of a CDP key from the file that CDP provides. They
+// must replace a token. Removing them must not remove the other members.
 func TestSecretOfACDPKey(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
-	const half = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE" // not a key
+	const half = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE" // 32 bytes in base64, half as long as a key
 	seed := "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA7aie8zrakLWKjqNAqbw1zZTIVdx3iQ6Y6wEihi1naKQ=="
 	file := filepath.Join(t.TempDir(), "cdp_api_key.json")
 	testbed.Check(os.WriteFile(file, []byte(`{"id":"id-of-a-key","privateKey":"`+seed+`"}`), 0o600))
@@ -211,8 +212,8 @@ func TestSecretOfACDPKey(t *testing.T) {
 	}
 }
 
-// TestSecretOfTwoPeople: a change that somebody else makes between the read and the write is kept,
-// and the second writer is told.
+// TestSecretOfTwoPeople checks a change that somebody else makes between the read and the
+// write. That change must be kept, and the second writer must be told.
 func TestSecretOfTwoPeople(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
@@ -258,8 +259,8 @@ type intruder struct {
 	k       *keeper
 	arn     string
 	targets []string // the actions that were requested
-	others  string   // a value that somebody else writes before the program's version becomes current
-	lost    bool     // the reply to the request that makes this version current is lost
+	others  string   // the value that somebody else writes before the program's version becomes current
+	lost    bool     // drop the reply to the request that makes the program's version current
 }
 
 func (i *intruder) pass(r *testbed.Relayed) {
@@ -276,12 +277,12 @@ func (i *intruder) pass(r *testbed.Relayed) {
 		r.Pass()
 		return
 	}
-	r.ResponseWriter = deaf{r.ResponseWriter, http.Header{}} // the request arrives, and the reply is lost
+	r.ResponseWriter = deaf{r.ResponseWriter, http.Header{}} // AWS acts on the request, but its reply is lost
 	r.Pass()
 	panic(http.ErrAbortHandler)
 }
 
-// deaf discards a reply.
+// deaf is a ResponseWriter that discards the reply.
 type deaf struct {
 	http.ResponseWriter
 	header http.Header
@@ -291,7 +292,8 @@ func (d deaf) Header() http.Header         { return d.header }
 func (d deaf) WriteHeader(int)             {}
 func (d deaf) Write(p []byte) (int, error) { return len(p), nil }
 
-// TestSecretIsTyped: a person types the value, which is not shown, and then confirms.
+// TestSecretIsTyped checks that a value which a person types is not shown, and is written only
+// after the person confirms.
 func TestSecretIsTyped(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)

@@ -22,7 +22,8 @@ import (
 const (
 	// attempt is the time-out of one request to Secrets Manager.
 	attempt = 10 * time.Second
-	// maxReply is more than the largest secret, 64 KiB, needs in JSON.
+	// maxReply is the size limit of a reply, in bytes. The largest secret has 64 KiB and needs
+	// less than this in JSON.
 	maxReply = 512 << 10
 
 	stageCurrent = "AWSCURRENT" // the version that functions read
@@ -44,7 +45,7 @@ type current struct {
 	doc     []byte
 }
 
-// newVault returns a secret by its name, or by its ARN, which includes the region.
+// newVault returns the secret that has the given name or ARN. An ARN includes the region.
 func newVault(c aws.Config, name string) vault {
 	if parts := strings.Split(name, ":"); len(parts) == 7 && parts[0] == "arn" {
 		c.Region = parts[3]
@@ -135,7 +136,7 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 	if err != nil {
 		err = v.refused(ctx, was.version, token, err)
 	}
-	// Without this stage, AWS deletes the version if it is not current.
+	// Remove the temporary stage. AWS then deletes the version, unless it is current.
 	_, unmarked := v.api.UpdateSecretVersionStage(ctx, &secretsmanager.UpdateSecretVersionStageInput{
 		SecretId:            &was.arn,
 		VersionStage:        &stage,
@@ -147,8 +148,8 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 	return err
 }
 
-// refused returns an error that says why a version did not become current. It returns nil if
-// the version is current and only the reply was lost.
+// refused returns an error that says why the version mine did not become current. It returns
+// nil if mine is current and only the reply was lost.
 func (v vault) refused(ctx context.Context, was, mine string, cause error) error {
 	now, err := v.load(ctx)
 	switch {
@@ -168,7 +169,7 @@ func (v vault) refused(ctx context.Context, was, mine string, cause error) error
 // it cannot decode quotes the reply.
 func (v vault) failed(what string, err error) error {
 	said, named := errors.AsType[smithy.APIError](err)
-	status := 0 // the reply's status; 0 if there was no reply
+	status := 0 // the HTTP status of the reply, or 0 if there was no reply
 	if reply, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		status = reply.HTTPStatusCode()
 	}
