@@ -34,8 +34,8 @@ func answered(status int, body string) exchange {
 	return exchange{http.MethodGet, catalog.DNS().Path + "?domain=example.com", x402test.Reply{Status: status, Header: header, Body: []byte(body)}}
 }
 
-// failed returns an error response of the operation dns. The arguments charged and retryable are
-// JSON values.
+// failed returns an error response of the operation dns. The values charged and retryable are
+// written as JSON.
 func failed(status int, code, charged, retryable string) exchange {
 	return answered(status, `{"error":{"code":"`+code+`","message":"m","charged":`+charged+`,"retryable":`+retryable+`},`+
 		`"request_id":"r","docs_url":"https://api.example.com/docs#error-`+code+`"}`)
@@ -52,8 +52,9 @@ func (a exchange) by(method, target string) exchange {
 	return a
 }
 
-// TestAnswers: Check finds the fault in responses that do not match the description. Responses of
-// every operation that do match are tested in the suites that use Check.
+// TestAnswers checks that Check finds the fault in each response that does not match the
+// description. Matching responses are not tested here: every suite that uses Check has them,
+// for all operations.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	description, page := served(t)
@@ -63,7 +64,7 @@ func TestAnswers(t *testing.T) {
 	var parts map[string]json.RawMessage
 	testbed.Check(json.Unmarshal([]byte(bundle.Response), &parts))
 	parts["whois"] = json.RawMessage(`{"error":{"code":"connect_failed","message":"m"}}`)
-	child, _ := json.Marshal(parts) // cannot fail: parts were JSON before
+	child, _ := json.Marshal(parts) // cannot fail: the parts come from JSON
 	html := answered(404, "<html>").with("Content-Type", "text/html")
 	for name, c := range map[string]struct {
 		answer exchange
@@ -102,7 +103,7 @@ func TestAnswers(t *testing.T) {
 			}
 		})
 	}
-	// ParseOpenAPI returns an error for a description that it does not understand.
+	// ParseOpenAPI must return an error for a description that it does not understand.
 	for old, other := range map[string]string{
 		`"3.1.0"`: `"3.0.3"`, `"/health":{"get"`: `"/health":{"post"`, `components/headers/Receipt"`: `components/headers/Receipts"`,
 		`components/schemas/PaymentRequiredBody"`: `components/schemas/Body"`, `"x-error-codes":["invalid_domain"`: `"x-error-codes":["invalid"`,

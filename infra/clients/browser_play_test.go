@@ -12,8 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// playMoney plays visits to a service that accepts play money, as make run starts it. There is no
-// gateway before it, and its facilitator runs in the same process.
+// playMoney plays visits to a service that accepts play money, as make run starts it. The
+// browser reaches the service without a gateway, and the facilitator runs in the service's
+// process.
 func playMoney(t *testing.T) {
 	browsers <- struct{}{}
 	defer func() { <-browsers }()

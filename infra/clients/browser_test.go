@@ -18,9 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestBrowser plays visits to the paywall and the documentation in Chromium, with a wallet that
-// really signs. The pages come from a service. A gateway between the browser and the service can
-// lose, delay or replace answers.
+// TestBrowser makes visits to the paywall and the documentation in Chromium, with a wallet
+// that really signs. The pages come from a service. A gateway between the browser and the
+// service can lose, delay or replace answers.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	t.Run("visits", func(t *testing.T) {
@@ -52,11 +52,11 @@ const (
 	wwwPath = dnsPath + "?domain=www.example.com&type=A"
 )
 
-// scene is the service whose pages are visited.
+// scene is a service whose pages the browser visits.
 type scene struct {
-	*gateway // has the address that the browser uses
+	*gateway // has the address at which the browser visits the service
 	books    *testbed.Facilitator
-	healed   atomic.Bool // the resolvers do not refuse names any more
+	healed   atomic.Bool // whether the resolvers have stopped refusing names
 }
 
 // browserZone has the resolver's records. The resolver refuses names below refused.example.com
@@ -92,7 +92,7 @@ func newScene(t *testing.T) *scene {
 // args are the arguments of a script.
 type args = map[string]any
 
-// visit is a visit to a page, with the payments that it must make.
+// visit is a visit to a page, with what the test expects of it.
 type visit struct {
 	name   string
 	script string // the name of a script in testdata/browser
@@ -100,17 +100,18 @@ type visit struct {
 	args   args
 	before func(*scene)
 	plan   []step
-	// signatures is the number of requests with a signature, settles the number of requests to
-	// the facilitator, and transfers the number of payments that moved money.
+	// The visit must lead to this many requests with a signature, this many settlement
+	// requests to the facilitator, and this many transfers of money.
 	signatures, settles, transfers int
-	several                        bool // the signatures differ
-	// questions is the number of purchases. Each has a different key. 0 means 1.
+	several                        bool // the signatures must differ; otherwise all must be the same
+	// questions is the number of purchases, each of which must have a different key. 0 means
+	// 1.
 	questions int
-	answer    string // a text in the JSON that the page shows
+	answer    string // a text in the JSON that the page must show
 	after     func(t *testing.T, s *scene)
 }
 
-// pays returns a visit that makes one payment, with n requests that have the same signature.
+// pays returns a visit that must make one payment: n requests with the same signature.
 func pays(name, script, path string, n int) visit {
 	return visit{name: name, script: script, path: path, signatures: n, settles: 1, transfers: 1}
 }
@@ -143,8 +144,8 @@ func (v visit) play(t *testing.T, d driver, s *scene) {
 	}
 }
 
-// checkRequests checks that all requests go to one address without a cookie, and that each
-// purchase has one key.
+// checkRequests checks that all requests went to the same URL without a cookie, and that each
+// purchase had one key.
 func (v visit) checkRequests(t *testing.T, sent []paidRequest) {
 	bySignature, keys := map[string]string{}, map[string]bool{}
 	for i, r := range sent {
@@ -167,8 +168,8 @@ func (v visit) checkRequests(t *testing.T, sent []paidRequest) {
 	}
 }
 
-// pictures is a folder of the module. With -update-screenshots, a picture of every state of the
-// pages is written there.
+// pictures is the folder of the module for pictures. With -update-screenshots, the tests write
+// a picture of every state of the pages to it.
 const pictures = "build/screenshots"
 
 // driver is the Node process that drives one Chromium.
@@ -186,7 +187,7 @@ func newDriver(t *testing.T) driver {
 	return d
 }
 
-// run plays a visit, and returns the wallet that paid and the JSON that the page shows.
+// run makes a visit. It returns the wallet that paid, and the JSON that the page shows.
 func (d driver) run(t *testing.T, origin string, v visit) (payer, answer string) {
 	d.say(t, args{"name": v.script, "origin": origin, "path": v.path, "args": v.args})
 	var o struct {
@@ -199,7 +200,7 @@ func (d driver) run(t *testing.T, origin string, v visit) (payer, answer string)
 	return o.Payer, string(o.Answer)
 }
 
-// maxScreenshots limits the size of all committed screenshots together, in bytes.
+// maxScreenshots limits the total size of the committed screenshots, in bytes.
 const maxScreenshots = 512 << 10
 
 // checkScreenshots checks that the committed screenshots are exactly those that README.md shows,

@@ -43,9 +43,9 @@ func walletVisits(*testing.T) []visit {
 	}
 }
 
-// checkEcho checks that a payment repeats the terms and the extensions of the offer, with a retry
-// token that differs from the token of the next offer. It need not repeat the resource, the listing
-// for catalogues, and the seller's signature.
+// checkEcho checks that a payment repeats the terms and the extensions of the offer. The retry
+// token in it must differ from the token of the next offer. The payment need not repeat the
+// resource, the listing for catalogues or the seller's signature.
 func checkEcho(t *testing.T, s *scene, header string) {
 	type echo struct {
 		Accepted   any
@@ -115,7 +115,8 @@ func pageVisits(*testing.T) []visit {
 	}
 }
 
-// hostileValues returns values that a hostile link can have. None of them is a valid name.
+// hostileValues returns values that a hostile link can put into the query. None of them is a
+// valid name.
 func hostileValues() []string {
 	return []string{
 		`<script>window.owned=1</script>`, `"><img src=x onerror=owned=1>`, `'); owned=1; ('`, `</code></script><script>owned=1</script>`,
@@ -124,8 +125,8 @@ func hostileValues() []string {
 	}
 }
 
-// again returns the arguments of the script sameSignature: a text that the page shows, and the
-// name of its picture.
+// again returns the arguments of the script sameSignature: a text that the page must show, and
+// the name of the picture.
 func again(text, look string) args { return args{"says": text, "look": look} }
 
 // faultVisits returns visits in which the service itself reports an error.
@@ -143,7 +144,7 @@ func faultVisits(*testing.T) []visit {
 	}
 	nxdomain := pays("404 nxdomain is an answer", "chargedError", dnsPath+"?domain=gone.example.com", 2).
 		with(args{"says": "That is the answer you paid for.", "look": "nxdomain"})
-	// The resolvers refuse the lookup until the page shows the refusal.
+	// The resolvers refuse the lookup until the page shows that the answer is owed.
 	owed := pays("owed, then answered", "sameSignature", dnsPath+"?domain=healed.refused.example.com", 2).
 		with(again("Paid. We still owe you the answer", "owed"))
 	owed.answer = `"192.0.2.77"`
@@ -196,14 +197,15 @@ func lossVisits(*testing.T) []visit {
 	}
 }
 
-// owing lets the service answer, and marks the answer as incomplete. The answer of a bundle is
-// marked like this if the service still owes a part of it.
+// owing lets the service answer, and adds the mark that a bundle's answer has while the
+// service still owes a part of it.
 func owing(r *testbed.Relayed) {
 	r.ResponseWriter.Header().Set(x402.HeaderOwed, "ssl, headers")
 	r.Pass()
 }
 
-// moneyVisits returns visits that could lead to a second payment, and must not.
+// moneyVisits returns visits that could mislead the payer or the page into a second payment.
+// There must be only one.
 func moneyVisits(*testing.T) []visit {
 	odd := func(short, last string) args { return args{"short": short, "last": last} }
 	clock := pays("a clock that is wrong", "clockOff", wwwPath, 2)
@@ -228,11 +230,12 @@ func moneyVisits(*testing.T) []visit {
 }
 
 // doubtVisits returns visits with unclear answers. From each answer the page must conclude
-// whether the signature was paid, was not paid, or may have been paid.
+// whether the payment was made, was not made, or may have been made.
 func doubtVisits(*testing.T) []visit {
 	steps := func(texts ...string) args { return args{"steps": texts} }
 	overloaded := fails(503, 0, "overloaded", "false", true)
-	// An offer with a receipt means that the payment was made, but its answer is no longer kept.
+	// An offer together with a receipt means that the payment was made, and that its answer is
+	// no longer kept.
 	usedBefore := settledThen(stripped)
 	const lost, unknown = "Connection lost", "An earlier request with this signature may have been paid."
 	refused := visit{
@@ -255,8 +258,8 @@ func doubtVisits(*testing.T) []visit {
 	}
 }
 
-// reoffers answers with an offer that has the same terms and other extensions, as it can be after
-// a deployment.
+// reoffers answers with an offer that has the same terms but different extensions, as happens
+// after a deployment.
 func reoffers(r *testbed.Relayed) {
 	r.Request.Header.Del(x402.HeaderSignature)
 	answer := r.Answer()
@@ -270,7 +273,7 @@ func reoffers(r *testbed.Relayed) {
 func tabVisits(*testing.T) []visit {
 	overloaded := fails(503, 0, "overloaded", "false", true)
 	const day, month = 24, 31 * 24 // hours
-	const before = 1.0 / 6         // hours before the time is over; a visit takes less, even on a slow machine
+	const before = 1.0 / 6         // in hours; a visit takes less, even on a slow machine
 	signedFor, paidFor := "You have signed a payment for this.", "You have paid for this."
 	unpaid := visit{name: "unpaid for certain, and a day later", script: "aged", path: wwwPath, signatures: 1, plan: []step{overloaded}}
 	unpaid.args = args{"comes": "Not charged yet", "offers": signedFor, "until": 1, "from": day}

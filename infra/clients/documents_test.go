@@ -21,7 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// reports has the complaints about documents, by the name of the document.
+// reports has the complaints of a validator, by the name of the document.
 type reports map[string][]string
 
 func (r reports) add(path, format string, args ...any) {
@@ -29,11 +29,11 @@ func (r reports) add(path, format string, args ...any) {
 	r[name] = append(r[name], fmt.Sprintf(format, args...))
 }
 
-// validator returns its complaints about the descriptions in some files.
+// validator checks the descriptions in some files, and returns its complaints.
 type validator func(t *testing.T, paths []string) reports
 
-// schemaValidator runs @seriousme/openapi-schema-validator, which checks that descriptions are
-// valid OpenAPI 3.1.
+// schemaValidator runs @seriousme/openapi-schema-validator, which checks whether descriptions
+// are valid OpenAPI 3.1.
 func schemaValidator(t *testing.T, paths []string) reports {
 	found := reports{}
 	for _, path := range paths {
@@ -48,11 +48,11 @@ func schemaValidator(t *testing.T, paths []string) reports {
 	return found
 }
 
-// redocly runs the linter of Redocly, and includes its warnings.
+// redocly runs the linter of Redocly. The result includes warnings.
 func redocly(t *testing.T, paths []string) reports {
 	found, n := reports{}, 0
 	out := node(t, append([]string{bin(t, "redocly"), "lint", "--config", validators + "redocly.yaml", "--format", "json", "--max-problems", "1000"}, paths...)...)
-	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); n++ { // a report for each file
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); n++ { // there is one report for each file
 		var report struct {
 			Problems []struct {
 				RuleID, Severity, Message string
@@ -73,8 +73,8 @@ func redocly(t *testing.T, paths []string) reports {
 	return found
 }
 
-// spectral runs the linter Spectral with the rules spectral:oas and the rules of this repository,
-// and includes its warnings.
+// spectral runs the linter Spectral with the rules spectral:oas and the rules of this
+// repository. The result includes warnings.
 func spectral(t *testing.T, paths []string) reports {
 	out := string(node(t, append([]string{bin(t, "spectral"), "lint", "--ruleset", validators + "spectral.yaml", "--format", "json"}, paths...)...))
 	// If there are no complaints, Spectral prints a message for people after the JSON.
@@ -89,13 +89,13 @@ func spectral(t *testing.T, paths []string) reports {
 	return found
 }
 
-// spoil breaks a document by replacing the text old with the text other. The complaints of a
-// validator must then contain the text in the field about.
+// spoil is a fault to put into a document: every old is replaced by other. A complaint of the
+// validator must then contain the text about.
 type spoil struct{ old, other, about string }
 
 // checkOpenAPI checks that no validator complains about the description that the service
-// serves. It also gives broken descriptions to each validator, which must find the faults that
-// it is used for.
+// serves. It also gives broken descriptions to each validator, because each must find the
+// faults for which it is used.
 func checkOpenAPI(t *testing.T, s service) {
 	doc := s.document(t, catalog.PathOpenAPI)
 	for name, c := range map[string]struct {
@@ -136,8 +136,8 @@ func checkOpenAPI(t *testing.T, s service) {
 	}
 }
 
-// TestPrices: the operations have the prices of spec §1. The test repeats these prices. It does
-// not compare the documents or the README, because they are made from the catalog.
+// TestPrices checks that the operations have the prices of spec §1, which the test repeats.
+// The documents and the README need no such check, because they are made from the catalog.
 func TestPrices(t *testing.T) {
 	t.Parallel()
 	const single, bundle = "0.005 5000", "0.015 15000"
@@ -147,7 +147,7 @@ func TestPrices(t *testing.T) {
 	}
 	sold := map[string]string{}
 	for _, op := range catalog.All() {
-		if _, specified := prices[op.Path]; specified { // the spec has no price for the others
+		if _, specified := prices[op.Path]; specified { // the spec has no price for the other operations
 			sold[op.Path] = op.PriceUSD() + " " + op.Amount
 		}
 	}
@@ -177,7 +177,7 @@ func (s service) ask(t *testing.T, path, accept string) x402test.Reply {
 	return testbed.Must(testbed.Ask(t.Context(), &client, http.MethodGet, s.url+path, "Accept", accept))
 }
 
-// document returns a document that is free of charge.
+// document returns a document that the service gives away for free.
 func (s service) document(t *testing.T, path string) []byte {
 	r := s.ask(t, path, "*/*")
 	if r.Status != http.StatusOK {
@@ -186,7 +186,7 @@ func (s service) document(t *testing.T, path string) []byte {
 	return r.Body
 }
 
-// broken returns a document in which every s.old is replaced.
+// broken returns a copy of a document with the fault.
 func (s spoil) broken(t *testing.T, doc []byte) []byte {
 	if !bytes.Contains(doc, []byte(s.old)) {
 		t.Errorf("the document has no %q to break", s.old)
@@ -194,8 +194,8 @@ func (s spoil) broken(t *testing.T, doc []byte) []byte {
 	return bytes.ReplaceAll(doc, []byte(s.old), []byte(s.other))
 }
 
-// wantComplaint checks that a complaint contains the text in the argument about. If this text
-// is "", there must be no complaints.
+// wantComplaint checks that a complaint contains the text about. If about is "", there must be
+// no complaints.
 func wantComplaint(t *testing.T, what string, complaints []string, about string) {
 	if about == "" && len(complaints) > 0 || !strings.Contains(strings.Join(complaints, "\n"), about) {
 		t.Errorf("%s: complains of %q, want something about %q", what, complaints, about)
@@ -212,7 +212,7 @@ func node(t *testing.T, args ...string) []byte {
 		_, _ = os.Stat(name)
 	}
 	cmd := testbed.Command(t, testbed.Node(t, "."), args...)
-	// The program does not look for updates, send reports to its vendor, or print colours.
+	// The program does not look for updates, send reports to its vendor, or use colours.
 	cmd.Env = append(cmd.Env, "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1", "NODE_OPTIONS=")
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
@@ -231,8 +231,8 @@ func file(t *testing.T, name string, doc []byte) string {
 	return path
 }
 
-// checkAgentcash checks that the reader behind x402scan has no warnings, and finds every
-// operation with its price.
+// checkAgentcash checks that the library with which x402scan reads a service has no warnings,
+// and that it finds every operation with its price.
 func checkAgentcash(t *testing.T, s service) {
 	type probe struct {
 		Mode          string
@@ -269,8 +269,8 @@ func checkAgentcash(t *testing.T, s service) {
 	}
 }
 
-// checkHTML runs html-validate, with the accessibility rules and including warnings, on the pages
-// for people. One page of each operation is for a query with hostile values.
+// checkHTML runs html-validate on the pages for people, with the accessibility rules. Warnings
+// count as well. One page of each operation is for a query with hostile values.
 func checkHTML(t *testing.T, s service) {
 	wanted := map[string]int{catalog.PathDocs: http.StatusOK, "/nothing/here": http.StatusNotFound}
 	hostile := "?domain=" + url.QueryEscape(`"><script>alert(1)</script>&amp;<b title='x`) + "&type=%00%22'"

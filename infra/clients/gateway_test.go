@@ -17,21 +17,22 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// step handles one request with a payment at a gateway.
+// step is what a gateway does with one request that has a payment.
 type step func(*testbed.Relayed)
 
-// gateway stands in front of a service, like API Gateway. A request without a payment passes. A
-// request with a payment takes the next step of the plan; after the last step it passes. If the
-// service does not answer, the client's connection is closed.
+// gateway stands in front of a service, like API Gateway. Requests without a payment reach the
+// service unchanged. Each request with a payment is handled by the next step of the plan. When
+// the plan is at its end, the step every handles the request. If the service does not answer,
+// the gateway closes the client's connection.
 type gateway struct {
 	url string
 
 	mu    sync.Mutex
-	every step // the step of requests after the end of the plan; nil means pass
+	every step // handles requests after the end of the plan; nil means pass
 	plan  []step
 	seen  []paidRequest
 
-	goesOn chan struct{} // gets a value when the second piece of a page is to be sent
+	goesOn chan struct{} // gets a value when a step of inPieces may send the rest of a page
 }
 
 // paidRequest is a request with a payment.
@@ -49,7 +50,7 @@ func newGateway(t *testing.T, origin string, plan ...step) *gateway {
 	return g
 }
 
-// play sets the plan, and forgets the requests until now.
+// play sets a new plan, and forgets the requests that were seen so far.
 func (g *gateway) play(plan ...step) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,9 +95,9 @@ func paymentOf(r *testbed.Relayed) string {
 	return r.Request.Header.Get(x402.HeaderSignature) + string(call.Params.Meta[mcp.KeyPayment])
 }
 
-// pass lets the service answer. cutBefore loses the request. cutAfter loses the answer, after the
-// service has done its work. swallowed loses the answer as well, but keeps the connection open
-// until the client gives up.
+// pass lets the service answer. cutBefore drops the request. cutAfter drops the answer, after
+// the service has done its work. swallowed drops the answer as well, but keeps the connection
+// open until the client gives up.
 var (
 	pass      step = (*testbed.Relayed).Pass
 	cutBefore step = (*testbed.Relayed).Drop
@@ -104,9 +105,8 @@ var (
 	swallowed      = lostThen((*testbed.Relayed).Hold)
 )
 
-// inPieces returns a step that simulates a slow network. The argument place is a text of the
-// page. The step sends the page up to the end of this text, and the rest after a request for
-// /go-on.
+// inPieces returns a step that simulates a slow network. The step sends the page up to the end
+// of the text place. It sends the rest of the page after a request for /go-on.
 func (g *gateway) inPieces(place string) step {
 	return func(r *testbed.Relayed) {
 		if r.URL.Path == "/go-on" {
@@ -124,7 +124,7 @@ func (g *gateway) inPieces(place string) step {
 			return
 		}
 		maps.Copy(r.ResponseWriter.Header(), answer.Header())
-		_, _ = io.WriteString(r.ResponseWriter, first+place) // the client may be gone
+		_, _ = io.WriteString(r.ResponseWriter, first+place) // fails if the client has hung up
 		_ = http.NewResponseController(r.ResponseWriter).Flush()
 		select {
 		case <-g.goesOn:
@@ -134,13 +134,13 @@ func (g *gateway) inPieces(place string) step {
 	}
 }
 
-// cutWithin loses the second half of the answer.
+// cutWithin drops the second half of the answer.
 func cutWithin(r *testbed.Relayed) {
 	answer := r.Answer()
 	r.Send(answer, answer.Body.Len()/2)
 }
 
-// says returns a step that answers instead of the service.
+// says returns a step that answers the request itself. The service does not get the request.
 func says(status, retryAfter int, body string) step {
 	return func(r *testbed.Relayed) {
 		kind := "application/json"
@@ -152,19 +152,19 @@ func says(status, retryAfter int, body string) step {
 			r.ResponseWriter.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		}
 		r.WriteHeader(status)
-		_, _ = io.WriteString(r.ResponseWriter, body) // the client may be gone
+		_, _ = io.WriteString(r.ResponseWriter, body) // fails if the client has hung up
 	}
 }
 
-// fails returns a step that answers with an error of the service (design §3), instead of the
-// service.
+// fails returns a step that answers with an error in the service's format (design §3). The
+// service does not get the request.
 func fails(status, retryAfter int, code, charged string, retryable bool) step {
 	return says(status, retryAfter, `{"error":{"code":"`+code+`","message":"It is so.","charged":`+charged+
 		`,"retryable":`+strconv.FormatBool(retryable)+`},"request_id":"x","docs_url":"/docs"}`)
 }
 
-// lostThen returns a step that lets the service do its work and drops its answer. The other
-// step, the argument then, answers instead.
+// lostThen returns a step that lets the service do its work and drops the answer. After that,
+// the step then answers the client.
 func lostThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.Answer()
@@ -172,8 +172,8 @@ func lostThen(then step) step {
 	}
 }
 
-// settledThen is like lostThen, but the answer of the other step has the header with the
-// service's receipt.
+// settledThen is like lostThen, but the client's answer also has the service's header with the
+// receipt.
 func settledThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.ResponseWriter.Header().Set(x402.HeaderResponse, r.Answer().Header().Get(x402.HeaderResponse))
@@ -188,8 +188,8 @@ func stripped(r *testbed.Relayed) {
 	r.Pass()
 }
 
-// changing returns a step that lets the service answer and changes its answer, as an attacker
-// could do.
+// changing returns a step that lets the service answer, and changes the answer as an attacker
+// could.
 func changing(header func(*x402.SettleResponse), body func([]byte) []byte) step {
 	return func(r *testbed.Relayed) {
 		answer := r.Answer()
@@ -205,8 +205,8 @@ func changing(header func(*x402.SettleResponse), body func([]byte) []byte) step 
 	}
 }
 
-// asking returns a step that replaces the question by another one. The service answers that
-// question, and signs a receipt for it.
+// asking returns a step that changes the question. The service answers the changed question,
+// and signs a receipt for it.
 func asking(old, other string) step {
 	return func(r *testbed.Relayed) {
 		r.URL.RawQuery = strings.Replace(r.URL.RawQuery, old, other, 1)

@@ -13,15 +13,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// generator makes a client from the description, for a program of testdata. Its commands run in a
-// workshop.
+// generator makes a client from the description, and has a program of testdata that uses the
+// client. The commands run in a workshop.
 type generator struct {
 	tools    func(*testing.T) workshop
 	program  string // the program's folder
 	generate string // the command that makes the client from openapi.json
 	compile  string // a command that checks the client and the program
 	run      string // the command that runs the program
-	defines  string // the beginning of a type's definition in the client, with NAME for its name
+	defines  string // how the definition of a type begins in the client; NAME stands for the type
 }
 
 func generators() map[string]generator {
@@ -47,10 +47,11 @@ func generators() map[string]generator {
 	}
 }
 
-// TestGeneratedClients: three public generators make clients whose result types have the names of
-// the schemas. The clients compile, and each reads a paid answer. Each also reads the body of a
-// charged error whose status the description of the operation dns does not declare. The comment of
-// declaredErrors in pkg/discovery says why the description does not declare this status.
+// TestGeneratedClients checks the clients that three public generators make. The result types
+// must have the names of the schemas. Each client must compile and read a paid answer. It must
+// also read the body of a charged error with a status that the description of the operation
+// dns does not declare. The comment of declaredErrors in pkg/discovery says why the status is
+// not declared.
 func TestGeneratedClients(t *testing.T) {
 	t.Parallel()
 	for name, g := range generators() {

@@ -14,18 +14,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// hostRequirements is the list of packages for the hosts in Python.
+// hostRequirements lists the packages for the hosts that are written in Python.
 var hostRequirements = filepath.Join("testdata", "hosts", "requirements.txt")
 
-// told is the output of a host.
+// told is what a host program prints.
 type told struct {
 	Tools []string // the tools of the server
-	Asks  []bool   // for each tool, whether the host would ask a person before a call, if the host can tell
-	Told  []string // the answers to two calls of one tool
+	Asks  []bool   // for each tool, whether the host would ask a person before calling it, if the host can tell
+	Told  []string // the answers to two calls of the same tool
 }
 
-// mcpHosts returns third-party programs that start an MCP server over stdio and do not know x402.
-// Each calls a tool twice with the same arguments.
+// mcpHosts returns third-party programs that start an MCP server, use it over stdio and do not
+// know x402. Each calls one tool twice with the same arguments.
 func mcpHosts() map[string]func(t *testing.T, tool, arguments string, server []string) told {
 	run := func(t *testing.T, tool, arguments string, server []string, command ...string) told {
 		cmd := testbed.Command(t, command[0], slices.Concat(command[1:], []string{tool, arguments}, server)...)
@@ -76,16 +76,16 @@ func inspect(t *testing.T, tool, arguments string, server []string) told {
 	return r
 }
 
-// payMCP returns the command with which a host starts pay-mcp for the server at url, and the new
-// folder that pay-mcp uses.
+// payMCP returns the command with which a host starts pay-mcp for the server at url. It also
+// returns the new folder in which pay-mcp keeps its files.
 func payMCP(t *testing.T, url string) (server []string, folder string) {
 	folder = t.TempDir()
 	return []string{testbed.PayMCP(t), "-dir", folder, url}, folder
 }
 
-// TestHostsBuy: every host buys an answer of the service through pay-mcp. The host lists the
-// tools, would ask a person before a call of a tool, and gets the answer. A second call
-// returns the same answer without another payment.
+// TestHostsBuy checks that every host can buy an answer of the service through pay-mcp. The
+// host must list the tools, must intend to ask a person before a call, and must get the
+// answer. A second call must return the same answer without another payment.
 func TestHostsBuy(t *testing.T) {
 	t.Parallel()
 	for name, host := range mcpHosts() {
@@ -109,9 +109,10 @@ func TestHostsBuy(t *testing.T) {
 	}
 }
 
-// TestStockSeller: a host buys through pay-mcp from a server made with the Python package of the
-// x402 project, which keeps no records. If the facilitator moves the money and fails, the answer
-// is lost. pay-mcp then reports that, and makes no second payment.
+// TestStockSeller checks purchases through pay-mcp from a server that uses the Python package
+// of the x402 project. This server keeps no records, so an answer is lost for good if the
+// facilitator moves the money and then fails. pay-mcp must then say that the payment could
+// still be charged, and must make no second payment.
 func TestStockSeller(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -28,8 +28,8 @@ func curlWorkshop(t *testing.T) workshop {
 	return newWorkshop(t)
 }
 
-// curled runs a command of the page, and returns the response that curl -i prints. There must be
-// exactly one.
+// curled runs a curl command of the page, and returns the response that curl -i prints. It
+// must print exactly one response.
 func curled(t *testing.T, w workshop, line string, env ...string) (*http.Response, []byte) {
 	printed := programs.Run(t, w.shell(t, line, env...))
 	in := bufio.NewReader(bytes.NewReader(printed))
@@ -45,12 +45,12 @@ func curled(t *testing.T, w workshop, line string, env ...string) (*http.Respons
 	return res, body
 }
 
-// TestCurl: the response to the curl command on the page is the offer, and no money moves. A
-// second command on the page then sends the signature of a wallet. The result of its settlement
-// is lost once, and the answer comes all the same. The command is run again and gets the same
-// answer, marked as replayed. Neither run gets an idempotency key; both derive the same key from
-// the signature. Tests of pkg/discovery check that the page shows the response to the first
-// command.
+// TestCurl runs two curl commands of the page. The response to the first must be the offer,
+// and no money moves. The second sends a wallet's signature. The result of its settlement is
+// lost once, but the answer must come all the same. The second command is then run again, and
+// must get the same answer, marked as replayed. Neither run gets an idempotency key, so both
+// derive the same key from the signature. Tests of pkg/discovery check that the page shows the
+// response to the first command.
 func TestCurl(t *testing.T) {
 	t.Parallel()
 	w, s := curlWorkshop(t), start(t, x402test.FailAfter)
@@ -77,23 +77,25 @@ func unwrapped(header string) string {
 	return string(testbed.Must(base64.StdEncoding.DecodeString(header)))
 }
 
-// sign returns the header of a payment for the example call, signed by a new wallet.
+// sign returns the header of a payment for the example call, signed with the key of a new
+// wallet.
 func sign(t *testing.T, origin string) string {
 	client := testbed.NewClient(t, &http.Client{Timeout: testbed.Patience})
 	return testbed.Must(client.Sign(t.Context(), catalog.DNS().ExampleURL(origin)))
 }
 
-// gatewayError returns a step that loses the answer, and answers with an error such as API
-// Gateway itself returns, without Retry-After.
+// gatewayError returns a step that drops the service's answer. It answers with an error of the
+// kind that API Gateway itself returns, without Retry-After.
 func gatewayError(status int) step {
 	return lostThen(says(status, 0, `{"message":"`+http.StatusText(status)+`"}`))
 }
 
-// TestPersistentPrograms: two programs of the page repeat their request until they have the
-// answer. One signs a new payment for each attempt, with one key. The other sends a given
-// signature. The service has stored the answer, but a gateway loses it in several ways: by errors
-// of the gateway, a closed connection, or half a body. The programs also get the error of a
-// service that was killed and has started again: the payment is in progress.
+// TestPersistentPrograms: TestPersistentPrograms checks the two programs of the page that
+// repeat their request until they have the answer. One signs a new payment for each attempt,
+// with one key. The other sends a given signature. The service has stored the answer, but a
+// gateway loses it in several ways: by errors of the gateway, a closed connection, or half a
+// body. The programs also get the error of a service that was killed and has started again:
+// the payment is in progress.
 //
 // A program that ends without the answer prints how to get it later, unless no answer can come
 // any more. It prints this when it gives up, and after Ctrl-C, which a terminal sends to all
@@ -113,7 +115,7 @@ func TestPersistentPrograms(t *testing.T) {
 	} {
 		for _, p := range []program{retries(), signed()} {
 			if p.id == "signed" && c.plan == nil {
-				continue // Ctrl-C ends the program together with curl
+				continue // Ctrl-C ends curl together with the program
 			}
 			t.Run(name+"/"+p.id, func(t *testing.T) {
 				t.Parallel()
@@ -126,12 +128,12 @@ func TestPersistentPrograms(t *testing.T) {
 // How a program ends.
 const (
 	endsAnswered = "answered"
-	endsRedeemed = "redeemed" // the program has no answer, and prints how to get it
+	endsRedeemed = "redeemed" // the program has no answer, but prints how to get it
 	endsNothing  = "nothing"  // the program has no answer, and none can come any more
 )
 
-// loss is a plan whose steps lose answers, and the way in which a program ends after that
-// plan. If the plan is nil, the program is interrupted.
+// loss is a plan whose steps lose answers, together with the end that the program must have.
+// If the plan is nil, the test interrupts the program.
 type loss struct {
 	plan []step
 	ends string
@@ -141,7 +143,7 @@ func (c loss) check(t *testing.T, p program) {
 	w, s := p.tools(t), start(t)
 	held := make(chan struct{})
 	interrupted := c.plan == nil
-	if interrupted { // the interrupt comes while the program waits for its answer
+	if interrupted { // interrupt the program while it waits for its answer
 		c.plan = []step{lostThen(func(r *testbed.Relayed) { close(held); r.Hold() })}
 	}
 	g := newGateway(t, s.url, c.plan...)
@@ -154,7 +156,7 @@ func (c loss) check(t *testing.T, p program) {
 		case <-time.After(testbed.Patience):
 			t.Fatal("the program has not paid")
 		}
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // cannot fail: the program waits
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // cannot fail: the program is waiting
 	}
 	o := end()
 	if c.ends == endsAnswered {
@@ -175,9 +177,9 @@ func (c loss) check(t *testing.T, p program) {
 	}
 }
 
-// one checks that all requests have the same key and the same signature. The program retries
-// is an exception: it signs a new payment for each attempt. The method one returns the first
-// signature.
+// one checks that all requests have the same key and the same signature, and returns the first
+// signature. The signatures of the program retries may differ, because it signs a new payment
+// for each attempt.
 func (p program) one(t *testing.T, g *gateway) string {
 	signatures, keys := map[string]bool{}, map[string]bool{}
 	for _, r := range g.paid() {
@@ -193,7 +195,7 @@ func (p program) one(t *testing.T, g *gateway) string {
 	return g.paid()[0].signature
 }
 
-// redeem gets the answer with the command that a program has printed.
+// redeem gets the answer with the command that the program has printed.
 func (p program) redeem(t *testing.T, w workshop, s service, g *gateway, notes string) {
 	signature, url := p.one(t, g), catalog.DNS().ExampleURL(g.url)
 	if p.id == "signed" {

@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
 )
 
-// tools returns the URL of the service's tools.
+// tools returns the URL of the service's MCP server.
 func (s service) tools() string { return s.url + catalog.PathMCP }
 
 // lambdaTools runs the built functions of the template behind a gateway.
@@ -55,13 +55,13 @@ func printed[T any](t *testing.T, cmd *exec.Cmd) T {
 	return decoded[T](t, []byte(line))
 }
 
-// arguments returns the arguments, as JSON, with which every client calls the tool.
+// arguments returns, as JSON, the arguments with which every client calls the tool.
 func (s service) arguments(t *testing.T) string {
 	return string(testbed.Must(json.Marshal(s.goods.arguments)))
 }
 
-// mcpClients returns third-party clients, each as a command for a service. All pay for a tool.
-// Some also show its price, or send the same payment again.
+// mcpClients returns third-party clients. Each is a function that returns the command for a
+// service. All pay for a tool. Some also print its price, or send the same payment again.
 func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 	script := func(program, era string) func(*testing.T, service) *exec.Cmd {
 		return func(t *testing.T, s service) *exec.Cmd {
@@ -71,10 +71,10 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 		}
 	}
 	return map[string]func(*testing.T, service) *exec.Cmd{
-		// Clients with both generations of the TypeScript SDK, for both eras of the protocol,
-		// with the signer of the x402 project. The older SDK also validates the price against
-		// the output schema. The clients also read the bazaar entry of the tool with the reader
-		// of the x402 project.
+		// These are clients with both generations of the TypeScript SDK, for the protocol with
+		// and without a handshake. They sign with the signer of the x402 project. The older
+		// SDK also validates the price against the output schema. All of them also parse the
+		// tool's bazaar entry with code of the x402 project.
 		"TypeScript 1.x": script("legacy.mjs", ""), "TypeScript 2.x": script("modern.mjs", "legacy"),
 		"TypeScript 2.x, negotiated": script("modern.mjs", "auto"), "TypeScript 2.x, 2026-07-28": script("modern.mjs", "modern"),
 		// The MCP session of the x402 project itself asks for the price, signs, pays and reads
@@ -94,8 +94,8 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 	}
 }
 
-// TestToolClientsPay: every client pays for a tool of the local runner, of the built functions
-// and of the shop.
+// TestToolClientsPay checks that every client can pay for a tool of the local runner, of the
+// built functions and of the shop.
 func TestToolClientsPay(t *testing.T) {
 	t.Parallel()
 	for world, start := range map[string]func(*testing.T) service{
@@ -116,7 +116,8 @@ func TestToolClientsPay(t *testing.T) {
 	}
 }
 
-// paidBy runs a client, and checks that its output and the books show one purchase of the tool.
+// paidBy runs a client. It checks that the client's output and the facilitator's books show
+// one purchase of the tool.
 func (s service) paidBy(t *testing.T, name string, client *exec.Cmd) {
 	got := printed[struct {
 		Tools                      []string
@@ -165,24 +166,25 @@ func (s service) answered(t *testing.T, paid []mcptest.ToolResult) {
 	}
 }
 
-// Seconds after which a client gives up a call. A client without a key calls again within the 45
-// seconds of the window. A client with a key may call again later.
+// After so many seconds without an answer, a client gives up a call. A client without a key
+// must call again within the 45 seconds of the window. A client with a key may call again
+// later.
 const (
 	givesUp      = 30
 	givesUpKeyed = 60
 )
 
-// window is the default duplicate window: over HTTP, another payment for the same request,
-// without a key, counts as the same purchase within this time.
+// window is the default duplicate window. Over HTTP, a payment without a key that is made
+// within this time of another payment for the same request counts as the same purchase.
 const window = 45 * time.Second
 
-// usualWindow is the setting of a shop with the default window.
+// usualWindow is the setting of a shop that has the default window.
 const usualWindow = ""
 
-// TestSwallowedReply: the service gets the payment and answers, but the answer is lost on a
-// connection that stays open. An unmodified client waits until its timeout, signs another payment
-// and calls again. With the default window this is the same purchase. A client of tools does the
-// same at the service and at the shop. charged.md has rows for these tests.
+// TestSwallowedReply checks a purchase whose answer is lost on a connection that stays open.
+// An unmodified client waits until its timeout, signs another payment and calls again. With
+// the default window this is the same purchase. A client of tools does the same at the service
+// and at the shop. charged.md has rows for these tests.
 //
 // The test takes a minute, which is the timeout of the client with a key and of the SDK of the
 // Model Context Protocol.
@@ -217,7 +219,7 @@ func TestSwallowedReply(t *testing.T) {
 // toolClients returns the names of the mcpClients that have a timeout for a call.
 func toolClients() []string { return []string{"TypeScript 1.x", "TypeScript 2.x, 2026-07-28"} }
 
-// givesUpOnce buys with a loop over HTTP that gives up its call and calls again.
+// givesUpOnce buys over HTTP with a loop that gives up a call and calls again.
 func givesUpOnce(t *testing.T, c stockClient) {
 	t.Helper()
 	stands, timeout := window, givesUp
@@ -234,14 +236,14 @@ func givesUpOnce(t *testing.T, c stockClient) {
 			t.Fatal(err)
 		}
 		faults := results[0].check(s.goods.answer)
-		if told := results[0].Told; len(told) != 3 || told[0] != 0 { // three calls: given up, answered, answered again
+		if told := results[0].Told; len(told) != 3 || told[0] != 0 { // three calls: the first was given up, the second answered, and the third answered again
 			faults = append(faults, fmt.Sprintf("the loop was told %v", told))
 		}
 		return payer, strings.Join(faults, "\n")
 	})
 }
 
-// toolGivesUpOnce buys with a client that calls a tool, gives up on the call, and calls again.
+// toolGivesUpOnce buys with a client that calls a tool, gives up the call and calls again.
 func toolGivesUpOnce(t *testing.T, name string, start func(*testing.T) service) {
 	t.Helper()
 	settledOnce(t, 2*window, start, func(s service) (payer, fault string) {
@@ -261,9 +263,9 @@ func toolGivesUpOnce(t *testing.T, name string, start func(*testing.T) service) 
 	})
 }
 
-// settledOnce starts a service and plays a trial, which returns the payer and a description of
-// what went wrong. It repeats that until the client has called again within the window. Then it
-// checks that the payer has paid once.
+// settledOnce starts a service and plays a trial with it. The trial returns the payer, and a
+// description of any fault. settledOnce repeats this until the client has made its second call
+// within the window. It then checks that the payer has paid once.
 func settledOnce(t *testing.T, window time.Duration, start func(*testing.T) service, trial func(service) (payer, fault string)) {
 	for range 5 {
 		s := start(t)

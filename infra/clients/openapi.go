@@ -19,7 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// sharedError is the body of every error that a response does not declare.
+// sharedError is the schema for the body of every error that a response does not declare.
 const sharedError = "#/components/schemas/ErrorBody"
 
 // OpenAPI is a compiled description in OpenAPI 3.1. It supports only the features of OpenAPI that
@@ -27,9 +27,9 @@ const sharedError = "#/components/schemas/ErrorBody"
 type OpenAPI struct {
 	operations map[string]operation // by path; all are GET
 	undeclared response             // the response for errors whose status is not declared
-	codes      map[string]code      // error codes that an operation lists
-	outside    map[string]code      // error codes that no operation lists
-	page       string               // the documentation
+	codes      map[string]code      // the error codes that operations list
+	outside    map[string]code      // the error codes that no operation lists
+	page       string               // the documentation page, as text
 }
 
 // operation is the GET of a path.
@@ -39,7 +39,7 @@ type operation struct {
 }
 
 // code is an entry of the document's x-error-codes. Charged and Retryable are nil if the entry
-// leaves them open; then only the body of an error has them.
+// leaves them open. Only the body of an error then says which value applies.
 type code struct {
 	Status             int
 	Charged, Retryable *bool
@@ -61,9 +61,9 @@ type part struct {
 	compiled *jsonschema.Schema
 }
 
-// ParseOpenAPI compiles a whole description. It returns an error for a broken reference and for a
-// feature that it does not support. The argument page is the documentation page, to which errors
-// link.
+// ParseOpenAPI compiles a whole description. It returns an error for a broken reference and
+// for a feature that it does not support. The documentation page is needed because errors link
+// to it.
 func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
@@ -120,7 +120,7 @@ func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 }
 
 // inline replaces references to components by the components, except references to schemas. A
-// broken reference stays as it is, and a later step fails to compile it.
+// broken reference stays in the document, so a later step fails to compile it.
 func inline(root, node any) {
 	if list, ok := node.([]any); ok {
 		for _, child := range list {
@@ -145,7 +145,7 @@ func inline(root, node any) {
 	}
 }
 
-// resource is the name of the description among the compiled schemas.
+// resource is the name under which the description is known to the schema compiler.
 const resource = "test:///openapi.json"
 
 // compile compiles the declared responses of the GET of a path.
@@ -166,15 +166,15 @@ func compile(c *jsonschema.Compiler, path string, op operation) (err error) {
 	return nil
 }
 
-// Check returns an error if an answer to a request does not match the description. The target is
-// a path and may have a query.
+// Check returns an error if an answer to a request does not match the description. The target
+// is a path and may have a query.
 //
 // An answer with a declared status must have the required headers, one of the declared media
 // types, and a body that matches its schema. Any other answer must be an error with the shared
-// body, even if the path or the method is not described. But a 404 for a path that is not
-// described, and is not below /.well-known/, can be an HTML page. The answer to HEAD is the answer
-// to GET without the body. A preflight response (204) and a 304 need no description, and have no
-// body.
+// body, even if the path or the method is not described. There is one exception: a 404 can be
+// an HTML page if its path is not described and is not below /.well-known/. The answer to HEAD
+// is the answer to GET without the body. A preflight response (204) and a 304 need no
+// description, and have no body.
 func (d *OpenAPI) Check(method, target string, a x402test.Reply) error {
 	err := d.check(method, target, a)
 	if err == nil {
@@ -267,9 +267,10 @@ func (d *OpenAPI) checkBody(a x402test.Reply, mediaType string, op operation, p 
 	return nil
 }
 
-// checkCode compares an error with the list of the operation. If the list has null for charged or
-// retryable, the body may have any value. If the list says retryable, a charged error may still
-// be not retryable: the service owes the answer, but makes no further lookup for it.
+// checkCode compares an error with the list of the operation. Where the list has null for
+// charged or retryable, the body may have either value. A charged error may be not retryable
+// although the list says retryable: the service then owes the answer, but makes no further
+// lookup for it.
 func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	var body struct {
 		Error struct {
@@ -304,8 +305,8 @@ func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	return nil
 }
 
-// checkChildren checks each failed child in the result of a bundle. Its code must be an error
-// code of lookups, and the child's operation must list it.
+// checkChildren checks each failed child in the result of a bundle. Its code must be one that
+// lookups can have, and the child's operation must list that code.
 func checkChildren(body []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
@@ -315,8 +316,9 @@ func checkChildren(body []byte) error {
 		var child struct {
 			Error *struct{ Code fault.Code }
 		}
-		// A field with such a name need not be a child. For example, headers in a result of
-		// the operation headers is an object of texts. It has no member error of this type.
+		// A field with a child's name need not be a child. For example, the result of the
+		// operation headers has a field headers, an object of texts that has no member error
+		// of this type.
 		if raw, ok := fields[name]; !ok || json.Unmarshal(raw, &child) != nil || child.Error == nil {
 			continue
 		}

@@ -26,7 +26,7 @@ var registries = flag.String("registries", ofHere, "where printed commands insta
 
 // registry describes how the printed commands of one language install packages.
 type registry struct {
-	environment func(t *testing.T) []string // returns variables for the registry on this machine
+	environment func(t *testing.T) []string // returns the variables that select the registry on this machine
 	version     *regexp.Regexp              // matches a version in a printed command
 	newest      string                      // replaces the version in a command, to install the newest one
 }
@@ -43,8 +43,8 @@ func goModules() registry {
 	return registry{goPinned, regexp.MustCompile(`@v[^ ]*`), "@latest"}
 }
 
-// emptyFolder returns an empty workshop, like the folder of a reader who has only the tools of the
-// language and runs the printed commands.
+// emptyFolder returns an empty workshop. A reader who has only the tools of the language would
+// run the printed commands in such a folder.
 func (r registry) emptyFolder(t *testing.T) workshop {
 	w := newWorkshop(t)
 	if *registries == ofHere {
@@ -67,7 +67,7 @@ func (r registry) install(t *testing.T, w workshop, command string) {
 
 // npmPinned returns variables with which npm installs the packages of package-lock.json.
 func npmPinned(t *testing.T) []string {
-	testbed.Node(t, ".") // puts the packages into npm's cache
+	testbed.Node(t, ".") // fills npm's cache with the packages
 	config := func(name string) string {
 		return strings.TrimSpace(string(programs.Run(t, exec.Command("npm", "config", "get", name))))
 	}
@@ -81,8 +81,8 @@ func pipPinned(t *testing.T) []string {
 	return []string{"PIP_CONFIG_FILE=" + os.DevNull, "PIP_NO_INDEX=1", "PIP_FIND_LINKS=" + testbed.Wheels(t, requirements)}
 }
 
-// goPinned returns variables with which the go command takes modules from the module cache of this
-// machine. The cache then has the modules of testdata/go.
+// goPinned returns variables with which the go command takes modules from the module cache of
+// this machine. The call also puts the modules of testdata/go into that cache.
 func goPinned(t *testing.T) []string {
 	w := goWorkshop(t)
 	programs.Run(t, w.shell(t, "go mod download"))

@@ -13,24 +13,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// receiptProgram returns the program in the chapter of the page about receipts.
+// receiptProgram returns the program that the page shows in its chapter about receipts.
 func receiptProgram() program {
 	return program{id: "receipt", title: "Checking a receipt", tools: nodeWorkshop, from: npm()}
 }
 
-// The results that the program prints about a receipt.
+// The verdicts that the program prints about a receipt.
 const (
 	holds       = "The receipt holds: did:web:"
 	doesNotHold = "The receipt DOES NOT HOLD: "
 	notProven   = "The receipt is NOT PROVEN: "
 )
 
-// judged is a request whose receipt the program checks.
+// judged is a case for the program: a request whose receipt the program checks.
 type judged struct {
 	path   string                     // the path and query; "" means the example call
-	host   string                     // the host in the requested URL; if it is set, the service calls itself localhost
+	host   string                     // if not empty, the host in the requested URL, while the service calls itself localhost
 	change step                       // what an attacker does with the answer; nil means nothing
-	said   func(s *receipt.Statement) // changes the statement of the receipt; the changed receipt is signed again
+	said   func(s *receipt.Statement) // changes what the receipt states, if it is not nil; the receipt is then signed again
 	by     ed25519.PrivateKey         // the key that signs the changed receipt; nil means the service's key
 	want   string                     // a part of the program's output
 }
@@ -38,8 +38,8 @@ type judged struct {
 const example = "/v1/tools/dns?domain=example.com&type=MX"
 
 // TestReceiptProgram runs the program with three kinds of receipts. Some are honest, but the
-// request spelled its question in another way than the receipt does. Some are proven to be
-// false. Some prove nothing. The program calls only the second kind false.
+// receipt spells the question in another way than the request. Some are proven to be false.
+// Some prove nothing. The program calls only the second kind false.
 func TestReceiptProgram(t *testing.T) {
 	t.Parallel()
 	_, stranger, _ := ed25519.GenerateKey(rand.Reader) // never fails
@@ -89,7 +89,7 @@ func (c judged) check(t *testing.T) {
 	zone := exampleZone(t) + "xn--bcher-kva.example.com. 30 A 192.0.2.78\nwww.example.com. 30 MX 10 mx1.example.com.\n"
 	w, addr := newWorld(t, resolverOf(t, zone, nil)), testbed.FreeAddr(t)
 	g := newGateway(t, "http://"+addr)
-	named, asked := g.url, g.url // the service is configured with the address of the attacker's gateway
+	named, asked := g.url, g.url // the address of the attacker's gateway, which the service is configured with
 	if c.host != "" {
 		named = strings.Replace(g.url, "127.0.0.1", "localhost", 1)
 		asked = strings.Replace(g.url, "127.0.0.1", c.host, 1)
@@ -116,7 +116,7 @@ func (c judged) check(t *testing.T) {
 	}
 }
 
-// requested returns a function that replaces the question in a receipt.
+// requested returns a function that makes a receipt state another question.
 func requested(request string) func(*receipt.Statement) {
 	return func(s *receipt.Statement) { s.Request = request }
 }
@@ -126,8 +126,7 @@ func otherExchange(body []byte) []byte {
 	return bytes.Replace(body, []byte("mx1"), []byte("mx2"), 1)
 }
 
-// signed returns a changed copy of the receipt jws: c.said has changed the statement, and key
-// signs the copy.
+// signed returns a copy of the receipt jws that c.said has changed and key has signed.
 func (c judged) signed(t *testing.T, jws string, key ed25519.PrivateKey) string {
 	payload := testbed.Must(base64.RawURLEncoding.DecodeString(strings.Split(jws, ".")[1]))
 	said := decoded[receipt.Statement](t, payload)

@@ -18,14 +18,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// changeReceipt changes the header in which an answer reports the payment.
+// changeReceipt changes the content of the PAYMENT-RESPONSE header.
 func changeReceipt(h http.Header, change func(*x402.SettleResponse)) {
 	settled := testbed.Must(x402test.Reply{Header: h}.Receipt())
 	change(&settled)
 	h.Set(x402.HeaderResponse, testbed.Must(x402.EncodeHeader(settled)))
 }
 
-// resigned returns a function that replaces the signed receipt in the header.
+// resigned returns a function that replaces the signed receipt in that header.
 func resigned(change func(jws string) string) func(*x402.SettleResponse) {
 	return func(r *x402.SettleResponse) {
 		signed := &r.Extensions.OfferReceipt.Info.Receipt
@@ -35,19 +35,19 @@ func resigned(change func(jws string) string) func(*x402.SettleResponse) {
 
 func forged(jws string) string { return jws[:len(jws)-4] + "___w" }
 
-// found is a result of the unmodified package @x402/extensions: what it reports about an
-// answer, or a signature that it makes.
+// found is what the unmodified package @x402/extensions says about an answer, or a signature
+// that the package makes.
 type found struct {
 	Failed                         string
 	Found, JWS                     bool
-	Offered                        bool // there is one signed offer, with the terms of accepts[0]
+	Offered                        bool // the offer has one signature, and it is for the terms of accepts[0]
 	Kid, OfferKid, Signature, Hash string
 	Said                           receipt.Statement
 	Matches, MatchesOther          bool
 }
 
-// checker is a program that uses this package. It reads each job as a line, and prints the
-// result as a line.
+// checker is a program that uses this package. It reads each job as a line of JSON, and prints
+// each result as a line.
 type checker struct{ *dialogue }
 
 func (c checker) ask(t *testing.T, job map[string]any) (f found) {
@@ -80,7 +80,7 @@ func (c checker) check(t *testing.T, b bought, payers ...string) found {
 	return c.ask(t, map[string]any{"job": "answer", "header": b.Header.Get(x402.HeaderResponse), "body": b.Body, "required": b.required, "payers": payers})
 }
 
-// holds fails the test unless the package finds a receipt that is valid for the answer.
+// holds fails the test unless the package finds a receipt and calls it valid for the answer.
 func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) found {
 	f := c.check(t, b, payer)
 	settled, err := b.Receipt()
@@ -95,10 +95,11 @@ func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) f
 	return f
 }
 
-// TestReceiptsByTheStockPackage: the unmodified @x402/extensions finds the receipt of a live
-// answer, verifies the receipt with the key that the service publishes, and matches the receipt to
-// the offer. With the service's key it signs the same bytes. All receipts also verify after a
-// change of the key, until the old key is no longer published.
+// TestReceiptsByTheStockPackage checks our receipts with the unmodified @x402/extensions. The
+// package must find the receipt of a live answer, verify it with the key that the service
+// publishes, and match it to the offer. With the service's key, the package must sign the same
+// bytes as the service. After a change of the key, old receipts must verify as long as the old
+// key is published, and no longer.
 func TestReceiptsByTheStockPackage(t *testing.T) {
 	t.Parallel()
 	tools := nodeWorkshop(t)

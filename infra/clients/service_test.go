@@ -21,7 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs use it, and go test notices only changes of imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // go test notices only changes of imports, and the started programs contain this package
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -36,13 +36,13 @@ func TestMain(m *testing.M) {
 // goods is something that a program sells.
 type goods struct {
 	name     string
-	stranger bool   // the seller is the shop of infra/shop, and not the service
+	stranger bool   // the seller is the shop of infra/shop instead of the service
 	path     string // the path and query that buyers request
 	amount   string
 	answer   map[string]any
 	report   *report // the body that buyers post; nil for a GET
-	// The same goods as a tool: the tool, a part of its answer, its arguments, and the names of
-	// all tools of the seller.
+	// The same goods as a tool: the name of the tool, a part of its answer, its arguments, and
+	// the names of all tools of the seller.
 	tool, says string
 	arguments  map[string]any
 	tools      []string
@@ -69,7 +69,7 @@ func shop() goods {
 	}
 }
 
-// report is the body that a purchase posts at the shop. Kind is one of the reportKinds.
+// report is the body that a purchase posts to the shop. Kind is one of the reportKinds.
 type report struct {
 	Kind  string `json:"kind"`
 	City  string `json:"city"`
@@ -80,7 +80,8 @@ type report struct {
 // client programs use.
 func reportKinds() []string { return []string{"json", "form", "multipart"} }
 
-// reportsOf returns a report at the shop, of a kind and with some notes.
+// reportsOf returns goods of the shop that are bought with a report of the given kind, with
+// the given notes.
 func reportsOf(kind, notes string) goods {
 	g := shop()
 	g.name, g.path, g.report = "the shop, by POST of "+kind, "/report", &report{kind, "Oslo", notes}
@@ -89,8 +90,8 @@ func reportsOf(kind, notes string) goods {
 	return g
 }
 
-// world has the goods, the facilitator, the settings and the folder of a program that sells. The
-// program's ledger is in the folder, and stays when the process ends.
+// world is what surrounds a program that sells: its goods, its facilitator, its settings and
+// its folder. The program's ledger is in the folder, and is kept when the process ends.
 type world struct {
 	goods goods
 	books *testbed.Facilitator
@@ -98,15 +99,16 @@ type world struct {
 	dir   string
 }
 
-// newWorld returns a world with a new facilitator. The argument plan says how the
-// facilitator's first settlements go.
+// newWorld returns a world with a new facilitator. The plan says how the facilitator's first
+// settlements end.
 func newWorld(t *testing.T, resolver string, plan ...x402test.Behaviour) world {
 	b := testbed.StartFacilitator(t)
 	b.Plan("", plan...)
 	return world{goods: ours(t), books: b, dir: t.TempDir(), env: map[string]string{"FACILITATOR_URL": b.URL, "DNS_RESOLVERS": resolver}}
 }
 
-// onTestnet returns a world whose service runs on Base Sepolia. Only the setting NETWORK says so.
+// onTestnet returns a world whose service runs on Base Sepolia. The setting NETWORK must be
+// enough for that.
 func onTestnet(t *testing.T) world {
 	w := newWorld(t, resolver(t))
 	w.books = testbed.StartFacilitatorOn(t, x402.BaseSepolia)
@@ -119,7 +121,7 @@ type service struct {
 	url   string
 	goods goods
 	books *testbed.Facilitator
-	kill  func() // kills it with SIGKILL, and returns when the process has ended
+	kill  func() // sends SIGKILL, and returns when the process has ended
 }
 
 // start starts the local runner in a new world.
@@ -127,20 +129,21 @@ func start(t *testing.T, plan ...x402test.Behaviour) service {
 	return newWorld(t, resolver(t), plan...).start(t)
 }
 
-// startShop starts the shop in a new world without a node. The argument window is the shop's
-// setting WINDOW in seconds, or "" for the default.
+// startShop starts the shop in a new world without a node. The shop's setting WINDOW is the
+// given number of seconds, or the default if window is "".
 func startShop(t *testing.T, sold goods, window string) service {
 	w := newWorld(t, "")
 	w.goods, w.env["DUPLICATE_WINDOW_SECONDS"] = sold, window
 	return w.startAt(t, testbed.FreeAddr(t))
 }
 
-// start starts the service in this world, possibly with the ledger of an earlier process.
+// start starts the seller in this world. If the world had an earlier process, its ledger is
+// used again.
 func (w world) start(t *testing.T) service {
 	return testbed.Must(w.tryStart(t))
 }
 
-// startAt starts the seller at an address. It tries again while the port is still in use.
+// startAt starts the seller at an address. It retries while the port is still in use.
 func (w world) startAt(t *testing.T, addr string) (s service) {
 	w.env["LOCAL_ADDR"] = addr
 	testbed.Until(t, w.goods.name+" at "+addr, func() (err error) {
@@ -150,7 +153,7 @@ func (w world) startAt(t *testing.T, addr string) (s service) {
 	return s
 }
 
-// tryStart is like start, but returns an error if the program does not start.
+// tryStart is like start, but returns an error if the seller does not start.
 func (w world) tryStart(t *testing.T) (service, error) {
 	cmd := testbed.Local(testbed.Program(t, testbed.LocalRunner), w.dir, w.env)
 	if w.goods.stranger {
@@ -201,9 +204,8 @@ func exampleZone(t *testing.T) string {
 	return text
 }
 
-// resolverOf starts a resolver that answers from a zone, and returns its address. The argument
-// first is a function that can answer a query in place of the zone, and then returns true. It
-// may be nil.
+// resolverOf starts a resolver that answers from a zone, and returns its address. If first is
+// not nil, it gets each query before the zone does, and returns true if it has answered.
 func resolverOf(t *testing.T, zone string, first func(dns.ResponseWriter, *dns.Msg) bool) string {
 	z := testbed.ReadZone(t, zone)
 	return testbed.Resolver(t, dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
@@ -213,7 +215,7 @@ func resolverOf(t *testing.T, zone string, first func(dns.ResponseWriter, *dns.M
 	}))
 }
 
-// decoded returns the value of a text of JSON.
+// decoded returns the value that a JSON text contains.
 func decoded[T any](t *testing.T, raw []byte) T {
 	var v T
 	if err := json.Unmarshal(raw, &v); err != nil {
@@ -225,8 +227,8 @@ func decoded[T any](t *testing.T, raw []byte) T {
 // workshop is a folder in which a program can be saved and run.
 type workshop struct {
 	dir   string
-	env   []string // variables in addition to those of this process
-	payer string   // private key of the payer in the programs
+	env   []string // variables that are added to those of this process
+	payer string   // the private key with which the programs pay
 }
 
 func newWorkshop(t *testing.T, env ...string) workshop {
@@ -252,7 +254,7 @@ func pythonWorkshop(t *testing.T) workshop {
 
 const requirements = "testdata/requirements.txt"
 
-// goWorkshop returns a workshop with the module file of testdata/go.
+// goWorkshop returns a workshop with the go.mod and go.sum of testdata/go.
 func goWorkshop(t *testing.T) workshop {
 	w := newWorkshop(t, "GOFLAGS=-mod=readonly", "GOWORK=off")
 	w.fill(t, "go")
@@ -272,7 +274,8 @@ func (w workshop) shell(t *testing.T, line string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// keyed is like shell, for a command of the page. The payer's key replaces the placeholder.
+// keyed is like shell, but takes a command of the page and puts the payer's key in place of
+// the placeholder.
 func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
 	if !strings.HasPrefix(command, placeholder+" ") {
 		t.Fatalf("the command %q has no place for the key", command)
@@ -280,7 +283,7 @@ func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
 	return w.shell(t, strings.Replace(command, placeholder, "PRIVATE_KEY="+w.payer, 1))
 }
 
-// save writes a program to a file, like a reader who copies it from the page.
+// save writes a program to a file, as a reader does who copies it from the page.
 func (w workshop) save(t *testing.T, name, program string) {
 	if name == "" || strings.ContainsAny(name, "/\\ ") {
 		t.Fatalf("%q is not the name of a file", name)
@@ -292,7 +295,7 @@ func (w workshop) save(t *testing.T, name, program string) {
 type dialogue struct {
 	in    io.WriteCloser
 	out   *bufio.Reader
-	notes *strings.Builder // stderr; complete after wait
+	notes *strings.Builder // the program's stderr; complete when the program has ended
 	wait  func() error
 }
 
@@ -328,9 +331,10 @@ func (d *dialogue) next(t *testing.T, v any) {
 	}
 }
 
-// end ends the program, before the end of the test kills it. The program must not print more.
+// end closes the program's input and waits until the program ends by itself. The program must
+// print nothing more.
 func (d *dialogue) end(t *testing.T) {
-	_ = d.in.Close() // the program may have ended
+	_ = d.in.Close() // fails if the program has ended
 	rest, err := io.ReadAll(d.out)
 	if err = errors.Join(err, d.wait()); err != nil || len(rest) > 0 {
 		t.Errorf("%v, and %q\n%s", err, rest, d.notes)

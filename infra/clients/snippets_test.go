@@ -19,12 +19,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// program is a program of the documentation page.
+// program is a program that the documentation page shows.
 type program struct {
 	id, title string
-	tools     func(*testing.T) workshop // returns a workshop in which its packages are installed
-	from      registry                  // where its packages are installed from
-	short     bool                      // it prints the status and the answer in one line, and nothing else
+	tools     func(*testing.T) workshop // returns a workshop that has the program's packages
+	from      registry                  // the registry from which the program's packages are installed
+	short     bool                      // the program prints nothing but one line with the status and the answer
 }
 
 const typeCheck = "npx tsc --noEmit --strict --module nodenext --target es2022 --skipLibCheck --types node "
@@ -47,7 +47,7 @@ func retries() program {
 	return program{id: "retries", title: "With retries", tools: nodeWorkshop, from: npm()}
 }
 
-// signedKey sets the idempotency key for the program signed.
+// signedKey is the variable that gives the program signed its idempotency key.
 const signedKey = "IDEMPOTENCY_KEY=call-1"
 
 // signed returns the program that sends a payment which was signed elsewhere.
@@ -59,13 +59,14 @@ const maxShort = 8
 // placeholder stands for the payer's private key in the commands on the page.
 const placeholder = "PRIVATE_KEY=0x…"
 
-// TestPayingPrograms runs every program of the page as the page shows it. In an empty folder, it
-// runs the printed commands. The program pays. If the result of the payment is lost, a second run
-// of the program with the printed key makes no second payment. For a payer without money, the
-// program fails with a message. The program of a service on a test network pays on that network.
+// TestPayingPrograms runs every program of the page as the page shows it. In an empty folder,
+// it runs the printed commands. The program must pay. If the result of its payment is lost, a
+// second run with the printed key must make no second payment. If the payer has no money, the
+// program must fail with a message. On the page of a service for a test network, the program
+// must pay on that network.
 func TestPayingPrograms(t *testing.T) {
 	t.Parallel()
-	run := map[string]bool{"curl": true, "signed": true} // TestCurl runs these
+	run := map[string]bool{"curl": true, "signed": true} // TestCurl runs these two
 	for _, p := range payingPrograms() {
 		run[p.id] = true
 	}
@@ -104,7 +105,7 @@ func TestPayingPrograms(t *testing.T) {
 	}
 }
 
-// checkAll checks all programs in one language with a command, which must succeed.
+// checkAll checks all programs in one language with a single command, which must succeed.
 func (p page) checkAll(t *testing.T, tools func(*testing.T) workshop, suffix, command string) {
 	t.Parallel()
 	w := tools(t)
@@ -118,7 +119,8 @@ func (p page) checkAll(t *testing.T, tools func(*testing.T) workshop, suffix, co
 	}
 }
 
-// isShort checks that a program has few lines, and that llms.txt has the program and its commands.
+// isShort checks that a program has at most maxShort lines, and that llms.txt has the program
+// and its commands.
 func (p program) isShort(t *testing.T, shown page, llms string) {
 	t.Helper()
 	text := strings.TrimSpace(shown.programs[p.id])
@@ -133,9 +135,9 @@ func (p program) isShort(t *testing.T, shown page, llms string) {
 	}
 }
 
-// pays runs the program three times. The first run pays and prints the expected output. The
-// second run has the key of the first, gets the answer and pays nothing. The third run has no
-// key, chooses another key and pays again.
+// pays runs the program three times. The first run must pay and print the expected output. The
+// second run has the key of the first, and must get the answer without paying. The third run
+// gets no key, so it must choose a new one and pay again.
 func (p program) pays(t *testing.T, w workshop, s service) {
 	o := p.paysOn(t, w, s, x402.Base)
 	p.run(t, w.under(t, o.key), s, s.url).checkPaid(t, s)
@@ -147,7 +149,8 @@ func (p program) pays(t *testing.T, w workshop, s service) {
 	}
 }
 
-// paysOn runs the program as the page of a service on a network shows it, and checks its output.
+// paysOn runs the program as the page of the service s shows it. The program must pay and
+// print the name of the network.
 func (p program) paysOn(t *testing.T, w workshop, s service, network string) outcome {
 	o := p.run(t, w, s, s.url)
 	o.checkPaid(t, s)
@@ -170,8 +173,9 @@ func (p program) paysOn(t *testing.T, w workshop, s service, network string) out
 }
 
 // paysOnce runs the program against a facilitator that moves the money but does not report it.
-// The service answers 503; it has no node that knows the transaction. The program is run until it
-// has the answer. It signs again in each run, and pays once.
+// The service answers 503, because it has no node that knows the transaction. The program is
+// run again until it has the answer. It signs a new payment in each run, and must be charged
+// once.
 func (p program) paysOnce(t *testing.T, w workshop) {
 	s := start(t, x402test.FailAfter)
 	o := p.run(t, w, s, s.url)
@@ -185,7 +189,7 @@ func (p program) paysOnce(t *testing.T, w workshop) {
 	o.checkPaid(t, s)
 }
 
-// fails runs the program for a payer without money.
+// fails runs the program for a payer who has no money, and checks the program's message.
 func (p program) fails(t *testing.T, w workshop) {
 	s := start(t, x402test.Refuse)
 	if o := p.run(t, w, s, s.url); o.err == nil || !strings.Contains(o.notes, "402") {
@@ -196,9 +200,9 @@ func (p program) fails(t *testing.T, w workshop) {
 	}
 }
 
-// at returns a command that runs the program as the page of a service shows it. In the
-// program's text, the address other replaces the address old; both may be beginnings of
-// addresses. All runs in one workshop have the same payer.
+// at returns a command that runs the program as the page of a service shows it, but with every
+// old in the program's text replaced by other. Both are addresses or beginnings of addresses.
+// All runs in one workshop have the same payer.
 func (p program) at(t *testing.T, w workshop, s service, old, other string) *exec.Cmd {
 	shown := readPage(t, s)
 	code := strings.ReplaceAll(shown.programs[p.id], old, other)
@@ -210,17 +214,17 @@ func (p program) at(t *testing.T, w workshop, s service, old, other string) *exe
 	return w.keyed(t, command)
 }
 
-// outcome is the result of a program.
+// outcome is what a program has printed, and how it has ended.
 type outcome struct {
 	out, notes string // stdout and stderr
-	key        string // the key of the purchase that it prints, which is removed from notes
+	key        string // the purchase's key, which the program prints; it is removed from notes
 	err        error
 }
 
 // keyLine matches the line in which a program prints the key of its purchase.
 var keyLine = regexp.MustCompile(`(?m)^IDEMPOTENCY_KEY=([0-9A-Za-z-]{26,36})\n`)
 
-// under returns the workshop for another run of a program, with the key that it has printed.
+// under returns the workshop for another run of a program that gets the key of the first run.
 func (w workshop) under(t *testing.T, key string) workshop {
 	if key == "" {
 		t.Fatal("the program has printed no key")
@@ -264,8 +268,8 @@ func newPayer() string {
 	return "0x" + hex.EncodeToString(key)
 }
 
-// checkPaid checks that a program printed the right answer, and that the facilitator moved one
-// payment.
+// checkPaid checks that a program printed the right answer, and that the facilitator made one
+// transfer.
 func (o outcome) checkPaid(t *testing.T, s service) {
 	if o.err != nil {
 		t.Fatalf("%v\n%s\n%s", o.err, o.out, o.notes)
@@ -282,9 +286,9 @@ func (o outcome) checkPaid(t *testing.T, s service) {
 	}
 }
 
-// page is the documentation page.
+// page is the documentation page, taken apart.
 type page struct {
-	byLabel  map[string][]string // blocks of code, by label
+	byLabel  map[string][]string // the blocks of code, by label
 	programs map[string]string   // the text of each program, by id
 	names    map[string]string   // the file name that the page gives each program, by id
 }

@@ -11,18 +11,19 @@ import (
 )
 
 const (
-	// callsUntilItLeaves is the number of calls after which a loop gives up.
+	// callsUntilItLeaves is the number of calls after which a client gives up for the time
+	// being.
 	callsUntilItLeaves = 3
-	// narrowWindow is a window in seconds. It is over when a client comes back, because the
-	// pause before the third lookup alone is ten seconds.
+	// narrowWindow is a duplicate window in seconds. It has passed when a client comes back,
+	// because the pause before the third lookup alone is ten seconds.
 	narrowWindow = "1"
 	// patientClient is a client's timeout in seconds, for trials in which no answer is lost.
-	// With a shorter timeout, a client could give up on a busy machine. After a narrow window
-	// it would then buy again.
+	// With a shorter timeout, a client could give up on a busy machine, and would then buy
+	// again after a narrow window.
 	patientClient = 120
 )
 
-// outage is a service whose goods fail until they are mended.
+// outage is a service whose goods fail until the test repairs them.
 type outage struct {
 	world   world
 	addr    string
@@ -31,18 +32,18 @@ type outage struct {
 	buyers  []returning
 }
 
-// returning is a client that gives up and comes back later.
+// returning is a client that gives up, and comes back later.
 type returning struct {
 	client stockClient
 	order  purchase
 	payer  string
 }
 
-// TestClientsComeBack: a loop gives up while the service still owes its answer. The service is
-// killed and starts again, and its lookups work again. After the window, another process of the
-// client sends a new signature. It gets the answer, and the two payments are charged once,
-// because the window begins only with an answer. The same holds for the shop. charged.md has a
-// row for this test.
+// TestClientsComeBack checks a client that gives up while the service still owes its answer.
+// The service is killed and starts again, and its lookups work again. After the window,
+// another process of the client sends a new signature. This process must get the answer, and
+// the two payments must be charged once, because the window begins only with an answer. The
+// same must hold for the shop. charged.md has a row for this test.
 func TestClientsComeBack(t *testing.T) {
 	t.Parallel()
 	outages := []*outage{newOutage(t, ours(t)), newOutage(t, shop())}
@@ -73,7 +74,7 @@ func TestClientsComeBack(t *testing.T) {
 	isWritten(t, "the loop ends while the answer is owed; the client comes back after the duplicate window, and signs again", len(stockClients()))
 }
 
-// newOutage starts a service whose goods fail, with a buyer for each client.
+// newOutage starts a service whose goods fail, and makes a buyer for each client.
 func newOutage(t *testing.T, sold goods) *outage {
 	o := &outage{addr: testbed.FreeAddr(t)}
 	fails := func() bool { return !o.mended.Load() }
@@ -90,9 +91,9 @@ func newOutage(t *testing.T, sold goods) *outage {
 	return o
 }
 
-// playReturning starts the program of every client and lets its buyers buy. Before that, it calls
-// the function change for a copy of each buyer's order. It returns the results by the ID of the
-// order.
+// playReturning starts the program of every client and lets its buyers buy. Each buyer gets a
+// copy of its order, after change has changed the copy. The results are returned by the ID of
+// the order.
 func playReturning(t *testing.T, outages []*outage, change func(*purchase)) map[string]loopResult {
 	t.Helper()
 	programs := startAll(t)

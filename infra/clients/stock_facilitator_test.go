@@ -11,14 +11,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// failureMode says how the facilitator fails for the first settlements of a payer, after the money
-// has moved. Most names are from github.com/x402-foundation/x402 issue 3208 and from the test
-// battery aurumflux20/hostile-facilitator. Three modes are from this repository: in them the
-// facilitator repeats a false refusal, or contradicts its earlier refusal.
+// failureMode says how the facilitator fails for the first settlements of a payer, after the
+// money has moved. Most names are from github.com/x402-foundation/x402 issue 3208 and from the
+// test battery aurumflux20/hostile-facilitator. Three modes are from this repository. In these
+// three, the facilitator repeats a false refusal, or contradicts an earlier refusal.
 //
 // If the service repeats a settlement, the facilitator answers "nonce already used", like a
-// facilitator that asks only the chain. In the modes in which recognises is set, it answers with
-// the result of the settlement.
+// facilitator that asks only the chain. In the modes in which recognises is set, it answers
+// with the result of the settlement.
 type failureMode struct {
 	name       string
 	means      string
@@ -26,21 +26,22 @@ type failureMode struct {
 	// plays is the number of settlements of a payer that fail, or everyTime.
 	plays int
 	play  func(*testbed.Relayed, settleAnswer)
-	// settles reports whether the answer still says that the payment is settled.
+	// settles reports whether the facilitator's answer still says that the payment is settled.
 	settles bool
-	// node returns the node of the chain that the service can ask; nil means that the service
-	// has none.
+	// node returns the chain node that the service can query; nil means that the service has
+	// none.
 	node func(*testbed.Facilitator) http.Handler
-	// unanswered reports whether the service cannot find out that the money has moved, so that
-	// no answer comes.
+	// unanswered reports whether the service cannot find out that the money has moved. In that
+	// case no answer may come.
 	unanswered bool
 }
 
 // everyTime means that every settlement of a payer fails.
 const everyTime = math.MaxInt
 
-// refuse answers like a facilitator that checks the payer's balance after its transfer, and finds
-// the balance too low. A server that believes this answer sends its client another offer.
+// refuse answers like a facilitator that checks the payer's balance after its transfer, and
+// finds the balance too low. A seller that believes this answer sends its client another
+// offer.
 func refuse(c *testbed.Relayed, a settleAnswer) {
 	a.ErrorReason, a.Success, a.Transaction = "invalid_exact_evm_insufficient_balance", false, ""
 	a.give(c, http.StatusPaymentRequired)
@@ -61,7 +62,7 @@ func failureModes() []failureMode {
 		{name: "accept_then_timeout", means: "settles, but never answers", plays: 1, play: func(c *testbed.Relayed, _ settleAnswer) { c.Hold() }},
 		{name: "5xx_after_settle", means: "settles, but answers 502", plays: 1, play: instead(http.StatusBadGateway, "<html>Bad Gateway</html>")},
 		{name: "double_402", means: "settles, but refuses the payment", plays: 1, recognises: true, play: refuse},
-		// The second answer is "nonce used", from which it follows that the first was false.
+		// The second refusal is "nonce used", which shows that the first refusal was false.
 		{name: "contradicts", means: "settles, but refuses; its second refusal contradicts the first", plays: 1, play: refuse},
 		{name: "refuses", means: "settles once, but refuses every time; the seller has a node", plays: everyTime, node: liveNode, play: refuse},
 		{name: "refuses_unseen", means: "the same, but the seller has no node; no answer comes", plays: everyTime, unanswered: true, play: refuse},
@@ -76,14 +77,14 @@ func failureModes() []failureMode {
 			},
 		},
 		{
-			// The service does not know the result of the settlement. The node of the chain
-			// never answers, and the facilitator fails at the first repeat as well.
+			// The service cannot learn the result of the settlement: the chain node never
+			// answers, and the facilitator fails at the first repeat as well.
 			name: "reconcile_unavailable", means: "settles, but answers 504 twice; the node is down", plays: 2, recognises: true,
 			node: deadNode, play: instead(http.StatusGatewayTimeout, ""),
 		},
 		{
-			// The facilitator declares that a repeat is safe, which is true. In this mode
-			// a server must not be too careful, because the answer has to come.
+			// The facilitator declares that a repeat is safe, and that is true. A seller that
+			// is too careful to repeat would fail here, because the answer has to come.
 			name: "declared_safe", means: "settles, and declares that repeats are safe", plays: 1, settles: true, recognises: true,
 			play: func(c *testbed.Relayed, a settleAnswer) {
 				a.Idempotent = true
@@ -94,7 +95,7 @@ func failureModes() []failureMode {
 	}
 }
 
-// liveNode returns a node of the chain on which a facilitator's money moves.
+// liveNode returns a node of the chain on which the facilitator f moves money.
 func liveNode(f *testbed.Facilitator) http.Handler {
 	return testbed.PlayNode{Moved: f.Transfers, ChainID: testbed.BaseChainID, Now: time.Now, Safe: 2 * time.Second}
 }
@@ -109,7 +110,7 @@ func (a settleAnswer) give(c *testbed.Relayed, status int) {
 	says(status, 0, string(testbed.Must(json.Marshal(a))))(c)
 }
 
-// settle lets the facilitator settle, and answers according to the mode.
+// settle lets the facilitator settle, and then answers as the trial's mode says.
 func (t *trial) settle(c *testbed.Relayed) {
 	if c.URL.Path != "/settle" {
 		c.Pass()
@@ -132,8 +133,8 @@ func (t *trial) settle(c *testbed.Relayed) {
 	}
 }
 
-// settled records a call to /settle. It returns the answer, whether the mode changes the answer,
-// and whether the service is still running to receive the answer.
+// settled records a call to /settle. It returns the facilitator's answer, whether the mode
+// spoils this answer, and whether the service is still running to receive it.
 func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settleAnswer, plays, alive bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +156,7 @@ func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settle
 	b.plays++
 	plays = b.plays <= t.mode.plays
 	b.note("settle %.10s: success %t %s, spoilt %t", nonce, honest.Success, honest.ErrorReason, plays)
-	// If every answer is a refusal, the service asks the chain after the second refusal.
+	// If the service gets only refusals, it asks the chain after the second one.
 	if t.moment == duringLookup && (!plays || t.mode.settles || t.mode.plays == everyTime && b.plays > 1) {
 		t.reach(b)
 	}

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// longReport is the size, in bytes, of a report that the shop accepts. The constant
-	// tooLongReport is the size of a report that the shop refuses (see maxReport in the main.go of
+	// longReport is the size, in bytes, of a large report that the shop accepts, and
+	// tooLongReport is the size of a report that it refuses (see maxReport in the main.go of
 	// the shop).
 	longReport    = 1 << 20
 	tooLongReport = 2<<20 + 1
 )
 
-// postings are the reports that a client posts at the shop in one format: some that it pays for,
-// and one that the shop refuses.
+// postings are the reports that a client posts to the shop in one format. The client pays for
+// some of them; the shop refuses one.
 type postings struct {
 	shop    service
 	client  stockClient
@@ -32,11 +32,11 @@ type posting struct {
 	payer string
 }
 
-// TestStockClientsPost: unmodified clients pay for a POST, without a gateway before the shop. In
-// every format, the same report posted twice is one purchase, although each call makes a new
-// body, and a multipart body has a random boundary. Another report of the same payer, of a
-// megabyte, is another purchase. A report that is too large for the shop is refused and not
-// charged. charged.md says so.
+// TestStockClientsPost checks that unmodified clients can pay for a POST, without a gateway in
+// front of the shop. In every format, posting the same report twice must be one purchase,
+// although each call makes a new body, and a multipart body has a random boundary. Another
+// report of the same payer, a megabyte long, must be another purchase. A report that is too
+// large for the shop must be refused and not charged. charged.md says so.
 func TestStockClientsPost(t *testing.T) {
 	t.Parallel()
 	clients, programs := stockClients(), startAll(t)
@@ -74,7 +74,8 @@ func newPostings(t *testing.T, s service, c stockClient, kind string) postings {
 	return p
 }
 
-// check checks that each report that the shop accepts was charged once, and the other not.
+// check checks that each report that the shop accepts was charged once, and that the report
+// that it refuses was not charged.
 func (p postings) check(t *testing.T, results map[string]loopResult) {
 	for _, one := range p.paid {
 		r := results[one.order.ID]

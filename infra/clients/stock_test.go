@@ -21,7 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// stockClient is a client of the x402 project in a loop that calls until it has a 200.
+// stockClient is a client of the x402 project in a loop. The loop calls until it has a 200.
 type stockClient struct {
 	title   string
 	command string
@@ -40,9 +40,9 @@ func stockClients() []stockClient {
 }
 
 const (
-	// mostCalls is the greatest number of calls of a loop. A loop needs far fewer calls unless the
-	// service never answers. The constant callsInVain is the same number for a mode in which the
-	// service must not answer. The constant loopPause is the pause between two calls.
+	// mostCalls limits the calls of a loop, which needs far fewer unless the service never
+	// answers. callsInVain is the limit for a mode in which the service must not answer.
+	// loopPause is the pause between two calls.
 	mostCalls   = 300
 	callsInVain = 45
 	loopPause   = time.Second
@@ -67,8 +67,9 @@ func TestStockClients(t *testing.T) {
 	p.addService()
 	p.addShop()
 	p.addFailing()
-	// Without the window, a new signature is a new purchase. The same loops must then pay for
-	// each result that was lost. This shows that the other trials could fail.
+	// Without the window, a new signature is a new purchase. In this trial, the same loops
+	// must therefore pay for each result that was lost. This shows that the other trials could
+	// fail.
 	control := p.add(ours(t), failureModes()[len(failureModes())-1], betweenCalls, everyClient()...)
 	control.world.env["DUPLICATE_WINDOW_SECONDS"] = "0"
 
@@ -93,7 +94,7 @@ func TestStockClients(t *testing.T) {
 	}
 }
 
-// everyClient returns the columns of all clients.
+// everyClient returns the columns of all clients in charged.md.
 func everyClient() []int { return []int{0, 1, 2, 3, 4} }
 
 // playbill has the trials of TestStockClients.
@@ -113,7 +114,8 @@ func (p *playbill) add(sold goods, mode failureMode, moment killMoment, columns 
 	return r
 }
 
-// addService adds trials of the service in every mode and with every moment, on either ledger.
+// addService adds trials of the service, on either ledger, with every mode and with every
+// moment.
 func (p *playbill) addService() {
 	db := cloud.StartDynamo(p.t)
 	for _, mode := range failureModes() {
@@ -136,9 +138,9 @@ const (
 	byPost = "the first three, with the shop, by `POST` of JSON, of a form, or of a multipart form whose boundary is new in each call"
 )
 
-// addShop adds trials of the shop in every mode. Each has one client, and together they have all
-// clients. For the goods sold by POST, it adds a trial with all clients for each format of the
-// body, each in another mode.
+// addShop adds trials of the shop in every mode. Each trial has one client, and all clients
+// occur. For the goods that are sold by POST, it adds one trial with all clients for each
+// format of the body, and each of these trials has a different mode.
 func (p *playbill) addShop() {
 	moments := []killMoment{beforeVerdict, betweenCalls} // the shop uses no resolver
 	for i, mode := range failureModes() {
@@ -146,7 +148,7 @@ func (p *playbill) addShop() {
 		if mode.node == nil {
 			p.add(shop(), mode, moment, column).row = noNode
 		}
-		if mode.unanswered { // with a node, this mode is the same as the previous mode
+		if mode.unanswered { // if there is a node, this mode is the same as the previous one
 			continue
 		}
 		r := p.add(shop(), mode, moment, column)
@@ -172,8 +174,8 @@ func (p *playbill) addFailing() {
 	}
 }
 
-// playTrials lets every program buy in a loop, restarts each service when its trial is due, and
-// stores the results in the buyers.
+// playTrials lets every program buy in a loop, and restarts the service of each trial that is
+// due. It stores the results in the buyers.
 func playTrials(t *testing.T, programs []*loopProgram, trials []*trial, due chan *trial) {
 	t.Helper()
 	buyers := map[string]*buyer{}
@@ -220,7 +222,8 @@ func playLoops(t *testing.T, programs []*loopProgram) map[string]loopResult {
 	return results
 }
 
-// isWritten checks that charged.md has a row that shows one settlement for each of the clients.
+// isWritten checks that charged.md has the given row, and that the row shows one settlement
+// for each of the clients.
 func isWritten(t *testing.T, row string, clients int) {
 	row = "\n| " + row + " |" + strings.Repeat(" 1 |", clients) + "\n"
 	if !strings.Contains(string(testbed.Must(os.ReadFile("charged.md"))), row) {
@@ -237,7 +240,7 @@ type loopProgram struct {
 	err     error
 }
 
-// purchase is the input of a client program. The type loopResult is the output of the program.
+// purchase is the input of a client program, and loopResult is its output.
 type purchase struct {
 	ID      string            `json:"id"`
 	URL     string            `json:"url"`
@@ -245,9 +248,9 @@ type purchase struct {
 	Key     string            `json:"key"`
 	Headers map[string]string `json:"headers"`
 	Report  *report           `json:"report"` // the body that is posted; nil for a GET
-	// Calls is the greatest number of calls. Timeout is the client's timeout for a call, in
-	// seconds; 0 means the client's default. With Once, the loop makes no further call after it
-	// has the answer.
+	// Calls is the maximum number of calls. Timeout is the client's timeout for a call, in
+	// seconds; 0 means the client's default. With Once, the loop makes no further call after
+	// it has the answer.
 	Calls   int  `json:"calls"`
 	Timeout int  `json:"timeout"`
 	Once    bool `json:"once"`
@@ -255,7 +258,7 @@ type purchase struct {
 
 type loopResult struct {
 	ID            string
-	Told          []int // the status of each call; 0 means that no whole answer came
+	Told          []int // the status of each call; 0 means that no complete answer came
 	Answer, Again struct{ Body string }
 }
 
@@ -280,7 +283,7 @@ func startLoops(t *testing.T, c stockClient) *loopProgram {
 	return p
 }
 
-// loop gives the program its purchases, and returns the results when the program has ended.
+// loop gives the program its purchases. It returns the results when the program has ended.
 func (p *loopProgram) loop() (results []loopResult, err error) {
 	err = json.NewEncoder(p.in).Encode(map[string]any{"pause": loopPause.Milliseconds(), "purchases": p.orders})
 	err = errors.Join(err, p.in.Close())
@@ -299,7 +302,8 @@ func (p *loopProgram) loop() (results []loopResult, err error) {
 	return results, err
 }
 
-// orderOf returns a purchase of goods at an origin, and its payer, who has a new private key.
+// orderOf returns an order for goods at an origin. It also returns the payer, whose private
+// key is new.
 func orderOf(tb testing.TB, origin string, sold goods, keyed bool) (order purchase, payer string) {
 	key := newPayer()
 	w := testbed.Must(x402test.WalletFromHex(strings.TrimPrefix(key, "0x"), rand.Reader))

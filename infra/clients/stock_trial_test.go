@@ -18,18 +18,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// killMoment is the moment at which the service is killed. The service is killed when every buyer
-// of a trial has reached it.
+// killMoment says when the service of a trial is killed: as soon as every buyer of the trial
+// has reached that moment.
 type killMoment string
 
 const (
-	// beforeVerdict: the facilitator has moved the money, and the service does not know it
-	// yet. The facilitator then fails for the next process of the service.
+	// beforeVerdict means that the facilitator has moved the money, and the service does not
+	// know it yet. The facilitator then fails for the next process of the service.
 	beforeVerdict killMoment = "before the verdict"
-	// duringLookup: the service knows from the facilitator that the money has moved, and
-	// waits for the answer of the resolver.
+	// duringLookup means that the service has heard from the facilitator that the money has
+	// moved, and waits for the answer of the resolver.
 	duringLookup killMoment = "during the lookup"
-	// betweenCalls: the service has answered the first call.
+	// betweenCalls means that the service has answered the first call.
 	betweenCalls killMoment = "between calls"
 )
 
@@ -40,7 +40,7 @@ type trial struct {
 	row     string // the trial's row in charged.md
 	mode    failureMode
 	moment  killMoment
-	gateway *gateway // the clients call it
+	gateway *gateway // the clients call the service through it
 	world   world
 	addr    string // the service's address
 	service service
@@ -53,7 +53,7 @@ type trial struct {
 	mu      sync.Mutex
 	buyers  map[string]*buyer // by payer, in lower case
 	revived bool              // the service was killed and runs again
-	failing bool              // the goods fail until every buyer has got leastOwed errors
+	failing bool              // the goods fail until every buyer has been owed the answer leastOwed times
 }
 
 // buyer is one purchase: a payer with a new key asks one question.
@@ -64,16 +64,16 @@ type buyer struct {
 	order  purchase
 	result loopResult
 
-	// What the gateway and the facilitator have recorded. The trial's lock protects it.
-	reached     bool                    // the buyer has reached the moment of the trial
+	// The gateway and the facilitator record these fields. The trial's lock protects them.
+	reached     bool                    // whether the buyer has reached the moment of the trial
 	settlements map[string]settleAnswer // by nonce
 	plays       int
-	early       bool // a result came before the service was killed
+	early       bool // a result came although the service had not been killed yet
 	replies     int
 	owed        int             // the number of replies that owe the answer (see owes)
 	results     int             // the number of results after the service was killed
-	signed      map[string]bool // nonces that were sent
-	served      map[string]bool // different results
+	signed      map[string]bool // the nonces that the buyer has sent
+	served      map[string]bool // the different results that the buyer got
 	story       []string
 }
 
@@ -81,7 +81,7 @@ func (b *buyer) note(format string, args ...any) {
 	b.story = append(b.story, fmt.Sprintf("%5.1f s  ", time.Since(b.trial.begun).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// account returns the recorded events of a purchase, for the message of a failed test.
+// account returns the recorded events of a purchase, as text for the message of a failed test.
 func (b *buyer) account() string {
 	b.trial.mu.Lock()
 	defer b.trial.mu.Unlock()
@@ -112,10 +112,10 @@ func (b *buyer) check(t *testing.T, c stockClient) {
 	fault(len(b.served) != results, "%d different results", len(b.served))
 	least := mode.plays
 	if least == everyTime {
-		least = 1 // a killed service may get only the first refusal, and asks the chain then
+		least = 1 // a killed service may get only the first refusal, and then asks the chain
 	}
 	if b.trial.moment == beforeVerdict && (b.early || mode.plays == everyTime) {
-		least = 0 // on a busy machine the settlement times out or the service starts late, and the service asks the chain
+		least = 0 // on a busy machine, the settlement may time out or the service may start late; the service then asks the chain
 	}
 	fault(b.plays < least, "the facilitator failed %d times, not %d", b.plays, least)
 	fault(len(b.signed) < 2, "only %d signatures: the client is not tried", len(b.signed))
@@ -139,7 +139,7 @@ func (t *trial) reach(b *buyer) {
 	t.due <- t
 }
 
-// newTrial returns a trial without buyers, whose service does not run yet.
+// newTrial returns a trial that has no buyers yet, and whose service is not started yet.
 func newTrial(t *testing.T, sold goods, mode failureMode, moment killMoment, due chan<- *trial) *trial {
 	r := &trial{
 		name: sold.name + ", " + mode.name + ", " + string(moment), row: fmt.Sprintf("`%s`: %s", mode.name, mode.means),
@@ -160,7 +160,7 @@ func newTrial(t *testing.T, sold goods, mode failureMode, moment killMoment, due
 	return r
 }
 
-// buy adds a buyer with the client of a column.
+// buy adds a buyer who uses the client of the given column.
 func (t *trial) buy(tb *testing.T, column int, keyed bool) {
 	order, payer := orderOf(tb, t.gateway.url, t.world.goods, keyed)
 	if t.mode.unanswered {
@@ -172,11 +172,12 @@ func (t *trial) buy(tb *testing.T, column int, keyed bool) {
 	}
 }
 
-// lookupsHeld is the longest time that the resolver holds answers back. The service tries a
-// lookup five times, and all tries together take longer than this.
+// lookupsHeld is the longest time for which the resolver holds its answers back. A lookup
+// survives this: it is tried five times, which takes longer in total.
 const lookupsHeld = 20 * time.Second
 
-// lookUp is called for every query to the resolver, and reports whether it has answered.
+// lookUp is called for every query to the resolver, and reports whether it has answered the
+// query.
 func (t *trial) lookUp(w dns.ResponseWriter, q *dns.Msg) bool {
 	if t.moment == duringLookup {
 		t.held.Do(func() { time.AfterFunc(lookupsHeld, t.free) })
@@ -187,15 +188,15 @@ func (t *trial) lookUp(w dns.ResponseWriter, q *dns.Msg) bool {
 
 // fail answers a query with REFUSED, and returns true.
 func fail(w dns.ResponseWriter, q *dns.Msg) bool {
-	_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeRefused)) // the client may be gone
+	_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeRefused)) // fails if the client has hung up
 	return true
 }
 
-// leastOwed is a number of replies that owe the answer. The goods work again when every buyer has
-// got this many.
+// leastOwed is how often the service must owe each buyer the answer before the goods work
+// again.
 const leastOwed = 2
 
-// fails makes the goods of the trial fail for a while.
+// fails lets the goods of the trial fail for a while.
 func (t *trial) fails(tb *testing.T) {
 	t.name += ", what is sold fails"
 	t.failing = true
@@ -217,15 +218,15 @@ func (t *trial) failsNow() bool {
 	return false
 }
 
-// station returns a handler that knows the weather which the shop sells. While a call of fails
-// returns true, the handler answers 502.
+// station returns a handler for the weather that the shop sells. While fails returns true, the
+// handler answers 502.
 func station(fails func() bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if fails() {
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
-		_, _ = io.WriteString(w, "fair") // the client may be gone
+		_, _ = io.WriteString(w, "fair") // fails if the client has hung up
 	})
 }
 
@@ -245,9 +246,9 @@ func (t *trial) restart(tb *testing.T) {
 // longDelay is longer than the five seconds that httpx waits. The other clients have no timeout.
 const longDelay = 6 * time.Second
 
-// passOn is the gateway's step for a request with a payment. It loses the first answer of each
-// buyer, and every result before the service is killed. The first result after that is cut in
-// half, the second comes late, and the others arrive.
+// passOn is the gateway's step for a request with a payment. It drops the first answer to each
+// buyer, and every result until the service is killed. Of the later results, it cuts the first
+// in half, delays the second, and lets the others arrive.
 func (t *trial) passOn(r *testbed.Relayed) {
 	answer := r.Answer()
 	body := answer.Body.Bytes()
@@ -268,8 +269,9 @@ func (t *trial) passOn(r *testbed.Relayed) {
 	}
 }
 
-// seen records an answer to a payment. It reports whether the answer must be lost. If the answer
-// is a result and is not lost, seen also returns how many such results the buyer has.
+// seen records an answer to a payment, and reports whether the gateway must drop it. If the
+// answer is a result that is not dropped, seen also returns how many such results the buyer
+// has now.
 func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, results int) {
 	var p x402.Payload
 	raw, _ := base64.StdEncoding.DecodeString(signature)
@@ -297,7 +299,8 @@ func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, result
 		}
 	}
 	b.note("signed %.10s: %d %v lost %t", signed.Nonce, answer.Status, testbed.FaultOf(answer), lost)
-	// A result before the service was killed means that the moment has passed for this buyer.
+	// A result that comes before the service is killed means that this buyer has passed the
+	// moment.
 	if t.moment == betweenCalls || result {
 		t.reach(b)
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 )
 
-// TestTokens: the texts that models read have at most a certain number of tokens. A
-// third-party tokenizer counts them, with the encoding o200k_base. The service has a receipt
-// key, a contact, and a host name of 40 characters. The response of a tool is its response to
-// a call without a payment.
+// TestTokens checks that the texts which models read do not have too many tokens. A
+// third-party tokenizer counts them, with the encoding o200k_base. The service in the test has
+// a receipt key, a contact, and a host name of 40 characters. The response of a tool is the
+// one to a call without a payment.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	w, addr := newWorld(t, resolver(t)), testbed.FreeAddr(t)
@@ -29,7 +29,7 @@ func TestTokens(t *testing.T) {
 		most[f] = tokens
 		return f
 	}
-	const sample, tokens = "PAYMENT-REQUIRED: 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913, na\u00efve", 38 // counted by another tokenizer
+	const sample, tokens = "PAYMENT-REQUIRED: 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913, na\u00efve", 38 // the number was determined with another tokenizer
 	counter := hold("sample", []byte(sample), tokens)
 	hold("llms.txt", s.document(t, catalog.PathLLMs), 2500)
 	hold("catalog", s.document(t, catalog.PathCatalog), 7000)
@@ -50,7 +50,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// arguments returns the arguments of the example of an operation.
+// arguments returns the arguments of an operation's example.
 func arguments(op catalog.Operation) map[string]any {
 	sent := map[string]any{}
 	for _, p := range op.Example() {

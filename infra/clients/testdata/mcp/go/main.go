@@ -1,5 +1,5 @@
-// A client with the official Go SDK. It lists the tools, asks one for its price, and pays with a
-// given payment, because the SDK has no wallet.
+// Command go is a client with the official Go SDK. It lists the tools and asks one for its
+// price. It pays with a payment from its command line, because the SDK has no wallet.
 package main
 
 import (
