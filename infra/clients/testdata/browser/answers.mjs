@@ -1,5 +1,6 @@
-// Answers that are longer than those of the catalog's examples, and what is marked in them.
-// They are put in the place of the service's, as answered at a time that stands.
+// These scenarios show answers that are longer than the catalog's examples, and answers in
+// which the page marks a value. The answers replace the service's own, and all have the same
+// fixed date.
 
 import assert from "node:assert/strict";
 import { phone, wide } from "./stage.mjs";
@@ -11,7 +12,7 @@ const long = "https://login.example.net/oauth2/authorize?client_id=0oa1b2c3d4&re
 const dkim = "v=DKIM1; k=rsa; p=" + "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A".repeat(25);
 const many = Array.from({ length: 60 }, (_, i) => `name-${i + 1}.a-domain-with-a-long-name.example.com`);
 
-/** Buys at a path, and is given an answer instead of the service's. */
+/** Buys an answer at a path. The browser gets a given answer instead of the service's. */
 async function given(stage, path, change) {
   const page = await stage.open({ path: path + "?domain=www.example.com", wallets: [new Wallet()] });
   const { tools } = await (await fetch(stage.origin + "/v1/catalog")).json();
@@ -24,7 +25,10 @@ async function given(stage, path, change) {
 
 const hop = (status, url, location) => ({ index: 0, url, method: "HEAD", status, peer_ip: "93.184.215.14", location });
 
-/** A chain over long addresses: each is whole, on four lines at most until all is shown. */
+/**
+ * A chain of redirects has a long address. Every address is complete, but only four lines of
+ * it are visible until the person presses "Show all".
+ */
 export async function longChain(stage) {
   const page = await given(stage, "/v1/tools/resolve-redirect", {
     final_url: "https://login.example.net/signin", hop_count: 5, truncated: true, stop_reason: "max_hops",
@@ -45,7 +49,10 @@ export async function longChain(stage) {
   await stage.look("long-chain", "page");
 }
 
-/** A cut text has four lines, and more once all is shown; the button comes and goes with the width. */
+/**
+ * A long text shows four lines, and more after "Show all". The button exists only at widths at
+ * which the text is cut.
+ */
 async function cutsTexts(page, where) {
   const text = page.locator(where + " p").first(), button = page.locator(where + " .all").first();
   await page.setViewportSize(phone);
@@ -61,7 +68,7 @@ async function cutsTexts(page, where) {
   await page.setViewportSize(wide);
 }
 
-/** Texts of many lines in a list, and a list of many. */
+/** An answer with a long list, one of whose texts has many lines. */
 export async function longTexts(stage) {
   const page = await given(stage, "/v1/tools/dns", { type: "TXT", records: [dkim, ...many].map((text) => ({ text })) });
   assert.equal(await page.locator("#result-title").innerText(), "61 text records");
@@ -74,7 +81,10 @@ export async function longTexts(stage) {
   assert.equal(await page.locator("#facts tbody").first().locator("tr:visible").count(), 61);
 }
 
-/** What is wrong with a certificate is marked; dates are as far away as when it was answered. */
+/**
+ * The page marks what is wrong with a certificate. The distance of a date is counted from the
+ * time of the answer.
+ */
 export async function expiredCertificate(stage) {
   const page = await given(stage, "/v1/tools/ssl-check", { not_after: "2015-04-12T23:59:59Z", expired: true, hostname_match: false, sans: many });
   assert.equal(await page.locator("#result-title").getAttribute("class"), "verdict bad");
@@ -89,7 +99,7 @@ export async function expiredCertificate(stage) {
   assert.equal(await page.locator("#facts li:visible").count(), 60);
 }
 
-/** A registrar with its number, and a registration that has ended. */
+/** The answer has the number of the registrar, and a registration that has ended. */
 export async function endedRegistration(stage) {
   const page = await given(stage, "/v1/tools/whois", { expires_at: "2026-10-01T00:00:00Z", nameservers: many.slice(0, 9) });
   const facts = await page.locator("#facts .fields").innerText();
@@ -98,7 +108,10 @@ export async function endedRegistration(stage) {
   await stage.look("ended", "page");
 }
 
-/** On paper there is no button, nothing is cut, and the receipt is there with its question and date. */
+/**
+ * A printout has no buttons and cuts nothing. It has the receipt, with the question and the
+ * date.
+ */
 async function onPaper(stage, name) {
   const { page } = stage;
   await page.emulateMedia({ media: "print" });

@@ -1,4 +1,5 @@
-// The documentation page, and the page for addresses where there is nothing.
+// These scenarios are about the documentation page, and about the page for an address at which
+// there is nothing.
 
 import assert from "node:assert/strict";
 import { narrow, wide, widths } from "./stage.mjs";
@@ -10,7 +11,7 @@ export async function documentation(stage) {
   const page = await stage.open({});
   assert.doesNotMatch(stage.policy, /unsafe|\*|https?:/);
   await stage.look("docs-top");
-  if (stage.screenshots) { // other places of the state that was looked at
+  if (stage.screenshots) { // the same state at other places of the page
     await stage.look("docs", "#dns", false);
     for (const id of ["try", "payment-signature", "limits", "errors", "receipts"]) await stage.look("docs-" + id, "#" + id, false);
   }
@@ -27,8 +28,9 @@ export async function documentation(stage) {
 }
 
 /**
- * Nothing moves once it is painted, at any width: what a script adds has its place from
- * the beginning, and a page that comes in two pieces is painted when both are there.
+ * Nothing may move after it is painted, at any width. What a script adds must have its place
+ * reserved from the beginning. If the page arrives in two pieces, nothing that is painted
+ * early may move when the rest arrives.
  */
 export async function nothingMoves(stage, { paths }) {
   for (const path of paths) {
@@ -41,7 +43,7 @@ export async function nothingMoves(stage, { paths }) {
 
 async function holdsStill(stage, { path, width, stop }) {
   const page = await stage.open({ path, size: { width, height: 800 }, wallets: [new Wallet()], stop });
-  await page.waitForTimeout(1000); // wallets are looked for during half a second
+  await page.waitForTimeout(1000); // the page looks for wallets during the first half second
   const shifts = await page.evaluate(() => new Promise((done) => {
     new PerformanceObserver((list) => done(list.getEntries().map((e) => e.value))).observe({ type: "layout-shift", buffered: true });
     setTimeout(() => done([]), 200);
@@ -51,13 +53,16 @@ async function holdsStill(stage, { path, width, stop }) {
   await page.context().close();
 }
 
-/** How many pages follow links side by side: each jump waits for some forty frames. */
+/**
+ * The number of pages that follow links at the same time. They share the links, because each
+ * jump waits for some forty frames.
+ */
 const readers = 4;
 
 /**
- * A link within the page shows its place at once. The clock is the page's own:
- * two frames after the click, which take far less than 100 ms where nothing
- * scrolls by itself, the place is where it stays.
+ * A link within the page jumps to its place at once, without smooth scrolling. Time is
+ * measured in the page's own frames: two frames after the click, which take far less than 100
+ * ms, the place must be where it stays.
  */
 export async function docsAnchors(stage) {
   await Promise.all(sizes.flatMap((size) => Array.from({ length: readers }, async (_, reader) => {
@@ -71,14 +76,17 @@ export async function docsAnchors(stage) {
       assert.ok(Math.abs(late - soon) < 2, `${hash} went on from ${soon} to ${late} px`);
     }
     if (reader > 0) return;
-    // The same from outside, and back in the history.
+    // A link from outside the page opens the folds and tabs that its place is in.
     await page.goto(stage.origin + stage.path + "#retries", { waitUntil: "load" });
     await page.locator("#code-retries").waitFor();
     assert.equal(await page.getByRole("tab", { name: "TypeScript" }).getAttribute("aria-selected"), "true");
   })));
 }
 
-/** Follows a link to hash from the other end of the page: where its place is two frames later, and much later. */
+/**
+ * Follows a link to hash from the other end of the page. It returns the position of the place
+ * two frames later, and the position long after that.
+ */
 async function jump(hash) {
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   const place = document.getElementById(hash.slice(1));
@@ -95,7 +103,9 @@ async function jump(hash) {
   return [soon, place.getBoundingClientRect().top];
 }
 
-/** The entry of what is read is marked, and in view, whatever is scrolled to. */
+/**
+ * The contents list marks the entry of the section in view, and the entry itself is in view.
+ */
 export async function docsContents(stage) {
   const page = await stage.open({ size: sizes[0] });
   for (const id of ["prices", "try", "dns", "resolve-redirect", "uptime-check", "caveats", "errors", "receipts"]) {
@@ -107,10 +117,12 @@ export async function docsContents(stage) {
   }
 }
 
-/** Tabs with the mouse and with the keyboard; what is not chosen is not there. */
+/**
+ * The tabs work with the mouse and with the keyboard. A panel that is not chosen is hidden.
+ */
 export async function docsTabs(stage) {
   const page = await stage.open({ size: sizes[0] });
-  const names = ["TypeScript", "Python", "Go", "curl"]; // the first one pays
+  const names = ["TypeScript", "Python", "Go", "curl"]; // the first one is the program that pays
   assert.deepEqual(await page.getByRole("tab").allInnerTexts(), names);
   for (const name of names) {
     await page.getByRole("tab", { name, exact: true }).click();
@@ -119,7 +131,7 @@ export async function docsTabs(stage) {
     assert.equal(await panel.getAttribute("id"), name.toLowerCase());
     assert.ok(await panel.locator("pre[id^=code-]").first().isVisible());
   }
-  await page.keyboard.press("ArrowRight"); // from the last to the first
+  await page.keyboard.press("ArrowRight"); // goes from the last tab to the first
   assert.equal(await page.evaluate(() => document.activeElement.textContent), "TypeScript");
   assert.ok(await page.locator("#code-retries").isHidden(), "retries are folded");
   const program = await page.locator("#code-typescript").innerText();
@@ -129,7 +141,10 @@ export async function docsTabs(stage) {
   for (const kind of ["w", "s", "f", "n", "c"]) assert.ok(await page.locator(`#code-retries .${kind}`).count() > 0, `no colour for ${kind}`);
 }
 
-/** Prose and code are beside each other where there is room, and tables hide nothing where there is none. */
+/**
+ * Text and code are side by side if there is room. Otherwise no table may have cells out of
+ * view.
+ */
 export async function docsRoom(stage) {
   for (const dark of [false, true]) {
     for (const size of sizes) {
@@ -142,7 +157,10 @@ export async function docsRoom(stage) {
   }
 }
 
-/** Cells of tables that are not in view without scrolling sideways. An empty cell hides nothing. It runs in the page. */
+/**
+ * Returns the cells of tables that are not visible without scrolling sideways, except empty
+ * ones. It runs in the page.
+ */
 function hiddenCells() {
   const cut = [];
   for (const table of document.querySelectorAll("table")) {
@@ -156,7 +174,10 @@ function hiddenCells() {
   return cut;
 }
 
-/** Without script: every program, with its language, and links that lead there. */
+/**
+ * Without JavaScript the page shows the program in every language, and links lead to their
+ * places.
+ */
 export async function docsWithoutScript(stage) {
   const page = await stage.open({ script: false });
   for (const id of ["curl", "typescript", "python", "go"]) assert.ok(await page.locator("#code-" + id).isVisible(), id);
@@ -167,7 +188,7 @@ export async function docsWithoutScript(stage) {
   assert.ok(top >= 0 && top < 200, `#python is at ${top} px`);
 }
 
-/** An address where there is nothing: a page for a person, an error for a program. */
+/** At an address where there is nothing, a person gets a page, and a program gets an error. */
 export async function nothingHere(stage) {
   const page = await stage.open({});
   assert.doesNotMatch(stage.policy, /unsafe|\*|https?:/);
@@ -179,7 +200,7 @@ export async function nothingHere(stage) {
   await page.waitForURL(/docs#dns$/);
 }
 
-/** Every copy button copies the code beside it. */
+/** Copy buttons copy the code beside them. The first and the last are tried. */
 async function copies(page) {
   const buttons = page.getByRole("button", { name: /^Copy/ });
   const n = await buttons.count();

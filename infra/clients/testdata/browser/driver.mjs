@@ -1,6 +1,6 @@
-// Plays scenarios in one Chromium. Commands come in as lines of JSON, {name,
-// origin, path, args}, and each is answered by one line: {payer, ...} or
-// {failed}. What the service and the books saw is checked by who sends them.
+// Plays scenarios in one Chromium. Each command is a line of JSON, {name, origin, path, args}.
+// Each is answered by one line, {payer, ...} or {failed}. The sender of the commands checks
+// what the service and the facilitator's books have recorded.
 
 import { mkdirSync } from "node:fs";
 import { createInterface } from "node:readline";

@@ -1,5 +1,6 @@
-// What can happen once a signature is sent. The service, or the way to it, is
-// told what to do by who runs the scenario; here is what the page makes of it.
+// These scenarios are about what happens after a signature is sent. The Go test that runs a
+// scenario decides what the service answers and what is lost on the way. The scenario checks
+// how the page reacts.
 
 import assert from "node:assert/strict";
 import { Wallet } from "./wallet.mjs";
@@ -8,7 +9,10 @@ import { answered, answerJSON, freeze, holdAnswers, thaw, timers, toAnswer, toRe
 const signAndPay = (stage) => stage.page.getByRole("button", { name: /^Sign and pay \$/ }).click();
 const kept = (stage) => stage.page.evaluate(() => localStorage.length);
 
-/** A fault after which the same signature is sent again: by the person, or by itself. */
+/**
+ * After a fault, the same signature is sent again, by the person or by the page itself
+ * (alone).
+ */
 export async function sameSignature(stage, { says, look = "", alone = false, lost = "" }) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
@@ -34,7 +38,7 @@ export async function sameSignature(stage, { says, look = "", alone = false, los
   return { answer: await answerJSON(stage) };
 }
 
-/** The page is closed over while the payment is under way. */
+/** The page is reloaded while the payment is being processed. */
 export async function reloadWhileSending(stage) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
@@ -51,7 +55,7 @@ export async function reloadWhileSending(stage) {
   assert.equal(wallet.signed.length, 1);
 }
 
-/** No answer at all: the page gives up waiting, and keeps the signature. */
+/** If there is no answer at all, the page gives up waiting and keeps the signature. */
 export async function silence(stage) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
@@ -62,14 +66,14 @@ export async function silence(stage) {
   await stage.sees("Getting the answer");
   await thaw(page, { early: true });
   await stage.sees("Connection lost");
-  await page.reload(); // its clock is the usual one again
+  await page.reload(); // the reloaded page has the usual timers again
   await held.release();
   await stage.click("Get the answer");
   await answered(stage);
   assert.equal(wallet.signed.length, 1);
 }
 
-/** 402 with the reason; another signature is accepted. */
+/** The service answers 402 with a reason. After that, it accepts another signature. */
 export async function refusedThenPaid(stage, { says }) {
   const wallet = new Wallet();
   await stage.open({ wallets: [wallet] });
@@ -86,7 +90,10 @@ export async function refusedThenPaid(stage, { says }) {
   assert.notEqual(wallet.signed[0].message.nonce, wallet.signed[1].message.nonce);
 }
 
-/** A bundle whose parts are owed: said, and asked for again without a charge. */
+/**
+ * Some parts of a bundle's answer are owed. The page says so, and requests them again without
+ * another charge.
+ */
 export async function stillOwed(stage) {
   const wallet = new Wallet();
   await stage.open({ wallets: [wallet] });
@@ -100,7 +107,10 @@ export async function stillOwed(stage) {
   assert.equal(wallet.signed.length, 1);
 }
 
-/** What would be refused with 400 has no wallet: there is nothing to sign. */
+/**
+ * The service would answer this request with 400. The page shows no wallet, because there is
+ * nothing to sign for.
+ */
 export async function badParameter(stage, { says }) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await stage.sees("We can’t look that up", ".first");
@@ -110,7 +120,9 @@ export async function badParameter(stage, { says }) {
   assert.equal(await kept(stage), 0);
 }
 
-/** An error that is an answer, with a receipt, and the same after a reload. */
+/**
+ * The answer is an error, with a receipt. After a reload, the page gets the same answer again.
+ */
 export async function chargedError(stage, { says, look = "", again = true, contact = "" }) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await toReview(stage);

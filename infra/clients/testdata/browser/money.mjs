@@ -1,6 +1,6 @@
-// Whatever happens between a signature and its answer, nobody pays twice: two
-// tabs, the tab's history, a clock that is wrong, a storage that is off, and
-// wallets that do as they like.
+// In these scenarios something happens between a signature and its answer, and nobody may pay
+// twice: there are two tabs, a copy of the page from the history, a wrong clock, a storage
+// that is off, and wallets that do not behave as usual.
 
 import assert from "node:assert/strict";
 import { Wallet } from "./wallet.mjs";
@@ -10,7 +10,7 @@ export const pressSign = (page) => page.getByRole("button", { name: /^Sign and p
 export const says = (page, text) => page.locator("#wallet").filter({ hasText: text }).waitFor();
 export const kept = (page) => page.evaluate(() => localStorage.length);
 
-/** Opens the page and signs; what comes back is the scenario's. */
+/** Opens the page and signs. The scenario decides what the service answers. */
 export async function signed(stage, wallet = new Wallet(), options = {}) {
   const page = await stage.open({ wallets: [wallet], ...options });
   await toReview(stage);
@@ -18,7 +18,7 @@ export async function signed(stage, wallet = new Wallet(), options = {}) {
   return page;
 }
 
-/** Sends what is kept, and has the answer. */
+/** Sends the kept signature again, and waits for the answer. */
 export async function resend(stage, wallet) {
   await tryAgain(stage.page);
   await answered(stage);
@@ -26,7 +26,7 @@ export async function resend(stage, wallet) {
   return { answer: await answerJSON(stage) };
 }
 
-/** Another tab of the same browser; before runs in it first. */
+/** Opens another tab of the same browser. The function before runs in the new page first. */
 export async function tab(stage, before = () => {}, argument = null) {
   const page = await stage.contexts.at(-1).newPage();
   stage.watch(page);
@@ -36,7 +36,10 @@ export async function tab(stage, before = () => {}, argument = null) {
   return page;
 }
 
-/** A wallet that is slow to say its chain does not open the review again while it signs. */
+/**
+ * A wallet takes long to answer which chain it is on. The answer comes while the wallet is
+ * asked to sign, and must not make the page show the review again.
+ */
 export async function eventWhileSigning(stage) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
@@ -49,7 +52,7 @@ export async function eventWhileSigning(stage) {
   await pressSign(page);
   await stage.sees("Waiting for Test wallet");
   chain.release();
-  // A request of the page's own, answered after the one above.
+  // This request is answered after the one above, so that answer has arrived.
   await page.evaluate(() => window.walletRequest(0, "eth_chainId", []));
   await page.evaluate(() => new Promise((done) => setTimeout(done)));
   assert.equal(await page.getByRole("button", { name: /^Sign and pay/ }).getAttribute("aria-disabled"), "true", "it can be signed twice");
@@ -58,7 +61,9 @@ export async function eventWhileSigning(stage) {
   assert.equal(wallet.signed.length, 1);
 }
 
-/** Two changes in a row: what the wallet says of the second is what counts. */
+/**
+ * The wallet reports two changes in a row. What it answers after the second one must count.
+ */
 export async function changesInARow(stage) {
   const says = [];
   const wallet = new Wallet({ bend: (method, result) => method === "eth_chainId" && wallet.asked(method) > 1 ? new Promise((resolve) => says.push(resolve)) : result });
@@ -73,7 +78,10 @@ export async function changesInARow(stage) {
   await page.waitForFunction((text) => document.querySelector("[data-signs=nonce]").textContent !== text && document.querySelector("#stage h3"), before);
 }
 
-/** The chain is changed while the wallet asks: what is wrong is said, with the way out. */
+/**
+ * The person changes the chain while the wallet is asked to sign. The page must say what is
+ * wrong, and offer a way out.
+ */
 export async function chainWhileSigning(stage) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
@@ -90,7 +98,7 @@ export async function chainWhileSigning(stage) {
   await toAnswer(stage);
 }
 
-/** A copy of the page from before the signature, as a browser's history keeps it. */
+/** The page is a copy from before the signature, as a browser's history keeps it. */
 export async function historyCopy(stage, { by }) {
   const wallet = new Wallet();
   const first = await signed(stage, wallet);
@@ -110,7 +118,10 @@ export async function historyCopy(stage, { by }) {
   return resend(stage, wallet);
 }
 
-/** Two tabs at one address, one of them at the wallet; then a third. */
+/**
+ * Two tabs have the same address, and the wallet of one is asked to sign. A third tab is
+ * opened later.
+ */
 export async function tabs(stage) {
   const [wallet, other] = [new Wallet(), new Wallet({ name: "Other wallet" })];
   const held = other.hold("eth_signTypedData_v4");
@@ -132,7 +143,7 @@ export async function tabs(stage) {
   await resend(stage, wallet);
 }
 
-/** Answers, each of which leaves it open whether the signature is paid. */
+/** After each of these answers, it is unclear whether the payment was made. */
 export async function inDoubt(stage, { steps }) {
   const wallet = new Wallet();
   const page = await signed(stage, wallet);
@@ -150,7 +161,9 @@ export async function inDoubt(stage, { steps }) {
   return resend(stage, wallet);
 }
 
-/** Answers that settle it: nothing moved, and the signature is dropped. */
+/**
+ * The last of these answers makes clear that no money moved, so the page drops the signature.
+ */
 export async function noDoubt(stage, { steps }) {
   const page = await signed(stage);
   for (const [i, text] of steps.entries()) {
@@ -163,7 +176,10 @@ export async function noDoubt(stage, { steps }) {
   await stage.sees("What you will sign");
 }
 
-/** Unpaid for certain: it is forgotten at once. */
+/**
+ * The service has said that the payment was not made. The page forgets it at once, without a
+ * warning.
+ */
 export async function forgetUnpaid(stage) {
   const page = await signed(stage);
   await stage.sees("Not charged yet");
@@ -173,7 +189,10 @@ export async function forgetUnpaid(stage) {
   assert.equal(await kept(page), 0);
 }
 
-/** Paid for another address, with no answer yet: the way back is on the page. */
+/**
+ * The person has signed for another address and has no answer yet. The page has a link back to
+ * that address.
+ */
 export async function otherAddress(stage) {
   const wallet = new Wallet();
   const page = await signed(stage, wallet);
@@ -192,7 +211,10 @@ export async function otherAddress(stage) {
   assert.equal(await page.locator("#stage a").count(), 0, "an answer ends it");
 }
 
-/** A browser that stores nothing is told on, and asks before the page is left. */
+/**
+ * The browser stores nothing. The page says so, and the browser asks before the person leaves
+ * the page.
+ */
 export async function storageOff(stage) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
@@ -208,7 +230,10 @@ export async function storageOff(stage) {
   assert.equal(await held(), false);
 }
 
-/** The service is deployed anew between the page and the signature. */
+/**
+ * The service is deployed with other terms after the page was loaded, and before the person
+ * signs.
+ */
 export async function newTerms(stage) {
   await signed(stage);
   await stage.sees("The terms have changed: reload the page");
@@ -216,7 +241,10 @@ export async function newTerms(stage) {
   await stage.sees("Connecting shares your address with this page");
 }
 
-/** The price changes between the signature and its answer: the receipt is of what was paid. */
+/**
+ * The price changes between the signature and its answer. The receipt shows the price that was
+ * paid.
+ */
 export async function newPrice(stage) {
   const wallet = new Wallet();
   const page = await signed(stage, wallet);
@@ -225,7 +253,7 @@ export async function newPrice(stage) {
     if (route.request().resourceType() !== "document") return route.continue();
     const response = await route.fetch();
     const body = (await response.text()).replace(/data-offer='([^']*)'/, (_, text) => {
-      const offer = JSON.parse(text); // what is changed is not in what is escaped
+      const offer = JSON.parse(text); // the JSON in the attribute may be escaped, but not in the part that is changed
       offer.accepts[0].amount = "9000";
       return `data-offer='${JSON.stringify(offer)}'`;
     });
@@ -238,7 +266,10 @@ export async function newPrice(stage) {
   assert.match(await page.locator("#receipt").innerText(), /0\.005 USDC \(5000 atomic units\)/);
 }
 
-/** A clock that is ten minutes off: said, and mended for the next signature. */
+/**
+ * The device's clock is ten minutes off. The page says so, and corrects the time in the next
+ * signature.
+ */
 export async function clockOff(stage) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
@@ -260,7 +291,10 @@ const compact = (signature) => {
 };
 const low = (signature) => signature.slice(0, -2) + (signature.endsWith("1c") ? "01" : "00");
 
-/** A wallet that keeps to no custom; short is the form of its signatures, last the byte that they end with before. */
+/**
+ * This wallet ignores conventions. Its signatures are in the form that short names, made from
+ * signatures that end with the byte last.
+ */
 export async function oddWallet(stage, { short, last }) {
   let locked = true;
   let long = true;

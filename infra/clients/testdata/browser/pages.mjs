@@ -1,11 +1,15 @@
-// The paywall as a page: hostile links, the policy, the keyboard, no script.
+// These scenarios are about the paywall as a page: hostile links, the content security policy,
+// the keyboard, and a browser without JavaScript.
 
 import assert from "node:assert/strict";
 import { narrow, outOfSight, phone, wide } from "./stage.mjs";
 import { Wallet } from "./wallet.mjs";
 import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
 
-/** Whoever made the link wrote the query; what is no name is not shown at all. */
+/**
+ * The author of a link can write anything into its query. The page must not show a value that
+ * is not a name.
+ */
 export async function hostile(stage, { values }) {
   const page = await stage.open({ wallets: [new Wallet()] });
   for (const value of values) {
@@ -21,7 +25,7 @@ export async function hostile(stage, { values }) {
   await stage.look("");
 }
 
-/** A wallet with a hostile name, all the way through the paying script. */
+/** A wallet with a hostile name is used for a whole payment. */
 export async function hostilePaid(stage) {
   const page = await stage.open({ wallets: [new Wallet({ name: "<img src=x onerror=owned=1>" })] });
   await toReview(stage, "<img src=x onerror=owned=1>");
@@ -30,7 +34,7 @@ export async function hostilePaid(stage) {
   assert.equal(await page.evaluate(() => window.owned ?? "safe"), "safe");
 }
 
-/** The values of third parties in an answer are text too. */
+/** Values that third parties put into an answer are shown as text. */
 export async function hostileAnswer(stage) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await toReview(stage);
@@ -50,7 +54,7 @@ export async function policy(stage) {
     const nonce = /script-src 'nonce-([A-Za-z0-9]{22,})'(;|$)/.exec(stage.policy)[1];
     assert.equal(await page.locator("script").evaluate((node) => node.nonce), nonce);
     nonces.add(nonce);
-    // The policy stops what the page does not bring along.
+    // The policy blocks a script that was not part of the page when it was sent.
     const ran = await page.evaluate(() => {
       const script = document.createElement("script");
       script.textContent = "window.foreign = 1";
@@ -65,7 +69,7 @@ export async function policy(stage) {
   assert.equal(nonces.size, 2, "a nonce is new for each answer");
 }
 
-/** Presses Tab until the focus is on a control of that name. */
+/** Presses Tab until a control with the given name has the focus. */
 async function tabTo(page, name) {
   for (let i = 0; i < 60; i++) {
     await page.keyboard.press("Tab");
@@ -80,7 +84,7 @@ async function tabTo(page, name) {
   assert.fail("Tab does not reach " + name);
 }
 
-/** A payment with the keyboard alone, from a bare address. */
+/** Pays with the keyboard alone, beginning at an address without a query. */
 export async function keyboard(stage) {
   const page = await stage.open({ wallets: [new Wallet({ chain: 1 })] });
   assert.equal(await page.evaluate(() => document.activeElement.name), "domain", "the form has the focus");
@@ -90,7 +94,7 @@ export async function keyboard(stage) {
   await page.locator("#wallet").waitFor();
   await tabTo(page, "Connect Test wallet");
   await page.keyboard.press("Enter");
-  // From here on the focus follows what is to be done.
+  // From here on, the page moves the focus to the next thing to do.
   await stage.sees("The wallet is on another chain");
   assert.equal(await page.evaluate(() => document.activeElement.textContent), "Switch to Base");
   await page.keyboard.press("Enter");
@@ -103,7 +107,10 @@ export async function keyboard(stage) {
   await tabTo(page, "Copy answer");
 }
 
-/** The bare address: nothing to pay for yet, and the form makes it so. */
+/**
+ * The address has no query. There is nothing to pay for yet, but the form leads to a page with
+ * a price.
+ */
 export async function bare(stage) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await stage.sees("Which domain?", ".first");
@@ -119,7 +126,7 @@ export async function bare(stage) {
   return { answer: await answerJSON(stage) };
 }
 
-/** Without script the page is complete, and says how to pay from code. */
+/** Without JavaScript the page is complete, and says how to pay from code. */
 export async function withoutScript(stage) {
   const page = await stage.open({ script: false });
   const text = await page.locator("main").textContent();
@@ -134,7 +141,7 @@ export async function withoutScript(stage) {
   await page.waitForURL(/domain=txt\.example\.com/);
 }
 
-/** Every operation's page opens, is accessible, and pays where it can here. */
+/** Every operation's page opens, is accessible, and offers to pay with the wallet. */
 export async function everyPage(stage, { paths }) {
   for (const path of paths) {
     const page = await stage.open({ path, wallets: [new Wallet()] });
@@ -148,7 +155,10 @@ export async function everyPage(stage, { paths }) {
   }
 }
 
-/** The answer of every operation as it is shown. They are the examples of the catalog, in the place of the service's. */
+/**
+ * Shows an answer of every operation. The answers are the examples of the catalog; the
+ * service's own answers are not used.
+ */
 export async function everyAnswer(stage) {
   const { tools } = await (await fetch(stage.origin + "/v1/catalog")).json();
   for (const { path, example_response: json } of tools) {
@@ -169,7 +179,10 @@ export async function everyAnswer(stage) {
   }
 }
 
-/** A page that asks for nothing: another payment is no lookup. */
+/**
+ * This operation takes no parameters. After the answer, the page offers to pay again instead
+ * of to look something up.
+ */
 export async function payHere(stage) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await toReview(stage);
@@ -179,9 +192,9 @@ export async function payHere(stage) {
 }
 
 /**
- * Whoever has pressed a button and scrolled away is brought back by the next
- * state: to all of it, or to the button where not all of it fits. Before that,
- * nobody who reads is scrolled.
+ * If a person has pressed a button and scrolled away, the page scrolls back at its next state:
+ * to all of that state or, if not all of it fits, to its button. A person who has pressed no
+ * button is never scrolled.
  */
 export async function scrollsToTheButton(stage) {
   const rattle = "The wallet's reason, which takes a while to tell. ".repeat(5);
@@ -215,7 +228,7 @@ export async function scrollsToTheButton(stage) {
   }
 }
 
-/** A name in another script is shown as what is asked for: its A-label. */
+/** A name in another script is shown in the form in which it is looked up, as an A-label. */
 export async function internationalised(stage) {
   const page = await stage.open({ path: stage.path + "?domain=" + encodeURIComponent("b\u00fccher.example.com"), wallets: [new Wallet()] });
   await stage.sees("Connecting shares your address with this page");
@@ -224,7 +237,10 @@ export async function internationalised(stage) {
   await stage.look("");
 }
 
-/** The form keeps what was typed, whatever was wrong with it, and has what came under a slip in a name. */
+/**
+ * The form keeps what was typed, even if it was wrong. It also has the values of parameters
+ * whose names were misspelt.
+ */
 export async function keepsWhatWasTyped(stage) {
   const page = await stage.open({ path: stage.path + "?domain=exa+mple.com&type=MX", wallets: [new Wallet()] });
   const typed = () => Promise.all([page.getByLabel("Domain").inputValue(), page.getByLabel("Record type").inputValue()]);
@@ -239,7 +255,10 @@ export async function keepsWhatWasTyped(stage) {
   await page.getByRole("button", { name: /^Connect / }).waitFor();
 }
 
-/** Names that the guard refuses: no wallet, the reason, and a way to ask for another. */
+/**
+ * The guard refuses these names. The page shows the reason and a form for another name, but no
+ * wallet.
+ */
 export async function refusedNames(stage, { names }) {
   for (const name of names) {
     const page = await stage.open({ path: stage.path + "?domain=" + encodeURIComponent(name), wallets: [new Wallet()] });

@@ -1,4 +1,4 @@
-// Play money: a server that signs for visitors who have no wallet.
+// These scenarios are about play money, which a server signs for visitors who have no wallet.
 
 import assert from "node:assert/strict";
 import { Wallet } from "./wallet.mjs";
@@ -6,13 +6,16 @@ import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
 
 const note = "This server takes play money. No real money moves.";
 
-/** The steps of a payment. The first one is what the page waits for. */
+/** Returns the steps of a payment. The first one must be the current step. */
 async function steps(page) {
   assert.equal(await page.locator("#stages li").first().getAttribute("aria-current"), "step");
   return page.locator("#stages li").allInnerTexts();
 }
 
-/** One press, without a wallet: the answer, its receipt, and the same again without another charge. */
+/**
+ * A visitor without a wallet presses one button. The page shows the answer and its receipt,
+ * and later the same answer without another charge.
+ */
 export async function playMoney(stage) {
   const page = await stage.open({});
   assert.equal((await page.locator(".play").innerText()).trim(), note);
@@ -33,14 +36,17 @@ export async function playMoney(stage) {
   return { answer };
 }
 
-/** The documentation says so at its top. */
+/** The documentation page says at its top that the server takes play money. */
 export async function playMoneyDocs(stage) {
   const page = await stage.open({});
   assert.equal((await page.locator(".play").innerText()).trim(), note);
   await stage.look("play-money-docs");
 }
 
-/** The server is gone when it is to sign: what to type is said, and nothing is kept. */
+/**
+ * The server does not answer the request to sign. The page says what to type, and keeps
+ * nothing.
+ */
 export async function playMoneyGone(stage) {
   const page = await stage.open({});
   await page.route("**/play-wallet/sign", (route) => route.abort());
@@ -53,7 +59,7 @@ export async function playMoneyGone(stage) {
   await answered(stage);
 }
 
-/** Who has a wallet may use it. */
+/** A visitor who has a wallet may use it. */
 export async function playMoneyOrWallet(stage) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await page.getByRole("button", { name: "Connect Test wallet" }).waitFor();

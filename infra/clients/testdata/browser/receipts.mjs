@@ -1,4 +1,4 @@
-// What the page says of the signed receipt of an answer.
+// These scenarios are about what the page says about the signed receipt of an answer.
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -6,7 +6,10 @@ import { readFile } from "node:fs/promises";
 import { Wallet } from "./wallet.mjs";
 import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
 
-/** Pays, and reads what the page says; without is what the browser is deprived of. */
+/**
+ * Pays, and checks what the page says about the receipt. The text without names what the
+ * browser lacks.
+ */
 export async function receiptSays(stage, { says, without }) {
   const page = await stage.open({ wallets: [new Wallet()] });
   if (without === "Ed25519") await page.evaluate(() => { crypto.subtle.importKey = () => Promise.reject(new DOMException("no", "NotSupportedError")); });
@@ -19,7 +22,10 @@ export async function receiptSays(stage, { says, without }) {
   return { answer: await answerJSON(stage) };
 }
 
-/** The receipt that is downloaded proves the answer by itself; a replay's is the same. */
+/**
+ * The downloaded receipt is enough to prove the answer. After a replay, the receipt is the
+ * same.
+ */
 export async function receiptKept(stage) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await toReview(stage);

@@ -1,9 +1,9 @@
-// The search of the documentation.
+// These scenarios are about the search of the documentation page.
 
 import assert from "node:assert/strict";
 import { narrow, phone, wide } from "./stage.mjs";
 
-/** What visitors look for, and the place that is to be found first. */
+/** What visitors search for, and the place that must be found first. */
 const questions = {
   "typescript": "typescript", "CORS": "paying", "wallet": "try", "private key": "try", "lost connection": "money",
   "validBefore": "payment-signature", "payer": "payment-signature", "double charge": "money", "idempotent": "money", "refund money": "refunds",
@@ -13,14 +13,20 @@ const questions = {
 
 const first = (page) => page.locator("#found a").first();
 
-/** Whether a part of the page is in view, with nothing over it. It runs in the page. */
+/**
+ * Reports whether a part of the page is visible, with nothing in front of it. It runs in the
+ * page.
+ */
 function inView(node) {
   const { top, bottom, left } = node.getBoundingClientRect();
   const y = Math.min(Math.max(top, 0) + 4, innerHeight - 1);
   return top < innerHeight && bottom > 0 && node.contains(document.elementFromPoint(left + 4, y));
 }
 
-/** Every question finds something useful first, with the words marked in what is quoted. */
+/**
+ * Every search finds something useful first, and marks the searched words in the text that it
+ * quotes.
+ */
 export async function docsSearch(stage) {
   const page = await stage.open({});
   const find = page.getByRole("searchbox", { name: "Search this page" });
@@ -38,7 +44,10 @@ export async function docsSearch(stage) {
   assert.equal(await page.locator("#found b b, #found mark b").count(), 0);
 }
 
-/** The search by keyboard: "/" goes to it, the arrows go through it, Enter opens a place with its words marked, Escape clears. */
+/**
+ * The search works with the keyboard: "/" goes to it, the arrows go through the results, Enter
+ * opens a place with its words marked, and Escape clears the search.
+ */
 export async function docsSearchByKeyboard(stage) {
   const page = await stage.open({});
   const focused = () => page.evaluate(() => document.activeElement.id || document.activeElement.hash || document.activeElement.tagName);
@@ -52,7 +61,7 @@ export async function docsSearchByKeyboard(stage) {
   await page.keyboard.press("ArrowUp");
   assert.equal(await focused(), "find");
   await page.locator("#find").fill("contract wallet");
-  await page.keyboard.press("Enter"); // in a fold, which opens
+  await page.keyboard.press("Enter"); // the place is in a fold, which must open
   await page.locator("#found").waitFor({ state: "hidden" });
   assert.equal(new URL(page.url()).hash, "#money");
   const place = page.locator("li").filter({ hasText: /^A contract wallet.s new signature/ });
@@ -68,7 +77,10 @@ export async function docsSearchByKeyboard(stage) {
   assert.equal(await focused(), "find");
 }
 
-/** What is found, as it is shown: with nothing that axe finds, and without making the page wider. */
+/**
+ * axe has no serious finding while results are shown, and the results do not make the page
+ * wider.
+ */
 export async function docsSearchShown(stage) {
   for (const size of [wide, phone, narrow]) {
     for (const dark of [false, true]) {
@@ -83,7 +95,7 @@ export async function docsSearchShown(stage) {
   }
 }
 
-/** A tab and a fold of narrow screens open for what was found in them, and the menu closes. */
+/** If a result is in another tab or in a fold, opening the result must show it. */
 export async function docsSearchOpens(stage) {
   for (const size of [wide, phone]) {
     const page = await stage.open({ size });
@@ -99,7 +111,10 @@ export async function docsSearchOpens(stage) {
   }
 }
 
-/** The most that the page may be high at 320 pixels, and what is folded there: nothing of it is on a wide screen, in print and without script. */
+/**
+ * On a screen of 320 pixels, the page has a maximum height, and some parts are folded. Nothing
+ * is folded on a wide screen or on paper, and a fold opens without JavaScript.
+ */
 export async function docsNarrow(stage) {
   const most = 33_495;
   const page = await stage.open({ size: narrow });

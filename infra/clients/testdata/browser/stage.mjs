@@ -1,9 +1,8 @@
-// One scenario's browser context, with what holds in every scenario: no
-// console error, no request to another origin, nothing that the policy had to
-// stop. In every state that is looked at, at six widths, light and dark: no
-// serious finding of axe, no horizontal scrolling, no name printed over by its
-// value, and the button that the page waits for in view without scrolling, with
-// the price and the payee.
+// A stage is the browser context of one scenario. It checks what must hold in every scenario:
+// no console error, no request to another origin, and no violation of the content security
+// policy. The method look also checks the page at six widths, light and dark: axe has no
+// serious finding, the page does not scroll sideways, and no name is covered by its value. The
+// price, the payee and the button to press next are visible without scrolling.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -28,7 +27,10 @@ export class Stage {
     this.payer = "";
   }
 
-  /** Opens a page with wallets in it. Where stop is given, the page comes to the end of that text, and half a second later the rest. */
+  /**
+   * Opens a page and puts wallets into it. If stop is given, the page arrives in two pieces:
+   * up to the end of that text, and the rest half a second later.
+   */
   async open({ path = this.path, wallets = [], script = true, dark = false, size = wide, storageState, motion = false, touch = false, stop } = {}) {
     const context = await this.browser.newContext({
       viewport: size, colorScheme: dark ? "dark" : "light", javaScriptEnabled: script, acceptDownloads: true, hasTouch: touch, isMobile: touch, reducedMotion: motion ? "no-preference" : "reduce",
@@ -54,8 +56,8 @@ export class Stage {
 
   watch(page) {
     page.on("console", (message) => {
-      // The browser reports every answer of 400 and above, and every lost
-      // connection, as an error. Those of our own origin are the scenario.
+      // The browser reports every status of 400 and above, and every lost connection, as an
+      // error. At our own origin, such errors are part of the scenario.
       const ours = message.location().url.startsWith(this.origin) && message.text().startsWith("Failed to load resource: ");
       if (message.type() === "error" && !ours) this.faults.push("console: " + message.text());
     });
@@ -67,7 +69,7 @@ export class Stage {
     });
   }
 
-  /** The wallet panel says this, and no other state replaces it meanwhile. */
+  /** Waits until the wallet panel (or another element) shows a text. */
   async sees(text, where = "#wallet") {
     await this.page.locator(where).filter({ hasText: text }).waitFor();
   }
@@ -77,8 +79,8 @@ export class Stage {
   }
 
   /**
-   * Looks at the state on show; name is the screenshot's, "" takes none.
-   * checked is false for another view of a state that axe has seen.
+   * Checks the page in its present state. The screenshots get this name; with "", none are
+   * taken. Pass checked as false for a state that axe has already checked.
    */
   async look(name, shot = "top", checked = true) {
     const { page } = this;
@@ -86,7 +88,8 @@ export class Stage {
       const what = `${name || "state"} ${how}`;
       await page.setViewportSize(size);
       await page.emulateMedia({ colorScheme });
-      // Dark colours are the same at every width, and what is on show at the others is there at these.
+      // Dark colours are the same at every width. In the dark scheme, axe runs only at these
+      // two widths, which show everything that the others show.
       if (checked && (colorScheme === "light" || size === narrow || size === wide)) await this.axe(what);
       const width = await page.evaluate(() => document.documentElement.scrollWidth);
       assert.ok(width <= size.width, `${what}: the page is ${width} px wide`);
@@ -99,8 +102,8 @@ export class Stage {
   }
 
   /**
-   * On a page that asks for money, without scrolling: the price, the payee, and
-   * the button that the page waits for, whole and with nothing over them.
+   * On a page that asks for money, the price, the payee and the button to press next must be
+   * visible without scrolling, completely and with nothing in front of them.
    */
   async fold(what) {
     await this.page.evaluate(() => scrollTo(0, 0));
@@ -124,7 +127,7 @@ export class Stage {
 
   async axe(what) {
     const { page } = this;
-    // evaluate is not subject to the page's policy; a script element would be.
+    // The page's policy does not apply to evaluate, but would block a script element.
     if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe.source);
     const { violations, passes } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
     assert.ok(passes.length > 10, `${what}: axe looked at ${passes.length} rules only`);
@@ -133,7 +136,7 @@ export class Stage {
     assert.deepEqual(words, [], what);
   }
 
-  /** Where the scenario stands, for who must find out why it failed. */
+  /** Returns what the page shows, to help find out why the scenario failed. */
   async account() {
     const text = await this.page?.locator("#wallet, #result").allInnerTexts().catch(() => []);
     return [...(text ?? []), ...this.faults].join("\n").slice(0, 3000);
@@ -154,7 +157,10 @@ export class Stage {
   }
 }
 
-/** Names that the values beside them are printed over, with by how many pixels. It runs in the page. */
+/**
+ * Returns the names that are covered by their values, and by how many pixels. It runs in the
+ * page.
+ */
 function printedOver() {
   const box = (node) => {
     const range = document.createRange();
@@ -168,13 +174,13 @@ function printedOver() {
   });
 }
 
-/** What a paywall must show and does not, in words. It runs in the page. */
+/** Returns what a paywall must show but does not, in words. It runs in the page. */
 export function outOfSight() {
   const price = document.querySelector("#pay .price");
   if (!price) return [];
   const wallet = document.querySelector("#wallet");
   const must = wallet.hidden
-    ? { "the button": document.querySelector("form.ask button") } // of the form: there is nothing to pay for yet
+    ? { "the button": document.querySelector("form.ask button") } // the form's button, because there is nothing to pay for yet
     : { "the price": price, "the payee": document.querySelector("[data-signs=to]"), "the button": wallet.querySelector("#stage button, #actions button") };
   return Object.entries(must).flatMap(([name, node]) => {
     if (!node) return [];

@@ -1,5 +1,6 @@
-// What the tabs of a browser know of each other's signatures, and what a tab
-// that is opened later knows: whoever signed here is never led to sign twice.
+// These scenarios are about what the tabs of a browser know about each other's signatures, and
+// what a tab knows that is opened later. The page must never lead a person who has signed in
+// this browser to sign a second time.
 
 import assert from "node:assert/strict";
 import { kept, pressSign, resend, says, signed, tab } from "./money.mjs";
@@ -12,30 +13,36 @@ const lost = "Connection lost";
 const signedBefore = "You have signed a payment for this.";
 const paidBefore = "You have paid for this.";
 
-/** Puts a page's clock ahead. */
+/** Sets a page's clock ahead. */
 function ahead(ms) {
   const now = Date.now;
   Date.now = () => now() + ms;
 }
 
-/** Takes a page's way to be told by other tabs: what it knows is in the storage. */
+/**
+ * Removes the channel on which a page hears from other tabs. The page then knows only what is
+ * in the storage.
+ */
 function deaf() {
   delete window.BroadcastChannel;
 }
 
-/** Turns a page's storage off, as a person can. */
+/** Turns a page's storage off, as a person can do in the settings. */
 function noStorage() {
   for (const name of ["localStorage", "sessionStorage"]) {
     Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError"); } });
   }
 }
 
-/** Turns it off as a full one is. */
+/** Makes every write to the storage fail, as if the storage were full. */
 function fullStorage() {
   Storage.prototype.setItem = () => { throw new DOMException("full", "QuotaExceededError"); };
 }
 
-/** The tab, or the browser, is closed in doubt or while it sends, and the address is opened anew. */
+/**
+ * The tab or the browser is closed while the payment is in doubt or is being sent. The address
+ * is then opened again.
+ */
 export async function closed(stage, { sending, browser }) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
@@ -56,7 +63,10 @@ export async function closed(stage, { sending, browser }) {
   return resend(stage, wallet);
 }
 
-/** Opened anew after some hours: what still matters is offered, the rest is dropped without a word. */
+/**
+ * The address is opened again after some hours. Up to a certain age, the page offers the kept
+ * payment; after that, it drops the payment silently.
+ */
 export async function aged(stage, { comes, offers, until, from }) {
   const wallet = new Wallet();
   const first = await signed(stage, wallet);
@@ -75,8 +85,8 @@ export async function aged(stage, { comes, offers, until, from }) {
 }
 
 /**
- * Two tabs at the sign button that cannot tell each other. One pays; the
- * other's wallet is not asked, or what it signs is not sent.
+ * Two tabs show the sign button, and cannot send each other messages. One tab pays. In the
+ * other, the wallet is not asked to sign, or its signature is not sent.
  */
 export async function twoAtTheButton(stage, { asked }) {
   const [wallet, other] = [new Wallet(), new Wallet({ name: "Other wallet" })];
@@ -94,7 +104,7 @@ export async function twoAtTheButton(stage, { asked }) {
   }
   await pressSign(first);
   await first.locator("#result").waitFor();
-  // What one tab stores, another one reads a moment later.
+  // The other tab reads what this tab stores only a moment later.
   await second.waitForFunction(() => Object.values(localStorage).some((text) => JSON.parse(text).done));
   if (!asked) await pressSign(second);
   held.release();
@@ -105,7 +115,10 @@ export async function twoAtTheButton(stage, { asked }) {
   await answered(stage);
 }
 
-/** Forgotten in one tab: the other drops it too, with the storage on, off or full. */
+/**
+ * The signature is forgotten in one tab. The other tab must drop it too, whether the storage
+ * is on, off or full.
+ */
 export async function forgotten(stage, { storage }) {
   const wallet = new Wallet();
   const before = { on: () => {}, off: noStorage, full: fullStorage }[storage];
@@ -131,7 +144,10 @@ export async function forgotten(stage, { storage }) {
   assert.equal(wallet.signed.length, 1);
 }
 
-/** One tab waits for the answer; another, opened meanwhile, forgets the signature. */
+/**
+ * One tab waits for the answer. Another tab is opened in the meantime, and forgets the
+ * signature.
+ */
 async function forgetsMeanwhile(stage, wallets, before) {
   const first = await stage.open({ wallets });
   await first.addInitScript(before);
@@ -149,7 +165,7 @@ async function forgetsMeanwhile(stage, wallets, before) {
   return { first, second, answers };
 }
 
-/** A late answer is shown, and the signature stays forgotten. */
+/** The late answer is shown, but the signature stays forgotten. */
 export async function forgottenMeanwhile(stage) {
   const wallet = new Wallet();
   const { first, second, answers } = await forgetsMeanwhile(stage, [wallet], () => {});
@@ -162,7 +178,10 @@ export async function forgottenMeanwhile(stage) {
   assert.equal(wallet.signed.length, 1);
 }
 
-/** A late answer does not take the place of what was signed since, whether the tabs hear of each other or not. */
+/**
+ * The late answer must not replace what was signed in the meantime, whether or not the tabs
+ * hear of each other.
+ */
 export async function paidAnewMeanwhile(stage, { hears }) {
   const [wallet, other] = [new Wallet(), new Wallet({ name: "Other wallet" })];
   const { first, second, answers } = await forgetsMeanwhile(stage, [wallet, other], hears ? () => {} : deaf);
@@ -183,8 +202,8 @@ export async function paidAnewMeanwhile(stage, { hears }) {
 }
 
 /**
- * Answered days after it was signed, since the evidence came late: that answer
- * is kept for a day too. One that was made before, and lost, can be older.
+ * The answer comes days after the signature. If the service made it only then, the page keeps
+ * it for a day. A replayed answer may be older than that, and is not kept.
  */
 export async function answeredLate(stage, { replayed }) {
   const wallet = new Wallet();
@@ -202,7 +221,10 @@ export async function answeredLate(stage, { replayed }) {
   await fresh(stage);
 }
 
-/** One tab's signature is refused while another is at the wallet: that one goes on. */
+/**
+ * The signature of one tab is refused while the wallet of another tab is asked to sign. The
+ * other tab must continue.
+ */
 export async function refusedElsewhere(stage) {
   const [wallet, other] = [new Wallet(), new Wallet({ name: "Other wallet" })];
   const first = await stage.open({ wallets: [wallet, other] });
@@ -227,7 +249,10 @@ export async function refusedElsewhere(stage) {
   stage.payer = other.address;
 }
 
-/** Two tabs send the same signature. One has the answer; that the other's request is lost changes nothing. */
+/**
+ * Two tabs send the same signature. One gets the answer; the other's request is lost, which
+ * must change nothing.
+ */
 export async function answeredElsewhere(stage) {
   const wallet = new Wallet();
   const first = await stage.open({ wallets: [wallet] });
@@ -246,7 +271,10 @@ export async function answeredElsewhere(stage) {
   assert.equal(wallet.signed.length, 1);
 }
 
-/** Two tabs send the same signature. What one request cost says nothing of the other. */
+/**
+ * Two tabs send the same signature. The fact that one request was not charged says nothing
+ * about the other request.
+ */
 export async function doubtElsewhere(stage) {
   const wallet = new Wallet();
   const first = await stage.open({ wallets: [wallet] });
@@ -266,7 +294,10 @@ export async function doubtElsewhere(stage) {
   return resend(stage, wallet);
 }
 
-/** The storage is off altogether: the page pays, and tells another tab of it. */
+/**
+ * The storage is completely off. The page can still pay, and tells another tab about the
+ * payment.
+ */
 export async function noStorageAtAll(stage) {
   const wallet = new Wallet();
   const first = await stage.open({ wallets: [wallet] });
@@ -283,7 +314,10 @@ export async function noStorageAtAll(stage) {
   assert.equal(await second.evaluate(() => !window.dispatchEvent(new Event("beforeunload", { cancelable: true }))), false);
 }
 
-/** What others, or another version, left in the storage is ignored. */
+/**
+ * The page ignores storage entries that another program, or another version of the page, has
+ * written.
+ */
 export async function hostileStorage(stage) {
   const wallet = new Wallet();
   const page = await signed(stage, wallet);
@@ -309,7 +343,10 @@ export async function hostileStorage(stage) {
   return resend(stage, wallet);
 }
 
-/** Addresses that wait for an answer: the last five, and nothing that leads elsewhere. */
+/**
+ * The page lists the addresses that wait for an answer: at most the last five, and no address
+ * that leads to another place.
+ */
 export async function otherAddresses(stage) {
   const page = await signed(stage);
   await stage.sees(lost);

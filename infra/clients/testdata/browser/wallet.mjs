@@ -1,6 +1,6 @@
-// Wallets that really sign. The page sees an EIP-1193 provider, announced as
-// EIP-6963 wants it or as window.ethereum; every request is answered here, by
-// a key of its own, or refused as the scenario says.
+// These wallets really sign. The page sees an EIP-1193 provider, which is announced by
+// EIP-6963 or is window.ethereum. Each wallet has its own key. It answers every request here,
+// or refuses it as the scenario says.
 
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 
@@ -12,15 +12,15 @@ export class Wallet {
     this.address = this.account.address;
     Object.assign(this, { name, legacy, silent, chain, chains, balance, icon, bend });
     this.calls = []; // [method, params] in order
-    this.signed = []; // typed data
-    this.refusals = []; // methods refused, each once
-    this.gates = {}; // method -> promise that its answer waits for
+    this.signed = []; // the typed data that was signed
+    this.refusals = []; // methods to refuse, once each
+    this.gates = {}; // method -> a promise that its answer waits for
   }
 
-  /** Refuses a method once, as a person does who says no. */
+  /** Makes the wallet refuse a method once, as if the person had said no. */
   refuse(method) { this.refusals.push(method); }
 
-  /** Holds the answers of a method back until they are released. */
+  /** Delays the answers of a method until they are released. */
   hold(method) {
     let release;
     this.gates[method] = new Promise((resolve) => { release = resolve; });
@@ -35,7 +35,7 @@ export class Wallet {
       this.refusals.splice(at, 1);
       throw { code: 4001, message: "User rejected the request." };
     }
-    return this.bend(method, await this.answer(method, params)); // an odd wallet answers something else, or throws it
+    return this.bend(method, await this.answer(method, params)); // an odd wallet returns or throws something else
   }
 
   async answer(method, params) {
@@ -83,8 +83,8 @@ export async function inject(context, wallets) {
   });
   await context.addInitScript((list) => {
     window.stoppedByPolicy = [];
-    // The second hand of the page's clock stands still until freeTicks: no request is
-    // repeated by itself while a scenario looks at what led to it.
+    // Timers of one second do not fire until freeTicks. The page then repeats no request by
+    // itself while a scenario checks the state before that.
     const [real, held] = [window.setTimeout, []];
     let free = false;
     window.setTimeout = (run, delay, ...rest) => (delay === 1000 && !free ? (held.push(run), 0) : real(run, delay, ...rest));

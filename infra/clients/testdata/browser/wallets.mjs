@@ -1,4 +1,4 @@
-// What a wallet and its owner can do before anything is sent.
+// These scenarios are about what a wallet and its owner can do before anything is sent.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -7,7 +7,7 @@ import { Wallet, base } from "./wallet.mjs";
 
 const square = (color) => `data:image/svg+xml,<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" fill="${color}"/></svg>`;
 
-/** Connects the only wallet, up to the review. */
+/** Connects a wallet, and waits for the review. */
 export async function toReview(stage, name = "Test wallet") {
   await stage.click("Connect " + name);
   await stage.sees("What you will sign");
@@ -26,12 +26,12 @@ export async function answered(stage) {
 
 export const answerJSON = async (stage) => JSON.parse(await stage.page.locator("#answer-json").textContent());
 
-/** What the page says will be signed, as name -> value. */
+/** Returns what the page says will be signed, by name. */
 export async function onShow(page) {
   return page.locator("[data-signs]").evaluateAll((list) => Object.fromEntries(list.map((node) => [node.dataset.signs, node.textContent])));
 }
 
-/** A new answer is another purchase. */
+/** To get a new answer, a person must make another purchase. */
 export async function payTwice(stage) {
   const wallet = new Wallet();
   await stage.open({ wallets: [wallet] });
@@ -44,7 +44,7 @@ export async function payTwice(stage) {
   assert.equal(wallet.signed.length, 2);
 }
 
-/** The whole way: connect, pay, result, copy, download, reload and replay. */
+/** Takes all steps: connect, pay, show the answer, copy, download, reload and replay. */
 export async function payAndReplay(stage) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
@@ -53,7 +53,7 @@ export async function payAndReplay(stage) {
   await toReview(stage);
   await stage.look("paywall");
   const shown = await onShow(page);
-  await freeze(page, timers.patience, timers.copied); // looking at the page can take longer
+  await freeze(page, timers.patience, timers.copied); // the checks of the page can take longer than these timers
   const held = holdAnswers(page);
   await page.getByRole("button", { name: /^Sign and pay \$/ }).click();
   await stage.sees("Confirming the payment");
@@ -81,19 +81,19 @@ export async function payAndReplay(stage) {
   return { answer: first };
 }
 
-/** Holds the paid requests of a page back until they are released. */
+/** Delays the paid requests of a page until they are released. */
 export function holdAnswers(page) {
   let open;
   const gate = new Promise((resolve) => { open = resolve; });
   const paid = (url) => url.pathname.startsWith("/v1/");
   const held = page.route(paid, async (route) => {
     if (route.request().headers()["payment-signature"]) await gate;
-    await route.continue().catch(() => {}); // the page may have given it up
+    await route.continue().catch(() => {}); // fails if the page has given the request up
   });
   return { ready: held, release: async () => { await held; open(); await page.unroute(paid); } };
 }
 
-/** Stops the page's timers of these delays, in ms, until thaw. */
+/** Stops those timers of the page whose delays are listed, in ms, until thaw. */
 export async function freeze(page, ...delays) {
   await page.evaluate((list) => {
     const [real, held] = [window.setTimeout, []];
@@ -107,15 +107,21 @@ export async function freeze(page, ...delays) {
 }
 
 /**
- * Lets the stopped timers go on: each when it is due, as the service counts too, or
- * at once with early, where nobody else's clock matters.
+ * Lets the stopped timers go on. Each fires when it is due, because the service measures the
+ * same time. With early, all fire at once; this is right if nobody else measures the time.
  */
 export const thaw = (page, { early = false } = {}) => page.evaluate((at) => window.thaw(at), early);
 
-/** The page's timers, in ms: how long it waits for an answer, how long it says "Copied". */
+/**
+ * The delays of the page's timers, in ms: how long it waits for an answer, and how long it
+ * says "Copied".
+ */
 export const timers = { patience: 40_000, copied: 2000 };
 
-/** Stops a page that repeats its request by itself, and has it try again as soon as it may. */
+/**
+ * Stops a page that repeats its request by itself. Then it presses the button to try again, as
+ * soon as the page enables it.
+ */
 export async function tryAgain(page) {
   const retry = page.locator("#actions button:not([aria-disabled])").filter({ hasText: /^(Get the answer|Try again)/ });
   await page.locator("#actions button").first().waitFor();
@@ -171,7 +177,7 @@ export async function oldWallet(stage) {
   await toAnswer(stage);
 }
 
-/** No wallet; then one that was slow to load. */
+/** The browser has no wallet at first. Then a wallet that was slow to load appears. */
 export async function noWallet(stage) {
   const page = await stage.open({ wallets: [new Wallet({ silent: true })] });
   await stage.sees("No wallet found in this browser");
@@ -183,7 +189,10 @@ export async function noWallet(stage) {
   await toReview(stage);
 }
 
-/** A phone whose browser has no wallet: into the browser of one, or the address to paste there. */
+/**
+ * The browser of a phone has no wallet. The page offers to open itself in the browser of a
+ * wallet app, or to copy the address.
+ */
 export async function phoneWithoutWallet(stage) {
   const page = await stage.open({ size: phone, touch: true });
   await stage.sees("No wallet found in this browser");
@@ -208,7 +217,7 @@ export async function connectRefused(stage) {
   await stage.sees("Waiting for Test wallet");
   const busy = page.getByRole("button", { name: "Connect Test wallet" });
   assert.deepEqual([await busy.getAttribute("aria-busy"), await busy.getAttribute("aria-disabled")], ["true", "true"]);
-  await busy.dispatchEvent("click"); // does nothing while it is busy
+  await busy.dispatchEvent("click"); // this must do nothing while the button is busy
   await stage.look("connecting");
   asked.release();
   await stage.sees("You did not connect");
@@ -217,7 +226,10 @@ export async function connectRefused(stage) {
   await toReview(stage);
 }
 
-/** The wrong chain: the switch refused, then unknown to the wallet and added. */
+/**
+ * The wallet is on the wrong chain. It first refuses to switch, then does not know the chain,
+ * and then adds it.
+ */
 export async function wrongChain(stage) {
   const wallet = new Wallet({ chain: 1, chains: [1] });
   wallet.refuse("wallet_switchEthereumChain");
@@ -248,7 +260,7 @@ export async function signatureRefused(stage) {
   await toAnswer(stage);
 }
 
-/** A balance that is known to be too low is said, and stops nobody. */
+/** If the balance is known to be too low, the page says so, but still lets the person pay. */
 export async function balance(stage) {
   const wallet = new Wallet({ balance: 4999n });
   const page = await stage.open({ wallets: [wallet] });
@@ -266,7 +278,7 @@ export async function balance(stage) {
   await toAnswer(stage);
 }
 
-/** The person changes account and chain in the wallet, while the page is open. */
+/** The person changes the account and the chain in the wallet while the page is open. */
 export async function changesInTheWallet(stage) {
   const [wallet, other] = [new Wallet(), new Wallet()];
   const page = await stage.open({ wallets: [wallet] });
@@ -286,7 +298,9 @@ export async function changesInTheWallet(stage) {
   await from(wallet);
 }
 
-/** An authorization that was on show too long is made anew before it is signed. */
+/**
+ * An authorization that was shown for too long is replaced by a new one before it is signed.
+ */
 export async function oldAuthorization(stage) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });

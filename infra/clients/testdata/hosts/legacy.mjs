@@ -1,5 +1,5 @@
-// The TypeScript SDK 1.x, which holds structured content to the output schema.
-// Usage: legacy.mjs TOOL ARGUMENTS COMMAND...
+// A host made with the TypeScript SDK 1.x, which validates structured content against the
+// output schema. Usage: legacy.mjs TOOL ARGUMENTS COMMAND...
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { play } from "./play.mjs";

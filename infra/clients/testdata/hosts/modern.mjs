@@ -1,5 +1,5 @@
-// The TypeScript SDK 2.x, in the revision without a handshake where ERA is auto.
-// Usage: modern.mjs TOOL ARGUMENTS COMMAND...
+// A host made with the TypeScript SDK 2.x. With ERA=auto it uses the revision without a
+// handshake. Usage: modern.mjs TOOL ARGUMENTS COMMAND...
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { play } from "./play.mjs";

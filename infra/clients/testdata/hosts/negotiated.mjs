@@ -1,3 +1,4 @@
-// modern.mjs in the revision that both sides know, which is the one without a handshake.
+// Runs modern.mjs so that client and server negotiate the revision, which is then the one
+// without a handshake.
 process.env.ERA = "auto";
 await import("./modern.mjs");

@@ -1,4 +1,5 @@
-// Lists the tools, calls one twice, and prints what it was told.
+// Lists the tools and calls one of them twice. It prints the tools, whether a person must be
+// asked before each, and the two answers.
 export async function play(client, tool, args) {
   const { tools } = await client.listTools();
   const told = [];

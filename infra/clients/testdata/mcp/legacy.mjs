@@ -1,5 +1,5 @@
-// The client of the TypeScript SDK 1.x, which speaks the revisions with a
-// handshake and holds structured content to the output schema, errors included.
+// A client with the TypeScript SDK 1.x. The SDK uses the protocol revisions with a handshake,
+// and validates all structured content, even that of errors, against the output schema.
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { play } from "./pay.mjs";

@@ -1,4 +1,4 @@
-// The client of the TypeScript SDK 2.x. ERA is how it negotiates a revision.
+// A client with the TypeScript SDK 2.x. ERA says how the SDK negotiates a protocol revision.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { play } from "./pay.mjs";
 

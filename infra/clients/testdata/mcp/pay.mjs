@@ -1,5 +1,5 @@
-// Signs what a result asks for, as an agent's wallet does, and looks at what a
-// facilitator would list.
+// Signs the payment that a tool's result requires, as an agent's wallet does, and parses what
+// a facilitator would list about the tool.
 import { randomUUID } from "node:crypto";
 import { x402Client } from "@x402/core/client";
 import { ExactEvmScheme } from "@x402/evm/exact/client";
@@ -12,8 +12,9 @@ async function payment(required) {
   return client.createPaymentPayload(required);
 }
 
-// play lists the tools, asks one for its price, pays, and sends the payment again. As
-// an agent's host, it only calls until it is answered, and signs anew each time.
+// play lists the tools, asks one for its price, pays, and sends the same payment again. With a
+// third argument it acts as an agent's host: it only calls the tool until it gets an answer,
+// and signs a new payment for each call.
 export async function play(client) {
   const [, , , name, args, host] = process.argv;
   if (host) return answered(client, { name, arguments: JSON.parse(args) });
@@ -43,7 +44,7 @@ async function answered(client, call) {
       console.log(JSON.stringify({ told, paid }));
       return client.close();
     } catch (error) {
-      told.push(String(error)); // the time-out of the SDK
+      told.push(String(error)); // the SDK's time-out
     }
   }
   throw new Error(told.join("; "));

@@ -1,5 +1,5 @@
-// @x402/axios as its README shows it, a client for every call. The answer is
-// taken as text, so that it can be compared.
+// @x402/axios, used as its README shows, with a new client for every call. The answer is kept
+// as text, so that it can be compared.
 import axios from 'axios'
 import { wrapAxiosWithPaymentFromConfig } from '@x402/axios'
 import { ExactEvmScheme } from '@x402/evm'

@@ -1,12 +1,12 @@
-// @x402/fetch as its README shows it, a client for every call.
+// @x402/fetch, used as its README shows, with a new client for every call.
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import { ExactEvmScheme } from '@x402/evm'
 import { privateKeyToAccount } from 'viem/accounts'
 import { loops, posted } from './loop.mjs'
 
-// A signal that is given to the wrapped fetch passes through clones of its request, which
-// Node 20 collects before they pass it on: then nothing ends the call. So each request
-// gets a signal of its own.
+// Each request gets a new signal, set on the inner fetch. A signal that is given to the
+// wrapped fetch is handed on through clones of the request. Node 20 collects these clones too
+// early, and then nothing ends the call.
 await loops(async ({ url, network, key, headers, timeout, report }) => {
   const account = privateKeyToAccount(key)
   const patient = (input, init) => fetch(input, { ...init, signal: timeout ? AbortSignal.timeout(timeout * 1000) : undefined })

@@ -1,13 +1,11 @@
-// The loop around a stock client: it calls until it has a 200, and knows
-// nothing of payments. It reads one line of JSON, a list of purchases, once it
-// has said that it is ready, and makes all of them side by side. For each it
-// prints a line: the status of every call, the answer, and, unless it buys once, what
-// the same loop got when it began once more.
+// The loop around a stock client. It calls until it has a 200, and knows nothing about
+// payments. It prints "ready", reads one line of JSON with a list of purchases, and makes all
+// of them at the same time. For each purchase it prints a line: the status of every call, the
+// answer and, unless "once" is set, the answer to one more round of calls.
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-// buy makes one call and returns {status, body}; it throws when there was no
-// whole answer.
+// buy makes one call and returns {status, body}. It throws if no complete answer came.
 export async function loops(buy) {
   console.log('ready')
   for await (const line of createInterface({ input: process.stdin })) {
@@ -17,8 +15,8 @@ export async function loops(buy) {
   }
 }
 
-// posted is what a purchase posts, made for every call: an object, which is JSON, or a
-// form. The notes of a multipart form are a file.
+// posted returns the body that a purchase posts, newly made for every call: a form, or an
+// object to send as JSON. In a multipart form, the notes are a file.
 export function posted({ kind, ...fields }) {
   if (kind === 'json') return fields
   if (kind === 'form') return new URLSearchParams(fields)
@@ -35,7 +33,7 @@ async function loop(buy, purchase, pause) {
       try {
         got = await buy(purchase)
       } catch (error) {
-        got = { status: 0, body: String(error?.cause ?? error) } // no whole answer
+        got = { status: 0, body: String(error?.cause ?? error) } // no complete answer
       }
       told.push(got.status)
       if (got.status === 200 || told.length >= purchase.calls) return got

@@ -1,5 +1,5 @@
-// Holds receipts to the unmodified @x402/extensions. Comes in as lines of JSON, a
-// job each, and each is answered by one line.
+// Lets the unmodified @x402/extensions check receipts. Each line of JSON on stdin is a job,
+// and is answered by one line.
 import { createHash, createPrivateKey, sign } from "node:crypto";
 import { createInterface } from "node:readline";
 import {
@@ -7,11 +7,14 @@ import {
   isJWSSignedOffer, isJWSSignedReceipt, verifyOfferSignatureJWS, verifyReceiptMatchesOffer, verifyReceiptSignatureJWS,
 } from "@x402/extensions/offer-receipt";
 
-/** A seed as a private key: RFC 8032 in the PKCS #8 of RFC 8410. */
+/** Returns an Ed25519 seed (RFC 8032) as a private key in PKCS #8 (RFC 8410). */
 const privateKey = (seed) => createPrivateKey({ key: Buffer.concat([Buffer.from("302e020100300506032b657004220420", "hex"), Buffer.from(seed, "base64url")]), format: "der", type: "pkcs8" });
 
 const jobs = {
-  /** What an answer says, and whether what the package says of it is so. */
+  /**
+   * Checks an answer: what its receipt says, and whether what the package finds in it is
+   * right.
+   */
   async answer({ header, body, required, payers }) {
     const bytes = Buffer.from(body, "base64");
     const response = new Response(bytes, { headers: { "PAYMENT-RESPONSE": header } });
@@ -19,8 +22,8 @@ const jobs = {
     if (!receipt) return { found: false };
     const offered = JSON.parse(Buffer.from(required, "base64"));
     const [offer, ...more] = decodeSignedOffers(extractOffersFromPaymentRequired(offered));
-    const terms = await verifyOfferSignatureJWS(offer.signedOffer); // by the key of its DID
-    const said = await verifyReceiptSignatureJWS(receipt); // by the key of its DID
+    const terms = await verifyOfferSignatureJWS(offer.signedOffer); // with the key in the signer's DID document
+    const said = await verifyReceiptSignatureJWS(receipt); // with the key in the signer's DID document
     return {
       found: true, jws: isJWSSignedReceipt(receipt), kid: extractJWSHeader(receipt.signature).kid, signature: receipt.signature, said,
       hash: "0x" + createHash("sha256").update(Buffer.from(await response.arrayBuffer())).digest("hex"),
@@ -31,7 +34,7 @@ const jobs = {
       matchesOther: verifyReceiptMatchesOffer(receipt, { ...offer, resourceUrl: offer.resourceUrl + "/other" }, payers),
     };
   },
-  /** A receipt as the package signs it. */
+  /** Returns a receipt that the package has signed. */
   sign: async ({ payload, kid, seed }) => ({
     signature: await createJWS(payload, { kid, format: "jws", algorithm: "EdDSA", sign: async (bytes) => sign(null, bytes, privateKey(seed)).toString("base64url") }),
   }),

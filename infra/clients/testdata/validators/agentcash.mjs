@@ -1,9 +1,9 @@
-// Prints, as JSON, everything that @agentcash/discovery has to say about an
-// origin: the warnings, and what it has understood of each endpoint. It is the
-// reader behind x402scan; its command line ends with 0 whatever it finds.
+// Prints, as JSON, everything that @agentcash/discovery reports about an origin: its warnings,
+// and what it understands of each endpoint. x402scan reads services with this library. The
+// library's command line is not used, because it exits with 0 whatever it finds.
 import * as reader from "@agentcash/discovery";
 
-// What it may say all the same, and why.
+// Warnings that are accepted, each with the reason.
 const accepted = {
   METADATA_OG_IMAGE_MISSING: "the service serves no picture; x402scan shows the favicon",
 };
@@ -17,7 +17,7 @@ const note = (where, list) => {
 };
 const fault = (where, message) => warnings.push({ where, code: "SUITE", severity: "error", message });
 
-// metadata is what x402scan takes from the page at the root.
+// metadata returns what x402scan takes from the page at the root.
 async function metadata() {
   const page = await (await fetch(origin, { signal: AbortSignal.timeout(20_000) })).text();
   return {
@@ -62,6 +62,6 @@ if (!found.found || openapi === null || reader.isOpenApiParseFailure(openapi)) {
   const page = await metadata();
   for (const e of found.endpoints) endpoints.push(await endpoint(openapi, e, page));
 }
-// The reader leaves bodies unread, and their connections would keep the process
-// for seconds.
+// The library does not read all response bodies. The open connections would keep this process
+// alive for seconds.
 process.stdout.write(JSON.stringify({ warnings, trust: found.trustTier, endpoints }), () => process.exit(0));

@@ -1,13 +1,12 @@
-// Validates the pages named on the command line, and prints, as JSON, what is
-// wrong with each. The library is used, not the command line, whose search for
-// files needs a newer Node than this suite does.
+// Validates the pages on the command line, and prints, as JSON, what is wrong with each. It
+// uses the library. The command line's search for files needs a newer Node than this suite.
 import { readFile } from "node:fs/promises";
 import { HtmlValidate } from "html-validate";
 
 const validate = new HtmlValidate({
   root: true,
   extends: ["html-validate:recommended", "html-validate:document", "html-validate:a11y"],
-  // JSON in an attribute is a third shorter in single quotes, which HTML allows.
+  // HTML allows single quotes, and JSON in an attribute is a third shorter with them.
   rules: { "attr-quotes": ["error", { style: "any" }] },
 });
 const pages = {};

@@ -1,5 +1,5 @@
-// Counts the tokens (o200k_base) of the files named on the command line, and prints them as
-// JSON, by their names.
+// Counts the tokens (o200k_base) of each file on the command line. It prints the numbers as
+// JSON, by the name of the file.
 import { readFileSync } from "node:fs";
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
 
