@@ -21,7 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// The limits that are proposed to a person for USDC.
+// These limits are proposed to a person when the token is USDC.
 const (
 	usualPerCall = "0.10"
 	usualPerDay  = "1.00"
@@ -73,7 +73,8 @@ func (t *till) allow(ctx context.Context) error {
 	return t.agree(dialog, offers[chosen])
 }
 
-// agree asks for the limits and the key, and writes the allowance.
+// agree asks a person for the limits and the key of payments like w, and saves them as the
+// allowance.
 func (t *till) agree(d dialog, w bill.Way) error {
 	perCall, err := amount(d.ask("Maximum for one call, "+unitOf(w)+"?", usualFor(w, usualPerCall)), w)
 	if err != nil {
@@ -114,8 +115,8 @@ func (t *till) agree(d dialog, w bill.Way) error {
 	return nil
 }
 
-// quoted returns the price of a tool: the price that it lists, or else the price of a call
-// without arguments.
+// quoted returns the price of a tool. If the tool lists no price, quoted asks for the price of
+// a call without arguments.
 func (t *till) quoted(ctx context.Context, tool *mcp.Tool) (bill.Way, error) {
 	w, err := listedPrice(tool)
 	if err == nil {
@@ -140,7 +141,8 @@ type dialog struct {
 	out io.Writer
 }
 
-// ask asks a question and returns what the person types, or the default for an empty line.
+// ask asks a question and returns what the person types. For an empty line it returns the text
+// usual.
 func (d dialog) ask(question, usual string) string {
 	if usual != "" {
 		question += " [" + usual + "]"
@@ -167,7 +169,8 @@ func usualFor(w bill.Way, usual string) string {
 	return w.Amount
 }
 
-// amount parses an amount in the unit that the question named, and returns atomic units.
+// amount parses an amount that was typed in the unit of unitOf, and returns it in atomic
+// units.
 func amount(typed string, w bill.Way) (*big.Int, error) {
 	const longest = 40
 	r, ok := new(big.Rat).SetString(typed)
@@ -183,7 +186,7 @@ func amount(typed string, w bill.Way) (*big.Int, error) {
 	return r.Num(), nil
 }
 
-// amountOf formats an amount of a token.
+// amountOf formats an amount of a token for a person.
 func amountOf(atomic *big.Int, network, asset string) string {
 	w := bill.Way{Requirements: x402.Requirements{Network: network, Asset: asset}, Value: atomic}
 	w.USDC = x402.Terms{Network: network, Asset: asset}.IsUSDC()

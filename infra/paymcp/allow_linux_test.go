@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// terminal returns both ends of a terminal: the one that a person uses, and the one that a
-// program uses.
+// terminal returns both ends of a terminal: the one at which a person types, and the one that
+// a program uses.
 func terminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person = testbed.Must(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0))
@@ -29,7 +29,8 @@ func terminal(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
-// typed runs pay-mcp at a terminal where a person types lines, and returns what it prints.
+// typed runs pay-mcp at a terminal at which a person types the given lines. It returns what
+// pay-mcp prints.
 func typed(t *testing.T, args []string, lines ...string) (string, error) {
 	t.Helper()
 	person, program := terminal(t)
@@ -41,8 +42,8 @@ func typed(t *testing.T, args []string, lines ...string) (string, error) {
 	return string(out), err
 }
 
-// A person allows real money at a terminal, and from then on exactly what they typed is
-// allowed.
+// TestAllow checks that a person can allow real money at a terminal, and that from then on
+// pay-mcp pays exactly what was allowed.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
@@ -89,8 +90,9 @@ func TestAllow(t *testing.T) {
 	s.charged(t, 1)
 }
 
-// make pay-mcp prints what to paste, and a host can start the program through make. Neither
-// make nor the compiler writes to stdout. The files are in the system's folder for settings.
+// TestMake checks that make pay-mcp prints what to paste, and that a host can start the
+// program through make. Neither make nor the compiler may write to stdout. The files must be
+// in the system's folder for settings.
 func TestMake(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
@@ -111,7 +113,8 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// The command alone, typed at a terminal, prints what to paste and does not wait as a server.
+// TestAtATerminal checks that the command without arguments other than the URL, typed at a
+// terminal, prints what to paste. It must not wait for requests as a server.
 func TestAtATerminal(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// signedBefore leaves a purchase whose signature was made some time ago. Its process was
-// killed while it sent the signature.
+// signedBefore leaves a purchase whose signature was made some time ago. The process that made
+// it was killed while it sent the signature.
 func (w *world) signedBefore(ago time.Duration, tool, arguments string) {
 	at := testbed.Must(target(w.url))
 	kept := testbed.Must(purse.Open(filepath.Join(w.dir, folderFor(at)), time.Now, time.After))
@@ -35,9 +35,9 @@ func (w *world) signedBefore(ago time.Duration, tool, arguments string) {
 	testbed.Check(kept.Keep(c))
 }
 
-// An expired signature that may never have arrived is sent again. The service says that it did
-// not charge, and another signature is made. A signature that has not expired is used as the
-// payment.
+// TestFoundAfterAKill checks a signature that may never have arrived, because the process was
+// killed. The signature is sent again. If it has expired, the service says that nothing was
+// charged, and another signature is made. If it has not expired, it must pay.
 func TestFoundAfterAKill(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// answers is a server that always gives the same answer to a method. The map has the answer
-// for each method, which is a result or an error.
+// answers is a server that always gives the same answer to a method. The map has a result or
+// an error for each method.
 type answers map[string]string
 
 // ServeHTTP implements http.Handler. It speaks the protocol with a handshake but without
@@ -43,7 +43,7 @@ func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tool returns an entry of a list of tools.
+// tool returns a tool as an entry of a tools/list result.
 func tool(name, schema string) string {
 	return fmt.Sprintf(`{"name":%s,"description":"d","inputSchema":%s}`, quoted(name), schema)
 }
@@ -53,7 +53,7 @@ func quoted(s string) string { return string(testbed.Must(json.Marshal(s))) }
 
 const anything = `{"type":"object"}`
 
-// The valid tools of a hostile list are offered, and the others are left out.
+// TestHostileTools checks that a host gets the valid tools of a hostile list, and only those.
 func TestHostileTools(t *testing.T) {
 	t.Parallel()
 	list := strings.Join([]string{
@@ -83,8 +83,8 @@ func TestHostileTools(t *testing.T) {
 	}
 }
 
-// A hostile answer costs nothing. The result says what is wrong, and the process continues to
-// serve.
+// TestHostileAnswers checks that a hostile answer costs nothing. The result must say what is
+// wrong with it, and the process must continue to serve.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
 	quote := func(accepts string) string {
@@ -107,7 +107,7 @@ func TestHostileAnswers(t *testing.T) {
 			t.Parallel()
 			s := testbed.Serve(t, answers{"tools/list": `{"tools":[` + tool("good", anything) + `]}`, "tools/call": c.answer})
 			h := startHost(t, testbed.PayMCP(t), "-dir", t.TempDir(), s)
-			for range 2 { // the second call is answered as well
+			for range 2 { // the process must answer the second call as well
 				r := h.call(t, "good", map[string]any{})
 				if !r.IsError || !strings.Contains(texts(r), c.says) || strings.ContainsAny(texts(r), "\x1b\u202e") || len(texts(r)) > 20_000 && name != "an endless list" {
 					t.Errorf("it says %.3000q\nwant %s", texts(r), c.says)
@@ -117,7 +117,8 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// A redirect is not followed, because a payment is only for the server that was named.
+// TestRedirect checks that a redirect is not followed, because a payment is only for the
+// server that was named.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	asked := false
@@ -130,7 +131,8 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// Numbers that do not fit a float64 arrive exactly, from the server's text.
+// TestExactNumbers checks that numbers which do not fit a float64 are passed on exactly. They
+// are taken from the text in the server's answer.
 func TestExactNumbers(t *testing.T) {
 	t.Parallel()
 	const text = `{"n":9007199254740993,"f":1.50}`
@@ -142,7 +144,7 @@ func TestExactNumbers(t *testing.T) {
 	if got := testbed.Must(json.Marshal(out)); !strings.Contains(string(got), `"structuredContent":`+text) || !strings.Contains(string(got), "a note") {
 		t.Errorf("%s", got)
 	}
-	// Structured content that differs from the text is passed on unchanged.
+	// If the structured content differs from the text, it must be passed on unchanged.
 	r = testbed.Must(replyOf(&mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: map[string]any{"n": 1.0}}))
 	if string(r.Structured) != `{"n":1}` {
 		t.Errorf("%s", r.Structured)

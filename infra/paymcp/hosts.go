@@ -11,22 +11,22 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// start is how a host starts this server.
+// start says how a host starts pay-mcp.
 type start struct {
-	name    string // the server's name in the host's settings
+	name    string // the name of pay-mcp in the host's settings
 	command string
 	args    []string
 }
 
-// host is a program that has a language model and starts MCP servers.
+// host is a kind of program that uses a language model and starts MCP servers.
 type host struct {
-	names string // the names of the programs
+	names string // the names of the programs of this kind
 	where string // the settings file, or what to do in the program
 	text  func(start) string
 }
 
-// hosts returns the common hosts and their configurations. The hosts in one entry have the
-// same form of configuration. Every host waits at least a minute for an answer.
+// hosts returns the common hosts, with the configuration that each needs. Hosts in the same
+// entry have the same form of configuration. Every host waits at least a minute for an answer.
 func hosts() []host {
 	return []host{
 		{
@@ -66,7 +66,7 @@ func hosts() []host {
 	}
 }
 
-// server is an entry in the JSON of hosts.
+// server is the entry for one server in a host's JSON settings.
 type server struct {
 	Type    string   `json:"type,omitempty"`
 	Command string   `json:"command"`
@@ -103,7 +103,7 @@ func shellLine(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// printHosts writes what to paste into each host.
+// printHosts writes what a person must paste into each host.
 func printHosts(out io.Writer, s start) {
 	for _, h := range hosts() {
 		fmt.Fprintf(out, "\n%s: %s\n\n", h.names, h.where)
@@ -114,11 +114,12 @@ func printHosts(out io.Writer, s start) {
 	}
 }
 
-// fit matches server names that all hosts accept.
+// fit matches the server names that all hosts accept.
 var fit = regexp.MustCompile(`^[a-z][a-z0-9-]{0,29}$`)
 
-// nameFor returns a name for this server in a host's settings. It is the paid server's name if
-// all hosts accept that, and is made from the URL's host name otherwise.
+// nameFor returns a name for pay-mcp in a host's settings. It is the name that the paid server
+// gives itself, if all hosts accept that name. Otherwise it is made from the host name in the
+// URL.
 func nameFor(said string, at *url.URL) string {
 	if said = strings.ToLower(said); fit.MatchString(said) {
 		return said

@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// entries parses the configuration of a host and returns its servers by name.
+// entries parses a printed configuration, and returns the servers in it by name.
 func entries(t *testing.T, names, text string) map[string]server {
 	t.Helper()
 	var file struct {
@@ -40,7 +40,8 @@ func entries(t *testing.T, names, text string) map[string]server {
 	return file.MCPServers
 }
 
-// Each host can read the printed configuration, which starts a server with tools.
+// TestPrinted checks that each host can read the configuration that is printed for it, and
+// that the configuration starts a server with tools.
 func TestPrinted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,7 +65,8 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
-// A path with spaces, quotes and a backslash is written correctly in every form.
+// TestQuoting checks that a path with spaces, quotes and a backslash is written correctly in
+// every form.
 func TestQuoting(t *testing.T) {
 	t.Parallel()
 	s := start{name: "x", command: `/Users/Ann O'Neil/my "tools"\bin/pay-mcp`, args: []string{"https://api.example.com/mcp?a=1&b=<é>"}}
@@ -84,7 +86,8 @@ func TestQuoting(t *testing.T) {
 	}
 }
 
-// The name in a host's settings is the name of the paid server, if all hosts accept that name.
+// TestNames checks that pay-mcp gets the name of the paid server in a host's settings if all
+// hosts accept that name.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]string{
@@ -98,7 +101,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// An invalid command line is answered with the usage.
+// TestUsage checks that an invalid command line is answered with the usage.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"allow"}, {"config", "a", "b"}, {"forget", "http://127.0.0.1:1/mcp"}, {"-x"}, {"-wait", "1ms", "http://127.0.0.1:1/mcp"}} {

@@ -1,6 +1,6 @@
 // Command pay-mcp is an MCP server over stdio, in front of a paid MCP server, for a host that
-// knows nothing of x402. It offers the tools of the paid server and pays for them, within a
-// limit for each call and a budget for any 24 hours. make pay-mcp runs it:
+// knows nothing of x402. pay-mcp offers the tools of the paid server and pays for the calls,
+// within a limit for each call and a budget for any 24 hours. make pay-mcp runs it:
 //
 //	pay-mcp URL           started by a host: serve; on a terminal: print what to paste into hosts
 //	pay-mcp config URL    print what to paste into hosts
@@ -8,8 +8,8 @@
 //	pay-mcp status URL    what was spent, and what has no answer
 //	pay-mcp forget URL ID say that a purchase was not charged, so that it may be paid again
 //
-// A server on this machine is paid with a throwaway key, which holds no money; make run accepts
-// it as play money. Any other server is paid only after pay-mcp allow.
+// A server on this machine is paid with a throwaway key, which holds no money; make run
+// accepts it as play money. Any other server is paid only after pay-mcp allow.
 package main
 
 import (
@@ -60,10 +60,10 @@ type program struct {
 	now      func() time.Time
 	after    func(time.Duration) <-chan time.Time
 	over     http.RoundTripper
-	self     string        // the path of this program
-	folder   string        // for all files of this program
+	self     string        // the path of this executable
+	folder   string        // the folder of all files of this program
 	usual    bool          // whether folder is the default one
-	wait     time.Duration // the limit for one call
+	wait     time.Duration // the time limit for one call
 }
 
 func main() {
@@ -93,7 +93,7 @@ func main() {
 	}
 }
 
-// shortestWait is the smallest limit for a call that -wait accepts.
+// shortestWait is the shortest time limit for a call that -wait accepts.
 const shortestWait = time.Second
 
 // errUsage marks an invalid command line.
@@ -141,7 +141,7 @@ func (p *program) parseAndRun(ctx context.Context, args []string) error {
 	return p.run(ctx, command, at, words[len(words)-1])
 }
 
-// settle sets the paths of this program and of its folder.
+// settle determines the paths of this executable and of its folder.
 func (p *program) settle() (err error) {
 	if p.self == "" {
 		if p.self, err = os.Executable(); err != nil {
@@ -181,7 +181,7 @@ func (p *program) run(ctx context.Context, command string, at *url.URL, last str
 	return till.serve(ctx)
 }
 
-// till is the program, run for one paid server.
+// till has the program together with the paid server that it buys from.
 type till struct {
 	*program
 	at    *url.URL
@@ -220,12 +220,12 @@ func (t *till) serve(ctx context.Context) error {
 	return proxy.serve(ctx, t.in, t.out)
 }
 
-// line returns a command of this program for a shell.
+// line returns a command line of this program, for a shell.
 func (t *till) line(command string, more ...string) string {
 	return shellLine(slices.Concat([]string{t.self}, t.flags(), []string{command, t.at.String()}, more))
 }
 
-// flags returns the flags that a printed command needs to use the same folder and limit.
+// flags returns the flags that a printed command needs to use the same folder and time limit.
 func (t *till) flags() []string {
 	var set []string
 	if !t.usual {
@@ -237,7 +237,7 @@ func (t *till) flags() []string {
 	return set
 }
 
-// config prints what to paste into hosts.
+// config prints what a person must paste into hosts.
 func (t *till) config(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()

@@ -23,8 +23,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The limits of a throwaway key, in atomic units of USDC: 1 USDC a call and 100 a day. They
-// are so high that a user who tries the program reaches them only at unrealistic prices.
+// The limits of a throwaway key, in atomic units of USDC: 1 USDC a call and 100 a day. A user
+// who tries the program reaches them only at unrealistic prices.
 const (
 	playPerCall = bill.Unit
 	playPerDay  = 100 * bill.Unit
@@ -36,10 +36,10 @@ func folderFor(at *url.URL) string {
 	return regexp.MustCompile(`[^a-z0-9.]+`).ReplaceAllString(at.Host, "-") + "-" + hex.EncodeToString(sum[:6])
 }
 
-// errNotAllowed means that nobody has allowed this program to pay the server that it buys from.
+// errNotAllowed means that nobody has allowed payments of real money to the server.
 var errNotAllowed = errors.New("nobody has allowed this program to pay real money to this server")
 
-// terms returns what may be paid now.
+// terms returns the limits that apply now.
 func (t *till) terms() (buyer.Terms, error) {
 	a, err := t.purse.Allowed(t.at.String())
 	switch {
@@ -64,8 +64,8 @@ func (t *till) terms() (buyer.Terms, error) {
 	return buyer.Terms{}, fmt.Errorf("%w; a person can, in a terminal: %s", errNotAllowed, t.line("allow"))
 }
 
-// wallet returns the wallet that pays. Its key is in the allowed key file, or is the throwaway
-// key if nobody has allowed real money.
+// wallet returns the wallet that pays. If real money is allowed, its key is in the key file of
+// the allowance; otherwise it is the throwaway key.
 func (t *till) wallet() (*x402test.Wallet, error) {
 	a, err := t.purse.Allowed(t.at.String())
 	if err != nil {
@@ -77,8 +77,8 @@ func (t *till) wallet() (*x402test.Wallet, error) {
 	return bill.Throwaway(t.purse.KeyFile())
 }
 
-// chain returns a node of the network, which knows whether a payment was made. It is nil for
-// play money, which is on no chain.
+// chain returns a node of the network, which can tell whether a payment was made. It returns
+// nil for play money, which is on no chain.
 func (t *till) chain(network, asset string) x402.Evidence {
 	a, err := t.purse.Allowed(t.at.String())
 	if err != nil || a == nil {
@@ -101,8 +101,8 @@ func (t *till) chain(network, asset string) x402.Evidence {
 	return nodes
 }
 
-// receipt returns what is wrong with the receipt of an answer. It is empty if the receipt is
-// valid or missing, which the protocol allows.
+// receipt returns what is wrong with the receipt of an answer. It returns "" if the receipt is
+// valid. It does the same if there is no receipt, because the protocol does not require one.
 func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 	var settled x402.SettleResponse
 	raw, paid := b.Reply.Meta[mcp.KeyResponse]
@@ -137,8 +137,8 @@ func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 	return ""
 }
 
-// question returns the URL that asks the same question as a call of a tool. It returns nil for
-// the tools of other products.
+// question returns the URL at which the HTTP API answers the same question as a tool call. For
+// a tool of another product it returns nil.
 func (t *till) question(b buyer.Bought) *url.URL {
 	var arguments map[string]any
 	if json.Unmarshal(b.Arguments, &arguments) != nil || !strings.HasSuffix(t.at.Path, catalog.PathMCP) {

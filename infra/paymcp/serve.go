@@ -30,7 +30,7 @@ type proxy struct {
 
 	mu     sync.Mutex
 	listed time.Time
-	tools  map[string]string // each tool in JSON, by its name
+	tools  map[string]string // the JSON of each tool, by the tool's name
 }
 
 // instructions tell a model how to use the tools.
@@ -53,12 +53,12 @@ func newProxy(p *proxy) *proxy {
 	return p
 }
 
-// firstList limits how long the start waits for a slow paid server.
+// firstList limits how long the start of pay-mcp waits for a slow paid server.
 const firstList = 5 * time.Second
 
 // serve answers a host until its input ends. It lists the tools before it serves requests,
-// because clients that end right after listing the tools fail if they are notified of a change
-// meanwhile.
+// because some clients list the tools and then end at once. Such a client fails if it is
+// notified of a change at that moment.
 func (p *proxy) serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	limited, cancel := context.WithTimeout(ctx, firstList)
 	defer cancel()
@@ -82,8 +82,8 @@ func (p *proxy) refreshed(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // refresh updates the list of tools from the server. If there is a list already, an
-// unreachable server is not an error. If anyList is set, an existing list is kept even if it
-// is old, so that a call does not wait for a newer list.
+// unreachable server is not an error. Set anyList for a call, which must not wait for a newer
+// list: an existing list is then kept even if it is old.
 func (p *proxy) refresh(ctx context.Context, anyList bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,8 @@ func (p *proxy) take(tools []*mcp.Tool, l limits) {
 	p.tools = current
 }
 
-// add adds a tool and reports whether it did. It fails if the SDK panics at the tool's schema.
+// add adds a tool to the server, and reports whether it did. It adds nothing if the SDK panics
+// because of the tool's schema.
 func (p *proxy) add(t *mcp.Tool) (added bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -145,7 +146,7 @@ func (p *proxy) add(t *mcp.Tool) (added bool) {
 	return true
 }
 
-// call answers a host's call of a tool.
+// call handles a host's call of a tool.
 func (p *proxy) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	began := p.now()
 	result := p.buyer.Call(ctx, r.Params.Name, r.Params.Arguments)
@@ -153,7 +154,8 @@ func (p *proxy) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTool
 	return resultOf(result)
 }
 
-// protocolMeta is the prefix of _meta names that concern only two neighbouring parties.
+// protocolMeta is the prefix of those names in _meta that concern only the two ends of one
+// connection.
 const protocolMeta = "io.modelcontextprotocol/"
 
 // resultOf returns a result for the host. Messages of this program are never structured

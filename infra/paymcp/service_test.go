@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A host lists the tools and buys an answer with a valid receipt. The same call again costs
-// nothing.
+// TestBuys checks that a host can list the tools and buy an answer with a valid receipt, and
+// that the same call costs nothing the second time.
 func TestBuys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -73,8 +73,8 @@ func (h guest) showsAll(t *testing.T) {
 	}
 }
 
-// Whatever happens to its payment, a call is charged once. The next call with the same
-// arguments gets the answer.
+// TestFaults checks that a call is charged once, whatever happens to its payment. The next
+// call with the same arguments must get the answer.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	drop := func(r *testbed.Relayed) { r.Drop() }
@@ -117,8 +117,9 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A process is killed before its request arrives, before the settlement is answered, or while
-// the answer is on its way. The next process finishes the purchase with the same payment.
+// TestKilled checks a process that is killed before its request arrives, before the settlement
+// is answered, or while the answer is on its way. The next process must finish the purchase
+// with the same payment.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for name, answers := range map[string]bool{"before the request is served": false, "before the reply arrives": true} {
@@ -156,8 +157,9 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// Two hosts start pay-mcp on one folder. At the same time, both ask the same question and each
-// asks a different one.
+// TestTwoHosts checks two hosts that start pay-mcp on the same folder. At the same time, they
+// ask one question that is the same for both, and one question each that is not. Each question
+// must be charged once.
 func TestTwoHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lose)
@@ -179,8 +181,8 @@ func TestTwoHosts(t *testing.T) {
 	w.charged(3)
 }
 
-// If a settlement stays unconfirmed, the result says so, pay-mcp status lists the purchase,
-// and no other payment is made.
+// TestUnconfirmed checks a settlement that stays unconfirmed. The result must say so, pay-mcp
+// status must list the purchase, and no other payment may be made.
 func TestUnconfirmed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

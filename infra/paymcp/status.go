@@ -48,7 +48,7 @@ func (t *till) status() error {
 	return err
 }
 
-// forget removes a purchase that, as a person states, was not charged.
+// forget removes a purchase. A person has stated that it was not charged.
 func (t *till) forget(ctx context.Context, id string) error {
 	all, err := t.purse.All()
 	for _, c := range all {

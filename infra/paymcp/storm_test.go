@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The processes of two hosts on one folder are killed again and again, at any moment, while
-// the connection loses replies and the facilitator fails. In the end every question has its
-// answer and was charged once.
+// TestStorm runs two hosts on the same folder. Their pay-mcp processes are killed again and
+// again, at any moment, while the connection loses replies and the facilitator fails. In the
+// end, every question must have its answer and must have been charged once.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	const questions, kills = 4, 10
@@ -39,14 +39,14 @@ func TestStorm(t *testing.T) {
 	t.Logf("%d messages with a payment", messages)
 }
 
-// askUntilAnswered asks a question in one process after another until there is an answer. The
-// first processes are killed.
+// askUntilAnswered asks a question, in one process after another, until there is an answer.
+// The first kills of these processes are killed.
 func askUntilAnswered(t *testing.T, w *world, chance *rand.Rand, question string, kills int) {
 	t.Helper()
 	for n := 0; ; n++ {
 		h := startHost(t, testbed.PayMCP(t), "-dir", w.dir, w.url)
 		if n < kills {
-			// The kill can come at any time from before the price is asked until after the
+			// The kill comes at a random time, from before the price is asked until after the
 			// answer.
 			kill := time.AfterFunc(time.Duration(chance.IntN(80))*time.Millisecond, h.kill)
 			defer kill.Stop()

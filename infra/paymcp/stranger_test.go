@@ -31,10 +31,11 @@ type stranger struct {
 
 	mu      sync.Mutex
 	terms   x402.Requirements
-	moved   []string // nonces
+	moved   []string // the nonces of the payments that moved money
 	pages   int      // the number of pages of the list of tools
-	refuses string   // a reason to refuse every payment
-	// settles is the URL of a facilitator that moves the money before the payment is refused.
+	refuses string   // if not empty, the server refuses every payment for this reason
+	// settles is the URL of a facilitator. It moves the money before the server refuses the
+	// payment.
 	settles string
 }
 
@@ -79,7 +80,7 @@ func (s *stranger) call(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToo
 	}, nil
 }
 
-// settle makes the facilitator move the money.
+// settle calls the facilitator to move the money of a payment.
 func (s *stranger) settle(payment any) error {
 	body := testbed.Must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payment, "paymentRequirements": s.terms}))
 	res, err := http.Post(s.settles+"/settle", "application/json", bytes.NewReader(body)) //nolint:noctx // the test ends first
@@ -97,7 +98,7 @@ func (s *stranger) asks(why string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
 }
 
-// change changes the server, such as its terms, while it runs.
+// change calls how to change the server while it runs, for example its terms.
 func (s *stranger) change(how func(s *stranger)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,14 +114,16 @@ func (s *stranger) charged(t *testing.T, times int) {
 	}
 }
 
-// keyIn writes a private key to a file that only its owner can read, and returns the path.
+// keyIn writes a private key to a file in a folder, and returns the path. Only the file's
+// owner can read it.
 func keyIn(t *testing.T, dir string) string {
 	path := filepath.Join(dir, "wallet.key")
 	testbed.Check(os.WriteFile(path, []byte("0x"+hex.EncodeToString(append(make([]byte, 31), 7))+"\n"), 0o600))
 	return path
 }
 
-// allowed returns a folder in which a person has allowed payments to a server.
+// allowed returns a new folder, and the purse in it. A person has allowed payments to the
+// server at url.
 func allowed(t *testing.T, url string) (dir string, p *purse.Purse) {
 	t.Helper()
 	dir = t.TempDir()
@@ -133,9 +136,10 @@ func allowed(t *testing.T, url string) (dir string, p *purse.Purse) {
 	return dir, p
 }
 
-// A stranger's server can be paid as well. The host sees all pages of its tools, with the
-// limits in their descriptions. A new process knows what the budget has spent. Answers are
-// returned again within the window, though the server stores none.
+// TestStranger checks that a server of another product can be paid as well. The host must see
+// the tools of all pages, with the limits in their descriptions. A new process must know how
+// much of the budget is spent. Within the window, the same answer must be returned again,
+// although the server stores none.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
@@ -174,8 +178,8 @@ func TestStranger(t *testing.T) {
 	s.charged(t, 2)
 }
 
-// Only what was allowed is paid: another price, payee or token is refused, and the message
-// says why.
+// TestChangedTerms checks that only what was allowed is paid. For another price, payee or
+// token, nothing may be paid, and the message must say why.
 func TestChangedTerms(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
@@ -200,8 +204,8 @@ func TestChangedTerms(t *testing.T) {
 		s.change(func(s *stranger) { s.terms = former })
 	}
 	s.charged(t, 0)
-	// If one of these files becomes accessible to others, a running process stops paying as
-	// well.
+	// If one of these files becomes accessible to others, even a running process must stop
+	// paying.
 	for path, says := range map[string]string{p.AllowanceFile(): "chmod 600", filepath.Join(dir, "wallet.key"): "chmod 600"} {
 		testbed.Check(os.Chmod(path, 0o644))
 		if r := h.call(t, "tool_0", map[string]any{}); !r.IsError || !strings.Contains(texts(r), says) {
@@ -223,8 +227,8 @@ func TestChangedTerms(t *testing.T) {
 	}
 }
 
-// If the server refuses a payment without a statement about the charge, the chain decides
-// whether the payment was made.
+// TestChainDecides checks a server that refuses a payment without saying whether it was
+// charged. The chain must then decide whether the payment was made.
 func TestChainDecides(t *testing.T) {
 	t.Parallel()
 	books := testbed.StartFacilitator(t)
@@ -241,7 +245,7 @@ func TestChainDecides(t *testing.T) {
 		t.Errorf("unused on the chain: %s\n%s", texts(r), h.log)
 	}
 	s.change(func(s *stranger) { s.refuses, s.settles = "", books.URL })
-	for range 2 { // the second call changes nothing
+	for range 2 { // the second call must not change anything
 		r := h.call(t, "tool_1", map[string]any{})
 		moved := books.Transfers()
 		if len(moved) != 1 {
@@ -253,7 +257,8 @@ func TestChainDecides(t *testing.T) {
 	}
 }
 
-// A server on another machine must use https, and is not paid before a person has allowed it.
+// TestNotAllowed checks that a server on another machine must use https, and that it is not
+// paid before a person has allowed it.
 func TestNotAllowed(t *testing.T) {
 	t.Parallel()
 	for url, says := range map[string]string{

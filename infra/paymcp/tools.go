@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	maxDescription = 4000     // bytes
-	maxTitle       = 200      // bytes
-	maxSchema      = 64 << 10 // bytes of a schema in JSON
+	maxDescription = 4000     // in bytes
+	maxTitle       = 200      // in bytes
+	maxSchema      = 64 << 10 // the maximum size of a schema in JSON, in bytes
 )
 
 // names matches the names that MCP allows for a tool.
@@ -62,8 +62,8 @@ func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 	return s, nil
 }
 
-// readable returns a third party's description, line by line, without control characters for a
-// terminal.
+// readable returns a third party's description without control characters for a terminal. Its
+// division into lines is kept.
 func readable(text string) string {
 	text = text[:min(len(text), maxDescription)]
 	lines := strings.Split(text, "\n")
@@ -73,7 +73,7 @@ func readable(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// schema returns the JSON schema of an object; nil if there is none.
+// schema returns the JSON schema of an object. It returns nil if there is no schema.
 func schema(v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
@@ -91,8 +91,8 @@ func schema(v any) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// limits is what may be paid, or the reason why nothing may be paid. A tool that may not be
-// paid for is still listed, so a model can read the reason.
+// limits says what may be paid, or why nothing may be paid. Even if nothing may be paid, the
+// tools are listed, so that a model can read the reason.
 type limits struct {
 	buyer.Terms
 	refused error

@@ -23,7 +23,7 @@ import (
 const (
 	// maxBody limits how much of a response is read, in bytes.
 	maxBody = 4 << 20
-	// maxPages and maxTools limit a list of tools.
+	// maxPages and maxTools limit the list of tools that is read.
 	maxPages = 20
 	maxTools = 200
 	// connectTime limits the time to connect to the server.
@@ -39,7 +39,7 @@ type upstream struct {
 	last   *session
 }
 
-// session is an MCP session with the server. A failed session is closed when nobody uses it
+// session is an MCP session with the server. A failed session is closed when no call uses it
 // any more.
 type session struct {
 	*mcp.ClientSession
@@ -57,13 +57,14 @@ func newUpstream(url string, transport http.RoundTripper) *upstream {
 		}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}),
 		http: &http.Client{
 			Transport: bounded{transport},
-			// Redirects are not followed: a payment is only for the server that was allowed.
+			// Redirects are not followed, because a payment is only for the server that was
+			// allowed.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
 }
 
-// bounded limits how much of a response is read.
+// bounded is a transport that limits how much of a response is read.
 type bounded struct{ over http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -91,8 +92,8 @@ func (l *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// join returns the shared session, and connects to the server if there is none. The caller
-// releases the session with the method leave.
+// join returns the shared session. If there is none, join connects to the server. The caller
+// must release the session with leave.
 func (u *upstream) join(ctx context.Context) (*session, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -115,7 +116,7 @@ func (u *upstream) join(ctx context.Context) (*session, error) {
 	return u.last, nil
 }
 
-// leave releases a session. A failed session is not used again.
+// leave releases a session. After a failure, the session is not used again.
 func (u *upstream) leave(s *session, failed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -125,7 +126,7 @@ func (u *upstream) leave(s *session, failed bool) {
 		u.last = nil
 	}
 	if s.failed && s.users == 0 {
-		go func() { _ = s.Close() }() // Close may send a request, for which nobody waits
+		go func() { _ = s.Close() }() // Close may send a request; nobody waits for its answer
 	}
 }
 
@@ -160,8 +161,8 @@ func (u *upstream) Call(ctx context.Context, q buyer.Request) (buyer.Reply, erro
 	return buyer.Reply{}, plainly(err)
 }
 
-// local reports whether the SDK made up an error code for a closed connection or an HTTP
-// status. Other codes come from the server.
+// local reports whether the SDK made up this error code, for a closed connection or for an
+// HTTP status. All other codes come from the server.
 func local(code int64) bool {
 	const (
 		closing  = -32003
@@ -171,8 +172,8 @@ func local(code int64) bool {
 	return code == closing || code == unknown || code == rejected
 }
 
-// plainly returns an error whose text is safe for a model and a log. The original text can
-// quote the server.
+// plainly returns an error whose text is safe for a model and for a log, although the original
+// text may quote the server.
 func plainly(err error) error {
 	if err == nil {
 		return nil
@@ -180,7 +181,7 @@ func plainly(err error) error {
 	return explained{untrusted.Text(err.Error()), err}
 }
 
-// explained is an error with a replaced text.
+// explained is an error whose text was replaced.
 type explained struct {
 	text  string
 	cause error
@@ -192,7 +193,8 @@ func (e explained) Error() string { return e.text }
 // Unwrap returns the original error.
 func (e explained) Unwrap() error { return e.cause }
 
-// replyOf returns a result as the server wrote it, as far as the SDK preserves that.
+// replyOf converts a result of the SDK to a reply. The reply is what the server wrote, as far
+// as the SDK preserves that.
 func replyOf(res *mcp.CallToolResult) (buyer.Reply, error) {
 	content, err := json.Marshal(res.Content)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	wire "github.com/hostfacts/hostfacts/pkg/mcp"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the runner is built from it, and the cache of go test sees only imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // go test's cache notices only changes of imports, and the local runner contains this package
 )
 
 func TestMain(m *testing.M) {
@@ -34,12 +34,12 @@ type world struct {
 	dir   string
 
 	mu   sync.Mutex
-	plan []func(*testbed.Relayed) // what happens to the next requests with a payment
+	plan []func(*testbed.Relayed) // how the next requests with a payment are handled
 	sent []string                 // all payments that arrived, unchanged
 }
 
-// newWorld starts a service and a relay. The plan decides what happens to the first requests
-// with a payment.
+// newWorld starts a service and a relay. The plan has the handlers for the first requests with
+// a payment.
 func newWorld(t *testing.T, plan ...func(*testbed.Relayed)) *world {
 	w := &world{t: t, books: testbed.StartFacilitator(t), dir: t.TempDir(), plan: plan}
 	addr := testbed.FreeAddr(t)
@@ -55,7 +55,8 @@ func newWorld(t *testing.T, plan ...func(*testbed.Relayed)) *world {
 	return w
 }
 
-// relay passes a request on. A request with a payment is handled by the next step of the plan.
+// relay passes a request on. If the request has a payment, the next step of the plan handles
+// it instead.
 func (w *world) relay(r *testbed.Relayed) {
 	if !bytes.Contains(r.Sent, []byte(wire.KeyPayment)) {
 		r.Pass()
@@ -84,7 +85,8 @@ func paymentIn(message []byte) string {
 	return string(m.Params.Meta[wire.KeyPayment])
 }
 
-// payments returns how many different payments were sent, and how many messages had one.
+// payments returns how many different payments were sent, and how many messages carried a
+// payment.
 func (w *world) payments() (different, all int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +97,7 @@ func (w *world) payments() (different, all int) {
 	return len(seen), len(w.sent)
 }
 
-// charged checks how many transfers the throwaway wallet has made.
+// charged checks that the throwaway wallet has made this many transfers.
 func (w *world) charged(transfers int) {
 	w.t.Helper()
 	keys := testbed.Must(filepath.Glob(filepath.Join(w.dir, "*", "play.key")))
@@ -108,7 +110,7 @@ func (w *world) charged(transfers int) {
 	}
 }
 
-// lose lets the server answer, and drops the answer.
+// lose lets the server answer, but drops the answer.
 func lose(r *testbed.Relayed) {
 	r.Answer()
 	r.Drop()
@@ -132,7 +134,7 @@ func (w *world) start(args ...string) guest {
 func startHost(t *testing.T, command string, args ...string) guest {
 	t.Helper()
 	h := guest{cmd: exec.Command(command, args...), log: new(programs.Output)}
-	// The test must not write into the folders of the person who runs it.
+	// The program must not write into the folders of the person who runs the test.
 	h.cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "XDG_CONFIG_HOME="+t.TempDir(), "HOME="+t.TempDir())
 	h.cmd.Stderr = h.log
 	client := mcp.NewClient(&mcp.Implementation{Name: "host", Version: "1"}, nil)
@@ -146,7 +148,7 @@ func startHost(t *testing.T, command string, args ...string) guest {
 }
 
 // kill kills the process with SIGKILL.
-func (h guest) kill() { _ = h.cmd.Process.Kill() } // the process may have ended already
+func (h guest) kill() { _ = h.cmd.Process.Kill() } // an error means that the process has ended
 
 // call calls a tool.
 func (h guest) call(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
@@ -169,7 +171,7 @@ func texts(r *mcp.CallToolResult) string {
 	return strings.Join(all, "\n")
 }
 
-// plain reports whether a result is an answer without notes.
+// plain reports whether a result is an answer to which pay-mcp has added no notes.
 func plain(r *mcp.CallToolResult) bool { return !r.IsError && len(r.Content) == 1 }
 
 var example = map[string]any{"domain": "example.com"}

@@ -9,11 +9,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// maxDepth limits the nesting of arguments.
+// maxDepth limits how deeply arguments may be nested.
 const maxDepth = 32
 
-// Canonical returns one text for all ways to write the same arguments: it sorts members by
-// name, removes white space, and writes whole numbers without a fraction or an exponent.
+// Canonical returns the same text for all ways to write the same arguments. It sorts members
+// by name, removes white space, and writes whole numbers without a fraction or an exponent.
 func Canonical(arguments []byte) (json.RawMessage, error) {
 	if trimmed := strings.TrimSpace(string(arguments)); trimmed == "" || trimmed == "null" {
 		return json.RawMessage("{}"), nil
@@ -41,8 +41,8 @@ func plain(v any) any {
 	return v
 }
 
-// whole writes a whole number with digits only. A number that is too long for that stays
-// unchanged. At worst, another spelling of such a number is another purchase.
+// whole writes a whole number with digits only. It leaves a number unchanged that would be too
+// long. At worst, such a number in another spelling makes another purchase.
 func whole(n json.Number) json.Number {
 	const mostDigits, mostExponent = 40, 3
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(n.String()), "e")

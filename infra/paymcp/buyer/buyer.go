@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// Window is how long an answer is returned again for the same question.
+	// Window is how long the stored answer is returned for the same question.
 	Window = 90 * time.Second
-	// CallTime is the default limit for a call; hosts give up after 60 seconds.
+	// CallTime is the default time limit for a call; hosts give up after 60 seconds.
 	CallTime = 50 * time.Second
-	// sendTime is how long one request may take.
+	// sendTime is the time limit for one request to the server.
 	sendTime = 30 * time.Second
-	// margin is how long a signature may still be executed after its expiry, because clocks
+	// margin is how long after its expiry a signature may still be executed, because clocks
 	// differ and a block may be late.
 	margin = 2 * time.Minute
 )
 
-// Upstream calls a tool of the server. Its error is a *ServerError if the server answered with
+// Upstream calls a tool of the server. It returns a *ServerError if the server answered with
 // an error, and a *NotSent if the request was not sent. Any other error means that the request
-// was sent and its result is unknown.
+// was sent and that its result is unknown.
 type Upstream interface {
 	Call(ctx context.Context, q Request) (Reply, error)
 }
 
 // Buyer buys from one server.
 type Buyer struct {
-	Server   string // its normalized URL
+	Server   string // the normalized URL of the server
 	Upstream Upstream
 	Purse    *purse.Purse
 	// Terms and Wallet are called before each signature, so that a person's changes take effect
@@ -45,9 +45,10 @@ type Buyer struct {
 	Terms  func() (Terms, error)
 	Wallet func() (*x402test.Wallet, error)
 	// Chain returns a source that knows whether a signature has moved money. It returns nil if
-	// there is none, as for play money. Then only the server's statement is available.
+	// there is no such source, as for play money. The server's own statement is then the only
+	// information.
 	Chain func(network, asset string) x402.Evidence
-	// Receipt returns a warning if the receipt of an answer is invalid, or an empty text.
+	// Receipt returns a warning if the receipt of an answer is invalid, and "" otherwise.
 	Receipt func(ctx context.Context, b Bought) string
 	Now     func() time.Time
 	After   func(time.Duration) <-chan time.Time
@@ -66,14 +67,13 @@ type Bought struct {
 	Reply     Reply
 }
 
-// Result is the result of a call: the server's reply with notes of this program, or only such
-// notes.
+// Result is the result of a call: the server's reply, notes of this program, or both.
 type Result struct {
 	Reply *Reply
 	Notes []string
 }
 
-// words returns a result that is only a message of this program.
+// words returns a result without a reply, whose only note is a message of this program.
 func words(format string, args ...any) Result {
 	return Result{Notes: []string{fmt.Sprintf(format, args...)}}
 }
@@ -108,7 +108,7 @@ func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result 
 	return b.ask(ctx, c)
 }
 
-// kept returns the stored answer.
+// kept returns the stored answer of a purchase.
 func (b *Buyer) kept(c *purse.Purchase) Result {
 	reply := &Reply{}
 	if err := json.Unmarshal(c.Answer.Reply, reply); err != nil {
@@ -151,7 +151,7 @@ func Quote(ctx context.Context, u Upstream, q Request) (bill.Offer, error) {
 	return bill.Offer{}, fmt.Errorf("it asks for no payment: %s", quote(reply.Text()))
 }
 
-// asked returns the offer in a reply or an error.
+// asked returns the offer in a server's reply or error, and reports whether there is one.
 func asked(reply Reply, err error) (bill.Offer, bool) {
 	if e, is := errors.AsType[*ServerError](err); is {
 		return e.offer()
@@ -162,8 +162,8 @@ func asked(reply Reply, err error) (bill.Offer, bool) {
 	return reply.offer()
 }
 
-// buy signs for an offer and sends the signature. The signature is recorded in the book first,
-// then in the purchase, and then sent.
+// buy signs for an offer and sends the signature. The signature is first recorded in the book.
+// It is then saved with the purchase, and after that sent.
 func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result {
 	terms, err := b.Terms()
 	if err != nil {
@@ -198,7 +198,7 @@ func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result
 	return b.send(ctx, c, true)
 }
 
-// unreserved returns a message that nothing was bought, because the book did not accept the
+// unreserved returns a message that nothing was bought because the book did not record the
 // signature.
 func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
 	over, is := errors.AsType[*purse.OverBudget](err)
@@ -216,14 +216,14 @@ func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
 
 // resume continues a purchase whose signature was made by an earlier call.
 func (b *Buyer) resume(ctx context.Context, c *purse.Purchase) Result {
-	if c.Payment.Sending { // the process that sent it ended before it recorded a result
+	if c.Payment.Sending { // the process that sent it ended before it recorded the result
 		c.Payment.Lost = true
 	}
 	return b.send(ctx, c, false)
 }
 
 // send sends the signature of a purchase until there is an answer or the call's time is over.
-// The argument fresh means that the signature was made in this call.
+// Set fresh if the signature was made in this call.
 func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result {
 	for try := 1; ; try++ {
 		if early := c.Payment.NotBefore.Sub(b.Now()); early > 0 && !b.pause(ctx, early) {
@@ -274,14 +274,14 @@ func (b *Buyer) attempt(ctx context.Context, c *purse.Purchase) (Reply, error) {
 	return b.Upstream.Call(limited, Request{Tool: c.Tool, Arguments: c.Arguments, Meta: meta})
 }
 
-// backoff returns the pause after a try for which the server named no pause.
+// backoff returns the pause after a try if the server has named none.
 func backoff(try int) time.Duration { return time.Second << min(try-1, 4) }
 
-// pause waits and reports whether it did. It does not wait if the rest of the call's time is
-// too short for another request.
+// pause waits, and reports whether it did. It does not wait if the call would then have too
+// little time for another request.
 func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
 	const shortest = 5 * time.Second
-	deadline, limited := ctx.Deadline() // by the machine's clock, not b.Now
+	deadline, limited := ctx.Deadline() // this deadline is a time of the machine's clock, not of b.Now
 	if limited && time.Until(deadline) < wait+shortest {
 		return false
 	}
@@ -293,7 +293,7 @@ func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// clock formats a time for models and persons.
+// clock formats a time for models and people.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // quote returns a third party's text, quoted for our message.

@@ -15,13 +15,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// step is a call, what happens to its payments, and what the result says.
+// step is one call, with what goes wrong with its payments and what the result must say.
 type step struct {
 	after   time.Duration
 	deeds   []deed
-	says    string // "" means the answer without notes
-	moved   int    // transfers so far
-	signed  int    // signatures so far
+	says    string // "" means the answer without a note
+	moved   int    // the number of transfers so far
+	signed  int    // the number of signatures so far
 	restart bool
 }
 
@@ -40,7 +40,8 @@ func (p *place) takes(b *buyer.Buyer, i int, s step) {
 	}
 }
 
-// Each call returns the right text, and has moved the right amount.
+// TestCalls checks that each call of a story returns the right text, and that the right number
+// of transfers was made after it.
 func TestCalls(t *testing.T) {
 	const repeated = "This answer is "
 	for name, c := range map[string]struct {
@@ -123,7 +124,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// Many hosts that ask the same question at once, on one folder, make one purchase.
+// TestAtOnce checks that many hosts on one folder make one purchase if they ask the same
+// question at once.
 func TestAtOnce(t *testing.T) {
 	for _, keeps := range []bool{true, false} {
 		world(t, keeps, func(t *testing.T, p *place) {
@@ -145,7 +147,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// If a server asks to be called later, no caller calls it before that time.
+// TestNotBefore checks that no caller calls a server earlier than the server allows.
 func TestNotBefore(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		p.seller.play(muchLater)
@@ -170,8 +172,8 @@ func TestNotBefore(t *testing.T) {
 	})
 }
 
-// A server that says that it charged, and later refuses the payment without mentioning the
-// charge, is not paid again.
+// TestChargedIsNotForgotten checks a server that says that it charged, and later refuses the
+// payment without mentioning the charge. It must not be paid again.
 func TestChargedIsNotForgotten(t *testing.T) {
 	world(t, false, func(t *testing.T, p *place) {
 		b := p.start()
@@ -187,7 +189,7 @@ func TestChargedIsNotForgotten(t *testing.T) {
 	})
 }
 
-// forgetful is a seller that charges, and answers that it still owes the answer.
+// forgetful is a seller that charges, says so, and says that it still owes the answer.
 type forgetful struct{ *seller }
 
 // Call implements buyer.Upstream.
@@ -199,7 +201,8 @@ func (f forgetful) Call(ctx context.Context, q buyer.Request) (buyer.Reply, erro
 	return failed(`{"error":{"code":"timeout","message":"Later.","charged":true,"retryable":true,"retry_after":3600}}`), nil
 }
 
-// The same arguments in another spelling are the same purchase, and others are not.
+// TestCanonical checks that the same arguments in another spelling are the same purchase, and
+// that different arguments are not.
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string][2]string{
@@ -223,8 +226,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// Nothing is signed for an offer that is not allowed. The message names the limit, the price
-// and how a person can change the limit.
+// TestNotAllowed checks that nothing is signed for an offer that is not allowed. The message
+// must name the limit, the price, and how a person can change the limit.
 func TestNotAllowed(t *testing.T) {
 	other := "0x0000000000000000000000000000000000000bad"
 	for name, c := range map[string]struct {
@@ -262,7 +265,7 @@ func TestNotAllowed(t *testing.T) {
 	}
 }
 
-// If the first way to pay is not allowed, the second one is used.
+// TestSecondWay checks that the second way to pay is used if the first one is not allowed.
 func TestSecondWay(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		good := p.seller.offer.Accepts[0]
@@ -275,7 +278,8 @@ func TestSecondWay(t *testing.T) {
 	})
 }
 
-// The budget covers any 24 hours, all processes, and signatures that were refused.
+// TestBudget checks that the budget covers any period of 24 hours. Signatures of all processes
+// must count, even those that the server refused.
 func TestBudget(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		p.terms.PerDay = big.NewInt(14_999)
@@ -310,7 +314,7 @@ func TestBudget(t *testing.T) {
 		if got := ask(5); got != "answered" {
 			t.Errorf("a day after the first: %s", got)
 		}
-		// A higher limit applies at once to a process that is already running.
+		// A higher limit must apply at once, even to a process that is already running.
 		b := p.start()
 		if r, _ := call(b, `{"domain":"6"}`); answered(r) {
 			t.Error("beyond the budget")
@@ -322,7 +326,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// A warning about an invalid receipt comes with the answer.
+// TestReceiptWarning checks that a warning about an invalid receipt is returned together with
+// the answer.
 func TestReceiptWarning(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		p.warn = "the receipt does not hold."
@@ -332,7 +337,7 @@ func TestReceiptWarning(t *testing.T) {
 	})
 }
 
-// A free tool costs nothing and leaves no file.
+// TestFree checks that a free tool costs nothing and leaves no file.
 func TestFree(t *testing.T) {
 	world(t, false, func(t *testing.T, p *place) {
 		b := p.start()
@@ -351,7 +356,8 @@ func (free) Call(_ context.Context, q buyer.Request) (buyer.Reply, error) {
 	return buyer.Reply{Content: content("free " + q.Tool)}, nil
 }
 
-// Some servers ask for a payment with a JSON-RPC error.
+// TestErrorAsks checks servers that ask for a payment with a JSON-RPC error instead of a
+// result.
 func TestErrorAsks(t *testing.T) {
 	for _, code := range []int64{402, -32042} {
 		world(t, true, func(t *testing.T, p *place) {

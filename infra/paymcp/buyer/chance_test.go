@@ -11,13 +11,13 @@ import (
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 )
 
-// worlds is how many random histories TestChances plays. Each of them often waits for the
-// disk.
+// worlds is how many random histories TestChances plays. Playing one takes a while, because it
+// often waits for the disk.
 var worlds = flag.Uint64("worlds", 40, "how many random histories")
 
-// Whatever goes wrong, in whatever order and however often the process is killed, a question
-// is charged only once until it has an answer that is older than the window, and the budget is
-// kept.
+// TestChances checks that the buyer keeps its promises whatever goes wrong, in whatever order,
+// and however often the process is killed: a question is charged only once until its answer is
+// older than the window, and the budget is kept.
 func TestChances(t *testing.T) {
 	const calls = 20
 	reached := map[deed]bool{}

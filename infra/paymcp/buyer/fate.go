@@ -22,7 +22,7 @@ const (
 	stuck                 // this program cannot find out
 )
 
-// fate says what became of a signature. The field by is a phrase for a message; it names the
+// fate says what became of a signature. The text by goes into a message; it names the
 // transaction that executed the signature.
 type fate struct {
 	kind fateKind
@@ -52,7 +52,7 @@ func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	return fate{kind: dead}
 }
 
-// fromChain returns the fate of a signature according to the chain.
+// fromChain asks the chain what became of a signature, which may have expired.
 func fromChain(ctx context.Context, chain x402.Evidence, p *purse.Payment, expired bool) fate {
 	q, err := questionOf(p)
 	if err != nil {
@@ -73,7 +73,7 @@ func fromChain(ctx context.Context, chain x402.Evidence, p *purse.Payment, expir
 	return fate{kind: open}
 }
 
-// questionOf returns the chain query about a payment.
+// questionOf returns the query that asks the chain about a payment.
 func questionOf(p *purse.Payment) (q x402.Question, err error) {
 	var signed bill.Signed
 	if err := json.Unmarshal(p.Payload, &signed); err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 )
 
-// kind is what a reply to a payment means.
+// kind says what a reply to a payment means.
 type kind int
 
 const (
 	answered  kind = iota // the answer, which can be an error that was charged
 	partly                // an incomplete answer; the server still owes the rest
 	refused               // the server refuses the payment and asks for another one
-	uncharged             // an error that is not charged; a repeat would not help
-	unclear               // an error that does not say whether it was charged
+	uncharged             // an error that was not charged; sending the payment again would not help
+	unclear               // an error that does not say whether the payment was charged
 	again                 // no answer yet: send the payment again
 )
 
-// step is what to do next.
+// step says what a reply means and, for the kind again, when to continue.
 type step struct {
 	kind kind
 	wait time.Duration // how long the server asks us to wait
@@ -48,7 +48,7 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	p.Said = reply.said()
 	if _, asks := reply.offer(); asks {
 		if reply.tried() {
-			p.Lost = true // a settlement that failed may have been made all the same
+			p.Lost = true // the settlement may have been made although it was reported as failed
 		}
 		return step{kind: refused}
 	}
@@ -64,8 +64,8 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	return step{kind: unclear}
 }
 
-// heard records whether the server states that money has moved. A statement that it has moved
-// is kept even if a later reply says nothing about it.
+// heard records whether the server says that money has moved. If it has once said so, this is
+// kept even if a later reply does not mention it.
 func heard(p *purse.Payment, charged *bool) {
 	if charged == nil && p.Charged != nil && *p.Charged {
 		return
@@ -110,7 +110,8 @@ func (b *Buyer) answered(ctx context.Context, c *purse.Purchase, reply Reply) Re
 	return r
 }
 
-// partly returns an incomplete answer. The purchase stays open.
+// partly returns an incomplete answer. The purchase stays open, so that a later call can get
+// the rest.
 func (b *Buyer) partly(c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply, Notes: []string{fmt.Sprintf("Parts of this answer are still owed (%s). They are paid for: call %s again later with the same arguments, which charges nothing more.",
 		quote(strings.Join(reply.owed(), ", ")), c.Tool)}}
@@ -144,7 +145,7 @@ func (b *Buyer) unclear(c *purse.Purchase, reply Reply, err error) Result {
 	return r
 }
 
-// pending returns a message that the payment was sent and has no answer yet.
+// pending returns a message that the payment was signed and has no answer yet.
 func (b *Buyer) pending(c *purse.Purchase) Result {
 	when := "again"
 	if c.Payment.NotBefore.After(b.Now()) {
@@ -163,7 +164,8 @@ func (b *Buyer) pending(c *purse.Purchase) Result {
 
 // refused decides what to do when the server refuses the payment and asks for another one. A
 // new signature is made only if the refused one is known to be dead and was made by an earlier
-// call. If it was made in this call, the server would refuse a new one as well.
+// call. If the refused one was made in this call (fresh), the server would refuse a new one as
+// well.
 func (b *Buyer) refused(ctx context.Context, c *purse.Purchase, o bill.Offer, fresh bool) Result {
 	p := c.Payment
 	fate := b.fateOf(ctx, p)

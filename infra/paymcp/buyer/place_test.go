@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// place is a folder, a wallet and a server. Each start stands for another process.
+// place is a folder, a wallet and a server. Each call of start stands for a new process.
 type place struct {
 	t      *testing.T
 	dir    string
@@ -34,7 +34,7 @@ func newPlace(t *testing.T, keeps bool) *place {
 	return p
 }
 
-// start returns a new Buyer on the folder, as another process would have.
+// start returns a new Buyer for the folder, as a new process would make it.
 func (p *place) start() *buyer.Buyer {
 	kept := must[*purse.Purse](p.t)(purse.Open(p.dir, time.Now, time.After))
 	return &buyer.Buyer{
@@ -48,8 +48,8 @@ func (p *place) start() *buyer.Buyer {
 	}
 }
 
-// call asks a question in a process that may be killed meanwhile. The result died says whether
-// the process was killed.
+// call asks a question in a process that may be killed before it has the answer. It reports in
+// died whether that happened.
 func call(b *buyer.Buyer, arguments string) (r buyer.Result, died bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -62,10 +62,10 @@ func call(b *buyer.Buyer, arguments string) (r buyer.Result, died bool) {
 	return b.Call(context.Background(), "dns_lookup", []byte(arguments)), false
 }
 
-// answered reports whether a result has an answer.
+// answered reports whether a result has an answer that is not an error.
 func answered(r buyer.Result) bool { return r.Reply != nil && !r.Reply.IsError }
 
-// says returns all text that a model reads in a result.
+// says returns all the text in a result that a model reads.
 func says(r buyer.Result) string {
 	text := strings.Join(r.Notes, "\n")
 	if r.Reply != nil {
@@ -76,7 +76,7 @@ func says(r buyer.Result) string {
 
 const question = `{"domain":"example.com"}`
 
-// world runs a test with a fake clock.
+// world runs a test with a fake clock, in a new place.
 func world(t *testing.T, keeps bool, run func(t *testing.T, p *place)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { run(t, newPlace(t, keeps)) })

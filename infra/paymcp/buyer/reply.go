@@ -29,14 +29,14 @@ type Reply struct {
 	Meta       map[string]json.RawMessage `json:"_meta,omitempty"`
 }
 
-// ServerError is a JSON-RPC error from the server.
+// ServerError is a JSON-RPC error that the server returned.
 type ServerError struct {
 	Code    int64
 	Message string
 	Data    json.RawMessage
 }
 
-// Error implements error. The message comes from the server.
+// Error implements error. The server's message is part of the text.
 func (e *ServerError) Error() string {
 	return fmt.Sprintf("error %d, %s", e.Code, untrusted.Quote(e.Message, mostWords))
 }
@@ -50,7 +50,7 @@ func (e *NotSent) Error() string { return e.Cause.Error() }
 // Unwrap returns the cause.
 func (e *NotSent) Unwrap() error { return e.Cause }
 
-// mostWords limits how much of a server's text is passed on, in characters.
+// mostWords limits how many characters of a server's text are passed on.
 const mostWords = 300
 
 // Text returns the first block of text, or an empty string.
@@ -85,8 +85,8 @@ func (r Reply) offer() (bill.Offer, bool) {
 	return bill.Offer{}, false
 }
 
-// The codes of JSON-RPC errors with which some servers ask for a payment, with the offer as
-// the error's data: the HTTP status, and the code for an elicitation in MCP revision
+// Some servers ask for a payment with a JSON-RPC error whose data is the offer. These are the
+// codes of such errors: the HTTP status, and the code for an elicitation in MCP revision
 // 2025-11-25.
 const (
 	codePayment     = 402
@@ -101,7 +101,7 @@ func (e *ServerError) offer() (bill.Offer, bool) {
 	return offerIn(e.Data)
 }
 
-// offerIn returns the offer that a document holds, and whether it holds one.
+// offerIn returns the offer in a JSON document, and reports whether the document is an offer.
 func offerIn(doc []byte) (bill.Offer, bool) {
 	if !bytes.HasPrefix(bytes.TrimSpace(doc), []byte("{")) {
 		return bill.Offer{}, false
@@ -110,7 +110,8 @@ func offerIn(doc []byte) (bill.Offer, bool) {
 	return o, err == nil && len(o.Accepts) > 0
 }
 
-// failure is an error's statement about the payment, in the form of this product's servers.
+// failure is what an error says about the payment, in the form that this product's servers
+// use.
 type failure struct {
 	Code       string      `json:"code"`
 	Message    string      `json:"message"`
@@ -129,7 +130,8 @@ func (r Reply) failure() failure {
 	return body.Error
 }
 
-// said returns an error's text for a model, quoted because it comes from a third party.
+// said returns the text of an error for a model. The text is quoted, because it comes from a
+// third party.
 func (r Reply) said() string {
 	if o, asks := r.offer(); asks {
 		return untrusted.Quote(o.Error, mostWords)
@@ -138,7 +140,7 @@ func (r Reply) said() string {
 	return untrusted.Quote(cmp.Or(strings.TrimSpace(f.Code+" "+f.Message), r.Text()), mostWords)
 }
 
-// settled returns the settlement that a reply names.
+// settled returns the settlement that a reply reports, and reports whether there is one.
 func (r Reply) settled() (s x402.SettleResponse, named bool) {
 	raw, there := r.Meta[mcp.KeyResponse]
 	if !there || json.Unmarshal(raw, &s) != nil {
@@ -148,7 +150,7 @@ func (r Reply) settled() (s x402.SettleResponse, named bool) {
 }
 
 // tried reports whether the server refused a payment after an attempt to settle. Such a
-// refusal names the settlement in _meta; the reference servers write it into the offer
+// refusal reports the settlement in _meta; the reference servers write it into the offer
 // instead.
 func (r Reply) tried() bool {
 	if _, named := r.settled(); named {
@@ -163,8 +165,8 @@ func (r Reply) tried() bool {
 	return false
 }
 
-// own reads the member of _meta that a server prefixes with its own name, such as
-// weather/owed, and reports whether the reply has it.
+// own reads a member of _meta whose name the server prefixes with its own, such as
+// weather/owed. It reports whether the reply has this member.
 func (r Reply) own(name string, v any) bool {
 	for key, raw := range r.Meta {
 		if strings.HasSuffix(key, "/"+name) && json.Unmarshal(raw, v) == nil {
@@ -181,8 +183,8 @@ func (r Reply) owed() []string {
 	return parts
 }
 
-// charged returns whether the server says that money has moved. It returns nil if the server
-// does not say so.
+// charged returns what the server says about the charge: true if money has moved, false if
+// not, nil if the server does not say.
 func (r Reply) charged() *bool {
 	var charged bool
 	if r.own("charged", &charged) {
@@ -194,7 +196,7 @@ func (r Reply) charged() *bool {
 	return r.failure().Charged
 }
 
-// longestPause limits the pause that a server can ask for.
+// longestPause is the longest pause that a server can ask for.
 const longestPause = 24 * time.Hour
 
 // wait returns how long the server asks to wait, or 0 if it does not say.

@@ -23,30 +23,30 @@ const (
 	price = "5000"
 )
 
-// deed is what goes wrong with a request that carries a payment.
+// deed is how a request with a payment is handled.
 type deed int
 
 const (
 	fine       deed = iota
-	unreached       // the connection cannot be made
+	unreached       // the buyer cannot connect
 	lostThere       // the request is lost on its way
-	lostBack        // the request is carried out, and the reply is lost
-	later           // retryable, before anything is charged
-	muchLater       // the same, but only after an hour
-	owing           // charged, and the answer is owed: retryable
-	refusal         // the facilitator refuses the payment: nothing is charged
+	lostBack        // the request is handled, but the reply is lost
+	later           // an error before any charge; the payment may be sent again
+	muchLater       // like later, but the payment may be sent again only after an hour
+	owing           // an error after the charge; the answer is owed, and the payment may be sent again
+	refusal         // the facilitator refuses the payment, and nothing is charged
 	uncertain       // the money moves, but the settlement is reported as failed
-	broken          // the tool fails before a charge, and does not mention the payment
-	killed          // like lostBack, and the buyer's process ends
-	killedThen      // like lostThere, and the buyer's process ends
+	broken          // the tool fails before any charge, and the error does not mention the payment
+	killed          // like lostBack, and the buyer's process is killed
+	killedThen      // like lostThere, and the buyer's process is killed
 	deeds
 )
 
 // seller is a paid server with its own chain, which executes an authorization only once.
 type seller struct {
 	// keeps means that the server keeps records as this product does: it charges a purchase
-	// once, even if several payments for it arrive, and every error says whether it charged.
-	// Otherwise the server behaves like the reference servers.
+	// once, even if several payments for the purchase arrive, and every error says whether the
+	// payment was charged. Without keeps, the server behaves like the reference servers.
 	keeps bool
 	offer x402.PaymentRequired
 	plan  func() deed
@@ -55,9 +55,9 @@ type seller struct {
 	mu     sync.Mutex
 	moved  map[string]time.Time // the time of each transfer, by nonce
 	paid   map[string]string    // the nonce that paid for a purchase, by the purchase's key
-	owes   map[string]int       // how many more requests a purchase needs for its answer
+	owes   map[string]int       // how many more requests a purchase needs before it is answered, by its key
 	quotes int
-	sent   []string // the nonces of the payments, in order
+	sent   []string // the nonces of the payments that arrived, in order
 }
 
 func newSeller(keeps bool) *seller {
@@ -74,7 +74,7 @@ func newSeller(keeps bool) *seller {
 	return s
 }
 
-// errKilled is the value of the panic that stands for the end of a process.
+// errKilled is the value of a panic that stands for the kill of a process.
 var errKilled = errors.New("the process is killed")
 
 var errLost = errors.New("the connection was reset")
@@ -113,8 +113,8 @@ func (s *seller) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error)
 	return reply, nil
 }
 
-// serve answers a request that carries a payment. The seller may be one that keeps records or
-// one that keeps none.
+// serve answers a request that carries a payment. Whether the seller keeps records decides
+// how.
 func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Reply {
 	key, _ := q.Meta[mcp.KeyPurchase].(string)
 	until, _ := strconv.ParseInt(a.ValidBefore, 10, 64)
@@ -140,7 +140,7 @@ func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Repl
 	return answer(q, a.Nonce)
 }
 
-// serveKept answers as a server that keeps records.
+// serveKept answers as a server does that keeps records.
 func (s *seller) serveKept(q buyer.Request, a x402.Authorization, key string, expired bool, d deed) buyer.Reply {
 	if s.paid[key] == "" {
 		switch {
@@ -174,8 +174,8 @@ func answer(q buyer.Request, nonce string) buyer.Reply {
 	}
 }
 
-// withFailure adds the failed settlement to a refusal: in _meta as in the specification, or,
-// if inside is set, among the members of the offer as the Python package does.
+// withFailure adds a failed settlement to a refusal. The settlement is in _meta, as the
+// specification says, or, if inside is set, a member of the offer, as in the Python package.
 func withFailure(r buyer.Reply, inside bool) buyer.Reply {
 	const failure = `{"success":false,"errorReason":"unexpected_settle_error","transaction":"","network":"eip155:8453"}`
 	if !inside {
@@ -219,7 +219,7 @@ func (s *seller) transfers() int {
 	return len(s.moved)
 }
 
-// play plans the next deeds. Later requests succeed.
+// play plans how the next requests are handled. Requests after those succeed.
 func (s *seller) play(next ...deed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +233,7 @@ func (s *seller) play(next ...deed) {
 	}
 }
 
-// chance plans deeds at random. Half of the requests succeed.
+// chance plans at random how requests are handled. About half of them succeed.
 func (s *seller) chance(r *rand.Rand) {
 	s.plan = func() deed {
 		if r.IntN(2) == 0 {

@@ -16,14 +16,14 @@ import (
 
 // Terms limit what may be paid, to whom and in which token.
 type Terms struct {
-	// Play means that the key holds no money, so any payee is allowed.
+	// Play means that the key holds no money. Any payee is then allowed.
 	Play                  bool
 	PayTo, Network, Asset string   // ignored for play money
 	PerCall, PerDay       *big.Int // in atomic units
 }
 
-// choose returns the first way to pay that is allowed. If none is, the error says why the
-// first one is not.
+// choose returns the first way to pay that is allowed. If none is allowed, the error says why
+// the first one is not.
 func (t Terms) choose(o bill.Offer) (bill.Way, error) {
 	ways, err := o.Ways()
 	if err != nil {
@@ -42,7 +42,7 @@ func (t Terms) choose(o bill.Offer) (bill.Way, error) {
 	return bill.Way{}, first
 }
 
-// admits returns an error unless a way to pay is allowed.
+// admits returns nil if a way to pay is allowed, and otherwise an error that says why not.
 func (t Terms) admits(w bill.Way) error {
 	switch {
 	case t.Play && !w.USDC:
@@ -112,7 +112,7 @@ func nonce(p *purse.Payment) string {
 	return signed.Payload.Authorization.Nonce
 }
 
-// resource returns the URL that the offer named for the answer.
+// resource returns the URL of the resource in the payment's offer.
 func resource(p *purse.Payment) string {
 	var signed struct {
 		Resource x402.Resource `json:"resource"`
@@ -123,7 +123,7 @@ func resource(p *purse.Payment) string {
 	return signed.Resource.URL
 }
 
-// takesKey reports whether the server supports keys of purchases.
+// takesKey reports whether the server accepts a key that identifies the purchase.
 func takesKey(o bill.Offer) bool {
 	var extensions map[string]json.RawMessage
 	if json.Unmarshal(o.Extensions, &extensions) != nil {
@@ -132,8 +132,8 @@ func takesKey(o bill.Offer) bool {
 	return extensions[x402.ExtensionIdentifier] != nil || extensions[x402.ExtensionToken] != nil
 }
 
-// named returns the offer with the key in the extension payment-identifier, if the offer has
-// this extension.
+// named returns the offer with the purchase's key in the extension payment-identifier. An
+// offer without this extension stays as it is.
 func named(o bill.Offer, key string) bill.Offer {
 	var extensions map[string]json.RawMessage
 	var identifier, info map[string]json.RawMessage

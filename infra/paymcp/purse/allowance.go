@@ -13,32 +13,32 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Allowance is what a person has allowed: the payee, the token and the amounts.
+// Allowance is what a person has allowed: a payee, a token and amounts.
 type Allowance struct {
 	Version int       `json:"version"`
 	Server  string    `json:"server"`
 	PayTo   string    `json:"payTo"`
 	Network string    `json:"network"`
 	Asset   string    `json:"asset"`
-	PerCall string    `json:"perCall"` // atomic units
-	PerDay  string    `json:"perDay"`  // atomic units in any 24 hours
-	KeyFile string    `json:"keyFile"` // the private key of the wallet that pays
+	PerCall string    `json:"perCall"` // in atomic units
+	PerDay  string    `json:"perDay"`  // for any 24 hours, in atomic units
+	KeyFile string    `json:"keyFile"` // the file with the private key of the wallet that pays
 	Allowed time.Time `json:"allowed"`
-	// Node is the URL of a node of the network, which knows whether a payment was made. If
-	// Node is empty, the network's public node is used. NoNode means that no node is used.
+	// Node is the URL of a node of the network, which can tell whether a payment was made. If
+	// Node is empty, the network's public node is used. With NoNode, no node is used.
 	Node string `json:"node,omitempty"`
 }
 
-// NoNode as an Allowance's Node means that no node is asked. Then only the server's statements
-// about a payment are available.
+// NoNode is the value of an Allowance's Node if no node may be asked. The server's statements
+// are then the only information about a payment.
 const NoNode = "none"
 
 const allowanceVersion = 1
 
-// AllowanceFile returns the path of the allowance.
+// AllowanceFile returns the path of the file with the allowance.
 func (p *Purse) AllowanceFile() string { return filepath.Join(p.dir, "allowed.json") }
 
-// Allow writes an allowance and replaces any earlier one.
+// Allow writes an allowance. It replaces any earlier allowance.
 func (p *Purse) Allow(a Allowance) error {
 	a.Version = allowanceVersion
 	return replace(p.AllowanceFile(), a)
@@ -70,13 +70,13 @@ func (p *Purse) Allowed(server string) (*Allowance, error) {
 	return a, nil
 }
 
-// Limits returns the maximum for a call and for any 24 hours, in atomic units. The allowance
-// must come from Allowed, which validates the amounts.
+// Limits returns the largest amounts for one call and for any 24 hours, in atomic units. The
+// allowance must come from Allowed, which validates the amounts.
 func (a *Allowance) Limits() (perCall, perDay *big.Int) {
 	return atomic(a.PerCall), atomic(a.PerDay)
 }
 
-// atomic parses an amount that has been validated.
+// atomic parses an amount that was validated before.
 func atomic(s string) *big.Int {
 	n, err := x402.ParseUint256(s)
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Day is how long a signature counts against the budget, which covers any 24 hours and not a
+// Day is how long a signature counts against the budget. It is any period of 24 hours, not a
 // calendar day.
 const Day = 24 * time.Hour
 
-// Entry is a signature in the book.
+// Entry is one signature in the book.
 type Entry struct {
 	Nonce   string    `json:"nonce"`
 	Tool    string    `json:"tool"`
 	Network string    `json:"network"`
 	Asset   string    `json:"asset"`
-	Amount  string    `json:"amount"` // atomic units
+	Amount  string    `json:"amount"` // in atomic units
 	At      time.Time `json:"at"`
 }
 
@@ -38,13 +38,13 @@ type book struct {
 
 const (
 	bookVersion = 1
-	maxFile     = 16 << 20 // the limit for the size of a file, in bytes
+	maxFile     = 16 << 20 // the size limit of a file, in bytes
 )
 
 // OverBudget means that a signature would exceed the budget.
 type OverBudget struct {
-	Spent *big.Int  // signed in the last 24 hours
-	Free  time.Time // when the budget has room for the signature; zero if never
+	Spent *big.Int  // the sum of the signatures of the last 24 hours
+	Free  time.Time // when the budget will have room for the signature; zero if never
 }
 
 // Error implements error.
@@ -53,7 +53,7 @@ func (o *OverBudget) Error() string { return fmt.Sprintf("the budget has %s spen
 func (p *Purse) bookFile() string { return filepath.Join(p.dir, "book.json") }
 
 // Reserve writes a signature into the book. If the sum of the last 24 hours in the same token
-// would exceed the amount most, it writes nothing and returns an OverBudget.
+// would then be more than most, Reserve writes nothing and returns an *OverBudget.
 func (p *Purse) Reserve(ctx context.Context, e Entry, most *big.Int) error {
 	unlock, err := p.lock(ctx, filepath.Join(p.dir, "book.lock"))
 	if err != nil {
@@ -112,8 +112,8 @@ func (e Entry) of(network, asset string) bool {
 	return e.Network == network && strings.EqualFold(e.Asset, asset)
 }
 
-// room returns the time at which enough entries are older than a day to make room for the
-// amount. It returns the zero time if the amount alone exceeds the budget.
+// room returns the time from which the budget has room for the amount, because enough entries
+// are then older than a day. It returns the zero time if the amount alone exceeds the budget.
 func room(signed []Entry, e Entry, amount, most *big.Int) time.Time {
 	if amount.Cmp(most) > 0 {
 		return time.Time{}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// take locks an open file and reports whether it did. It does not wait if another process
-// holds the lock.
+// take tries to lock an open file, and reports whether it succeeded. It does not wait if
+// another process holds the lock.
 func take(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
@@ -19,7 +19,7 @@ func take(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// syncFolder flushes the names in a folder to the disk.
+// syncFolder makes sure that the names of the files in a folder are on the disk.
 func syncFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

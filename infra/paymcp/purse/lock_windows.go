@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// take locks an open file and reports whether it did. It does not wait if another process
-// holds the lock.
+// take tries to lock an open file, and reports whether it succeeded. It does not wait if
+// another process holds the lock.
 func take(f *os.File) (bool, error) {
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{})
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
@@ -17,6 +17,6 @@ func take(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// syncFolder does nothing, because Windows cannot open a folder for writing, as a flush
-// requires.
+// syncFolder does nothing. A flush would need a folder that is open for writing, and Windows
+// cannot open one.
 func syncFolder(string) error { return nil }

@@ -19,37 +19,38 @@ type Purchase struct {
 	Version   int             `json:"version"`
 	Server    string          `json:"server"`
 	Tool      string          `json:"tool"`
-	Arguments json.RawMessage `json:"arguments"` // canonical
-	// Key identifies the purchase for servers that charge only once for each key.
+	Arguments json.RawMessage `json:"arguments"` // in the form of buyer.Canonical
+	// Key identifies the purchase to servers that charge only once for each key.
 	Key     string   `json:"key,omitempty"`
-	Payment *Payment `json:"payment,omitempty"` // the payment that was signed for it
+	Payment *Payment `json:"payment,omitempty"` // the payment that was signed for this purchase
 	Answer  *Answer  `json:"answer,omitempty"`
 }
 
-// Payment is a signature and what became of it.
+// Payment is a signed payment and what became of it.
 type Payment struct {
-	Payload     json.RawMessage `json:"payload"` // as the server receives it
+	Payload     json.RawMessage `json:"payload"` // the payment as the server receives it
 	Keyed       bool            `json:"keyed"`   // whether the server accepts the purchase's key
 	Payer       string          `json:"payer"`
 	PayTo       string          `json:"payTo"`
 	Network     string          `json:"network"`
 	Asset       string          `json:"asset"`
-	Amount      string          `json:"amount"` // atomic units
-	Price       string          `json:"price"`  // the amount as a text for a person
+	Amount      string          `json:"amount"` // in atomic units
+	Price       string          `json:"price"`  // the amount as text for a person
 	Signed      time.Time       `json:"signed"`
 	ValidBefore time.Time       `json:"validBefore"`
-	// Sending means that a process has begun to send the payment and has not recorded a
-	// result.
+	// Sending means that a process has begun to send the payment and has not recorded the
+	// result yet.
 	Sending bool `json:"sending"`
-	// Lost means that the payment was sent at least once without an answer, so it may have been
-	// charged.
+	// Lost means that the payment was sent at least once without getting an answer, and so may
+	// have been charged.
 	Lost bool `json:"lost"`
-	// Charged is the server's statement whether it charged; nil if it made none.
+	// Charged is what the server says about the charge. It is nil if the server does not say
+	// whether it charged.
 	Charged *bool `json:"charged,omitempty"`
 	// NotBefore is the earliest time at which the server accepts another try; zero means any
 	// time.
 	NotBefore time.Time `json:"notBefore,omitzero"`
-	// Said is the server's reason why there is no answer.
+	// Said is the reason that the server gave for not answering.
 	Said string `json:"said,omitempty"`
 }
 
@@ -61,7 +62,8 @@ type Answer struct {
 
 const purchaseVersion = 1
 
-// ID returns the name of a purchase, from the server, the tool and the canonical arguments.
+// ID returns a name for a purchase, which depends on the server, the tool and the canonical
+// arguments.
 func ID(server, tool string, arguments []byte) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(server), []byte(tool), arguments} {
@@ -74,8 +76,8 @@ func ID(server, tool string, arguments []byte) string {
 // ID returns the name of this purchase.
 func (c *Purchase) ID() string { return ID(c.Server, c.Tool, c.Arguments) }
 
-// Hold locks a purchase for this call and reads it. Nobody else can send its payment until the
-// caller releases it.
+// Hold locks a purchase and reads it. Until the caller releases the purchase, nobody else can
+// send its payment.
 func (p *Purse) Hold(ctx context.Context, server, tool string, arguments []byte) (c *Purchase, release func(), err error) {
 	id := ID(server, tool, arguments)
 	unlock, err := p.lock(ctx, p.path(id, ".lock"))
@@ -83,7 +85,7 @@ func (p *Purse) Hold(ctx context.Context, server, tool string, arguments []byte)
 		return nil, nil, err
 	}
 	release = func() {
-		// Leave no lock file for a purchase that was not made.
+		// A purchase that was not made must not leave a lock file.
 		if _, err := os.Stat(p.path(id, ".json")); errors.Is(err, fs.ErrNotExist) {
 			_ = os.Remove(p.path(id, ".lock"))
 		}
@@ -120,7 +122,7 @@ func (p *Purse) read(id string) (*Purchase, error) {
 	return c, nil
 }
 
-// Keep writes a held purchase to disk.
+// Keep writes a purchase to disk. The caller must hold the purchase.
 func (p *Purse) Keep(c *Purchase) error {
 	if err := replace(p.path(c.ID(), ".json"), c); err != nil {
 		return fmt.Errorf("keep the purchase: %w", err)
@@ -128,8 +130,8 @@ func (p *Purse) Keep(c *Purchase) error {
 	return nil
 }
 
-// Drop removes a held purchase. Its payment must never have been sent, or must be known to be
-// dead.
+// Drop removes a purchase that the caller holds. Its payment must never have been sent, or
+// must be known to be dead.
 func (p *Purse) Drop(c *Purchase) error {
 	err := os.Remove(p.path(c.ID(), ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -158,8 +160,8 @@ func (p *Purse) All() ([]*Purchase, error) {
 	return all, err
 }
 
-// Sweep removes purchases whose answer is older than a day, and files that killed processes
-// left behind.
+// Sweep removes purchases whose answer is more than a day old, and the unfinished files of
+// killed processes.
 func (p *Purse) Sweep(ctx context.Context) error {
 	all, err := p.All()
 	for _, c := range all {

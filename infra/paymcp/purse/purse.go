@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Purse is the folder of files for one server.
+// Purse is the folder with the files for one server.
 type Purse struct {
 	dir   string
 	now   func() time.Time
@@ -36,10 +36,10 @@ func (p *Purse) purchases() string { return filepath.Join(p.dir, "purchases") }
 // KeyFile returns the path of the throwaway key for play money.
 func (p *Purse) KeyFile() string { return filepath.Join(p.dir, "play.key") }
 
-// replace writes v as JSON to a file, atomically, and flushes it to the disk.
+// replace atomically replaces a file by one that has v as JSON, and flushes it to the disk.
 func replace(path string, v any) error {
-	// JSON of third parties must stay as it was written, because the name of a purchase
-	// depends on its arguments.
+	// The JSON of third parties must stay exactly as they wrote it, because the name of a
+	// purchase depends on the text of its arguments.
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
@@ -51,7 +51,7 @@ func replace(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // does nothing after the file was renamed
+	defer func() { _ = os.Remove(f.Name()) }() // this does nothing if the file was renamed
 	_, err = f.Write(text.Bytes())
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
@@ -62,15 +62,15 @@ func replace(path string, v any) error {
 	return syncFolder(folder)
 }
 
-// unfinished is the suffix of a file while it is written. A killed process leaves such a file
-// behind.
+// unfinished is the suffix of a file that is still being written. A process that is killed
+// then leaves such a file behind.
 const unfinished = ".tmp"
 
 // pause is how long to wait before a lock is tried again.
 const pause = 20 * time.Millisecond
 
-// lock locks a file for one holder among all processes. It waits for the lock until the
-// context ends. The system releases the lock when the process ends.
+// lock locks a file. Among all processes, only one caller at a time has the lock. lock waits
+// for it until ctx is done. The system releases the lock when the process ends.
 func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -85,7 +85,7 @@ func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error
 		if err != nil {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		if taken { // the previous holder of the lock has removed the file
+		if taken { // the previous holder has removed the file, so this lock is worthless
 			continue
 		}
 		select {
@@ -96,7 +96,7 @@ func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error
 	}
 }
 
-// current reports whether path still names the open file.
+// current reports whether the path still leads to the open file.
 func current(f *os.File, path string) bool {
 	open, err := f.Stat()
 	if err != nil {

@@ -38,8 +38,8 @@ func entry(n int, at time.Time) purse.Entry {
 	return purse.Entry{Nonce: fmt.Sprint(n), Tool: "a", Network: network, Asset: asset, Amount: "5000", At: at}
 }
 
-// Many callers reserve at once, each with its own Purse on the folder, like processes.
-// Together they reserve exactly the budget.
+// TestReserveAtOnce checks many callers that reserve at once, each with its own Purse for the
+// same folder, like processes. Together they must reserve exactly the budget.
 func TestReserveAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -63,7 +63,8 @@ func TestReserveAtOnce(t *testing.T) {
 	}
 }
 
-// Each token has its own sum. The letter case of its address does not matter.
+// TestSumByToken checks that each token has its own sum. The letter case of the token's
+// address must not matter.
 func TestSumByToken(t *testing.T) {
 	t.Parallel()
 	p := open(t, t.TempDir(), time.Now)
@@ -86,7 +87,8 @@ func TestSumByToken(t *testing.T) {
 	}
 }
 
-// A book that cannot be read stops all payments, and the error says what a person can do.
+// TestBrokenBook checks that a book that cannot be read stops all payments, and that the error
+// says what a person can do.
 func TestBrokenBook(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "{", `{"version":2}`, `{"version":1,"signed":7}`} {
@@ -101,8 +103,8 @@ func TestBrokenBook(t *testing.T) {
 	}
 }
 
-// Only one caller at a time holds a purchase. The next caller reads exactly what the previous
-// caller stored, whatever characters it contains.
+// TestHold checks that only one caller at a time holds a purchase. The next caller must read
+// exactly what the previous one stored, even unusual characters.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -132,13 +134,14 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// If no purchase was made, no file is left, even while other callers wait for the lock.
+// TestLeavesNothing checks that no file is left if no purchase was made, even while other
+// callers wait for the lock.
 func TestLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var all sync.WaitGroup
 	var holders atomic.Int32
-	atOnce := make(chan time.Time) // a pause that ends at once
+	atOnce := make(chan time.Time) // makes every pause end at once
 	close(atOnce)
 	for range 8 {
 		p, err := purse.Open(dir, time.Now, func(time.Duration) <-chan time.Time { return atOnce })
@@ -167,7 +170,7 @@ func TestLeavesNothing(t *testing.T) {
 	}
 }
 
-// A purchase that cannot be read is not paid again.
+// TestBrokenPurchase checks that a purchase whose file cannot be read is not paid again.
 func TestBrokenPurchase(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "{", `{"version":1,"server":"x"}`} {
@@ -183,7 +186,8 @@ func TestBrokenPurchase(t *testing.T) {
 	}
 }
 
-// Purchases are removed a day after their answer. Purchases without an answer are kept.
+// TestSweep checks that purchases are removed a day after their answer, and that purchases
+// without an answer are kept.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -208,7 +212,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// An allowance must be for the same server, complete, and accessible only to its owner.
+// TestAllowance checks that an allowance is accepted only if it is complete, is for the same
+// server, and is accessible only to its owner.
 func TestAllowance(t *testing.T) {
 	t.Parallel()
 	good := purse.Allowance{Server: server, PayTo: payee, Network: network, Asset: asset, PerCall: "100000", PerDay: "1000000", KeyFile: "/home/me/key", Allowed: time.Now()}
@@ -245,7 +250,8 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// allowed writes an allowance to a file with the given mode, and reads it again.
+// allowed writes an allowance to a file with the given mode, and returns what Allowed then
+// reads.
 func allowed(t *testing.T, a purse.Allowance, mode os.FileMode) (*purse.Allowance, error) {
 	t.Helper()
 	p := open(t, t.TempDir(), time.Now)
