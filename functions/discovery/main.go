@@ -1,4 +1,5 @@
-// Every static document, and the response to unknown paths, as a Lambda function.
+// Command discovery is the Lambda function that serves the static documents and answers
+// requests for unknown paths.
 package main
 
 import "github.com/hostfacts/hostfacts/pkg/boot"

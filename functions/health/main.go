@@ -1,4 +1,4 @@
-// /health and /ready, as a Lambda function.
+// Command health is the Lambda function that answers /health and /ready.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Every operation as a tool of the Model Context Protocol, at /mcp, as a Lambda function.
+// Command mcp is the Lambda function that serves every operation as a tool of the Model
+// Context Protocol, at /mcp.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// The scheduled reconciler as a Lambda function. It decides, by evidence, about the payments
-// that requests left in doubt.
+// Command reconcile is the scheduled reconciler as a Lambda function. It looks for evidence
+// about the payments that requests left in doubt, and decides them by this evidence.
 package main
 
 import "github.com/hostfacts/hostfacts/pkg/boot"

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// Authority issues the certificates of a suite's origins.
+// Authority issues the TLS certificates of the servers in a test.
 type Authority struct {
 	Cert *x509.Certificate
 	Key  *ecdsa.PrivateKey
-	File string // the path of the certificate in PEM, for SSL_CERT_FILE
+	File string // the path of the authority's certificate in PEM, for SSL_CERT_FILE
 
 	serial atomic.Int64
 	shown  sync.Map // name -> *tls.Certificate
@@ -50,8 +50,8 @@ func NewAuthority(tb testing.TB, subject pkix.Name) *Authority {
 	return a
 }
 
-// Leaf returns a certificate for a name, valid now, with a new key. The functions edits change the
-// certificate before it is signed.
+// Leaf returns a certificate for a name, with a new key. The certificate is valid now, unless
+// one of the edits changes that before it is signed.
 func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Certificate {
 	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
@@ -68,8 +68,9 @@ func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Cert
 	return tls.Certificate{Certificate: [][]byte{der, a.Cert.Raw}, PrivateKey: key}
 }
 
-// For returns the certificate for the server name in a client's hello. The first request for a
-// name makes its certificate. For can be the GetCertificate function of a tls.Config.
+// For returns the certificate for the server name in a client's hello. The certificate is made
+// at the first request for the name. For can be used as the GetCertificate function of a
+// tls.Config.
 func (a *Authority) For(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c, ok := a.shown.Load(hello.ServerName); ok {
 		return c.(*tls.Certificate), nil

@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Parallel lets n tests of a suite run at once, because most tests wait and compute little. A
-// number on the command line takes precedence. TestMain calls Parallel.
+// Parallel lets n tests of a suite run at once, because most tests spend their time waiting. A
+// -parallel flag on the command line takes precedence. TestMain calls Parallel.
 func Parallel(n int) {
 	if !flag.Parsed() {
 		flag.Parse()
@@ -28,16 +28,16 @@ func Parallel(n int) {
 }
 
 const (
-	// LocalRunner is the package of the local runner.
+	// LocalRunner is the path of the local runner's package.
 	LocalRunner = "./infra/local"
-	// AllFunctions are the packages of the functions.
+	// AllFunctions is the pattern for the packages of all functions.
 	AllFunctions = "./functions/..."
-	// CDKApp is the package of the CDK app, which is a separate module.
+	// CDKApp is the path of the CDK app's package, which is in a separate module.
 	CDKApp = "github.com/hostfacts/hostfacts/infra/cdk"
 )
 
-// The kinds of programs. The programs of a kind are in the folder of build/tests that has the
-// name of the kind.
+// The kinds of programs. The programs of each kind are in a folder of build/tests, which has
+// the kind as its name.
 const (
 	plain     = "commands"
 	watched   = "watched"
@@ -47,10 +47,10 @@ const (
 	ofCDK     = "cdk"
 )
 
-// moduleOf maps a kind of programs to the folder of their module, if it is not this module.
+// moduleOf has the folder of a kind's module, if that is not this module.
 var moduleOf = map[string]string{ofShop: "infra/shop", ofPayMCP: "infra/paymcp", ofCDK: "infra/cdk"}
 
-// kindOf returns the kind of a package that is built in the usual way.
+// kindOf returns the kind of a package whose program is built without the race detector.
 func kindOf(pkg string) string {
 	switch pkg {
 	case AllFunctions:
@@ -61,28 +61,29 @@ func kindOf(pkg string) string {
 	return plain
 }
 
-// keptVar is an environment variable with a folder that replaces build/tests. It is set when
-// mutants are tested, because their programs must not be kept in build/tests.
+// keptVar is the environment variable that names a folder to use instead of build/tests. It is
+// set for tests of mutants, whose programs must not get into build/tests.
 const keptVar = "HOSTFACTS_PROGRAMS"
 
 var flagsOf = map[string][]string{watched: {"-race"}, functions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}
 
 // Program builds a program of this module, such as ./infra/local, or CDKApp, and returns its
-// path. The cache of go test depends on the packages that a test imports, not on the programs
-// that it builds. So a suite imports pkg/operations, which the programs use.
+// path. The cache of go test depends on the packages that a test imports, but not on the
+// programs that the test builds. A suite therefore imports pkg/operations, which the programs
+// contain.
 func Program(tb testing.TB, pkg string) string { return built(tb, kindOf(pkg), pkg) }
 
-// Watched is like Program, with the race detector, which needs a C compiler. The program exits
-// with an error if the detector has found a race.
+// Watched is like Program, but builds with the race detector, which needs a C compiler. If the
+// detector finds a race, the program exits with an error.
 func Watched(tb testing.TB, pkg string) string { return built(tb, watched, pkg) }
 
-// Functions returns a folder with the program <slug>/bootstrap of every function, built with the
-// flags of make build.
+// Functions returns a folder that has the program <slug>/bootstrap of every function, built
+// with the flags of make build.
 func Functions(tb testing.TB) string { return built(tb, functions, AllFunctions) }
 
-// Shop returns a command that runs the shop of infra/shop, a separate module, with its ledger in
-// the folder dir. PAY_TO and LEDGER_FILE have defaults, which settings can replace; no other
-// setting has a value.
+// Shop returns a command that runs the shop of infra/shop, a separate module, with its ledger
+// in the folder dir. PAY_TO and LEDGER_FILE have defaults, which settings can replace. No
+// other setting has a default.
 func Shop(tb testing.TB, dir string, settings map[string]string) *exec.Cmd {
 	cmd := exec.Command(shop(tb, "server"))
 	cmd.Dir = dir
@@ -92,17 +93,17 @@ func Shop(tb testing.TB, dir string, settings map[string]string) *exec.Cmd {
 	return cmd
 }
 
-// payMCP is the package of pay-mcp.
+// payMCP is the path of pay-mcp's package.
 const payMCP = "github.com/hostfacts/hostfacts/infra/paymcp"
 
-// PayMCP returns the path of pay-mcp from infra/paymcp, a separate module.
+// PayMCP builds pay-mcp, which is in the separate module infra/paymcp, and returns its path.
 func PayMCP(tb testing.TB) string { return built(tb, ofPayMCP, payMCP) }
 
-// ShopFunction returns a folder with the bootstrap of the shop's Lambda function.
+// ShopFunction returns a folder that has the bootstrap of the shop's Lambda function.
 func ShopFunction(tb testing.TB) string { return shopFunction(tb, "function") }
 
-// LateFunction returns a folder with the bootstrap of a Lambda function whose handler runs beyond
-// its time limit; see infra/shop/testdata/late/main.go.
+// LateFunction returns a folder that has the bootstrap of a Lambda function. The function's
+// handler runs beyond its time limit; see infra/shop/testdata/late/main.go.
 func LateFunction(tb testing.TB) string { return shopFunction(tb, "testdata/late") }
 
 func shopFunction(tb testing.TB, name string) string {
@@ -112,7 +113,7 @@ func shopFunction(tb testing.TB, name string) string {
 }
 
 func shop(tb testing.TB, name string) string {
-	_ = Must(os.ReadFile(filepath.Join(Root(), "infra/shop", name, "main.go"))) // go test then notices when the file changes
+	_ = Must(os.ReadFile(filepath.Join(Root(), "infra/shop", name, "main.go"))) // makes the cache of go test depend on the file
 	return built(tb, ofShop, "./"+name)
 }
 
@@ -124,7 +125,8 @@ func built(tb testing.TB, kind, pkg string) string {
 	return path
 }
 
-// builds has the results of this process's builds. Each is made once, for all tests.
+// builds has the results of the builds in this process. Each build is made once, for all
+// tests.
 var builds sync.Map
 
 // build builds the program of a package, or the folder of all functions, and returns its path.
@@ -133,10 +135,10 @@ func build(kind, pkg string) (string, error) {
 	return once.(func() (string, error))() //nolint:forcetypeassert // the map has nothing else
 }
 
-// compile runs the compiler, which links only the programs that are missing or outdated.
-// Suites run at the same time, so compile holds a file lock and the other suites wait.
-// Commands are built with the flags of go vet and go test, which have compiled the packages
-// already, so only linking remains. Functions need packages that are compiled without cgo.
+// compile runs the compiler, which links only programs that are missing or outdated. Suites
+// run at the same time, so compile holds a file lock while the other suites wait. The flags
+// are those of go vet and go test. These have compiled the packages already, so only linking
+// remains. The packages of functions are compiled again, without cgo.
 func compile(kind, pkg string) (string, error) {
 	in := filepath.Join(Root(), moduleOf[kind])
 	kept := filepath.Join(cmp.Or(os.Getenv(keptVar), filepath.Join(Root(), "build", "tests")), kind)
@@ -159,8 +161,8 @@ func compile(kind, pkg string) (string, error) {
 	return deployable(kept)
 }
 
-// deployable returns a folder with a link <name>/bootstrap to every program in another folder,
-// which is the argument kept.
+// deployable returns a folder that has a link <slug>/bootstrap to the program of every
+// function in the folder kept.
 func deployable(kept string) (string, error) {
 	folder := filepath.Join(kept, "all")
 	sources, err := filepath.Glob(filepath.Join(Root(), "functions", "*", "main.go"))

@@ -23,8 +23,8 @@ var contracts []byte
 
 const (
 	batchAddress = "0x00000000000000000000000000000000000ba7c4"
-	// gas is enough for every transaction of the tests. Without an explicit value, the node
-	// would refuse a transaction that will fail.
+	// gas is enough gas for every transaction of the tests. If a transaction did not set its
+	// gas, the node would try it first, and would refuse one that fails.
 	gas = "0x1000000"
 )
 
@@ -54,12 +54,12 @@ func (n *Chain) plant(t testing.TB) {
 // ChainReceipt is the receipt of a transaction.
 type ChainReceipt struct {
 	Hash    string
-	Pending bool // in no block yet; Success and Block are not known
+	Pending bool // the transaction is in no block yet; Success and Block are not known
 	Success bool
 	Block   uint64
 }
 
-// send sends a transaction, and waits for its block unless automining is off.
+// send sends a transaction, and waits until it is in a block, unless automining is off.
 func (n *Chain) send(t testing.TB, from, to string, data []byte) ChainReceipt {
 	tx := map[string]string{
 		"from": from,
@@ -84,7 +84,7 @@ func parseReceipt(t testing.TB, raw json.RawMessage) ChainReceipt {
 	return ChainReceipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(r.BlockNumber)}
 }
 
-// must sends a transaction, and fails the test if the transaction fails.
+// must sends a transaction. If the transaction fails, must fails the test.
 func (n *Chain) must(t testing.TB, from, to string, data []byte) ChainReceipt {
 	r := n.send(t, from, to, data)
 	if !r.Pending && !r.Success {
@@ -93,7 +93,7 @@ func (n *Chain) must(t testing.TB, from, to string, data []byte) ChainReceipt {
 	return r
 }
 
-// Mint creates an amount of the token, in atomic units, in an account.
+// Mint creates an amount of the token, in atomic units, and gives it to an account.
 func (n *Chain) Mint(t testing.TB, to x402.Address, value int64) {
 	n.must(t, Account(third), BaseUSDC, MintCall(to, value))
 }
@@ -118,16 +118,16 @@ func (n *Chain) Pause(t testing.TB, on bool) {
 	n.must(t, Account(third), BaseUSDC, calldata(call))
 }
 
-// SetAutomine sets whether every transaction gets a block at once. If not, a transaction waits
-// for a call of Mine.
+// SetAutomine turns automining on or off. While it is on, every transaction gets a block at
+// once. While it is off, transactions wait for a call of Mine.
 func (n *Chain) SetAutomine(t testing.TB, on bool) {
 	n.Call(t, "evm_setAutomine", on)
 	n.automine = on
 }
 
-// SetBlockInterval sets the interval between the timestamps of consecutive blocks. They then do
-// not depend on when the blocks are made. Without it, blocks have the real time, in whole
-// seconds.
+// SetBlockInterval sets the interval between the timestamps of consecutive blocks. The
+// timestamps then do not depend on when the blocks are made. Without an interval, a block has
+// the real time, in whole seconds.
 func (n *Chain) SetBlockInterval(t testing.TB, d time.Duration) {
 	n.Call(t, "anvil_setBlockTimestampInterval", int64(d/time.Second))
 }
@@ -143,8 +143,8 @@ func (n *Chain) Now(t testing.TB) time.Time {
 	return at
 }
 
-// Block returns the number and the time of a block, which is given by a tag such as latest or
-// safe, or by its number in hex. A block is safe when 32 blocks have followed it.
+// Block returns the number and the time of a block. The block is named by a tag such as latest
+// or safe, or by its number in hex. A block is safe once 32 blocks have followed it.
 func (n *Chain) Block(t testing.TB, which string) (uint64, time.Time) {
 	b := decode[struct{ Number, Timestamp string }](t, n.Call(t, "eth_getBlockByNumber", which, false))
 	return number(b.Number), time.Unix(int64(number(b.Timestamp)), 0)
@@ -170,7 +170,7 @@ const (
 	BaseUSDC    = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 )
 
-// anvilPackage is the npm package with the node's binary for Linux on amd64.
+// anvilPackage is the npm package that has the node's binary for Linux on amd64.
 const anvilPackage = "@foundry-rs/anvil-linux-amd64"
 
 // Chain is a running node. Its methods fail the test if the node fails.
@@ -181,9 +181,9 @@ type Chain struct {
 }
 
 // StartChain runs a new node until the test ends, with the token at BaseUSDC and a block for
-// every transaction. It first installs the node with npm, if it is missing. It skips the test
-// under -short, or if the node cannot be installed. It fails the test if the node is installed
-// but does not work.
+// every transaction. If the node is missing, StartChain installs it with npm. StartChain skips
+// the test under -short, or if the node cannot be installed. It fails the test if the node is
+// installed but does not work.
 func StartChain(t testing.TB) *Chain {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs the Ethereum node anvil")
@@ -195,7 +195,7 @@ func StartChain(t testing.TB) *Chain {
 		anvil = Find(t, "the Ethereum node anvil, which npm does not have for this platform", "anvil")
 	}
 	cmd := exec.Command(anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(BaseChainID))
-	home := t.TempDir() // the node keeps old states in files there
+	home := t.TempDir() // the node keeps old states in files in this folder
 	cmd.Dir = home
 	cmd.Env = []string{"HOME=" + home}
 	n := &Chain{

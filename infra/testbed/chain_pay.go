@@ -31,11 +31,11 @@ func Terms(payTo x402.Address) x402.Terms {
 // SignedTransfer is an authorization with its payer's signature.
 type SignedTransfer struct {
 	Authorization x402.Authorization
-	Signature     []byte // r, s, v
+	Signature     []byte // the bytes of r, s and v
 }
 
 // Authorization returns an unsigned payment from a wallet with a random nonce. The payment is
-// already valid. The argument until is the time at which it expires.
+// already valid. It expires at the time until.
 func Authorization(from *x402test.Wallet, to x402.Address, value int64, until time.Time) x402.Authorization {
 	var nonce [32]byte
 	_, _ = rand.Read(nonce[:]) // never fails
@@ -55,7 +55,7 @@ func SignTransfer(t testing.TB, w *x402test.Wallet, a x402.Authorization) Signed
 	return SignedTransfer{Authorization: a, Signature: w.Sign(digest)}
 }
 
-// Transfer has a third party submit a signed payment.
+// Transfer submits a signed payment from the account of a third party.
 func (n *Chain) Transfer(t testing.TB, s SignedTransfer) ChainReceipt {
 	return n.must(t, Account(third), BaseUSDC, TransferCall(t, s))
 }
@@ -65,19 +65,19 @@ func (n *Chain) TryTransfer(t testing.TB, s SignedTransfer) ChainReceipt {
 	return n.send(t, Account(third), BaseUSDC, TransferCall(t, s))
 }
 
-// Cancel has a third party submit a wallet's cancellation of a nonce.
+// Cancel submits a wallet's cancellation of a nonce from the account of a third party.
 func (n *Chain) Cancel(t testing.TB, w *x402test.Wallet, nonce string) ChainReceipt {
 	return n.must(t, Account(third), BaseUSDC, CancelCall(t, w, nonce))
 }
 
-// Deposit transfers an amount, in atomic units, from one of the node's accounts, without an
-// authorization.
+// Deposit transfers an amount, in atomic units, from one of the node's accounts. The transfer
+// has no authorization.
 func (n *Chain) Deposit(t testing.TB, from string, to x402.Address, value int64) ChainReceipt {
 	return n.must(t, from, BaseUSDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
 }
 
 // Batch makes several calls to the token in one transaction. If noisy is true, the transaction
-// also logs an event after each call.
+// logs another event after each call.
 func (n *Chain) Batch(t testing.TB, noisy bool, calls ...[]byte) ChainReceipt {
 	return n.must(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", Address(t, BaseUSDC), noisy, calls))
 }
@@ -97,12 +97,12 @@ func TransferCall(t testing.TB, s SignedTransfer) []byte {
 	return calldata("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)", args...)
 }
 
-// MintCall returns the call data of Mint. No other transfer costs less gas.
+// MintCall returns the call data of Mint. Minting is the transfer that costs the least gas.
 func MintCall(to x402.Address, value int64) []byte {
 	return calldata("mint(address,uint256)", to, big.NewInt(value))
 }
 
-// CancelCall returns the call data of cancelAuthorization, signed by the wallet.
+// CancelCall returns the call data of cancelAuthorization for a nonce, signed by the wallet.
 func CancelCall(t testing.TB, w *x402test.Wallet, nonce string) []byte {
 	domain := Must(Terms(w.Address()).TokenDomain())
 	typ := keccak([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
@@ -122,13 +122,13 @@ func Address(t testing.TB, s string) x402.Address {
 	return Must(x402.ParseAddress(s))
 }
 
-// calldata returns the call of a function in the encoding of the contract ABI.
+// calldata returns the ABI encoding of a function call.
 func calldata(signature string, args ...any) []byte {
 	return append(keccak([]byte(signature))[:4], encode(args...)...)
 }
 
-// encode returns the ABI encoding of arguments. Every argument has a head of 32 bytes. The tails
-// of the arguments with a variable length follow the heads.
+// encode returns the ABI encoding of arguments. Each argument has a head of 32 bytes. After
+// all the heads come the tails of the arguments with a variable length.
 func encode(args ...any) []byte {
 	size := func(n int) []byte { return encode(big.NewInt(int64(n))) }
 	head := make([]byte, 0, 32*len(args))

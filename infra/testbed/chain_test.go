@@ -8,7 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// The committed sources of the contracts compile to the committed code.
+// TestContracts checks that the committed sources of the contracts compile to the committed
+// code.
 func TestContracts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -1,6 +1,7 @@
-// Package testbed has what the tests share. It builds and runs the programs of this module. It
-// starts the service, either as the local runner or as the built functions behind a gateway. It
-// also has the servers around the service, on the loopback interface or in a network namespace:
+// Package testbed has the code that tests share. It builds and runs the programs of this
+// module. It starts the service, either as the local runner or as the built functions behind a
+// gateway. It also has the servers around the service, on the loopback interface or in a
+// network namespace:
 //
 //   - resolvers, certificates and the play-money facilitator;
 //   - Origins: TLS servers that the real guard reaches under public addresses;
@@ -8,8 +9,8 @@
 //   - DynamoDB (package cloud): DynamoDB Local, or dynalite, which does not return the old item
 //     when a condition fails.
 //
-// A server that only one suite needs, such as a resolver that answers late, is a handler in that
-// suite. The assertions are in the suites as well.
+// A server that only one suite needs, such as a resolver that answers late, is a handler in
+// that suite. The assertions are in the suites as well.
 //
 // Programs of this module are kept in build/tests. A suite whose sources have not changed
 // therefore links nothing. Third-party programs are installed in pinned versions. Several test
@@ -28,11 +29,11 @@ import (
 // Patience is how long a test waits for another process.
 const Patience = programs.Patience
 
-// ours is the first line of the module's go.mod.
+// ours is how the go.mod of this module begins.
 const ours = "module github.com/hostfacts/hostfacts\n"
 
-// Root returns the module's folder, as an absolute path. It is the same in the suites of modules
-// below it, such as infra/cdk.
+// Root returns the folder of this module as an absolute path, even in the suites of the
+// modules below that folder, such as infra/cdk.
 func Root() string {
 	dir := Must(os.Getwd())
 	for {
@@ -46,12 +47,12 @@ func Root() string {
 	}
 }
 
-// PeerFolder returns the folder where a third-party program for tests is installed.
+// PeerFolder returns the folder into which a third-party program for tests is installed.
 func PeerFolder(name string) string {
 	return filepath.Join(Root(), "infra", "testbed", "testdata", name)
 }
 
-// Must returns v. It panics if there is an error, which only a mistake in the tests or a fault of
+// Must returns v. It panics if err is not nil, which only a mistake in the tests or a fault of
 // this machine can cause.
 func Must[T any](v T, err error) T {
 	Check(err)

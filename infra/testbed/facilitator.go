@@ -13,17 +13,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// LocalTerms returns the terms of the local runner, for a facilitator that must agree with it.
-// The local runner is paid at an account of the development mnemonic (boot.LocalPayTo).
+// LocalTerms returns the terms of the local runner, for a facilitator that must accept its
+// payments. The payee is an account of the development mnemonic (boot.LocalPayTo).
 func LocalTerms(tb testing.TB) x402.Terms {
 	return Terms(Address(tb, Account(1)))
 }
 
-// Facilitator is the play-money facilitator. It counts the settlements of each payer. The test
-// can plan how each settlement goes.
+// Facilitator is the play-money facilitator. It counts the settlements of each payer. A test
+// can plan how each settlement ends.
 type Facilitator struct {
 	*x402test.Facilitator
-	URL string // empty if it does not listen
+	URL string // empty if the facilitator does not listen
 
 	mu    sync.Mutex
 	plans map[string][]x402test.Behaviour // by payer
@@ -65,8 +65,8 @@ func StartFacilitatorOn(tb testing.TB, network string) *Facilitator {
 	return f
 }
 
-// Plan sets how the next settlements of a payer go. The payer "" means every payer without a
-// plan. Settlements without a plan are honest.
+// Plan sets how the next settlements of a payer end. The payer "" stands for every payer who
+// has no plan. Settlements that are not planned are honest.
 func (f *Facilitator) Plan(payer string, next ...x402test.Behaviour) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +94,7 @@ func (f *Facilitator) Asked(payer string) int {
 	return f.calls[strings.ToLower(payer)]
 }
 
-// Moved returns a payer's transfers.
+// Moved returns the transfers that a payer has made.
 func (f *Facilitator) Moved(payer string) []x402test.Transfer {
 	var list []x402test.Transfer
 	for _, t := range f.Transfers() {
@@ -107,7 +107,7 @@ func (f *Facilitator) Moved(payer string) []x402test.Transfer {
 
 // keyPayer returns the payer from a ledger key, in lower case.
 func keyPayer(key string) string {
-	return strings.Split(key+"||", "|")[2] // network, asset, payer, nonce
+	return strings.Split(key+"||", "|")[2] // a key has the network, asset, payer and nonce
 }
 
 // CallPayer returns the payer that the body of a call to a facilitator names, in lower case. It
@@ -120,8 +120,8 @@ func CallPayer(body []byte) string {
 	return strings.ToLower(q.PaymentPayload.Payload.Authorization.From)
 }
 
-// NewClient returns a paying client with a new wallet. The argument over is the HTTP client
-// with which the paying client sends its requests.
+// NewClient returns a paying client with a new wallet. The paying client sends its requests
+// with the HTTP client over.
 func NewClient(tb testing.TB, over *http.Client) *x402test.Client {
 	wallet := Must(x402test.NewWallet(rand.Reader))
 	return &x402test.Client{HTTP: over, Wallet: wallet, Now: time.Now}

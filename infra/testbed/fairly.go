@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Pace records the slowest of a test's calls that have a timeout.
+// Pace records how long the slowest call of a test took, among those that have a timeout.
 type Pace struct {
 	mu      sync.Mutex
 	slowest time.Duration
@@ -22,10 +22,10 @@ func (p *Pace) Took(d time.Duration) {
 	p.slowest = max(p.slowest, d)
 }
 
-// Fairly runs a test of a service that has timeouts. If the test fails, and a call in it took as
-// long as the shortest timeout or longer, a busy machine may have caused the failure. Fairly then
-// runs the test again, up to six times in all. A failure without such a delay counts at once, and
-// so does a Grave fault.
+// Fairly runs a test of a service that has timeouts. If the test fails, and one of its calls
+// took at least as long as the shortest timeout, a busy machine may have caused the failure.
+// Fairly then runs the test again, up to six times in all. If no call took so long, or if the
+// fault is Grave, the test fails at once.
 func Fairly(t testing.TB, shortest time.Duration, play func(tb testing.TB, p *Pace)) {
 	t.Helper()
 	const tries = 6
@@ -48,7 +48,7 @@ type Grave string
 
 func (g Grave) Error() string { return string(g) }
 
-// trial is a testing.TB that records its faults.
+// trial is one run of a test. It is a testing.TB that records the faults.
 type trial struct {
 	testing.TB
 	mu       sync.Mutex
@@ -57,8 +57,8 @@ type trial struct {
 	cleanups []func()
 }
 
-// run runs the function do and then the cleanups of the trial, each in a separate goroutine,
-// because each may call runtime.Goexit. It returns when all have ended.
+// run runs do, and after it the cleanups of the trial. Each runs in a separate goroutine,
+// because it may call runtime.Goexit. The method run returns when all have ended.
 func (t *trial) run(do func()) {
 	t.cleanups = []func(){do}
 	for n := 1; n > 0; n = len(t.cleanups) {
@@ -70,8 +70,8 @@ func (t *trial) run(do func()) {
 	}
 }
 
-// Cleanup registers a function that runs as a part of the trial, so the function's faults
-// count.
+// Cleanup registers a function that runs as a part of the trial, so that its faults count as
+// well.
 func (t *trial) Cleanup(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Install calls the function put, which installs the packages of a list, and then copies the
-// list to the file stamp. If stamp already is a copy of the list, Install does nothing.
+// Install calls put, which installs the packages in the file list, and then copies that file
+// to stamp. If stamp is already a copy of list, Install does nothing.
 func Install(dir, list, stamp string, put func() error) error {
 	// The lock is not in dir, because an installation may remove the files in dir.
 	name := fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))
@@ -37,7 +37,7 @@ func Install(dir, list, stamp string, put func() error) error {
 	return os.WriteFile(stamp, want, 0o600)
 }
 
-// lock waits until only this process holds the lock on the file. The kernel releases the lock
+// lock waits until this process alone holds the lock on the file. The kernel releases the lock
 // when the process ends.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -53,8 +53,8 @@ func lock(path string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// Find returns the path of the first of the named programs that is in PATH. It skips the test if
-// none is.
+// Find returns the path of the first of the named programs that exists in PATH. It skips the
+// test if none exists.
 func Find(tb testing.TB, what string, names ...string) string {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -65,8 +65,8 @@ func Find(tb testing.TB, what string, names ...string) string {
 	return ""
 }
 
-// Command returns a command that is killed after Patience, or when the test ends. It reaches
-// servers on 127.0.0.1 without a proxy.
+// Command returns a command that is killed after Patience, or when the test ends. The command
+// reaches servers on 127.0.0.1 without a proxy.
 func Command(tb testing.TB, name string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(tb.Context(), Patience)
 	tb.Cleanup(cancel)
@@ -85,20 +85,20 @@ func Node(tb testing.TB, dir string) string {
 	return node
 }
 
-// installPackages installs the npm packages in the lock file of a folder. It cannot do that in
-// the namespaces of Isolate, where there is no network and the user is root.
+// installPackages installs the npm packages in the lock file of a folder. It returns an error
+// in the namespaces of Isolate, where there is no network and the user is root.
 func installPackages(ctx context.Context, dir string) error {
 	return Install(dir, filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock"), func() error {
 		if os.Getenv(isolatedVar) != "" {
 			return errors.New("they could not be installed before the tests began: run make node-packages")
 		}
-		return programs.Succeed(exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund"), dir) // as make node-packages does
+		return programs.Succeed(exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund"), dir) // like make node-packages
 	})
 }
 
-// Wheels returns a folder with the wheels of a list of Python packages. With the folder, pip can
-// install them without PyPI. The folder is kept in the virtual environment of the list. Wheels
-// skips the test if the packages cannot be downloaded.
+// Wheels returns a folder with the wheels of the Python packages in a list. pip can install
+// the packages from this folder without PyPI. The folder is kept in the virtual environment
+// that Python makes for the list. Wheels skips the test if the packages cannot be downloaded.
 func Wheels(tb testing.TB, requirements string) string {
 	python := Python(tb, requirements)
 	wheels := filepath.Join(filepath.Dir(filepath.Dir(python)), "wheels")
@@ -112,18 +112,18 @@ func Wheels(tb testing.TB, requirements string) string {
 	return wheels
 }
 
-// Python returns the interpreter of a virtual environment with the packages of a list. If the
-// list has hashes, pip compares every file with them. The environment is kept beside the list, in
-// a folder with the hash of the list in its name. Python skips the test if the environment cannot
-// be made.
+// Python returns the interpreter of a virtual environment that has the packages in a list. If
+// the list has hashes, pip compares every file with its hash. The environment is kept beside
+// the list, in a folder whose name contains the hash of the list. Python skips the test if the
+// environment cannot be made.
 func Python(tb testing.TB, requirements string) (interpreter string) {
 	system := Find(tb, "Python", "python3")
 	sum := sha256.Sum256(append(Must(os.ReadFile(requirements)), system...))
 	beside := filepath.Dir(Must(filepath.Abs(requirements)))
 	kept := filepath.Join(beside, ".venv-"+hex.EncodeToString(sum[:6]))
 	err := Install(kept, requirements, filepath.Join(kept, "installed"), func() error {
-		// An incomplete installation is removed. Only the test's deadline applies, because a
-		// busy machine takes long for a long list.
+		// An incomplete installation is removed. There is no other time limit than the test's
+		// deadline, because a long list takes long on a busy machine.
 		const script = `rm -rf "$0" && "$1" -m venv "$0" &&
 			"$0/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary=:all: -r "$2"`
 		return programs.Succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, kept, system, requirements), "")

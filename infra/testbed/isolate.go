@@ -8,22 +8,23 @@ import (
 	"testing"
 )
 
-// Environment variables that Isolate sets for the tests.
+// Isolate sets these environment variables for the tests.
 const (
 	isolatedVar = "HOSTFACTS_SUITE_ISOLATED"
 	sharedVar   = "HOSTFACTS_SUITE_UNCONFINED" // the reason why there are no namespaces
 )
 
-// Dynalite as a package for Isolate means the server that cloud.StartDynamo starts.
+// Dynalite can be given to Isolate as a package. It stands for the server that
+// cloud.StartDynamo starts.
 const Dynalite = "dynalite"
 
-// Isolate runs the tests of a suite in new namespaces (see isolated), n at once, and returns the
-// exit code. TestMain calls it.
+// Isolate runs the tests of a suite in new namespaces (see isolated), n tests at once, and
+// returns the exit code. TestMain calls Isolate.
 //
-// Before that, while there is still a network, Isolate builds the programs of the given packages,
-// which may include AllFunctions and CDKApp. If Dynalite is one of the packages, Isolate installs
-// it. If the machine does not allow namespaces, it runs the tests without them; NoNamespaces then
-// returns the reason, and tests that need namespaces skip themselves.
+// Before that, while there is still a network, Isolate builds the programs of the given
+// packages, which may include AllFunctions and CDKApp. If Dynalite is one of the packages,
+// Isolate installs it. If the machine does not allow namespaces, it runs the tests without
+// them; NoNamespaces then returns the reason, and tests that need namespaces skip themselves.
 func Isolate(m *testing.M, n int, packages ...string) int {
 	if os.Getenv(isolatedVar) != "" {
 		Parallel(n)
@@ -49,8 +50,8 @@ func Isolate(m *testing.M, n int, packages ...string) int {
 	return m.Run()
 }
 
-// NoNamespaces returns an error that says why Isolate could not run the tests in separate
-// namespaces, or nil if it could.
+// NoNamespaces returns nil if the tests run in separate namespaces. Otherwise it returns an
+// error that says why Isolate could not create them.
 func NoNamespaces() error {
 	if reason := os.Getenv(sharedVar); reason != "" {
 		return errors.New(reason)

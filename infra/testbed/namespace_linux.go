@@ -11,14 +11,16 @@ import (
 	"syscall"
 )
 
-// isolated runs this test binary again, with the same arguments and with additional environment
-// variables, in new namespaces. There the test binary is root and has a separate network. It
-// returns the exit code, or an error if this machine does not allow namespaces. TestMain calls it.
+// isolated runs this test binary again, with the same arguments and with additional
+// environment variables, in new namespaces. There the test binary is root and has a separate
+// network. The function isolated returns the exit code, or an error if this machine does not
+// allow namespaces. It runs in TestMain.
 func isolated(variables ...string) (code int, err error) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return 0, errors.New("the ip command (iproute2) is not installed")
 	}
-	// Try a namespace first, with a command that sets its network up.
+	// Try first whether namespaces are allowed, with a command that sets up the network of a
+	// new one.
 	if out, err := Namespaced("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("this machine does not permit network namespaces: %w %s", err, out)
 	}
@@ -34,8 +36,8 @@ func isolated(variables ...string) (code int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// Namespaced returns a command that runs as root in a new network namespace. The kernel kills it
-// when the thread that started it ends.
+// Namespaced returns a command that runs as root in a new network namespace. When the thread
+// that started the command ends, the kernel kills the command.
 func Namespaced(name string, args ...string) *exec.Cmd {
 	runtime.LockOSThread() // the thread of TestMain, which waits for the command
 	cmd := exec.Command(name, args...)
@@ -48,7 +50,7 @@ func Namespaced(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// IP runs a batch of commands for ip, one on each line, in the network of the calling thread.
+// IP runs ip with a batch of commands, one on each line, in the network of the calling thread.
 func IP(batch string) error {
 	ip := exec.Command("ip", "-batch", "-")
 	ip.Stdin = strings.NewReader(batch)

@@ -25,21 +25,21 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Origins is a simulated internet for one test. At the end of the test it reports an error if a
-// client has not closed a connection that it made.
+// Origins is a simulated internet for one test. If a client leaves a connection open, Origins
+// reports an error at the end of the test.
 type Origins struct {
 	t    testing.TB
 	cert tls.Certificate
 
 	mu    sync.Mutex
 	names map[string]OriginName
-	peers map[string]string // public ip:port to loopback ip:port
+	peers map[string]string // the loopback ip:port that stands for a public ip:port
 	dials []string          // every ip:port that was connected to, in order
 	asked []string          // names that were resolved, in order
 	open  atomic.Int64
 }
 
-// OriginName is a resolver's result for a name: addresses or an error.
+// OriginName is what a resolver returns for a name: addresses or an error.
 type OriginName struct {
 	Addrs []string
 	Err   error
@@ -50,7 +50,7 @@ func NewOrigins(t testing.TB) *Origins {
 	t.Helper()
 	cert := NewAuthority(t, pkix.Name{}).Leaf("elsewhere.test.com", func(c *x509.Certificate) {
 		c.NotBefore = time.Unix(0, 0)
-		c.NotAfter = time.Unix(1e9, 0) // expired
+		c.NotAfter = time.Unix(1e9, 0) // in the past
 	})
 	w := &Origins{
 		t:     t,
@@ -66,7 +66,7 @@ func NewOrigins(t testing.TB) *Origins {
 	return w
 }
 
-// Resolve sets the result for a name.
+// Resolve sets what a name resolves to.
 func (w *Origins) Resolve(name string, n OriginName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,9 +85,9 @@ func (w *Origins) HTTP(name, addr string, h http.Handler) {
 	w.t.Cleanup(func() { s.Close() })
 }
 
-// Serve makes a name resolve to an address, and serves each TLS connection to this address with a
-// function, after the handshake. The connection is closed when the function returns or the test
-// ends.
+// Serve makes a name resolve to an address. Each TLS connection to this address is passed to
+// the function each, after the handshake. The connection is closed when the function returns
+// or the test ends.
 func (w *Origins) Serve(name, addr string, each func(*tls.Conn)) {
 	w.t.Helper()
 	w.Accept(name, addr, func(conn net.Conn) {
@@ -122,8 +122,8 @@ func (w *Origins) Accept(name, addr string, each func(net.Conn)) {
 	})
 }
 
-// Answers returns a function for Serve. It replies to each request on a connection with the next
-// of the answers. After the last answer the connection is closed.
+// Answers returns a function for Serve. The function replies to each request on a connection
+// with the next of the answers. After the last answer, it closes the connection.
 func Answers(answers ...string) func(*tls.Conn) {
 	return func(conn *tls.Conn) {
 		r := bufio.NewReader(conn)
@@ -136,7 +136,7 @@ func Answers(answers ...string) func(*tls.Conn) {
 	}
 }
 
-// Soon returns a context with a timeout much longer than any answer takes.
+// Soon returns a context whose timeout is much longer than any answer takes.
 func Soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -144,7 +144,7 @@ func Soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// Expiring returns a context, and a function that makes its deadline pass.
+// Expiring returns a context, and a function that makes the deadline of this context pass.
 func Expiring(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	return expiring{ctx}, cancel
@@ -159,8 +159,8 @@ func (e expiring) Err() error {
 	return nil
 }
 
-// Value hides the inner context. Contexts derived from this one would otherwise find the inner
-// context, and take their error from it.
+// Value hides the inner context. A context that is derived from this one would otherwise find
+// the inner context, and would take its error from there.
 func (expiring) Value(any) any { return nil }
 
 // Code returns the fault code of an error, or "" for nil.
@@ -171,7 +171,7 @@ func Code(err error) fault.Code {
 	return fault.From(err).Code
 }
 
-// Each runs the cases of a table in parallel, each as a subtest with its name.
+// Each runs the cases of a table in parallel. Each case is a subtest with the case's name.
 func Each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) {
 	t.Helper()
 	t.Parallel()
@@ -183,7 +183,7 @@ func Each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) 
 	}
 }
 
-// TLS returns the TLS configuration of the servers.
+// TLS returns the TLS configuration of the servers in this internet.
 func (w *Origins) TLS() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{w.cert}, MinVersion: tls.VersionTLS10}
 }
@@ -198,7 +198,8 @@ func (w *Origins) listen(name, addr string) net.Listener {
 	return l
 }
 
-// Dialer returns a real guard that resolves and connects in this internet, which includes IPv6.
+// Dialer returns a real guard for this internet: it resolves the names and connects to the
+// addresses in it. The guard behaves as on a machine with IPv6.
 func (w *Origins) Dialer() *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: w, Connect: w.dial,
@@ -206,7 +207,7 @@ func (w *Origins) Dialer() *guard.Dialer {
 	}
 }
 
-// Dials returns every public ip:port that was connected to, in order.
+// Dials returns every public ip:port to which a connection was made, in order.
 func (w *Origins) Dials() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -251,8 +252,7 @@ func (w *Origins) dial(ctx context.Context, network, address string) (net.Conn, 
 	return CountOpen(conn, &w.open), nil
 }
 
-// CountOpen adds 1 to the counter open, and returns a connection that subtracts 1 when it is
-// closed for the first time.
+// CountOpen adds 1 to open. It returns a connection that subtracts 1 when it is first closed.
 func CountOpen(conn net.Conn, open *atomic.Int64) net.Conn {
 	open.Add(1)
 	return &counted{Conn: conn, open: open}

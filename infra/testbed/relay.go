@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// Relay is an http.Handler in front of another one. The function Do handles each request: it
-// can let the server answer, change the answer, lose it, or hold it back.
+// Relay is an http.Handler in front of another one. Do handles each request: it can let the
+// server answer, change the answer, drop it or hold it back.
 type Relay struct {
 	To http.Handler
 	Do func(*Relayed)
@@ -26,7 +26,7 @@ type Relay struct {
 type Relayed struct {
 	http.ResponseWriter
 	*http.Request
-	Sent []byte // the body
+	Sent []byte // the body of the request
 
 	to http.Handler
 }
@@ -35,7 +35,7 @@ type Relayed struct {
 func (r Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	body, err := io.ReadAll(q.Body)
 	if err != nil {
-		return // the client is gone
+		return // the client has hung up
 	}
 	q.Body = io.NopCloser(bytes.NewReader(body))
 	r.Do(&Relayed{
@@ -46,7 +46,8 @@ func (r Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	})
 }
 
-// Answer lets the server answer. The server finishes even if the client no longer waits.
+// Answer lets the server answer. The server finishes its work even if the client no longer
+// waits.
 func (r *Relayed) Answer() *httptest.ResponseRecorder {
 	q := r.Request.Clone(context.WithoutCancel(r.Context()))
 	q.Body = io.NopCloser(bytes.NewReader(r.Sent))
@@ -55,8 +56,8 @@ func (r *Relayed) Answer() *httptest.ResponseRecorder {
 	return answer
 }
 
-// Send sends the client an answer. The argument arriving is the largest number of bytes of the
-// body to send. If the body is longer, Send then resets the connection.
+// Send sends the client an answer, but not more than the first arriving bytes of its body. If
+// the body is longer than that, Send then resets the connection.
 func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
 	body := answer.Body.Bytes()
 	maps.Copy(r.ResponseWriter.Header(), answer.Header())
@@ -64,14 +65,14 @@ func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
 		r.ResponseWriter.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	r.WriteHeader(answer.Code)
-	_, _ = r.ResponseWriter.Write(body[:min(arriving, len(body))]) // the client may be gone
+	_, _ = r.ResponseWriter.Write(body[:min(arriving, len(body))]) // fails if the client has hung up
 	if arriving < len(body) {
 		_ = http.NewResponseController(r.ResponseWriter).Flush()
 		r.Drop()
 	}
 }
 
-// mayHaveBody reports whether an answer with a status can have a body.
+// mayHaveBody reports whether an answer with this status can have a body.
 func mayHaveBody(status int) bool {
 	switch status {
 	case http.StatusNoContent, http.StatusNotModified:
@@ -80,7 +81,7 @@ func mayHaveBody(status int) bool {
 	return status >= http.StatusOK
 }
 
-// Pass lets the server answer, and sends the client the whole answer.
+// Pass lets the server answer, and sends the complete answer to the client.
 func (r *Relayed) Pass() {
 	answer := r.Answer()
 	r.Send(answer, answer.Body.Len())
@@ -93,7 +94,7 @@ func (r *Relayed) Drop() {
 		panic(http.ErrAbortHandler)
 	}
 	if tcp, ok := connection.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // Close then sends RST
+		_ = tcp.SetLinger(0) // makes Close send RST
 	}
 	_ = connection.Close()
 }
@@ -101,8 +102,8 @@ func (r *Relayed) Drop() {
 // Hold waits, without an answer, until the client gives up.
 func (r *Relayed) Hold() { <-r.Context().Done() }
 
-// ProxyTo returns a handler that forwards requests to a URL. If the server there does not answer,
-// the handler closes the client's connection.
+// ProxyTo returns a handler that forwards requests to a URL. If the server at this URL does
+// not answer, the handler closes the client's connection.
 func ProxyTo(tb testing.TB, to string) http.Handler {
 	u := Must(url.Parse(to))
 	return &httputil.ReverseProxy{
@@ -113,8 +114,8 @@ func ProxyTo(tb testing.TB, to string) http.Handler {
 }
 
 // Serve serves a handler until the test ends, and returns its URL. Every request has a new
-// connection. Otherwise a browser would repeat a request by itself when its connection breaks,
-// because the connection was used before.
+// connection. If a connection were used for several requests and broke, a browser would repeat
+// the request by itself.
 func Serve(tb testing.TB, h http.Handler) string {
 	server := httptest.NewUnstartedServer(h)
 	server.Config.SetKeepAlivesEnabled(false)

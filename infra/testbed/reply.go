@@ -30,7 +30,7 @@ func Ask(ctx context.Context, c *http.Client, method, url string, headers ...str
 }
 
 // Fault has the fields of an error response, or of the offer in a 402 response. Charged and
-// Retryable are the JSON texts of their values, and empty in an offer.
+// Retryable are JSON values as text; they are empty for an offer.
 type Fault struct{ Code, Message, Charged, Retryable string }
 
 // FaultOf returns the fault in a reply. The fault is empty if the reply is a result, or is not an
@@ -38,7 +38,7 @@ type Fault struct{ Code, Message, Charged, Retryable string }
 func FaultOf(r x402test.Reply) Fault {
 	var body struct {
 		Code  string
-		Error json.RawMessage // a text in an offer
+		Error json.RawMessage // a string in an offer, an object in an error
 	}
 	var inner struct {
 		Code, Message      string

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Script plays one section of a script.
+// Script executes the lines of one section of a script.
 type Script interface {
 	// Prepare handles a line that begins with %, which sets up the section.
 	Prepare(line string)
@@ -17,10 +17,10 @@ type Script interface {
 	Command(line string) string
 }
 
-// Scripts runs the scripts of testdata. A script is a file of sections, which begin with "== "
-// and a name. A line of a section that begins with % prepares the section. A line that begins
-// with $ is a command; the lines below it are its expected output. If update is true, the output
-// is written into the file instead of being compared.
+// Scripts runs the scripts of testdata. A script is a file of sections. Each section begins
+// with "== " and a name. A line that begins with % prepares the section. A line that begins
+// with $ is a command; the lines below it are the command's expected output. If update is
+// true, the output is written into the file instead of being compared.
 func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -31,7 +31,7 @@ func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 		got, sections, _ := strings.Cut(string(text), "== ")
 		for section := range strings.SplitSeq(sections, "\n== ") {
 			title, body, _ := strings.Cut(strings.TrimSuffix(section, "\n")+"\n", "\n")
-			said := body // unchanged if the section does not run
+			said := body // stays unchanged if the section is not run
 			t.Run(filepath.Base(name)+" "+title, func(t *testing.T) {
 				said = play(start(t), body)
 				if diff := cmp.Diff(body, said); diff != "" && !update {
@@ -46,7 +46,8 @@ func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 	}
 }
 
-// play runs the lines of a section, and returns the section with their new output.
+// play executes the lines of a section. It returns the section with the output that the
+// commands have now.
 func play(s Script, section string) string {
 	said := ""
 	for line := range strings.Lines(section) {

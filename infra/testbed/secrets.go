@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// headerPiece is a length in bytes. A text that contains this many bytes of a header, without a
-	// gap, shows the header.
+	// headerPiece is a length in bytes. A text that contains so many consecutive bytes of a
+	// header shows the header.
 	headerPiece = 60
-	// hexPiece is the same length for a signature, in hexadecimal digits. It is longer than an
-	// address, which a log may show.
+	// hexPiece is the corresponding length for a signature, in hexadecimal digits. It is
+	// longer than an address, because a log may show addresses.
 	hexPiece = 41
 )
 
@@ -30,7 +30,7 @@ func (s *Secrets) Add(header string) {
 	defer s.mu.Unlock()
 	s.add(header, headerPiece)
 	if p, err := x402.DecodePayment(header); err == nil {
-		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // the form of bytes in JSON
+		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // JSON has bytes in this form
 		s.add(hex.EncodeToString(p.Signature), hexPiece)
 	}
 }
@@ -46,8 +46,8 @@ func (s *Secrets) add(secret string, size int) {
 	}
 }
 
-// varied reports whether a piece has at least six different characters. A piece without them,
-// such as the zeros before a number, is padding and does not count as a secret.
+// varied reports whether a piece has at least six different characters. A piece with fewer is
+// padding, such as the zeros before a number, and does not count as secret.
 func varied(digits string) bool {
 	const least = 6
 	seen := map[rune]bool{}
@@ -57,9 +57,9 @@ func varied(digits string) bool {
 	return len(seen) >= least
 }
 
-// Shown returns a piece of a secret that a text shows, or "" if it shows none. The piece is from
-// a header in base64, or from a signature in hexadecimal digits of either case, with 0x or
-// without.
+// Shown returns a piece of a secret that a text shows, or "" if it shows none. The secret can
+// be a header in base64, or a signature in hexadecimal digits of either case, with or without
+// 0x.
 func (s *Secrets) Shown(text string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

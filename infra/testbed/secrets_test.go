@@ -12,11 +12,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A payment is found in a text in every form in which a log could show it. A text that a log
-// may contain is not mistaken for a payment.
+// TestSecrets checks that a payment is found in every form in which a log could show it, and
+// that a text which a log may contain is not mistaken for a payment.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	// The first development account.
+	// The private key is that of the first development account.
 	w := Must(x402test.WalletFromHex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80", rand.Reader))
 	terms := x402.Terms{Network: "eip155:8453", Asset: w.Address().Checksum(), PayTo: w.Address().Checksum(), Name: "USD Coin", Version: "2"}
 	var s Secrets

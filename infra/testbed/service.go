@@ -10,16 +10,16 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// Alone returns settings for a service that must not reach any server outside of its test: it
-// has no node of a chain and no RDAP registry. It also has no rate limit, because all clients of
-// a suite share one address.
+// Alone returns settings for a service that must not reach any server outside its test. The
+// service has no chain node and no RDAP registry. It also has no rate limit, because all
+// clients of a suite share one address.
 func Alone() map[string]string {
 	return map[string]string{"RPC_URL": "none", "RDAP_BOOTSTRAP_URL": "http://127.0.0.1:9/", "RATE_LIMIT_PER_MINUTE": "0"}
 }
 
 // Local returns a command that runs the local runner, whose path is program. The runner
-// chooses a port, and its ledger is in the folder dir. Its settings are those of Alone; each
-// of the maps in the argument settings replaces earlier values.
+// chooses a port, and its ledger is in the folder dir. Its settings are those of Alone and of
+// each map in settings. If a setting occurs more than once, the last value counts.
 func Local(program, dir string, settings ...map[string]string) *exec.Cmd {
 	all := Alone()
 	all["LOCAL_ADDR"], all["LEDGER_FILE"] = "127.0.0.1:0", filepath.Join(dir, "ledger.db")

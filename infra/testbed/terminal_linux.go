@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// Terminal opens a pseudo-terminal. It returns the end that a person types into and reads from,
-// and the end that a program uses. It skips the test if the machine has no pseudo-terminals.
+// Terminal opens a pseudo-terminal. It returns the end at which a person types and reads, and
+// the end that a program uses. It skips the test if the machine has no pseudo-terminals.
 func Terminal(tb testing.TB) (person, program *os.File) {
 	tb.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

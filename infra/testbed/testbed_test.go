@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A test that a busy machine may have made fail runs again. A Grave fault fails it at once.
+// TestFairly checks that a test runs again if a busy machine may have made it fail, and that a
+// Grave fault fails it at once.
 func TestFairly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Until calls the function try until it returns nil. Until fails the test if that takes longer
-// than Patience.
+// Until calls try until try returns nil. If that takes longer than Patience, Until fails the
+// test.
 func Until(tb testing.TB, what string, try func() error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -9,8 +9,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Resolver starts a DNS server that answers with a handler, over UDP and TCP on one port of
-// 127.0.0.1, until the test ends. It returns the address, ip:port.
+// Resolver starts a DNS server that runs until the test ends, over UDP and TCP on the same
+// port of 127.0.0.1. The handler answers the queries. Resolver returns the address, ip:port.
 func Resolver(tb testing.TB, h dns.Handler) string {
 	s := Must(ListenDNS("127.0.0.1:0", h))
 	tb.Cleanup(func() {
@@ -21,7 +21,7 @@ func Resolver(tb testing.TB, h dns.Handler) string {
 	return s.Addr
 }
 
-// DNSServer answers questions over UDP and TCP.
+// DNSServer answers queries over UDP and TCP.
 type DNSServer struct {
 	Addr string // ip:port
 
@@ -29,7 +29,8 @@ type DNSServer struct {
 	ended   []chan error
 }
 
-// ListenDNS opens a server on an address; port 0 means any port that is free for UDP and TCP.
+// ListenDNS opens a server on an address. Port 0 stands for any port that is free for both UDP
+// and TCP.
 func ListenDNS(addr string, h dns.Handler) (*DNSServer, error) {
 	packets, stream, err := listenBoth(addr)
 	if err != nil {
@@ -66,15 +67,15 @@ func listenBoth(addr string) (net.PacketConn, net.Listener, error) {
 		if err == nil {
 			return p, l, nil
 		}
-		p.Close() // the port is taken for TCP
+		p.Close() // the port is not free for TCP
 		if left == 0 || !strings.HasSuffix(addr, ":0") {
 			return nil, nil, err
 		}
 	}
 }
 
-// Close waits for the handlers to return, and ends the server. The machine then refuses queries
-// to its port.
+// Close waits until the handlers have returned, and ends the server. The machine then refuses
+// queries to the port.
 func (d *DNSServer) Close() error {
 	var faults []error
 	for i, s := range d.servers {
@@ -83,8 +84,8 @@ func (d *DNSServer) Close() error {
 	return errors.Join(faults...)
 }
 
-// Question returns the name and the type that a query asks for. The name is in lower case and has
-// its final dot. It returns false if the query does not have exactly one question.
+// Question returns the name and the type that a query asks for. The name is in lower case and
+// has its final dot. Question reports false unless the query has exactly one question.
 func Question(q *dns.Msg) (name string, qtype uint16, ok bool) {
 	if len(q.Question) != 1 {
 		return "", 0, false
@@ -102,7 +103,8 @@ func Reply(q *dns.Msg) *dns.Msg {
 	return m
 }
 
-// Send sends the answer to a query, truncated if the datagram is too small for it.
+// Send sends the answer m to the query q. If the datagram is too small for m, Send truncates
+// it.
 func Send(w dns.ResponseWriter, q, m *dns.Msg) {
 	size := dns.MinMsgSize
 	if o := q.IsEdns0(); o != nil {
@@ -113,21 +115,22 @@ func Send(w dns.ResponseWriter, q, m *dns.Msg) {
 		m.Answer = nil
 		m.Ns = nil
 	}
-	_ = w.WriteMsg(m) // the client may have given up
+	_ = w.WriteMsg(m) // fails if the client has given up
 }
 
-// Zone has the records of a resolver. As a dns.Handler it answers every query from them.
+// Zone has the records of a resolver. A Zone is a dns.Handler that answers every query with
+// these records.
 type Zone struct {
-	// Records has the records by owner, in lower case with the final dot. The records of the
-	// owner "*." answer for every name that is not in the map.
+	// Records has the records by owner, in lower case with the final dot. A name that is not
+	// in the map has the records of the owner "*.".
 	Records map[string][]dns.RR
 }
 
-// ReadZone is the same as ParseZone.
+// ReadZone calls ParseZone.
 func ReadZone(_ testing.TB, text string) Zone { return ParseZone(text) }
 
-// ParseZone parses the text of a zone file. If it has no $TTL and $ORIGIN, every record must have
-// a TTL and a complete owner.
+// ParseZone parses the text of a zone file. Without $TTL and $ORIGIN in the text, every record
+// must have a TTL and a complete owner.
 func ParseZone(text string) Zone {
 	z := Zone{Records: map[string][]dns.RR{}}
 	parser := dns.NewZoneParser(strings.NewReader(text), "", "zone")
@@ -150,7 +153,7 @@ func (z Zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	Send(w, q, m)
 }
 
-// Answer adds the records of a name to m in the way of a recursive resolver: first the aliases
+// Answer adds the records of a name to m, as a recursive resolver would: first the aliases
 // (CNAME records), then the records that they lead to. A negative answer has the SOA record of
 // the top-level domain.
 func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
@@ -203,7 +206,7 @@ func above(name string) string {
 	return labels[len(labels)-1] + "."
 }
 
-// of returns the records of a name, and whether the name exists.
+// of returns the records of a name, and reports whether the name exists.
 func (z Zone) of(name string) (set []dns.RR, exists bool) {
 	if set, exists = z.Records[name]; exists {
 		return set, true

@@ -40,8 +40,9 @@ type Dynamo struct {
 	URL string // http://127.0.0.1:port
 }
 
-// StartDynamo runs a new, empty dynalite until the test ends. It first installs dynalite with
-// npm, if it is missing. It skips the test if dynalite cannot be installed, and under -short.
+// StartDynamo runs a new, empty dynalite until the test ends. If dynalite is missing,
+// StartDynamo installs it with npm. It skips the test under -short, or if dynalite cannot be
+// installed.
 func StartDynamo(t testing.TB) Dynamo {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Node for a DynamoDB-compatible server")
@@ -52,8 +53,8 @@ func StartDynamo(t testing.TB) Dynamo {
 	return Dynamo{URL: programs.StartPeer(t, cmd, "").URL}
 }
 
-// Config returns a configuration for dynamo.NewClient. The resulting client uses this server,
-// and its timeouts are long enough for a busy machine.
+// Config returns a configuration for dynamo.NewClient. A client with this configuration uses
+// the server s, with timeouts that are long enough for a busy machine.
 func (s Dynamo) Config() aws.Config {
 	return aws.Config{
 		Region:       DynamoRegion,
@@ -76,23 +77,22 @@ func (s Dynamo) Settings(table string) map[string]string {
 	}
 }
 
-// Open returns a table of the server, with timeouts for a busy machine.
+// Open returns a table of the server. Its timeouts are long enough for a busy machine.
 func (s Dynamo) Open(table string) *dynamo.Table {
 	t := dynamo.New(dynamo.APIOf(dynamo.NewClient(s.Config())), table)
 	t.Timeout = patience
 	return t
 }
 
-// Table creates an empty ledger table with a new name. The table does not delete expired items,
-// because the server would compare their times with the machine's clock, but a test can have
-// another clock.
+// Table creates an empty ledger table with a new name. Expired items stay in the table:
+// the server would delete them by the machine's clock, but a test may use another clock.
 func (s Dynamo) Table(t testing.TB) string {
 	name, client := "ledger-"+rand.Text(), dynamo.NewClient(s.Config())
 	testbed.Check(dynamo.Create(t.Context(), client, name))
 	off := &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(false)}
 	_, err := client.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{TableName: &name, TimeToLiveSpecification: off})
 	said, ok := errors.AsType[smithy.APIError](err)
-	if !ok || said.ErrorCode() != "UnknownOperationException" { // the server has no TTL
+	if !ok || said.ErrorCode() != "UnknownOperationException" { // the server may have no TTL
 		testbed.Check(err)
 	}
 	return name
@@ -110,13 +110,13 @@ func (s Dynamo) Store(t testing.TB) *dynamo.Table {
 	return s.Open(s.Table(t))
 }
 
-// Written returns the state of a payment that a request to DynamoDB writes, and its payer in
-// lower case. Both are empty for a request that writes no payment.
+// Written returns the state of the payment that a request to DynamoDB writes, and the payer in
+// lower case. Both are empty if the request writes no payment.
 func Written(r *http.Request, body []byte) (state ledger.State, payer string) {
 	var q struct {
 		Item map[string]struct{ S string }
 	}
-	_ = json.Unmarshal(body, &q) // q has no item if the request is not a write
+	_ = json.Unmarshal(body, &q) // if the request is not a write, q has no item
 	key := strings.Split(q.Item[dynamo.AttrKey].S, "|")
 	if !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem") || len(key) != 4 {
 		return "", ""
@@ -124,12 +124,12 @@ func Written(r *http.Request, body []byte) (state ledger.State, payer string) {
 	return ledger.State(q.Item[dynamo.AttrState].S), key[2]
 }
 
-// mavenPlugin copies the dependencies of a pom.xml, and their dependencies, into a folder.
+// mavenPlugin copies the dependencies in a pom.xml, and their own dependencies, into a folder.
 const mavenPlugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-// StartDynamoLocal runs Amazon's DynamoDB Local, in memory, until the test ends. It needs Java,
-// and downloads the program once with Maven. It skips the test if that is impossible, and under
-// -short.
+// StartDynamoLocal runs Amazon's DynamoDB Local, in memory, until the test ends. It needs
+// Java, and downloads DynamoDB Local once with Maven. It skips the test under -short, if Java
+// is missing, or if the download fails.
 func StartDynamoLocal(t testing.TB) Dynamo {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Java for DynamoDB Local")
@@ -147,7 +147,7 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 	return Dynamo{URL: "http://" + addr}
 }
 
-// fetchLocal downloads the pinned version, unless it is there already.
+// fetchLocal downloads the pinned version of DynamoDB Local, unless it was downloaded before.
 func fetchLocal(ctx context.Context, dir string) error {
 	lib := filepath.Join(dir, "lib")
 	return testbed.Install(dir, filepath.Join(dir, "pom.xml"), filepath.Join(lib, "installed.xml"), func() error {

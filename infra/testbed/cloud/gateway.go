@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// maxHead is the gateway's limit for the size of the request line and the headers, in bytes (AWS:
+// maxHead is the gateway's limit for the request line and the headers together, in bytes (AWS:
 // quotas for HTTP APIs).
 const maxHead = 10240
 
@@ -35,7 +35,7 @@ func (h *Host) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client is gone
+		return // the client has hung up
 	}
 	event, err := json.Marshal(h.event(r, key, id, body))
 	if err != nil {
@@ -49,8 +49,8 @@ func (h *Host) serve(w http.ResponseWriter, r *http.Request) {
 	respond(w, payload)
 }
 
-// route returns the most specific route of a request, and its function. The order is: method and
-// path, ANY and path, $default.
+// route returns the most specific route that matches a request, and the route's function. A
+// method with a path is most specific, then ANY with a path, then $default.
 func (h *Host) route(r *http.Request) (key, function string) {
 	for _, key := range []string{r.Method + " " + r.URL.Path, "ANY " + r.URL.Path, "$default"} {
 		if name, ok := h.routes[key]; ok {
@@ -60,7 +60,7 @@ func (h *Host) route(r *http.Request) (key, function string) {
 	return "", ""
 }
 
-// headSize returns the size of the request line and the headers in HTTP/1.1, in bytes.
+// headSize returns the size that the request line and the headers have in HTTP/1.1, in bytes.
 func headSize(r *http.Request) int {
 	n := len(r.Method+r.RequestURI+r.Proto+r.Host) + len("  \r\nHost: \r\n")
 	for name, values := range r.Header {
@@ -114,8 +114,8 @@ func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGat
 	return e
 }
 
-// ofConnection reports whether a header, given in lower case, belongs to one connection (RFC 9110
-// section 7.6.1).
+// ofConnection reports whether a header is only for one connection (RFC 9110 section 7.6.1).
+// The name of the header is in lower case.
 func ofConnection(lower string) bool {
 	return slices.Contains([]string{
 		"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
@@ -140,10 +140,10 @@ func respond(w http.ResponseWriter, payload []byte) {
 		}
 	}
 	w.WriteHeader(answer.StatusCode)
-	_, _ = w.Write(body) // the client may be gone
+	_, _ = w.Write(body) // fails if the client has hung up
 }
 
-// refuse writes an error response of the gateway itself.
+// refuse writes an error response that the gateway itself makes.
 func refuse(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

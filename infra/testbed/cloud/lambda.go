@@ -21,18 +21,19 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Deployment describes built functions behind a gateway, which run as AWS runs them: a process
-// handles one event at a time, and is frozen between two events. The functions Own, Source,
-// OnEvent and OnEnd may be nil. OnEvent and OnEnd may kill the process.
+// Deployment describes built functions behind a gateway. They run as on AWS: each process
+// handles one event at a time, and is frozen between two events. Own, Source, OnEvent and
+// OnEnd may be nil. OnEvent and OnEnd may kill the process.
 type Deployment struct {
-	Functions string // the folder with <slug>/bootstrap
-	// Only replaces the functions of the template.
+	Functions string // the folder that has <slug>/bootstrap for every function
+	// Only has the functions to run instead of those of the template.
 	Only []sam.Function
-	// Parameters are the template's parameters. Without PayTo, the payee is the payee of the local
-	// runner.
+	// Parameters are the template's parameters. If PayTo is missing, the payee is that of the
+	// local runner.
 	Parameters map[string]string
 	// Environment has variables for every function, which replace those of the template. Own
-	// returns variables for one function, which replace both.
+	// returns variables for one function, which replace those of the template and of
+	// Environment.
 	Environment map[string]string
 	Own         func(slug string) map[string]string
 	// Sound makes the test fail if an invocation fails, for example because its process was
@@ -45,10 +46,10 @@ type Deployment struct {
 	OnEnd   func(function string, payload []byte, err error)
 }
 
-// Domain is the gateway's name in events.
+// Domain is the gateway's domain name, as events contain it.
 const Domain = "abc123.execute-api.us-east-1.amazonaws.com"
 
-// Execution is a process of a function.
+// Execution is one process of a function.
 type Execution struct {
 	*runtimeapi.Function
 	Of string // the function's logical id
@@ -56,7 +57,7 @@ type Execution struct {
 
 // Host runs the functions of a Deployment.
 type Host struct {
-	URL string // the gateway's URL
+	URL string // the URL of the gateway
 
 	d         Deployment
 	functions map[string]sam.Function
@@ -65,12 +66,12 @@ type Host struct {
 
 	mu      sync.Mutex
 	closed  bool
-	idle    map[string][]*Execution // the process that became idle last is used first
+	idle    map[string][]*Execution // the idle processes of each function; the last one is used first
 	started map[string][]*Execution
 	failed  []error
 }
 
-// Open runs the functions until the test ends.
+// Open runs the functions behind a gateway until the test ends.
 func (d Deployment) Open(tb testing.TB) *Host {
 	if d.Only == nil {
 		parameters := map[string]string{"PayTo": testbed.Account(1)}
@@ -117,7 +118,7 @@ func (h *Host) Started(function string) int {
 	return len(h.started[function])
 }
 
-// Set sets a variable for processes that start from now on, as a deployment does.
+// Set sets a variable as a deployment does: only processes that start from now on have it.
 func (h *Host) Set(variable, value string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,9 +149,9 @@ func (h *Host) Close() {
 	}
 }
 
-// Call sends an event to a function without the gateway, and returns its answer. The duration cold
-// is the time from the start of the process to its first answer, or 0 if the process existed
-// already.
+// Call sends an event to a function without the gateway, and returns its answer. The duration
+// cold is the time from the start of a new process to its answer, or 0 if an existing process
+// answered.
 func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Duration, err error) {
 	p, fresh, err := h.take(function)
 	if err == nil {
@@ -174,8 +175,8 @@ func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Du
 	return payload, cold, err
 }
 
-// take thaws an idle process, or starts a new one if none is idle. The result fresh reports
-// whether the process is new.
+// take thaws an idle process, or starts a new one if none is idle. It reports in fresh whether
+// the process is new.
 func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -214,7 +215,7 @@ func (h *Host) rest(p *Execution) error {
 	return err
 }
 
-// wholeLines passes on the output of one process in whole lines, because the processes of a host
+// wholeLines passes on the output of one process line by line, because the processes of a host
 // share one log.
 type wholeLines struct {
 	host *Host

@@ -1,6 +1,6 @@
-// Package deployed helps tests check the template and everything derived from it. It is not part
-// of package testbed, because it imports the catalog. The catalog imports the lookups, and their
-// tests import testbed, so that would be an import cycle.
+// Package deployed helps tests check the template and everything derived from it. It is not
+// part of package testbed, because that would be an import cycle: package deployed imports the
+// catalog, the catalog imports the lookups, and the tests of the lookups import testbed.
 package deployed
 
 import (
@@ -25,8 +25,8 @@ import (
 // Stack is the name of the stack that the CDK app synthesizes.
 const Stack = "hostfacts-production"
 
-// Context returns a context for the CDK app. With it the app adds everything that is optional,
-// and needs no built functions.
+// Context returns a context for the CDK app. With this context, the app adds everything that
+// is optional, and needs no built functions.
 func Context() map[string]any {
 	return map[string]any{
 		"PayTo":                        testbed.Account(1),
@@ -51,10 +51,10 @@ func Context() map[string]any {
 	}
 }
 
-// Synthesize runs the CDK app, whose path is app, in the folder dir with a context, as the CDK
-// CLI does. The app has no credentials and no network. Synthesize returns the template that the
-// app writes. A race that the race detector finds in the app is no error, because the library of
-// the CDK has a data race when the app ends.
+// Synthesize runs the CDK app at the path app in the folder dir, as the CDK CLI does. It
+// returns the template that the app writes. The app has no credentials and no network. A race
+// that the race detector finds in the app is no error, because the CDK's library has a data
+// race when the app ends.
 func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte, error) {
 	testbed.Find(tb, "Node for the CDK", "node")
 	out := tb.TempDir()
@@ -71,7 +71,8 @@ func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte,
 	return os.ReadFile(filepath.Join(out, Stack+".template.json"))
 }
 
-// Template returns template.yaml decoded like JSON, with the long forms of intrinsic functions.
+// Template returns template.yaml in the form of decoded JSON. Intrinsic functions have their
+// long forms.
 func Template() (d map[string]any) {
 	var root yaml.Node
 	text := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "template.yaml")))
@@ -79,7 +80,7 @@ func Template() (d map[string]any) {
 	long(&root)
 	var v any
 	testbed.Check(root.Decode(&v))
-	testbed.Check(json.Unmarshal(testbed.Must(json.Marshal(v)), &d)) // all numbers are float64 then
+	testbed.Check(json.Unmarshal(testbed.Must(json.Marshal(v)), &d)) // in JSON, all numbers become float64
 	return d
 }
 
@@ -106,9 +107,9 @@ func long(n *yaml.Node) {
 	*n = yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text(name), value}}
 }
 
-// Routes returns the routes that the template must have, by the slug of the function. Priced
-// paths have the method ANY, because the code itself answers HEAD, OPTIONS and wrong methods. The
-// scheduled function has no route.
+// Routes returns the routes that the template must have, by the slug of the function. A priced
+// path has the method ANY, because the function itself answers HEAD, OPTIONS and wrong
+// methods. The scheduled function has no route.
 func Routes() map[string][]string {
 	all := map[string][]string{
 		sam.Discovery: {"$default"},
@@ -124,9 +125,9 @@ func Routes() map[string][]string {
 
 // Granted returns the permissions that the template gives a function, sorted. A permission is
 // an action on items whose keys have a certain form, such as "dynamodb:GetItem on Ledger.Arn
-// of rate|*", or an action on an index of the table or on a secret. Granted fails the test for
-// any other statement. It also does so for policy templates and AWS's managed policies, which
-// grant more than a function needs.
+// of rate|*", or an action on an index of the table or on a secret. Any other statement fails
+// the test. So does a policy template or a managed policy of AWS, because these grant more
+// than a function needs.
 func Granted(tb testing.TB, slug string) (all []string) {
 	resources := Template()["Resources"].(object)
 	properties := func(id string) object { return resources[id].(object)["Properties"].(object) }
@@ -186,8 +187,8 @@ func permissionsOf(statement object) (all []string) {
 	if cmp.Equal(statement, query) {
 		return []string{"dynamodb:Query on ${Ledger.Arn}" + index}
 	}
-	// ForAllValues allows a request without keys. But every request for one of these actions
-	// has keys.
+	// ForAllValues would allow a request without keys, but every request for one of these
+	// actions has keys.
 	condition, _ := statement["Condition"].(object)
 	keys, _ := condition["ForAllValues:StringLike"].(object)
 	items := object{"Effect": "Allow", "Action": statement["Action"], "Resource": table(object{"Fn::GetAtt": []any{"Ledger", "Arn"}}, ""),

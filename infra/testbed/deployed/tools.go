@@ -13,8 +13,8 @@ import (
 )
 
 // Python returns a command that runs Python with the deployment tools: the SAM CLI, its
-// translator, cfn-lint, and an emulator of AWS. The command has no credentials and no settings of
-// the current user, and it cannot ask an EC2 instance for credentials.
+// translator, cfn-lint, and an emulator of AWS. The command gets no credentials or settings of
+// the current user, and cannot ask an EC2 instance for credentials.
 func Python(tb testing.TB, arguments ...string) *exec.Cmd {
 	cmd := testbed.Command(tb, testbed.Python(tb, filepath.Join(tools(), "requirements.txt")), arguments...)
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(variable string) bool {
@@ -31,21 +31,21 @@ func Emulator(tb testing.TB) (url string) {
 	return programs.StartPeer(tb, Python(tb, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"), " Running on ").URL
 }
 
-// Tool returns a command that runs a Python program of testdata/python.
+// Tool returns a command that runs one of the Python programs in testdata/python.
 func Tool(tb testing.TB, name string, arguments ...string) *exec.Cmd {
 	return Python(tb, append([]string{filepath.Join(tools(), name)}, arguments...)...)
 }
 
-// CLI returns a command that runs a shell script, which calls the AWS CLI. The AWS CLI sends
-// its requests to the server at url instead of AWS.
+// CLI returns a command that runs a shell script. When the script calls the AWS CLI, the
+// requests go to the server at url instead of AWS.
 func CLI(tb testing.TB, url, script string) *exec.Cmd {
 	cmd := testbed.Command(tb, "sh", "-euc", script)
-	// The script cannot use the settings of the user, or reach AWS by mistake.
+	// The script must not use the settings of the user, or reach AWS by mistake.
 	cmd.Env = append(testbed.Environment(CLIVariables(tb, url)), "HOME="+tb.TempDir())
 	return cmd
 }
 
-// CLIVariables returns the environment variables of the commands that CLI returns, except HOME.
+// CLIVariables returns the environment variables that CLI sets, except HOME.
 func CLIVariables(tb testing.TB, url string) map[string]string {
 	python := testbed.Python(tb, filepath.Join(testbed.Root(), "infra", "testbed", "deployed", "testdata", "awscli", "requirements.txt"))
 	return map[string]string{
@@ -62,7 +62,8 @@ func CLIVariables(tb testing.TB, url string) map[string]string {
 	}
 }
 
-// tools returns the folder of the Python programs and their requirements.
+// tools returns the folder that has the Python programs and the list of the packages that they
+// need.
 func tools() string {
 	return filepath.Join(testbed.Root(), "infra", "testbed", "deployed", "testdata", "python")
 }

@@ -1,6 +1,6 @@
-// Package modproxy packs the module in a folder into files that the go command accepts as a
-// module proxy. With them a test can do what a user without a clone does: run go get, or go run
-// at a version.
+// Package modproxy packs a module into the files of a module proxy for the go command. With
+// such a proxy, a test can do what a user without a clone does: run go get, or go run
+// package@version.
 package modproxy
 
 import (
@@ -21,17 +21,17 @@ import (
 	modzip "golang.org/x/mod/zip"
 )
 
-// Packed is a module in a proxy, at one version.
+// Packed is one version of a module in a proxy.
 type Packed struct {
 	Module  module.Version
 	Modules string // the module cache of this machine
 	folder  string // the proxy's folder
 }
 
-// Pack packs a module into a proxy, whose files it puts into folder. The module is in the
-// folder root, and path is its module path. Pack takes the files that git tracks, and new
-// files that git does not ignore. The version is different each time, because the go command
-// caches a version that it has seen.
+// Pack packs the module at path, which is in the folder root, and writes the files of a proxy
+// into folder. The module has the files that git tracks, and new files that git does not
+// ignore. Each call makes a new version, because the go command caches the versions that it
+// has seen.
 func Pack(folder, root, path string) (Packed, error) {
 	when := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := module.Version{Path: path, Version: module.PseudoVersion("v0", "", when, strings.ToLower(rand.Text())[:12])}
@@ -65,7 +65,7 @@ func Pack(folder, root, path string) (Packed, error) {
 	}
 	for name, text := range map[string][]byte{
 		"@latest":                   info,
-		"@v/list":                   nil, // pseudo-versions are not listed
+		"@v/list":                   nil, // the list of versions never has pseudo-versions
 		"@v/" + m.Version + ".info": info,
 		"@v/" + m.Version + ".mod":  requirements,
 		"@v/" + m.Version + ".zip":  archive.Bytes(),
@@ -77,15 +77,16 @@ func Pack(folder, root, path string) (Packed, error) {
 }
 
 // Environment returns variables with which the go command takes the module from the proxy, and
-// all other modules from the module cache of this machine. It then uses no network.
+// all other modules from this machine's module cache. The go command then uses no network.
 func (p Packed) Environment() []string {
-	// Forget can remove the module only if its files in the cache are writable.
+	// These flags make the files in the module cache writable. Forget could not remove them
+	// otherwise.
 	return append(Cached(p.Modules, p.folder), "GOFLAGS=-modcacherw")
 }
 
-// Cached returns variables with which the go command takes modules first from the proxies in
-// several folders, and then from the module cache in the folder modules. It then uses no
-// network.
+// Cached returns variables with which the go command takes modules from the proxies in several
+// folders. Modules that none of these has come from the module cache in the folder modules.
+// The go command then uses no network.
 func Cached(modules string, folders ...string) []string {
 	proxies := ""
 	for _, folder := range append(folders, filepath.Join(modules, "cache", "download")) {
@@ -97,7 +98,7 @@ func Cached(modules string, folders ...string) []string {
 	}
 }
 
-// Forget removes the module from the module cache, where the go command has put it.
+// Forget removes the module from the module cache, into which the go command has put it.
 func (p Packed) Forget() error {
 	escaped, err := module.EscapePath(p.Module.Path)
 	if err != nil {
@@ -110,10 +111,12 @@ func (p Packed) Forget() error {
 	return err
 }
 
-// filesOf returns the files of a module that git tracks, and new files that git does not ignore.
-// It asks git, because the folder also has files that were built or installed there.
+// filesOf returns the files of a module that git tracks, and new files that git does not
+// ignore. Other files in the folder were built or installed there, and do not belong to the
+// module.
 func filesOf(root string) ([]modzip.File, error) {
-	// In containers the folder can belong to another user, which git does not accept otherwise.
+	// In a container, the folder may belong to another user. Without this setting, git would
+	// refuse to read it.
 	git := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	git.Dir = root
 	out, err := git.Output()
@@ -123,7 +126,7 @@ func filesOf(root string) ([]modzip.File, error) {
 	var files []modzip.File
 	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
 		if _, err := os.Lstat(filepath.Join(root, name)); errors.Is(err, fs.ErrNotExist) {
-			continue // deleted and not committed yet
+			continue // the file was deleted, but the deletion is not committed
 		}
 		files = append(files, file{root, name})
 	}
@@ -132,7 +135,7 @@ func filesOf(root string) ([]modzip.File, error) {
 
 // file is a file of a module.
 type file struct {
-	root, name string // the name has slashes
+	root, name string // in root, / or \ separates folders as the system does; in name it is always /
 }
 
 // Path implements modzip.File.

@@ -1,6 +1,6 @@
-// Package npmproxy is an npm registry that has only the packages that a package-lock.json pins.
-// With it a test can run a documented "npm install" in an empty folder, and always gets the
-// pinned versions.
+// Package npmproxy is an npm registry that has only the packages that a package-lock.json
+// pins. With this registry, a test can run a documented "npm install" in an empty folder, and
+// npm always installs the pinned versions.
 package npmproxy
 
 import (
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// registry has the document of each package.
+// registry has the documents of packages, by the name of the package.
 type registry struct {
 	packages map[string]*document
 	upstream string
@@ -27,10 +27,10 @@ type document struct {
 	Versions map[string]map[string]any `json:"versions"`
 }
 
-// New returns a registry with the packages of a package-lock.json of version 2 or 3. The registry
-// does not have the files of packages. npm finds them in its cache by their digests. For a file
-// that is not in the cache, the registry redirects npm to a real registry, whose URL is upstream,
-// and npm compares the file with the digest.
+// New returns a registry with the packages of a package-lock.json of version 2 or 3. The
+// registry does not have the packages' files. npm usually finds a file in its cache by the
+// digest. Otherwise the registry redirects npm to the real registry at upstream, and npm
+// compares the file with the digest.
 func New(lock []byte, upstream string) (http.Handler, error) {
 	var locked struct {
 		Packages map[string]map[string]any `json:"packages"`
@@ -47,9 +47,10 @@ func New(lock []byte, upstream string) (http.Handler, error) {
 	return r, nil
 }
 
-// add adds the version that is installed at a place such as node_modules/a/node_modules/@b/c.
+// add adds the version of a package that the lock file has at a place such as
+// node_modules/a/node_modules/@b/c.
 func (r registry) add(place string, entry map[string]any) {
-	name, ok := entry["name"].(string) // only the entry of an alias has a name
+	name, ok := entry["name"].(string) // only the entry of an alias contains a name
 	if !ok {
 		const folder = "node_modules/"
 		name = place[strings.LastIndex(place, folder)+len(folder):]
@@ -95,16 +96,16 @@ func (r registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")             // another lock may have the same address
-	_ = json.NewEncoder(w).Encode(d.at("http://" + q.Host)) // npm may be gone
+	w.Header().Set("Cache-Control", "no-store")             // npm may use another lock file at the same address later
+	_ = json.NewEncoder(w).Encode(d.at("http://" + q.Host)) // fails if npm has ended
 }
 
-// file returns the path of a version's file in a registry.
+// file returns the path at which a registry has the file of a version.
 func (d *document) file(version string) string {
 	return "/" + d.Name + "/-/" + path.Base(d.Name) + "-" + version + ".tgz"
 }
 
-// at returns the document with the URLs of files at an origin.
+// at returns a copy of the document in which the URLs of the files begin with an origin.
 func (d *document) at(origin string) document {
 	here := document{d.Name, d.Tags, map[string]map[string]any{}}
 	for version, published := range d.Versions {

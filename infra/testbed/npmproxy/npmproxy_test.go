@@ -16,8 +16,9 @@ const lock = `{"lockfileVersion": 3, "packages": {
 	"node_modules/linked": {"link": true, "resolved": "linked"}
 }}`
 
-// A registry has the versions in the lock file. The highest version of a package is the latest.
-// Requests for files are redirected to another registry. Other packages and files are not found.
+// TestRegistry checks that a registry has exactly the versions in the lock file, and that the
+// highest version of a package is the latest. Requests for files must be redirected to the
+// other registry. Other packages and files must not be found.
 func TestRegistry(t *testing.T) {
 	h, err := New([]byte(lock), "https://registry.example/")
 	if err != nil {

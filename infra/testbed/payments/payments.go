@@ -1,6 +1,6 @@
-// Package payments puts payments into a ledger for tests: in flight, owed, or abandoned by a
-// process that was killed. It is not part of package testbed, because the tests of the ledger
-// use testbed.
+// Package payments puts payments into a ledger for tests. A payment can be in flight, can be
+// owed an answer, or can be abandoned by a process that was killed. It is not part of package
+// testbed, because the tests of the ledger use testbed.
 package payments
 
 import (
@@ -21,12 +21,12 @@ import (
 // Ledger returns a ledger over a store, with the clock of this machine.
 func Ledger(store ledger.Store) *ledger.Ledger { return ledger.New(store, time.Now, rand.Text) }
 
-// At returns a ledger over a store whose clock always shows one time.
+// At returns a ledger over a store. The ledger's clock always shows the time now.
 func At(store ledger.Store, now time.Time) *ledger.Ledger {
 	return ledger.New(store, func() time.Time { return now }, rand.Text)
 }
 
-// Claim claims a payment for a lookup of $0.005 at a time.
+// Claim claims a payment of $0.005 for a lookup at the given time.
 func Claim(tb testing.TB, l *ledger.Ledger, key string, at time.Time) *ledger.Hold {
 	tb.Helper()
 	claim := testbed.Must(l.Claim(tb.Context(), ledger.Submission{
@@ -43,8 +43,8 @@ func Claim(tb testing.TB, l *ledger.Ledger, key string, at time.Time) *ledger.Ho
 	return claim.Hold
 }
 
-// Transfer signs a transfer of $0.005 to the local payee and claims it. It returns the signed
-// transfer, which a test may send to a chain, and the key of the payment.
+// Transfer signs a transfer of $0.005 to the local payee, and claims it as a payment. It
+// returns the signed transfer, which a test may send to a chain, and the hold on the payment.
 func Transfer(tb testing.TB, l *ledger.Ledger, payer *x402test.Wallet) (testbed.SignedTransfer, *ledger.Hold, string) {
 	tb.Helper()
 	payee := testbed.Must(x402.ParseAddress(boot.LocalPayTo))
@@ -55,7 +55,7 @@ func Transfer(tb testing.TB, l *ledger.Ledger, payer *x402test.Wallet) (testbed.
 	return signed, Claim(tb, l, key, now), key
 }
 
-// Owe leaves a settled payment without an answer, and returns its key.
+// Owe makes a payment that is settled but has no answer, and returns its key.
 func Owe(tb testing.TB, l *ledger.Ledger) string {
 	tb.Helper()
 	_, hold, key := Transfer(tb, l, testbed.Must(x402test.NewWallet(rand.Reader)))
@@ -64,8 +64,8 @@ func Owe(tb testing.TB, l *ledger.Ledger) string {
 	return key
 }
 
-// Abandon changes a payment as if its process had been killed an hour ago, before the payment
-// was sent to the facilitator. Since then, the purchase has belonged to another payment.
+// Abandon changes a payment as if its process had been killed an hour ago, before it sent the
+// payment to the facilitator. The purchase has belonged to another payment since then.
 func Abandon(tb testing.TB, store ledger.Store, key string) {
 	tb.Helper()
 	r := ledgertest.Payment(tb, store, key)

@@ -9,8 +9,8 @@ import (
 // Output is a writer that keeps the output of a program, and finds the address that the program
 // prints when it is ready. The zero value is ready for use.
 type Output struct {
-	mark  string // the text before the address; "" means the text that the local runner prints
-	most  int    // the number of bytes at the end that are kept; 0 means all
+	mark  string // the text before the address; if empty, the text that the local runner prints there
+	most  int    // how many bytes are kept, from the end; 0 means all
 	mu    sync.Mutex
 	text  bytes.Buffer
 	told  bool
@@ -39,7 +39,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Ready returns a channel that receives the address once, when the program prints it.
+// Ready returns a channel. It receives the address when the program prints it.
 func (o *Output) Ready() <-chan string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,8 +60,8 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-// Crash returns the part of a log that reports a crash of the program or a data race, or "" if
-// there is none.
+// Crash returns the part of a log that reports a crash or a data race of the program. It
+// returns "" if there is none.
 func Crash(log string) string {
 	for _, bad := range []string{"panic", "DATA RACE", "fatal error", "goroutine "} {
 		if at := strings.Index(log, bad); at >= 0 {

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Patience is how long a program may take. No program takes nearly that long, even on a busy
-// machine.
+// Patience is the time limit for a program. Even on a busy machine, no program takes nearly
+// that long.
 const Patience = 10 * time.Minute
 
 // TB has the methods of a testing.TB that this package uses.
@@ -30,13 +30,13 @@ type TB interface {
 
 // Process is a program that runs until it ends, or is stopped or killed.
 type Process struct {
-	URL string // the address that it printed when it was ready; set by Ready
-	Log Output // its output, unless Cmd has other writers
+	URL string // the address that the program printed when it was ready; set by Ready
+	Log Output // the program's output, unless Cmd has other writers
 	Cmd *exec.Cmd
 
 	gone chan struct{} // closed when the program has ended
 	err  error         // the result of Cmd.Wait
-	once sync.Once     // done by the first Stop or Kill
+	once sync.Once     // for the first Stop or Kill
 }
 
 // Options change how StartWith starts a program.
@@ -78,8 +78,8 @@ func StartWith(cmd *exec.Cmd, o Options) (*Process, error) {
 
 // beginHere starts a program in this network.
 func beginHere(cmd *exec.Cmd) error {
-	// With DieWithUs, the kernel kills the program when this thread ends. So the thread stays
-	// locked to this goroutine, which waits for the program.
+	// With DieWithUs, the kernel kills the program when this thread ends. The thread therefore
+	// stays locked to this goroutine, which waits for the program.
 	runtime.LockOSThread()
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = DieWithUs()
@@ -102,8 +102,8 @@ func StartPeer(tb TB, cmd *exec.Cmd, mark string) *Process {
 }
 
 // Ready waits until the program prints its address, and sets URL. It returns an error if the
-// program ends before that, or does not print the address within Patience. The program is then
-// killed.
+// program ends before that, or does not print the address within Patience. A program that
+// is late is killed.
 func (p *Process) Ready() error {
 	late := time.NewTimer(Patience)
 	defer late.Stop()
@@ -135,11 +135,11 @@ func (p *Process) Listens(addr string) error {
 	}
 }
 
-// Stop sends the program SIGTERM, waits until it has ended, and returns the result of Cmd.Wait.
-// After an earlier Stop or Kill it does nothing and returns nil.
+// Stop sends SIGTERM to the program, waits until the program has ended, and returns the result
+// of Cmd.Wait. After an earlier Stop or Kill, it does nothing and returns nil.
 func (p *Process) Stop() (err error) {
 	p.once.Do(func() {
-		_ = p.Cmd.Process.Signal(syscall.SIGTERM) // the program may have ended
+		_ = p.Cmd.Process.Signal(syscall.SIGTERM) // fails if the program has ended
 		late := time.AfterFunc(Patience, func() { _ = p.Cmd.Process.Kill() })
 		defer late.Stop()
 		err = p.Wait()
@@ -147,19 +147,19 @@ func (p *Process) Stop() (err error) {
 	return err
 }
 
-// End stops the program, and fails the test if it does not exit with status 0. After a data race
-// a program with the race detector exits with another status.
+// End stops the program. It fails the test if the program does not exit with status 0. A
+// program with the race detector exits with another status if there was a data race.
 func (p *Process) End(tb TB) {
 	if err := p.Stop(); err != nil {
 		tb.Errorf("%s ended with %v:\n%s", p, err, &p.Log)
 	}
 }
 
-// Kill kills the program with SIGKILL, and returns when it has ended. After an earlier Stop or
-// Kill it does nothing.
+// Kill kills the program with SIGKILL, and returns when the program has ended. After an
+// earlier Stop or Kill, it does nothing.
 func (p *Process) Kill() {
 	p.once.Do(func() {
-		_ = p.Cmd.Process.Kill() // the program may have ended
+		_ = p.Cmd.Process.Kill() // fails if the program has ended
 		<-p.gone
 	})
 }
@@ -176,7 +176,8 @@ func (p *Process) Wait() error {
 // String returns the program's name.
 func (p *Process) String() string { return filepath.Base(p.Cmd.Path) }
 
-// Run runs a program and returns its standard output. It fails the test if the program fails.
+// Run runs a program until it ends, and returns its standard output. It fails the test if the
+// program fails.
 func Run(tb TB, cmd *exec.Cmd) []byte {
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
@@ -187,7 +188,7 @@ func Run(tb TB, cmd *exec.Cmd) []byte {
 	return out
 }
 
-// Succeed runs a program in a folder. If the program fails, the error has its output.
+// Succeed runs a program in a folder. If the program fails, the error contains its output.
 func Succeed(cmd *exec.Cmd, dir string) error {
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -196,7 +197,7 @@ func Succeed(cmd *exec.Cmd, dir string) error {
 	return nil
 }
 
-// Memory returns the value of a line in /proc/<pid>/status, such as VmRSS, in KiB.
+// Memory returns the size in a line of /proc/<pid>/status, such as VmRSS, in KiB.
 func Memory(tb TB, pid int, line string) (kib int) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 func shell(script string) *exec.Cmd { return exec.Command("sh", "-c", script) }
 
-// A program is ready when it has printed its address. It can be stopped once, and its output can
-// be read.
+// TestProcess checks that a program is ready when it has printed its address, that it can be
+// stopped once, and that its output can be read.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	p, err := StartWith(shell(`echo starting; echo "listening on http://127.0.0.1:1 "; exec sleep 600`), Options{Mark: "listening on "})
@@ -37,7 +37,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// If a program ends before it is ready, Ready and Listens return an error with its output.
+// TestProcessThatEnds checks that Ready and Listens return an error with the program's output
+// if the program ends before it is ready.
 func TestProcessThatEnds(t *testing.T) {
 	t.Parallel()
 	p, err := Start(shell("echo no such file >&2; exit 3"))
@@ -51,7 +52,8 @@ func TestProcessThatEnds(t *testing.T) {
 	}
 }
 
-// An Output with a limit loses its beginning. It has found the address before that.
+// TestOutputLimit checks that an Output with a limit drops the beginning of the output, but
+// still finds an address there.
 func TestOutputLimit(t *testing.T) {
 	t.Parallel()
 	o := Output{most: 10}
