@@ -286,7 +286,7 @@ func (o outcome) checkPaid(t *testing.T, s service) {
 	}
 }
 
-// page is the documentation page, taken apart.
+// page has the parts of the documentation page.
 type page struct {
 	byLabel  map[string][]string // the blocks of code, by label
 	programs map[string]string   // the text of each program, by id

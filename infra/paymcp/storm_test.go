@@ -39,8 +39,8 @@ func TestStorm(t *testing.T) {
 	t.Logf("%d messages with a payment", messages)
 }
 
-// askUntilAnswered asks a question, in one process after another, until there is an answer.
-// The first kills of these processes are killed.
+// askUntilAnswered asks a question, in one process after another, until there is an answer. It
+// kills as many of the first processes as kills says.
 func askUntilAnswered(t *testing.T, w *world, chance *rand.Rand, question string, kills int) {
 	t.Helper()
 	for n := 0; ; n++ {

@@ -30,7 +30,7 @@ func TestProgramsPrintTheirVersion(t *testing.T) {
 	}
 }
 
-// installable returns the import paths of the programs below infra , except inClones.
+// installable returns the import paths of the programs below infra that are not in inClones.
 func installable(t *testing.T) (programs []string) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`,
 		"github.com/hostfacts/hostfacts/infra/...")

@@ -150,11 +150,11 @@ func playKilledEverywhere(p *payer) {
 			p.killAt.Store(int64(point))
 			buy()
 			if p.killAt.Load() > 0 {
-				break // the settlement made fewer than point calls, so every call has been tried
+				break // the settlement made fewer calls than point says, so every call has been tried
 			}
 			points++
 			p.startFacilitator(testbed.Must(url.Parse(p.facilitator.URL)).Port())
-			buy() // the first facilitator settles this payment, and its circuit breaker stays closed
+			buy() // the first facilitator settles this payment, so the service's circuit breaker for it stays closed
 		}
 	}
 	// Each process of the first facilitator has a new account, so the account with the most

@@ -44,7 +44,7 @@ func (f *lateFunction) get(host *cloud.Host) x402test.Reply {
 	return testbed.Must(f.client.Get(f.Context(), host.URL+"/weather?city=Oslo", f.signature))
 }
 
-// owes checks that the ledger has this number of answers owed.
+// owes checks that the ledger has the given number of owed answers.
 func (f *lateFunction) owes(host *cloud.Host, answers int) {
 	f.Helper()
 	var found struct{ Failed, Open, Owed int }

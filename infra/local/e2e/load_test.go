@@ -36,7 +36,7 @@ func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 		d := openLocal(tb, l, s, db.Settings(table), map[string]string{
 			"LEDGER_FILE": "", "LOCAL_ADDR": addr, "BASE_URL": "https://fleet.example.com", "LOG_LEVEL": "info",
 		})
-		d.base = "http://" + addr // the program prints BASE_URL instead when it is ready
+		d.base = "http://" + addr // when the program is ready, it prints BASE_URL instead of this
 		fleet = append(fleet, d)
 	}
 	return fleet

@@ -253,7 +253,7 @@ func (r *run) asks(w want, method, path string, headers ...string) exchange {
 	return e
 }
 
-// pays sends the payment to the path that it was signed for, and compares the answer with the
+// pays sends the payment to the path for which it was signed, and compares the answer with the
 // expected one.
 func (r *run) pays(w want) exchange { return r.paysFor(r.path, w) }
 

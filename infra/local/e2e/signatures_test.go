@@ -98,8 +98,8 @@ func (u undeployed) heads() {
 	}
 }
 
-// byHTTP sends signatures that are longer than that. A gateway must refuse such a request;
-// without a gateway, the service must answer it.
+// byHTTP sends a signature that is longer than the documents allow in a header. A gateway must
+// refuse the request; without a gateway, the service must answer it.
 func (u undeployed) byHTTP() {
 	path := lookUp(u.name, "A")
 	long, signature := u.signs(path, 2600)

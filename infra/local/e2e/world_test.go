@@ -84,8 +84,8 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if r.asked[name] == nil {
 		r.asked[name] = map[string]bool{}
 	}
-	// If a datagram may be lost, the client sends the same question again, also over TCP, with the
-	// same id and the same letter case of the name.
+	// A client whose datagram may have been lost sends the same question again, possibly over
+	// TCP, with the same id and the same letter case of the name.
 	r.asked[name][fmt.Sprint(q.Id, q.Question[0].Name)] = true
 	r.mu.Unlock()
 	r.zone.ServeDNS(w, q)
@@ -141,7 +141,7 @@ func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deplo
 }
 
 // openFunctions runs the built functions as the template deploys them, with the setup's table.
-// No invocation may fail. If each is not nil, it is called with every event.
+// No invocation may fail. The callback each, if not nil, gets every event.
 func openFunctions(tb testing.TB, l *lab, s setup, each func(*cloud.Execution, []byte)) *deployment {
 	log, parameters := new(programs.Output), testbed.Parameters(s.env)
 	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // runs after the host is closed

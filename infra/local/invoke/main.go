@@ -3,13 +3,13 @@
 //
 // It runs the built bootstrap behind a Lambda Runtime API; with -sam, "sam local invoke" runs
 // it in Docker. The template's parameters are those in [default.local_invoke.parameters] of
-// samconfig.toml. The function's variables take precedence if they are set in the environment.
-// AWS_ENDPOINT_URL_DYNAMODB is passed on, but no credentials are.
+// samconfig.toml. A variable of the function that is also set in the environment has the value
+// from there. AWS_ENDPOINT_URL_DYNAMODB is passed on, but no credentials are.
 //
-// If the answer requires a payment, the event is sent again with one, signed by a throwaway
-// key. This program can also be the bootstrap in a folder with a program "function", which
-// "make local-invoke" creates: then it runs that program with play money and a ledger in
-// memory.
+// If the answer requires a payment, the event is sent again with a payment, signed with a
+// throwaway key. In the folder that "make local-invoke" creates, this program is the
+// bootstrap, and the function is the program "function". The bootstrap runs the function with
+// play money and a ledger in memory.
 //
 // The answer is printed to standard output; measurements and the function's log to standard
 // error. The exit status is 1 when the function fails, and 2 when it could not be run.

@@ -16,9 +16,9 @@ const maxText = 256
 // checks as ReadUpTo.
 func Read(path string) ([]byte, error) { return ReadUpTo(path, maxText) }
 
-// ReadUpTo returns the text of a file but at most its first most bytes. The file must be
-// regular and not a link, it must belong to the current user, and nobody else may be able to
-// read or write it.
+// ReadUpTo returns the text of a file. It stops after as many bytes as most says. The file
+// must be regular and not a link, it must belong to the current user, and nobody else may be
+// able to read or write it.
 func ReadUpTo(path string, most int64) ([]byte, error) {
 	// Opening a pipe would wait for a writer, so the kind of file is checked first.
 	named, err := os.Lstat(path)

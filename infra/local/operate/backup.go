@@ -44,8 +44,7 @@ func backup(ctx context.Context, o order) error {
 	})
 }
 
-// copyName returns the name for a copy of the file path: the file's name with the time at in
-// it.
+// copyName returns the name for a copy of a file: the file's name with the given time in it.
 func copyName(path, at string) string {
 	ending := filepath.Ext(path)
 	return strings.TrimSuffix(path, ending) + "-" + at + ending

@@ -3,8 +3,8 @@
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/operate@latest owed
 //
-// does the same. Messages show the next command in the form in which this one was typed. With
-// -version instead of a command it prints its version.
+// runs the command owed. Messages show the next command in the form in which this one was
+// typed. With -version instead of a command it prints its version.
 //
 // The configuration comes from the environment, as for "make run". Without LEDGER_TABLE the
 // ledger is LEDGER_FILE, which a service may have open at the same time; it can be the ledger

@@ -64,7 +64,7 @@ func listOwed(ctx context.Context, o order) error {
 	})
 }
 
-// outstanding are the payments that need attention.
+// outstanding has the payments that need attention.
 type outstanding struct {
 	owed, doubt, unasked listing
 	long                 int // the number of payments listed as owed for more than an hour

@@ -16,7 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// cloudOf returns the environment of a command that calls AWS at the URL at.
+// cloudOf returns the environment of a command that calls AWS at the given URL.
 func cloudOf(at string) map[string]string {
 	return map[string]string{
 		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t", "STACK_NAME": "shop",

@@ -21,8 +21,8 @@ type tally struct {
 	answers map[string]int // counts by the kind of answer
 }
 
-// by counts the payments that have one of the given standings and adds up their amounts.
-// Payments in doubt have different standings by the chain's evidence: see doubt.
+// by counts the payments that have one of the given standings and adds up their amounts. The
+// chain's evidence splits the payments in doubt into several standings: see doubt.
 func (a account) by(standings ...standing) *tally {
 	t := &tally{answers: map[string]int{}}
 	for _, p := range a.Payments {

@@ -139,7 +139,8 @@ func complete(b *buyer) {
 	b.reserves(6, 0)
 }
 
-// reserves reserves the nth transfer of the transaction back for the refund of payment owner.
+// reserves reserves a transfer for the refund of payment owner: the nth transfer in the
+// refunding transaction, back.
 func (b *buyer) reserves(owner, n int) {
 	b.t.Helper()
 	mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, "5000", n), keyOf(owner))
@@ -148,8 +149,8 @@ func (b *buyer) reserves(owner, n int) {
 	}
 }
 
-// stored returns the path of a new ledger file with the records that the fillings write. Each
-// filling begins at the time paid, some hours ago.
+// stored returns the path of a new ledger file with the records that the fillings write. It
+// also returns the time at which each filling begins, some hours ago.
 func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 	t.Helper()
 	paid = time.Now().Add(-3 * time.Hour).Truncate(time.Minute).UTC()

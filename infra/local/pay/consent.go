@@ -20,8 +20,8 @@ import (
 // defaultMax limits a payment with a real key unless MAX sets another limit.
 const defaultMax = "0.10"
 
-// limit is the largest amount that may be paid. It is in units if the token is known, and in
-// atomic units for any token.
+// limit is the largest amount that may be paid. It is either in units of the token, which must
+// then be known, or in atomic units of any token.
 type limit struct {
 	text   string
 	most   *big.Rat

@@ -19,7 +19,7 @@ const (
 	account1 = "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf"
 )
 
-// wayOf returns the way to pay of the usual offer, after change has changed the offer.
+// wayOf returns the way to pay in the usual offer, after change has changed that offer.
 func wayOf(t *testing.T, change func(*x402.PaymentRequired)) bill.Way {
 	t.Helper()
 	offer := usualOffer()

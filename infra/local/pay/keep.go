@@ -34,7 +34,7 @@ type folder string
 // throwawayKey is the name of the file of the throwaway key.
 const throwawayKey = "throwaway.key"
 
-// keep writes a payment to a file, completely or not at all, and returns its name.
+// keep writes a payment to a file, completely or not at all, and returns the path of the file.
 func (f folder) keep(p payment, now time.Time) (path string, err error) {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {

@@ -58,8 +58,8 @@ type service struct {
 	keys       []string // the Idempotency-Key of each signature
 }
 
-// sell starts a service with the usual offer. A request that has a signature is answered by
-// answer, which also gets the number of the request, counted from 0.
+// sell starts a service with the usual offer. The function answer handles the requests that
+// have a signature. Its argument n is the number of the request, counted from 0.
 func sell(t *testing.T, answer func(w http.ResponseWriter, n int)) *service {
 	t.Helper()
 	s := &service{offer: encoded(t, usualOffer())}
@@ -89,8 +89,8 @@ func (s *service) sent() int {
 // noon returns the time at which a test begins.
 func noon() time.Time { return time.Date(2026, 11, 5, 12, 0, 0, 0, time.Local) }
 
-// buyer is a payer with a new key. Its waits take no real time, but each moves its clock,
-// which otherwise stands still.
+// buyer is a payer with a new key. Its waits take no real time, and its clock moves only by
+// these waits.
 type buyer struct {
 	*payer
 	out, notes bytes.Buffer
@@ -125,7 +125,7 @@ func newBuyer(t testing.TB, address, key string) *buyer {
 	return b
 }
 
-// does calls what with a context that the buyer can stop.
+// does calls the function what with a context that the buyer can stop.
 func (b *buyer) does(t *testing.T, what func(context.Context) error) error {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

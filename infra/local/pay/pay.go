@@ -59,8 +59,8 @@ func (p *payer) howAgain() string {
 	return p.as.Of("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: p.file})
 }
 
-// pay requests the price, signs it, saves the signature and sends it. The signature is saved
-// before it is sent, because a signature that was sent may be charged, and is then the only
+// pay requests the price, signs for it, saves the signature and then sends the signature. It
+// must be saved first, because a signature that was sent may be charged, and is then the only
 // way to get the answer.
 func (p *payer) pay(ctx context.Context) error {
 	o, w, err := p.offered(ctx)

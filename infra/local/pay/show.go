@@ -39,8 +39,8 @@ func explain(format string, args ...any) error { return errors.New(text(format, 
 
 func (p *payer) say(format string, args ...any) { fmt.Fprint(p.notes, text(format, args...)) }
 
-// report prints one line about the answer to a signature. The line is short if the previous
-// answer had the same status.
+// report prints one line about the answer to a signature. If the line would repeat the
+// previous one, report prints a shorter line.
 func (p *payer) report(r x402test.Reply) {
 	line := text("%d %s", r.Status, http.StatusText(r.Status))
 	more := func(format string, args ...any) { line += ", " + text(format, args...) }

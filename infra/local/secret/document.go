@@ -120,8 +120,8 @@ func (c current) members() (map[string]value, error) {
 	return had, nil
 }
 
-// merged returns a copy of the members had in which one part has new values. If values is nil,
-// the copy lacks that part.
+// merged returns a copy of a document in which one part has new values. If values is nil, the
+// copy lacks that part.
 func merged(had map[string]value, part string, values map[string]value) map[string]value {
 	then := maps.Clone(had)
 	m := members()[part]
@@ -189,7 +189,7 @@ func fingerprint(v value) string {
 	return fmt.Sprintf("(sha256 %x…)", sum[:4])
 }
 
-// list prints the names of the members , each with its fingerprint and public part.
+// list prints the names of the members, each with its fingerprint and public part.
 func list(w io.Writer, all map[string]value, doc []byte) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		more := ""
