@@ -90,7 +90,7 @@ func spectral(t *testing.T, paths []string) reports {
 }
 
 // spoil is a fault to put into a document: every old is replaced by other. A complaint of the
-// validator must then contain the text about.
+// validator must then contain the text in about.
 type spoil struct{ old, other, about string }
 
 // checkOpenAPI checks that no validator complains about the description that the service
@@ -194,8 +194,8 @@ func (s spoil) broken(t *testing.T, doc []byte) []byte {
 	return bytes.ReplaceAll(doc, []byte(s.old), []byte(s.other))
 }
 
-// wantComplaint checks that a complaint contains the text about. If about is "", there must be
-// no complaints.
+// wantComplaint checks that a complaint contains the text in about. If about is "", there must
+// be no complaints.
 func wantComplaint(t *testing.T, what string, complaints []string, about string) {
 	if about == "" && len(complaints) > 0 || !strings.Contains(strings.Join(complaints, "\n"), about) {
 		t.Errorf("%s: complains of %q, want something about %q", what, complaints, about)

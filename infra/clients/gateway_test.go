@@ -21,9 +21,9 @@ import (
 type step func(*testbed.Relayed)
 
 // gateway stands in front of a service, like API Gateway. Requests without a payment reach the
-// service unchanged. Each request with a payment is handled by the next step of the plan. When
-// the plan is at its end, the step every handles the request. If the service does not answer,
-// the gateway closes the client's connection.
+// service unchanged. Each request with a payment is handled by the next step of the plan.
+// After the end of the plan, the step in every handles the requests. If the service does not
+// answer, the gateway closes the client's connection.
 type gateway struct {
 	url string
 
@@ -106,7 +106,7 @@ var (
 )
 
 // inPieces returns a step that simulates a slow network. The step sends the page up to the end
-// of the text place. It sends the rest of the page after a request for /go-on.
+// of the text in place. It sends the rest of the page after a request for /go-on.
 func (g *gateway) inPieces(place string) step {
 	return func(r *testbed.Relayed) {
 		if r.URL.Path == "/go-on" {
@@ -163,8 +163,8 @@ func fails(status, retryAfter int, code, charged string, retryable bool) step {
 		`,"retryable":`+strconv.FormatBool(retryable)+`},"request_id":"x","docs_url":"/docs"}`)
 }
 
-// lostThen returns a step that lets the service do its work and drops the answer. After that,
-// the step then answers the client.
+// lostThen returns a step that lets the service do its work, drops the answer, and leaves the
+// reply to the step in then.
 func lostThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.Answer()
@@ -172,8 +172,7 @@ func lostThen(then step) step {
 	}
 }
 
-// settledThen is like lostThen, but the client's answer also has the service's header with the
-// receipt.
+// settledThen is like lostThen, but the reply also has the header with the service's receipt.
 func settledThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.ResponseWriter.Header().Set(x402.HeaderResponse, r.Answer().Header().Get(x402.HeaderResponse))

@@ -90,12 +90,12 @@ func gatewayError(status int) step {
 	return lostThen(says(status, 0, `{"message":"`+http.StatusText(status)+`"}`))
 }
 
-// TestPersistentPrograms: TestPersistentPrograms checks the two programs of the page that
-// repeat their request until they have the answer. One signs a new payment for each attempt,
-// with one key. The other sends a given signature. The service has stored the answer, but a
-// gateway loses it in several ways: by errors of the gateway, a closed connection, or half a
-// body. The programs also get the error of a service that was killed and has started again:
-// the payment is in progress.
+// TestPersistentPrograms checks the two programs of the page that repeat their request until
+// they have the answer. One signs a new payment for each attempt, with one key. The other
+// sends a given signature. The service has stored the answer, but a gateway loses it in
+// several ways: by errors of the gateway, a closed connection, or half a body. The programs
+// also get the error of a service that was killed and has started again: the payment is in
+// progress.
 //
 // A program that ends without the answer prints how to get it later, unless no answer can come
 // any more. It prints this when it gives up, and after Ctrl-C, which a terminal sends to all

@@ -166,9 +166,9 @@ func (s service) answered(t *testing.T, paid []mcptest.ToolResult) {
 	}
 }
 
-// After so many seconds without an answer, a client gives up a call. A client without a key
-// must call again within the 45 seconds of the window. A client with a key may call again
-// later.
+// The number of seconds after which a client without an answer gives up a call. A client
+// without a key must call again within the 45 seconds of the window. A client with a key may
+// call again later.
 const (
 	givesUp      = 30
 	givesUpKeyed = 60

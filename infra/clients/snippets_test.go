@@ -200,9 +200,9 @@ func (p program) fails(t *testing.T, w workshop) {
 	}
 }
 
-// at returns a command that runs the program as the page of a service shows it, but with every
-// old in the program's text replaced by other. Both are addresses or beginnings of addresses.
-// All runs in one workshop have the same payer.
+// at returns a command that runs the program as the page of a service shows it. Before that,
+// it replaces the text in old by the text in other; both are addresses or beginnings of
+// addresses. All runs in one workshop have the same payer.
 func (p program) at(t *testing.T, w workshop, s service, old, other string) *exec.Cmd {
 	shown := readPage(t, s)
 	code := strings.ReplaceAll(shown.programs[p.id], old, other)

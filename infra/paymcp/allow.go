@@ -73,8 +73,8 @@ func (t *till) allow(ctx context.Context) error {
 	return t.agree(dialog, offers[chosen])
 }
 
-// agree asks a person for the limits and the key of payments like w, and saves them as the
-// allowance.
+// agree asks a person which limits and which key apply to payments like w, and saves the
+// answers as the allowance.
 func (t *till) agree(d dialog, w bill.Way) error {
 	perCall, err := amount(d.ask("Maximum for one call, "+unitOf(w)+"?", usualFor(w, usualPerCall)), w)
 	if err != nil {
@@ -141,8 +141,8 @@ type dialog struct {
 	out io.Writer
 }
 
-// ask asks a question and returns what the person types. For an empty line it returns the text
-// usual.
+// ask asks a question and returns what the person types. For an empty line it returns the
+// default in usual.
 func (d dialog) ask(question, usual string) string {
 	if usual != "" {
 		question += " [" + usual + "]"

@@ -157,9 +157,9 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestTwoHosts checks two hosts that start pay-mcp on the same folder. At the same time, they
-// ask one question that is the same for both, and one question each that is not. Each question
-// must be charged once.
+// TestTwoHosts checks two hosts that start pay-mcp on the same folder. At the same time, both
+// ask the same question, and each asks one that the other does not ask. Each question must be
+// charged once.
 func TestTwoHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lose)

@@ -48,7 +48,7 @@ func (t *till) status() error {
 	return err
 }
 
-// forget removes a purchase. A person has stated that it was not charged.
+// forget removes a purchase that was not charged, as a person has stated.
 func (t *till) forget(ctx context.Context, id string) error {
 	all, err := t.purse.All()
 	for _, c := range all {

@@ -98,7 +98,7 @@ func (s *stranger) asks(why string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
 }
 
-// change calls how to change the server while it runs, for example its terms.
+// change lets the function how change the server while it runs, for example its terms.
 func (s *stranger) change(how func(s *stranger)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// given has the ports that FreeAddr has returned. They may not be returned again, because a
-// test may ask for dozens before it listens on the first.
+// given has the ports that FreeAddr has returned. FreeAddr must not return them again, because
+// a test may ask for dozens before it listens on the first.
 var given sync.Map
 
 // FreeAddr returns an address of 127.0.0.1 to listen on. Its port is below the kernel's range of

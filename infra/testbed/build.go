@@ -162,7 +162,7 @@ func compile(kind, pkg string) (string, error) {
 }
 
 // deployable returns a folder that has a link <slug>/bootstrap to the program of every
-// function in the folder kept.
+// function. The programs are in the folder kept.
 func deployable(kept string) (string, error) {
 	folder := filepath.Join(kept, "all")
 	sources, err := filepath.Glob(filepath.Join(Root(), "functions", "*", "main.go"))

@@ -35,7 +35,7 @@ type SignedTransfer struct {
 }
 
 // Authorization returns an unsigned payment from a wallet with a random nonce. The payment is
-// already valid. It expires at the time until.
+// already valid, and stays valid until the given time.
 func Authorization(from *x402test.Wallet, to x402.Address, value int64, until time.Time) x402.Authorization {
 	var nonce [32]byte
 	_, _ = rand.Read(nonce[:]) // never fails

@@ -120,8 +120,8 @@ func CallPayer(body []byte) string {
 	return strings.ToLower(q.PaymentPayload.Payload.Authorization.From)
 }
 
-// NewClient returns a paying client with a new wallet. The paying client sends its requests
-// with the HTTP client over.
+// NewClient returns a paying client that has a new wallet and sends its requests with the
+// given HTTP client.
 func NewClient(tb testing.TB, over *http.Client) *x402test.Client {
 	wallet := Must(x402test.NewWallet(rand.Reader))
 	return &x402test.Client{HTTP: over, Wallet: wallet, Now: time.Now}

@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Install calls put, which installs the packages in the file list, and then copies that file
-// to stamp. If stamp is already a copy of list, Install does nothing.
+// Install calls put, which installs the packages that the file list names. It then copies this
+// file to stamp. If stamp is already a copy of the file, Install does nothing.
 func Install(dir, list, stamp string, put func() error) error {
 	// The lock is not in dir, because an installation may remove the files in dir.
 	name := fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))

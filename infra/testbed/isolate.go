@@ -23,8 +23,9 @@ const Dynalite = "dynalite"
 //
 // Before that, while there is still a network, Isolate builds the programs of the given
 // packages, which may include AllFunctions and CDKApp. If Dynalite is one of the packages,
-// Isolate installs it. If the machine does not allow namespaces, it runs the tests without
-// them; NoNamespaces then returns the reason, and tests that need namespaces skip themselves.
+// Isolate installs it. If the machine does not allow namespaces, Isolate runs the tests
+// without them; NoNamespaces then returns the reason, and tests that need namespaces skip
+// themselves.
 func Isolate(m *testing.M, n int, packages ...string) int {
 	if os.Getenv(isolatedVar) != "" {
 		Parallel(n)

@@ -86,7 +86,7 @@ func (w *Origins) HTTP(name, addr string, h http.Handler) {
 }
 
 // Serve makes a name resolve to an address. Each TLS connection to this address is passed to
-// the function each, after the handshake. The connection is closed when the function returns
+// the given function, after the handshake. The connection is closed when the function returns
 // or the test ends.
 func (w *Origins) Serve(name, addr string, each func(*tls.Conn)) {
 	w.t.Helper()
@@ -252,7 +252,8 @@ func (w *Origins) dial(ctx context.Context, network, address string) (net.Conn, 
 	return CountOpen(conn, &w.open), nil
 }
 
-// CountOpen adds 1 to open. It returns a connection that subtracts 1 when it is first closed.
+// CountOpen adds 1 to the counter open. It returns a connection that subtracts 1 when it is
+// first closed.
 func CountOpen(conn net.Conn, open *atomic.Int64) net.Conn {
 	open.Add(1)
 	return &counted{Conn: conn, open: open}

@@ -56,8 +56,8 @@ func (r *Relayed) Answer() *httptest.ResponseRecorder {
 	return answer
 }
 
-// Send sends the client an answer, but not more than the first arriving bytes of its body. If
-// the body is longer than that, Send then resets the connection.
+// Send sends the client an answer. Of the body, it sends at most as many bytes as arriving
+// says. If the body is longer, Send then resets the connection.
 func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
 	body := answer.Body.Bytes()
 	maps.Copy(r.ResponseWriter.Header(), answer.Header())

@@ -40,8 +40,8 @@ func (p *place) takes(b *buyer.Buyer, i int, s step) {
 	}
 }
 
-// TestCalls checks that each call of a story returns the right text, and that the right number
-// of transfers was made after it.
+// TestCalls checks sequences of calls. Each call must return the right text, and the right
+// number of transfers must have been made after it.
 func TestCalls(t *testing.T) {
 	const repeated = "This answer is "
 	for name, c := range map[string]struct {

@@ -16,13 +16,13 @@ import (
 type fateKind int
 
 const (
-	open  fateKind = iota // it may still be executed
+	open  fateKind = iota // the signature may still be executed
 	dead                  // it has moved no money and never will
 	moved                 // it has moved money
 	stuck                 // this program cannot find out
 )
 
-// fate says what became of a signature. The text by goes into a message; it names the
+// fate says what became of a signature. The phrase in by goes into a message; it names the
 // transaction that executed the signature.
 type fate struct {
 	kind fateKind

@@ -69,8 +69,8 @@ const unfinished = ".tmp"
 // pause is how long to wait before a lock is tried again.
 const pause = 20 * time.Millisecond
 
-// lock locks a file. Among all processes, only one caller at a time has the lock. lock waits
-// for it until ctx is done. The system releases the lock when the process ends.
+// lock locks a file. Among all processes, only one caller at a time has the lock. The function
+// waits for the lock until ctx is done. The system releases the lock when the process ends.
 func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

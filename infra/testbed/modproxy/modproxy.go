@@ -28,10 +28,10 @@ type Packed struct {
 	folder  string // the proxy's folder
 }
 
-// Pack packs the module at path, which is in the folder root, and writes the files of a proxy
-// into folder. The module has the files that git tracks, and new files that git does not
-// ignore. Each call makes a new version, because the go command caches the versions that it
-// has seen.
+// Pack packs the module in the folder root, whose module path is path, and writes the files of
+// a proxy into folder. The module has the files that git tracks, and new files that git does
+// not ignore. Each call makes a new version, because the go command caches the versions that
+// it has seen.
 func Pack(folder, root, path string) (Packed, error) {
 	when := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := module.Version{Path: path, Version: module.PseudoVersion("v0", "", when, strings.ToLower(rand.Text())[:12])}
@@ -84,9 +84,9 @@ func (p Packed) Environment() []string {
 	return append(Cached(p.Modules, p.folder), "GOFLAGS=-modcacherw")
 }
 
-// Cached returns variables with which the go command takes modules from the proxies in several
-// folders. Modules that none of these has come from the module cache in the folder modules.
-// The go command then uses no network.
+// Cached returns variables with which the go command takes a module from the proxies in
+// several folders. If none of them has it, the module comes from the module cache in the
+// folder modules. The go command then uses no network.
 func Cached(modules string, folders ...string) []string {
 	proxies := ""
 	for _, folder := range append(folders, filepath.Join(modules, "cache", "download")) {

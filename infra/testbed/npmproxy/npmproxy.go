@@ -96,7 +96,7 @@ func (r registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")             // npm may use another lock file at the same address later
+	w.Header().Set("Cache-Control", "no-store")             // another lock file may later be served at this address
 	_ = json.NewEncoder(w).Encode(d.at("http://" + q.Host)) // fails if npm has ended
 }
 

@@ -1,6 +1,6 @@
-// Pays for an answer through a client that openapi-typescript has made of the
-// service's description, and reads it by the types that it gave it. The second answer is a
-// charged error with a status that the description does not declare.
+// Pays for an answer with the client that openapi-typescript generates from the service's
+// description, and reads the answer by the types of that client. The second answer is a charged
+// error with a status that the description does not declare.
 import createClient from "openapi-fetch";
 import { wrapFetchWithPayment, x402Client } from "@x402/fetch";
 import { ExactEvmScheme } from "@x402/evm";
