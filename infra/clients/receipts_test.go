@@ -40,7 +40,7 @@ func forged(jws string) string { return jws[:len(jws)-4] + "___w" }
 type found struct {
 	Failed                         string
 	Found, JWS                     bool
-	Offered                        bool // the offer has one signature, and it is for the terms of accepts[0]
+	Offered                        bool // there is exactly one signed offer, and it has the terms of accepts[0]
 	Kid, OfferKid, Signature, Hash string
 	Said                           receipt.Statement
 	Matches, MatchesOther          bool

@@ -113,8 +113,8 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// TestAtATerminal checks that the command without arguments other than the URL, typed at a
-// terminal, prints what to paste. It must not wait for requests as a server.
+// TestAtATerminal checks that pay-mcp, typed at a terminal with a URL but no command, prints
+// what to paste. It must not wait for requests as a server.
 func TestAtATerminal(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)

@@ -50,7 +50,7 @@ const (
 // moduleOf has the folder of a kind's module, if that is not this module.
 var moduleOf = map[string]string{ofShop: "infra/shop", ofPayMCP: "infra/paymcp", ofCDK: "infra/cdk"}
 
-// kindOf returns the kind of a package whose program is built without the race detector.
+// kindOf returns the kind of the programs that are built from a package in the usual way.
 func kindOf(pkg string) string {
 	switch pkg {
 	case AllFunctions:

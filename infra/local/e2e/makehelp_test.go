@@ -101,7 +101,7 @@ func TestMakeHelp(t *testing.T) {
 	}
 }
 
-// TestMakeDefaults checks that make help shows the default of each variable, and that the
+// TestMakeDefaults checks that make help marks each default of a variable as a default, and that the
 // recipes and programs use these defaults.
 func TestMakeDefaults(t *testing.T) {
 	t.Parallel()

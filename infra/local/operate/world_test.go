@@ -139,8 +139,8 @@ func complete(b *buyer) {
 	b.reserves(6, 0)
 }
 
-// reserves reserves a transfer for the refund of payment owner: the nth transfer in the
-// refunding transaction, back.
+// reserves makes a reservation for the refund of payment owner: it reserves the nth transfer
+// in the refunding transaction, back.
 func (b *buyer) reserves(owner, n int) {
 	b.t.Helper()
 	mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, "5000", n), keyOf(owner))

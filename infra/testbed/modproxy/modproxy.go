@@ -135,7 +135,7 @@ func filesOf(root string) ([]modzip.File, error) {
 
 // file is a file of a module.
 type file struct {
-	root, name string // in root, / or \ separates folders as the system does; in name it is always /
+	root, name string // the name has slashes on every system
 }
 
 // Path implements modzip.File.
