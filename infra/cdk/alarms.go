@@ -28,9 +28,9 @@ const slowSettlement = 8000 // ms
 const certificateDays = 21
 
 // alarms creates all alarms of the deployment except those of template.yaml, which roll a
-// release back and notify nobody. Each alarm stands for one cause in any operation; the
-// dashboard and the log show which operation. Each alarm notifies one of two topics: pages,
-// which need action now, and tickets, which can wait for the next working day.
+// release back and notify nobody. Each alarm reports one cause, whichever operation it
+// affects; the dashboard and the log show the operation. Each alarm notifies one of two
+// topics: pages, which need action now, and tickets, which can wait for the next working day.
 func (e *envelope) alarms(page, ticket *string) {
 	for _, a := range e.forNow() {
 		e.alarm(a, page)
@@ -40,9 +40,9 @@ func (e *envelope) alarms(page, ticket *string) {
 	}
 }
 
-// faultsAlarm returns an alarm for something that sales depend on. The alarm goes off when, in
-// two of three periods, the thing fails more than a few times for payers, or fails for
-// reconcile.
+// faultsAlarm returns an alarm on a dependency of sales, such as the facilitator. The alarm
+// goes off if, in two of three periods, more than a few calls for payers fail, or the probe by
+// reconcile fails.
 func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	return alarm{
 		name:       name,
@@ -56,7 +56,7 @@ func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	}
 }
 
-// forNow returns the alarms that page somebody. No single customer can cause one of them.
+// forNow returns the alarms that page somebody. No single customer can set off such an alarm.
 func (e *envelope) forNow() []alarm {
 	return []alarm{{
 		name:  "errors",
@@ -84,8 +84,8 @@ func (e *envelope) forNow() []alarm {
 			periods:    3,
 			breaching:  2,
 		}, {
-			// If the payment is in doubt because of an unclear reply of the facilitator, the
-			// payer can be the cause. Such payments count in the alarm refused.
+			// A payer can provoke an unclear reply of the facilitator, which leaves the
+			// payment in doubt. Such payments count in the alarm refused, and not in this one.
 			name:  "uncertain",
 			means: "The facilitator takes payments and gives no verdict, of more than one payer, and more than it settles: it is not known whether they were made.",
 			of: []series{
@@ -121,11 +121,11 @@ func (e *envelope) forNow() []alarm {
 			periods:    3,
 			breaching:  2,
 		}, {
-			// This alarm goes off only when the metric has no more data: no value is below the
-			// bound of 0. Before reconcile has run for the first time, the alarm is already in
-			// the state for missing data, so it does not notify then. It evaluates only one
-			// period, because CloudWatch waits for more empty periods if an alarm evaluates
-			// more.
+			// No value is below the bound of 0, so this alarm goes off only when the metric
+			// has no more data. Before reconcile has run for the first time, the alarm is
+			// already in the state for missing data, so it notifies nobody. The alarm
+			// evaluates a single period: with more periods, CloudWatch would wait until more
+			// of them are empty.
 			name:    "reconcile-silent",
 			means:   "No run of reconcile ended for a quarter of an hour: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
 			of:      []series{e.serviceMetric("", service.MetricReady, statMax)},
@@ -137,10 +137,11 @@ func (e *envelope) forNow() []alarm {
 
 // forTomorrow returns the alarms for the next working day. An alarm that a customer can set
 // off, for example by lookups of dead hosts, evaluates a whole day, so it raises at most one
-// ticket a day. A failed run of reconcile reports no numbers of open and due payments. Alarms
-// on these numbers then keep their state, because a missing number must not end them.
+// ticket a day. A cause that another alarm reports raises no second ticket. A failed run of
+// reconcile does not report how many payments are open and how many refunds are due. The
+// alarms on these numbers then keep their state, because a missing number must not end an
+// alarm.
 func (e *envelope) forTomorrow() []alarm {
-	// A cause that another page or ticket reports must not raise a second ticket.
 	slowLookup := float64(deadlineOfTools().Milliseconds()) * 5 / 8
 	return []alarm{{
 		name: "lookups",
@@ -149,8 +150,8 @@ func (e *envelope) forTomorrow() []alarm {
 		of: append(e.percentile(service.MetricLookup), e.serviceMetric("owed", service.MetricOwed, statSum),
 			e.serviceMetric("runs", service.ReadyMetric(service.ProbeResolvers), statCount),
 			e.serviceMetric("ready", service.ReadyMetric(service.ProbeResolvers), statSum)),
-		// If the resolvers failed in two runs, the alarm resolvers reports this fault, and
-		// this alarm does not.
+		// If the resolvers failed the probes of two or more runs, the alarm resolvers reports
+		// that fault, and this alarm does not.
 		expression: fmt.Sprintf("IF(FILL(runs, 0) > (FILL(ready, 0) + 1), 0, FILL(owed, 0) + IF(FILL(n, 0) >= %d, IF(p95 > %v, %d, 0), 0))",
 			enough, slowLookup, few+1),
 		bound:  few,
@@ -216,8 +217,8 @@ func (e *envelope) forTomorrow() []alarm {
 		period:  minutes15,
 		periods: 4,
 	}, {
-		// Without a chain node, payments in doubt cannot be settled. The alarm chain reports
-		// that.
+		// Without a chain node, reconcile cannot find out what became of payments in doubt.
+		// The alarm chain reports that fault.
 		name:  "reconcile-open",
 		means: "For an hour every run found payments in doubt that cannot be made any more, and the chain answers: some are not being settled by evidence.",
 		of: []series{
@@ -225,9 +226,9 @@ func (e *envelope) forTomorrow() []alarm {
 			e.serviceMetric("still", service.MetricStillOpen, statMax),
 			e.serviceMetric("chain", service.ReadyMetric(service.ProbeChain), statMax),
 		},
-		// The function IF returns 0 if the condition is true and the value is missing. That
-		// would end the alarm when a run fails. If the condition itself is missing, IF returns
-		// no value.
+		// If its condition is true, IF returns 0 in place of a missing value. That would end
+		// the alarm when a run fails. If its condition is missing, IF returns no value, and
+		// the alarm keeps its state. So the outer condition is that open has a value.
 		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))",
 		period:     minutes15,
 		periods:    4,
@@ -253,13 +254,14 @@ func (e *envelope) forTomorrow() []alarm {
 	}}
 }
 
-// percentile returns the series of an alarm on durations: their 95th percentile and their
-// number. With the number, the alarm's expression ignores periods with too few samples.
+// percentile returns two series for an alarm on durations: their 95th percentile, and the
+// number of samples. The alarm's expression needs that number to ignore periods with too few
+// samples.
 func (e *envelope) percentile(of string) []series {
 	return []series{e.serviceMetric("p95", of, statP95), e.serviceMetric("n", of, statCount)}
 }
 
-// deadlineOfTools returns the shortest deadline of all lookups.
+// deadlineOfTools returns the shortest deadline of the operations that make a lookup.
 func deadlineOfTools() time.Duration {
 	least := time.Hour
 	for _, o := range catalog.All() {
@@ -270,7 +272,7 @@ func deadlineOfTools() time.Duration {
 	return least
 }
 
-// Statistics of CloudWatch.
+// The CloudWatch statistics that alarms and graphs use.
 const (
 	statSum   = "Sum"
 	statMin   = "Minimum"
@@ -283,11 +285,11 @@ const (
 const (
 	missingGood   = "notBreaching"
 	missingIgnore = "ignore"
-	// missingTells makes the alarm notify its topic when there are no more data.
+	// missingTells makes the alarm notify its topic when the metric has no more data.
 	missingTells = "missing"
 )
 
-// Periods of alarms, seconds.
+// Alarm periods, in seconds.
 const (
 	minutes5  = 5 * 60
 	minutes15 = 15 * 60
@@ -295,15 +297,15 @@ const (
 	day       = 24 * hour
 )
 
-// series is one metric of CloudWatch with its statistic.
+// series is a CloudWatch metric with a statistic.
 type series struct {
 	id              string // its name in the alarm's expression
 	namespace, name string
 	stat            string
 }
 
-// alarm goes off when the value of its only series, or of its expression over several series,
-// is above a bound.
+// alarm describes an alarm. The alarm goes off when the value of its only series, or of its
+// expression over several series, is above a bound.
 type alarm struct {
 	name       string // unique, in kebab case; the runbook has an entry with this name
 	means      string
@@ -312,7 +314,7 @@ type alarm struct {
 	bound      float64
 	below      bool   // the alarm goes off below the bound, not above
 	period     int    // length of a period, in seconds
-	periods    int    // how many of the last periods the alarm looks at; 0 means 1
+	periods    int    // how many of the latest periods the alarm evaluates; 0 means 1
 	breaching  int    // in how many of these the value must be beyond the bound; 0 means all
 	missing    string // missingGood when empty
 }
@@ -359,8 +361,8 @@ func (e *envelope) alarm(a alarm, topic *string) {
 	e.add(sam.Pascal(a.name)+"Alarm", "CloudWatch::Alarm", properties)
 }
 
-// serviceMetric returns a series of a metric of the service over all operations. The argument
-// id names the series in expressions.
+// serviceMetric returns a series of a metric of the service over all operations. Expressions
+// refer to the series by id.
 func (e *envelope) serviceMetric(id, name, stat string) series {
 	return series{id: id, namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
 }
@@ -368,8 +370,9 @@ func (e *envelope) serviceMetric(id, name, stat string) series {
 // budgetAlarm creates a budget that notifies the topic when 80 % of the monthly limit is
 // spent, or when the forecast reaches the limit. It covers the whole account, because AWS only
 // knows the cost of a stack if its tags are activated for billing. CloudFormation chooses the
-// budget's name, for two reasons: names are unique in the account over all regions, and a
-// change of the notifications replaces the budget, which would fail with a fixed name.
+// budget's name, for two reasons. Budget names must be unique in the account over all regions.
+// A change of the notifications replaces the budget, and the replacement would fail if it had
+// the same name.
 func (e *envelope) budgetAlarm(topic *string) awscdk.CfnResource {
 	when := func(kind string, percent float64) object {
 		return object{

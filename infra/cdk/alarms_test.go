@@ -35,12 +35,12 @@ func readAlarms(t *testing.T) []gameday.Alarm {
 	return must(gameday.ReadAlarms(must(json.Marshal(synthesized(t)))(t), defaultStack))(t)
 }
 
-// AWS quotas for an alarm, which no tool on this machine checks.
+// AWS quotas for an alarm. No linter checks them.
 const (
 	maxAlarmName   = 255
 	maxDescription = 1024
 	maxQueries     = 11    // ten metrics and an expression
-	maxEvaluation  = 86400 // seconds that an alarm looks back
+	maxEvaluation  = 86400 // how many seconds an alarm may look back
 )
 
 // TestAlarms checks that each alarm links to its entry in the runbook, is within the quotas of
@@ -69,7 +69,8 @@ func TestAlarms(t *testing.T) {
 // percentiles of too few samples.
 func checkQueries(t *testing.T, a gameday.Alarm) {
 	t.Helper()
-	// Of two samples, the 95th percentile is simply the slower one.
+	// An alarm must require enough samples: of two samples, the 95th percentile is simply the
+	// slower one.
 	few := !regexp.MustCompile(`IF\((FILL\()?n(, 0\))? >= 20, `).MatchString(a.Queries[len(a.Queries)-1].Expression)
 	for _, q := range a.Queries {
 		if q.Statistic == statP95 && few {
@@ -83,8 +84,8 @@ func checkQueries(t *testing.T, a gameday.Alarm) {
 	}
 }
 
-// writtenMetrics returns the names of the metrics that the functions' log lines and the filter
-// of the gateway's log write.
+// writtenMetrics returns the names of the metrics that come from the functions' log lines and
+// from the filter of the gateway's log.
 func writtenMetrics() []string {
 	return append(append(service.SettlementMetrics(), readyMetrics()...),
 		service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed, service.MetricOwed,
@@ -97,8 +98,8 @@ func writtenMetrics() []string {
 	)
 }
 
-// newMetrics returns the names of the metrics that the template counts in the log of the
-// newest versions.
+// newMetrics returns the names of the metrics that the template's filters count in the log
+// lines of the newest version of each function.
 func newMetrics() []string {
 	return []string{service.MetricNewJudged, service.MetricNewBroken, service.MetricNewUnanswered}
 }
@@ -153,20 +154,20 @@ func TestGatewayErrors(t *testing.T) {
 
 // List prices of CloudWatch in us-east-1, US dollars a month.
 const (
-	priceMetric    = 0.30 // a custom metric, for each value of its dimensions
-	priceAlarm     = 0.10 // each metric of an alarm
+	priceMetric    = 0.30 // for a custom metric with one combination of dimension values
+	priceAlarm     = 0.10 // for each metric that an alarm evaluates
 	priceDashboard = 3.00
 )
 
-// The number of calls in a month of normal use, and the price of each call in the README's
-// table. A test of pkg/service checks that table.
+// The number of calls in a month of normal use, and the price of a call according to the
+// README's table. A test of pkg/service checks that table.
 const (
 	challenges, priceChallenge = 1_000_000, 2.52e-6
 	paidCalls, pricePaid       = 100_000, 29.14e-6
 )
 
 // TestBudget checks that a month in which nothing is wrong costs less than 80 % of the budget,
-// so there is no notice, even if every metric and alarm is used.
+// so the budget notifies nobody. The calculated cost includes every metric and every alarm.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	series := len(newMetrics())
@@ -194,13 +195,13 @@ func TestBudget(t *testing.T) {
 }
 
 // TestQuotas checks that the synthesized template, with everything that the app can add, stays
-// far within the quotas of AWS. The transform needs room to add a role for each function and a
-// permission for each route.
+// far within the quotas of AWS. The rest is for the serverless transform, which adds a role
+// for each function and a permission for each route.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	d := synthesized(t)
 	bytes, resources, parameters := len(must(json.Marshal(d))(t)), len(section(d, "Resources")), len(section(d, "Parameters"))
-	if bytes > 1_000_000/2 || resources > 500/2 || parameters > 200/2 { // no tool on this machine checks these quotas
+	if bytes > 1_000_000/2 || resources > 500/2 || parameters > 200/2 { // no linter checks these quotas
 		t.Errorf("%d bytes, %d resources, %d parameters", bytes, resources, parameters)
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// concurrencyQuota is the code in Service Quotas of the limit on concurrent Lambda invocations
-// in an account and region. The constant enoughAtOnce is the usual limit of an older account.
+// concurrencyQuota is the Service Quotas code of the limit on concurrent Lambda invocations in
+// an account and region. enoughAtOnce is that limit in most older accounts.
 const (
 	concurrencyQuota = "L-B99A9384"
 	enoughAtOnce     = 1000
 )
 
-// commands adds outputs with commands of the AWS CLI for the operator to paste. They do what a
-// deployment needs but a stack cannot do.
+// commands adds outputs with AWS CLI commands for the operator to paste. The commands do what
+// a deployment needs but a stack cannot do.
 func (e *envelope) commands(page, ticket *string) {
 	e.command("RaiseConcurrency", "Ask for more functions at once, which a new account has 10 of", fmt.Sprintf(
 		"aws service-quotas request-service-quota-increase --region ${AWS::Region} --service-code lambda --quota-code %s --desired-value %d",
@@ -45,8 +45,8 @@ func (e *envelope) aliasRecord() string {
 		zone, e.domain)
 }
 
-// command adds an output with a command. The map words has the values of the placeholders in
-// the command.
+// command adds an output with a command. The keys of words are the placeholders in the
+// command.
 func (e *envelope) command(id, description, text string, words map[string]*string) {
 	var values *map[string]*string
 	if words != nil {

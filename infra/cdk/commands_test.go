@@ -11,8 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// printedOutput returns an output as CloudFormation prints it. The map values has the
-// attributes that only AWS knows.
+// printedOutput returns an output as CloudFormation prints it. The caller gives the values of
+// the attributes that only AWS knows, by the JSON of the intrinsic function that refers to the
+// attribute.
 func printedOutput(t *testing.T, d document, id string, values map[string]string) string {
 	t.Helper()
 	value := section(section(d, "Outputs"), id)["Value"]
@@ -70,8 +71,8 @@ func TestPrintedCommands(t *testing.T) {
 			t.Errorf("%s: subscribed is %q", output, got)
 		}
 	}
-	// Two of these public zones contain the domain, and the more specific one must be used.
-	// The others do not contain it.
+	// Two of these public zones contain api.hostfacts.example, and the command must choose the
+	// more specific one. The other two only have similar names.
 	for _, zone := range []string{"example", "hostfacts.example", "i.hostfacts.example", "notapi.hostfacts.example"} {
 		run("aws route53 create-hosted-zone --name " + zone + " --caller-reference " + zone)
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// Sizes of the dashboard in units of its grid.
+// The width of the dashboard, and the width and height of a graph, in units of the dashboard's
+// grid.
 const (
 	columns = 24
 	wide    = 8
@@ -50,8 +51,8 @@ func (e *envelope) dashboard() {
 		}
 		y += high
 	}
-	// The statistics of graphs: sums over five minutes, maxima, and the median and 95th
-	// percentile of durations.
+	// The statistics that the graphs show: sums, maxima, and the median and 95th percentile of
+	// durations.
 	sums := []string{statSum}
 	most := []string{statMax}
 	durations := []string{"p50", statP95}
@@ -86,7 +87,7 @@ func (e *envelope) dashboard() {
 		// Dashboard names are unique in an account, so the name includes the region: another
 		// region can have a stack of the same name.
 		"DashboardName": e.settings.stack + "-" + *e.Region(),
-		// Six hours are longer than the reconcile function may go without data.
+		// The graphs show the last six hours. Reconcile may not go without data for that long.
 		"DashboardBody": e.ToJsonString(object{"start": "-PT6H", "widgets": widgets}, nil),
 	})
 }
@@ -97,7 +98,7 @@ func (e *envelope) graph(title string, of []any, stats []string, names ...string
 	return graphOf(title, service.Namespace(e.settings.stack), of, stats, names)
 }
 
-// gateway returns a graph of API Gateway's metrics of the API.
+// gateway returns a graph of the metrics that API Gateway itself records for the API.
 func (e *envelope) gateway(title, stat string, names ...string) object {
 	return graphOf(title, "AWS/ApiGateway", []any{"ApiId", e.resource(idAPI).Ref()}, []string{stat}, names)
 }
@@ -116,8 +117,8 @@ func graphOf(title, namespace string, of []any, stats, names []string) object {
 	return object{"title": title, "metrics": metrics}
 }
 
-// metric returns a metric as a dashboard's definition writes it, with its dimension and its
-// display options.
+// metric returns a metric in the form that the definition of a dashboard needs, with its
+// dimension and its display options.
 func metric(namespace, name string, of []any, shown object) []any {
 	return slices.Concat([]any{namespace, name}, of, []any{shown})
 }
@@ -147,8 +148,8 @@ func (e *envelope) concurrency() object {
 	return object{"title": "Concurrency", "metrics": metrics}
 }
 
-// revenue returns a graph of the settlements of each hour in US dollars, at the prices in the
-// catalog. make books has the amounts that were really paid.
+// revenue returns a graph of the hourly revenue in US dollars: the number of settlements,
+// multiplied by the prices in the catalog. make books has the amounts that were really paid.
 func (e *envelope) revenue() object {
 	var terms []string
 	metrics := []any{nil}
@@ -162,10 +163,10 @@ func (e *envelope) revenue() object {
 	return object{"title": "Revenue: USD", "metrics": metrics, "period": hour}
 }
 
-// savedQuery is a query of CloudWatch Logs Insights.
+// savedQuery is a CloudWatch Logs Insights query.
 type savedQuery struct {
 	name, text string
-	gateway    bool // the query is over the gateway's log, not the functions' log
+	gateway    bool // the query searches the gateway's log, not the functions' log
 }
 
 // savedQueries returns the queries that the runbook starts from. A word in capitals is a

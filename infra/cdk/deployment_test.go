@@ -45,7 +45,7 @@ func deploy(t *testing.T, template document, given map[string]string) deployment
 	return deployment{t, template, values, map[string]string{}}
 }
 
-// noValue removes a property from a template.
+// noValue is the pseudo parameter that removes a property from a template.
 const noValue = "AWS::NoValue"
 
 // value returns v with its intrinsic functions resolved. A value that only AWS knows is
@@ -112,7 +112,7 @@ func (d deployment) resolved(name string, argument any) any {
 	return nil
 }
 
-// texts returns the values of a list of texts.
+// texts resolves the items of a list and returns them as texts.
 func (d deployment) texts(v any) (all []string) {
 	for _, item := range d.value(v).([]any) {
 		all = append(all, fmt.Sprint(item))
@@ -146,7 +146,8 @@ func (d deployment) referred(name string) string {
 
 var placeholder = regexp.MustCompile(`\$\{([^!}]+)\}`)
 
-// substituted returns the result of Fn::Sub, whose argument may define more names.
+// substituted returns the result of Fn::Sub, whose argument may be a list that defines more
+// names.
 func (d deployment) substituted(argument any) string {
 	text, own := argument, document{}
 	if list, ok := argument.([]any); ok {
@@ -187,8 +188,8 @@ func (d deployment) holds(condition any) bool {
 }
 
 // identity returns a text that identifies a physical resource. The text changes exactly when
-// CloudFormation would replace the resource: when its logical id changes, or a property that
-// cannot be updated.
+// CloudFormation would replace the resource: when its logical id changes, or when a property
+// changes that cannot be updated in place.
 func (d deployment) identity(id string) string {
 	if known, ok := d.identities[id]; ok {
 		return known
@@ -217,8 +218,8 @@ var schemas struct {
 }
 
 // replacedBy returns the paths of the properties whose change replaces a resource of a type,
-// according to the schemas that AWS publishes. The first call reads them for every type in the
-// templates.
+// according to the schemas that AWS publishes. The first call reads the schemas of all types
+// in the template.
 func replacedBy(t *testing.T, kind string) [][]string {
 	t.Helper()
 	schemas.Lock()

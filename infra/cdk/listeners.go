@@ -128,7 +128,7 @@ func (e *envelope) subscribe(id string, topic *string, protocol, endpoint string
 	}
 }
 
-// chat sends the messages of topics to a channel of a chat. Nobody in the channel can change
+// chat forwards the messages of topics to a chat channel. Nobody in the channel can change
 // anything in the account: the role for commands has no permissions, and the guardrail denies
 // everything. The default guardrail would be AdministratorAccess.
 func (e *envelope) chat(id, kind string, topics []any, channel object) {

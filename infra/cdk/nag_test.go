@@ -18,13 +18,15 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// exception is a rule of cdk-nag that the stack breaks in one respect, and the reason.
+// exception is a rule of cdk-nag that the stack breaks, what breaks it, and the reason why it
+// may.
 type exception struct{ rule, of, reason string }
 
 // exceptions returns all exceptions. TestCDKNag fails if an exception is not needed, and on
 // any other finding of cdk-nag.
 func exceptions() []exception {
-	// If AWS completes a name, or a person chooses it, a policy can state only its form.
+	// byForm returns an exception for a wildcard in a resource's name. Because AWS completes
+	// the name, or a person chooses it, a policy can state only its form.
 	byForm := func(of, reason string) exception {
 		return exception{rule: "AwsSolutions-IAM5", of: "Resource::" + of, reason: reason}
 	}
@@ -47,8 +49,8 @@ func exceptions() []exception {
 		}}
 }
 
-// lint checks a template, as it is after the serverless transform, against the AwsSolutions
-// rules of cdk-nag. The report is a file in the folder out.
+// lint checks a transformed template against the AwsSolutions rules of cdk-nag. It writes the
+// report into the folder out.
 func lint(path, out string) {
 	app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false), TreeMetadata: jsii.Bool(false), Outdir: &out})
 	// The CDK app's template already has what a synthesizer adds.
@@ -76,8 +78,8 @@ func nag(t *testing.T, path string) []finding {
 		t.Skip("needs Node for the CDK: node is not in PATH")
 	}
 	out := t.TempDir()
-	// cdk-nag runs in another process, without the exit code of the race detector, because the
-	// CDK's library has a data race when the process ends.
+	// cdk-nag runs in another process, in which the race detector does not change the exit
+	// code, because the CDK's library has a data race when the process ends.
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "NAG_TEMPLATE="+path, "NAG_REPORT="+out, "GORACE=exitcode=0")
 	if said, err := cmd.CombinedOutput(); err != nil {

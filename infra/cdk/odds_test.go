@@ -24,7 +24,7 @@ import (
 type release struct {
 	rate     float64                  // payments a minute
 	ordinary float64                  // the share of payments that fail in either release
-	breaks   float64                  // the share of the other payments that the new versions break
+	breaks   float64                  // the share of the remaining payments that the new versions break
 	garbage  float64                  // refused requests a minute from a stranger, each signed with a new key
 	refuses  bool                     // broken payments are refused instead of failing
 	first    bool                     // there is no older release
@@ -33,8 +33,8 @@ type release struct {
 	payers int
 }
 
-// Durations in minutes. The constant before is the time in which only the old release serves;
-// the constant lasts is the duration of the canary after it.
+// before is how many minutes only the old release serves. lasts is the length of the canary
+// after that, in minutes.
 const before, lasts = 10, 10
 
 // canary sends a tenth of the requests to the new versions.
@@ -43,8 +43,8 @@ func canary(int) float64 { return 0.1 }
 // linear sends another tenth of the requests to the new versions each minute.
 func linear(minute int) float64 { return float64(minute+1) / 10 }
 
-// judge is the alarm that compares a new release with the older one. The map metrics has the
-// alarm's metrics, by their ids in the alarm's expression.
+// judge is the alarm that compares a new release with the older one. The keys of metrics are
+// the ids in the alarm's expression.
 type judge struct {
 	gameday.Alarm
 	metrics map[string]gameday.Metric
@@ -64,7 +64,7 @@ func theJudge(t *testing.T) judge {
 	return judge{alarms[at], metrics}
 }
 
-// play returns the data of the release that CloudWatch gets, two minutes late.
+// play simulates the release and returns the data that CloudWatch gets, two minutes late.
 func (r release) play(random *rand.Rand, metrics map[string]gameday.Metric) *gameday.Timeline {
 	line := &gameday.Timeline{Late: 2}
 	for minute := range before + lasts {
@@ -130,7 +130,8 @@ func binomial(random *rand.Rand, of int, part float64) (n int) {
 	return n
 }
 
-// back returns the percentage of releases that are rolled back before the canary ends.
+// back simulates a release several times, and returns in what percentage of the simulations it
+// is rolled back before the canary ends.
 func (j judge) back(r release, times int) float64 {
 	random, back := rand.New(rand.NewSource(51)), 0 //nolint:gosec // the same each time
 	for range times {

@@ -44,14 +44,14 @@ func others() map[string]string {
 	}
 }
 
-// elsewhere returns the parameters that no function receives, each with the type of the
-// resources that the parameter changes.
+// elsewhere returns the parameters that no function receives. The value of each is the type of
+// the resources that the parameter changes.
 func elsewhere() map[string]string {
 	return map[string]string{"DefaultEndpoint": "AWS::ApiGatewayV2::Api", "Release": "AWS::CodeDeploy::DeploymentGroup"}
 }
 
-// changes returns the unchanged parameters under an empty name, and for each parameter a set
-// in which only that one is changed.
+// changes returns sets of parameters: the unchanged set under an empty name, and under the
+// name of each parameter a set in which only that parameter differs.
 func changes() map[string]map[string]string {
 	all := map[string]map[string]string{"": standing()}
 	for name, value := range others() {
@@ -71,8 +71,8 @@ func bySAM(t *testing.T, path string, changes map[string]map[string]string) map[
 	return deployEach(t, inputs)
 }
 
-// byCDK deploys with the CDK app once for each set of parameters. Hidden parameters are not in
-// the app's context.
+// byCDK deploys with the CDK app once for each set of parameters. The app's context has no
+// hidden parameters, which are those with NoEcho.
 func byCDK(t *testing.T, changes map[string]map[string]string) map[string]deployment {
 	t.Helper()
 	parameters, contexts := template(t).Parameters, map[string]map[string]any{}
@@ -126,7 +126,8 @@ func deployEach(t *testing.T, inputs map[string]input) map[string]deployment {
 	return all
 }
 
-// hidden returns the values that the CDK CLI gets with --parameters.
+// hidden returns the values of the hidden parameters, which the CDK CLI gets with
+// --parameters.
 func hidden(parameters map[string]sam.Parameter, values map[string]string) map[string]string {
 	given := map[string]string{}
 	for name, value := range values {
@@ -138,7 +139,7 @@ func hidden(parameters map[string]sam.Parameter, values map[string]string) map[s
 }
 
 // synthEach runs the app with each context and returns the paths of the templates. All runs
-// are in one other process (see synth), because a start of the CDK takes seconds.
+// share one other process (see synth), because the CDK takes seconds to start.
 func synthEach(t *testing.T, contexts map[string]map[string]any) map[string]string {
 	t.Helper()
 	testbed.Find(t, "Node for the CDK", "node")
@@ -217,8 +218,8 @@ func TestEveryParameterTakesEffect(t *testing.T) {
 	}
 }
 
-// took checks that a change has taken effect: in every function, or in all resources of a
-// type.
+// took checks that a change has taken effect: in all resources of the type kind and in no
+// function, or in every function if kind is empty.
 func took(t *testing.T, what string, before, after deployment, kind string) {
 	t.Helper()
 	same := unchanged(before, after)
@@ -280,7 +281,7 @@ func TestStopIsAtOnce(t *testing.T) {
 	for tool, all := range map[string]map[string]deployment{"SAM": bySAM(t, templatePath, cases), "CDK": byCDK(t, cases)} {
 		for name, d := range all {
 			groups := d.resources("AWS::CodeDeploy::DeploymentGroup")
-			if len(groups) != len(functionSlugs())-1 { // reconcile's alias moves at once anyway
+			if len(groups) != len(functionSlugs())-1 { // reconcile has no group: its alias always moves at once
 				t.Fatalf("%s: %d groups", tool, len(groups))
 			}
 			for id, group := range groups {

@@ -30,8 +30,8 @@ func (c *contextParser) mayAssume() map[string][]string {
 	return all
 }
 
-// roles creates the roles of operators, except those that nobody may assume. The arguments
-// topics are the topics of the alarms.
+// roles creates the roles of operators, except those that nobody may assume. Some of the roles
+// get permissions on the alarms' topics.
 func (e *envelope) roles(topics ...*string) {
 	for _, r := range operators.Roles() {
 		who := e.assume[r.Name]
@@ -69,7 +69,7 @@ func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 	return all
 }
 
-// places returns the ARNs of the resources of a kind.
+// places returns the ARNs of the resources that a place stands for.
 func (e *envelope) places(place operators.Place, topics []*string) []any {
 	const index = "/index/" + dynamo.IndexName
 	switch place {

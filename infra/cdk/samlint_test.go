@@ -34,8 +34,8 @@ func stored(t *testing.T, text string) string {
 	return path
 }
 
-// changed replaces a text in a template, which must contain it, and returns the path of the
-// result.
+// changed copies a template with one text replaced, and returns the path of the copy. The
+// template must contain the text.
 func changed(t *testing.T, path, from, to string) string {
 	t.Helper()
 	text := must(os.ReadFile(path))(t)
@@ -45,8 +45,8 @@ func changed(t *testing.T, path, from, to string) string {
 	return stored(t, strings.ReplaceAll(string(text), from, to))
 }
 
-// TestLint checks that cfn-lint finds no error in the synthesized template. There, parameters
-// have become constants, and a log retention is added. TestValidate of infra checks
+// TestLint checks that cfn-lint finds no error in the synthesized template. In that template,
+// parameters have become constants, and a log retention is added. TestValidate of infra checks
 // template.yaml itself.
 func TestLint(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 
 const templateName = "template.yaml"
 
-// Keys of the CDK context. The template's parameters are further keys.
+// Keys of the CDK context. The names of the template's parameters are keys as well.
 const (
 	ctxStack       = "stackName"
 	ctxDomain      = "domain"
@@ -34,7 +34,7 @@ const (
 // requests and guarantees nothing. "none" is not accepted either: without a node, a payer
 // whose payment was refused gets a free answer by cancelling its nonce.
 const (
-	nodesSecret    = "secret"    // rpc_urls in the secret of FacilitatorSecretArn
+	nodesSecret    = "secret"    // rpc_urls in the secret that FacilitatorSecretArn names
 	nodesParameter = "parameter" // cdk deploy --parameters RpcUrl=…
 )
 
@@ -69,7 +69,7 @@ type settings struct {
 	released // which code is deployed, as make deploy records it
 }
 
-// contextParser parses settings and collects every fault.
+// contextParser parses the CDK context and collects every fault.
 type contextParser struct {
 	get    func(*string) any
 	faults []error
@@ -176,11 +176,12 @@ func (c *contextParser) nodes(params map[string]any) {
 	}
 }
 
-// parameters returns the values that replace the template's parameters. They are checked here,
-// because CloudFormation sees only the values. Defaults are replaced as well: the CDK CLI
-// keeps the value of a parameter from one deployment to the next, so a new default in the
-// template would have no effect. A NoEcho parameter is not replaced, because its value would
-// be visible in the synthesized template.
+// parameters returns the values that replace the template's parameters. The app checks the
+// values here, because CloudFormation gets them as constants and cannot check them. Parameters
+// that have their default value are replaced as well: the CDK CLI keeps the value of a
+// parameter from one deployment to the next, so a new default in the template would have no
+// effect. A NoEcho parameter is not replaced, because its value would be visible in the
+// synthesized template.
 func (c *contextParser) parameters(s settings) map[string]any {
 	values := make(map[string]any)
 	t, err := sam.Read(s.template)
@@ -246,7 +247,7 @@ func (c *contextParser) built(root, build string) {
 		path := filepath.Join(build, f.Name(), "bootstrap")
 		binary, err := elf.Open(path)
 		if err == nil {
-			const others = 0o005 // the archive keeps the mode, and Lambda runs the file as another user
+			const others = 0o005 // the archive keeps the mode, and Lambda runs the file as a user who does not own it
 			if info, _ := os.Stat(path); info == nil || info.Mode().Perm()&others != others {
 				err = errors.New("others may not run it (chmod 755, or umask 022)")
 			} else if binary.Machine != elf.EM_AARCH64 {

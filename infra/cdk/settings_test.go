@@ -27,7 +27,8 @@ const (
 	testSecret     = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
 )
 
-// settled returns the settings of a context with a payee, a facilitator and no code.
+// settled returns the settings of a context with the given values, a payee, a facilitator and
+// no code.
 func settled(values map[string]any) (settings, error) {
 	context := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxEmail: nobody}
 	maps.Copy(context, values)
@@ -40,7 +41,7 @@ func TestSettings(t *testing.T) {
 	if s.stack != defaultStack || s.budget != defaultBudget || s.retention != defaultRetention || s.domain != "" || s.pageEmail+s.ticketEmail != "" || s.build != "" || !s.reserve {
 		t.Errorf("%+v", s)
 	}
-	// Parameters have their defaults, except those that are secret.
+	// All parameters have their defaults. The secret ones are missing.
 	want := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL}
 	for name, p := range template(t).Parameters {
 		if !p.NoEcho && p.Default != nil && want[name] == nil {
@@ -244,7 +245,7 @@ func TestCodeIsForLambda(t *testing.T) {
 	}
 }
 
-// header returns the beginning of a binary, which names the machine that the binary is for.
+// header returns the beginning of an ELF binary for a machine.
 func header(machine elf.Machine) []byte {
 	h := make([]byte, 64)
 	copy(h, "\x7fELF\x02\x01\x01")
@@ -256,7 +257,7 @@ func header(machine elf.Machine) []byte {
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
 	check(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	if err := errors.Join(os.WriteFile(path, text, 0o755), os.Chmod(path, 0o755)); err != nil { // Chmod sets the mode whatever the umask
+	if err := errors.Join(os.WriteFile(path, text, 0o755), os.Chmod(path, 0o755)); err != nil { // unlike WriteFile, Chmod ignores the umask
 		t.Fatal(err)
 	}
 }

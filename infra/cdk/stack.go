@@ -21,8 +21,8 @@ const (
 	idDomain = "Domain"
 	// idFunctionsLog is the log group of every function.
 	idFunctionsLog = "FunctionsLog"
-	// idStage is the logical id that SAM gives the $default stage of Api. It exists only after
-	// the transform, so it can be named but not referred to.
+	// idStage is the logical id that SAM gives the $default stage of Api. The stage exists
+	// only after the transform, so DependsOn can name it, but Ref cannot refer to it.
 	idStage = idAPI + "ApiGatewayDefaultStage"
 )
 

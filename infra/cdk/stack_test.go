@@ -65,7 +65,7 @@ func TestEnvelope(t *testing.T) {
 
 // TestDashboard checks that each operation has its graphs, and that the dashboard links to the
 // runbook. Each series that the functions store costs money, so it must be in a graph or an
-// alarm. Graphs and alarms must have no other series.
+// alarm. Graphs and alarms must not show any other series.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	d := synthesized(t)
@@ -107,7 +107,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// alarmedMetrics returns the metrics that an alarm watches.
+// alarmedMetrics returns the metrics that at least one alarm watches.
 func alarmedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	alarmed := map[string]bool{}

@@ -16,7 +16,7 @@ import (
 // deploy adds the other keys.
 const (
 	ctxFile    = "stack"        // the file's name, without folder and extension
-	ctxUnknown = "unknown"      // ignoreUnknown accepts the file of a later release
+	ctxUnknown = "unknown"      // with ignoreUnknown, the file may be from a later release
 	ctxCommit  = "commit"       // the commit of the code
 	ctxFormer  = "formerCommit" // the commit of the code that was deployed before
 )

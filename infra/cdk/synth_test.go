@@ -57,13 +57,13 @@ func synth(t *testing.T, dir string, context map[string]any) ([]byte, error) {
 	return regexp.MustCompile(`("Fn::GetAtt": )"(\w+)\.(\w+)"`).ReplaceAll(text, []byte(`$1["$2","$3"]`)), err
 }
 
-// example caches the synthesized example.
+// example caches the template that the app synthesizes from the example context.
 var example struct {
 	sync.Once
 	text []byte
 }
 
-// synthesized returns the synthesized example, as a new copy for each caller.
+// synthesized returns a new copy of the template that example caches.
 func synthesized(t *testing.T) (d document) {
 	t.Helper()
 	example.Do(func() { example.text = must(synth(t, ".", deployed.Context()))(t) })

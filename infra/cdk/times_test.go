@@ -16,13 +16,13 @@ import (
 // trouble is a lasting fault and the alarm that reports it.
 type trouble struct {
 	alarm  string
-	metric string // a metric of reconcile's runs, which is 1 while all is well
+	metric string // a metric that reconcile sets in each run: 1 while all is well
 	silent bool   // reconcile no longer completes any run
 }
 
-// TestTimes checks that the runbook states the least and the greatest time until an alarm goes
-// off. The times are those of CloudWatch's evaluation, with metrics that arrive at once or two
-// minutes late. How far CloudWatch looks back is not documented, so the test tries the
+// TestTimes checks that the runbook states the shortest and the longest time until an alarm
+// goes off. The times are those of CloudWatch's evaluation, with metrics that arrive at once
+// or two minutes late. How far CloudWatch looks back is not documented, so the test tries the
 // distance in the examples of the documentation, and twice that distance.
 func TestTimes(t *testing.T) {
 	t.Parallel()

@@ -78,8 +78,8 @@ func TestNetworkAlone(t *testing.T) {
 }
 
 // joinReleaseAlarms joins the numbered alarms of a release into the first alarm of each kind,
-// and keeps only the metrics of some functions. Of the metric filters for these alarms it
-// keeps what concerns dns.
+// and keeps only the metrics of three functions. It also removes from the metric filters for
+// these alarms what concerns functions other than dns.
 func joinReleaseAlarms(t *testing.T, d, kept document) {
 	t.Helper()
 	for _, id := range releaseAlarms(t) {
@@ -104,7 +104,8 @@ func joinReleaseAlarms(t *testing.T, d, kept document) {
 	}
 }
 
-// ofDNS returns a value without those list items that concern functions other than dns.
+// ofDNS removes the list items that concern functions other than dns from a value, and returns
+// the value.
 func ofDNS(t *testing.T, v any) any {
 	t.Helper()
 	switch v := v.(type) {
