@@ -72,13 +72,13 @@ type dataQuery struct {
 }
 
 // ReadAlarms returns the alarms of a template, sorted by logical id. It replaces references to
-// the stack's name with stack.
+// AWS::StackName with the given name.
 func ReadAlarms(doc []byte, stack string) ([]Alarm, error) {
 	return readAll(doc, stack, "AWS::CloudWatch::Alarm", readAlarm)
 }
 
-// readAll reads the resources of one type, sorted by logical id. An unknown property is an
-// error, and so are other types of resources that evaluate metrics.
+// readAll reads the resources of one type, sorted by logical id. It returns an error for an
+// unknown property, and for resources of other types that evaluate metrics.
 func readAll[P, T any](doc []byte, stack, kind string, one func(id string, p P) (T, error)) ([]T, error) {
 	var t struct {
 		Resources map[string]struct {
@@ -204,8 +204,8 @@ func (a Alarm) check(p properties) error {
 	return nil
 }
 
-// readQuery reads a metric or an expression of an alarm. An expression may only use the queries in
-// the map known.
+// readQuery reads a metric or an expression of an alarm. An expression may only use the
+// queries whose values are in known.
 func readQuery(m dataQuery, period int, known map[string]number) (Query, error) {
 	stat := m.MetricStat
 	q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat, Expression: m.Expression}

@@ -57,7 +57,7 @@ func (d *door) shut() {
 	}
 }
 
-// serve starts an HTTP server behind a door. It uses TLS if the argument secure is not nil.
+// serve starts an HTTP server behind a door. It uses TLS unless secure is nil.
 func serve(t testing.TB, addr string, h http.Handler, secure *tls.Config) *door {
 	return openDoor(t, addr, func() (func(), error) {
 		listener, err := net.Listen("tcp", addr)
@@ -79,7 +79,7 @@ const registryName = "rdap.registry.net"
 type resolver struct {
 	*door
 	mute    atomic.Bool // it receives queries and does not answer
-	strayed atomic.Bool // the public origin resolves to the address of all other names
+	strayed atomic.Bool // the public origin resolves to the same address as every other name
 }
 
 func newResolver(t testing.TB, addr string, origin, registry, front net.IP) *resolver {
@@ -103,7 +103,7 @@ func newResolver(t testing.TB, addr string, origin, registry, front net.IP) *res
 // registry handles requests to an RDAP registry in which every domain under com exists.
 func registry(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "application/rdap+json")
-	_ = json.NewEncoder(w).Encode(map[string]any{ // an error means that the function has ended
+	_ = json.NewEncoder(w).Encode(map[string]any{ // an error means that the client has ended
 		"objectClassName": "domain", "ldhName": strings.TrimPrefix(q.URL.Path, "/v1/domain/"), "handle": "1_DOMAIN_COM", "status": []string{"active"},
 		"events": []map[string]string{{"eventAction": "registration", "eventDate": "2001-02-03T04:05:06Z"}},
 	})

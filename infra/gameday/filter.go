@@ -14,15 +14,16 @@ type Filter struct {
 	LogGroup string // its logical id in the template
 	Metric   Metric
 	finds    condition
-	value    string // a member of the line, or a number
+	value    string // what the filter adds to the metric: a number, or a reference to a member of the line
 }
 
-// condition is a condition on the members of a line.
+// condition reports whether the members of a line meet a condition.
 type condition func(members map[string]any) bool
 
 // ReadFilters returns the metric filters of a template, sorted by logical id. It replaces
-// references to the stack's name with the argument stack. It reads only patterns for JSON
-// lines, which compare members with texts or numbers and may use && and ||.
+// references to AWS::StackName with the given name. It accepts only patterns that compare the
+// members of JSON lines with texts or numbers. These comparisons may be combined with && and
+// ||.
 func ReadFilters(doc []byte, stack string) ([]Filter, error) {
 	type properties struct {
 		LogGroupName, FilterPattern string
@@ -62,7 +63,7 @@ func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	return value, err == nil
 }
 
-// pattern parses a filter's pattern. The field rest is the text that is still to be parsed.
+// pattern parses a filter's pattern. rest is the text that it has not parsed yet.
 type pattern struct{ rest string }
 
 func readPattern(text string) (condition, error) {
@@ -109,7 +110,7 @@ func (p *pattern) all() (condition, error) {
 	return c, err
 }
 
-// one parses a condition in parentheses.
+// one parses a pair of parentheses with a comparison or a whole condition in it.
 func (p *pattern) one() (condition, error) {
 	if !p.take("(") {
 		return nil, fmt.Errorf("there is no ( before %q", p.rest)

@@ -37,7 +37,7 @@ func newFront(t testing.TB, ca *testbed.Authority, ip net.IP) *front {
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.unmapped.Load() {
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w, `{"message":"Not Found"}`) // an error means that the function has ended
+		_, _ = io.WriteString(w, `{"message":"Not Found"}`) // an error means that the client has ended
 		return
 	}
 	f.gateway.ServeHTTP(w, r)
@@ -53,8 +53,8 @@ func (f *front) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	return &leaf, nil
 }
 
-// leadingTo returns a handler that answers from the zone. The name of the public origin resolves to
-// the address ip instead, unless the flag strayed is set.
+// leadingTo returns a DNS handler that answers from the zone, except that the public origin
+// resolves to ip. While strayed is set, the zone answers for the public origin as well.
 func leadingTo(ip net.IP, strayed *atomic.Bool, zone testbed.Zone) dns.Handler {
 	own := testbed.Must(dns.NewRR(fmt.Sprintf("%s. 30 A %s", frontName, ip)))
 	return dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {

@@ -13,10 +13,11 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use it; go test's cache only tracks imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use this package; go test's cache only depends on imports
 )
 
-// network has commands for ip that assign every IPv4 address to this machine.
+// network is the input of the program ip. Its commands assign every IPv4 address to this
+// machine.
 const network = `link set lo up
 route add local 0.0.0.0/0 dev lo table local
 `
@@ -103,7 +104,7 @@ const operator = "./infra/local/operate"
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
-		os.Exit(m.Run()) // the tests of alarms need no built programs
+		os.Exit(m.Run()) // the short tests are about alarms and need no built programs
 	}
 	os.Exit(testbed.Isolate(m, 8, testbed.AllFunctions, operator, testbed.CDKApp, testbed.Dynalite))
 }

@@ -54,8 +54,8 @@ type Timeline struct {
 	values map[Metric]map[int][]float64
 }
 
-// Add adds a value of a metric. The argument at is the time of the measurement since the
-// beginning.
+// Add adds a value of a metric. It was measured when the duration at had passed since the
+// beginning of the timeline.
 func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
 	if t.values == nil {
 		t.values = map[Metric]map[int][]float64{}
@@ -67,8 +67,9 @@ func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
 	t.values[m][minute] = append(t.values[m][minute], value)
 }
 
-// between returns the values of the minutes from the first one given up to, but not including, the
-// second. It leaves out values that CloudWatch does not have yet at the beginning of minute now.
+// between returns the values that were measured from minute from up to, but not including,
+// minute to. It leaves out values that CloudWatch does not have yet at the beginning of minute
+// now.
 func (t *Timeline) between(m Metric, from, to, now int) (values []float64) {
 	for minute := from; minute < min(to, now-t.Late); minute++ {
 		values = append(values, t.values[m][minute]...)
@@ -92,8 +93,8 @@ func (a Alarm) Minutes(t *Timeline, minutes int) []State {
 	})
 }
 
-// states evaluates an alarm several times, and returns its state after each. The function points
-// returns the data points of the evaluation range, newest first.
+// states evaluates an alarm several times, and returns its state after each evaluation. The
+// callback points returns the data points of the evaluation range, newest first.
 func (a Alarm) states(times int, points func(now int) []float64) []State {
 	history := make([]State, times)
 	state := Insufficient
@@ -139,7 +140,7 @@ func (a Alarm) judged(points []float64, before State) State {
 	case undecided && a.Missing == "missing" && there == 0:
 		return Insufficient
 	case undecided && a.Missing == "missing" && oldest >= a.Datapoints:
-		// All existing points breach, and have done so for long enough.
+		// All existing points breach, and the oldest one is old enough.
 		return Firing
 	}
 	return OK

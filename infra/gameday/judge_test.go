@@ -22,10 +22,11 @@ func (r recorded) Values(m Metric, period int) []float64 {
 	return r[m][period]
 }
 
-// TestMissingData has the rows of the tables in AWS's page "Configuring how CloudWatch alarms
-// treat missing data", for an evaluation range of five, and cases for the text below the tables
-// about recent breaching points. X is a breaching point, 0 one that does not breach, and - a
-// missing one; the newest is last. * means that the alarm keeps its state.
+// TestMissingData checks the rows of the tables in AWS's page "Configuring how CloudWatch
+// alarms treat missing data", for an evaluation range of five. It also checks cases that the
+// text below the tables describes, about recent breaching points. X is a breaching point, 0
+// one that does not breach, and - a missing one; the newest is last. * means that the alarm
+// keeps its state.
 func TestMissingData(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -68,7 +69,8 @@ func TestMissingData(t *testing.T) {
 	}
 }
 
-// judgedBy returns an alarm with these properties and one metric, and the metric.
+// judgedBy returns an alarm with the given properties that has one metric. It also returns the
+// metric.
 func judgedBy(t *testing.T, properties string) (Alarm, Metric) {
 	t.Helper()
 	doc := `{"Resources":{"A":{"Type":"AWS::CloudWatch::Alarm","Properties":{"Threshold":0,"ComparisonOperator":"GreaterThanThreshold",` + properties + `}}}}`
@@ -82,8 +84,8 @@ func judgedBy(t *testing.T, properties string) (Alarm, Metric) {
 const plainSum = `"Namespace":"N","MetricName":"M","Statistic":"Sum",`
 
 // TestEveryMinute checks that an alarm whose period is longer than a minute is evaluated every
-// minute, over the preceding time. If no newer value comes, a value counts as long as it is in
-// the evaluation range.
+// minute, over the preceding time. Without newer values, the last value counts as long as it
+// is in the evaluation range.
 func TestEveryMinute(t *testing.T) {
 	t.Parallel()
 	a, m := judgedBy(t, plainSum+`"Period":300,"EvaluationPeriods":1,"DatapointsToAlarm":1,"TreatMissingData":"notBreaching"`)
@@ -103,9 +105,10 @@ func TestEveryMinute(t *testing.T) {
 	}
 }
 
-// TestFillHidesWhatIsLate checks that FILL hides values that arrive late. It fills the newest
-// period before its values have arrived, so an alarm on a single period of a minute never sees
-// them. AWS's page on metric math describes this, and recommends alarms on M of N periods.
+// TestFillHidesWhatIsLate checks that FILL hides values that arrive late. FILL fills the
+// newest period before the values of this period have arrived. So an alarm never sees the
+// values if it evaluates a single period of one minute. AWS's page on metric math describes
+// this, and recommends alarms on M of N periods.
 func TestFillHidesWhatIsLate(t *testing.T) {
 	t.Parallel()
 	const filled = `"Metrics":[{"Id":"m","ReturnData":false,"MetricStat":{"Stat":"Sum","Period":60,"Metric":{"Namespace":"N","MetricName":"M"}}},{"Id":"v","Expression":"FILL(m, 0)"}],`

@@ -40,7 +40,7 @@ func (s sight) final() bool {
 	return s.answered() || s.Retryable == "false" || s.status == http.StatusPaymentRequired
 }
 
-// payer has one signed payment for one request.
+// payer is a client with one signed payment for one request.
 type payer struct {
 	w              *world
 	op             catalog.Operation
@@ -65,7 +65,8 @@ func (w *world) newPayer(op catalog.Operation, n int) *payer {
 	return p
 }
 
-// send sends the payment once, records the answer, and waits until the log has its request.
+// send sends the payment once, records the answer, and waits until the log contains the id of
+// the request.
 func (p *payer) send() sight {
 	leave := p.w.turnstile.enter(p.address)
 	defer leave()
@@ -84,7 +85,7 @@ func (p *payer) send() sight {
 
 // comeBack sends the payment again until there is a final answer. A successful answer is final
 // once the ledger has recorded it. For a second after a refusal or a failed lookup, the ledger
-// repeats its last answer, so comeBack waits first.
+// repeats its last answer, so comeBack waits before it sends.
 func (p *payer) comeBack() {
 	if s := p.last(); s.status >= http.StatusBadRequest {
 		p.pause(ledgerRepeats)

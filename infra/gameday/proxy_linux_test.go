@@ -22,8 +22,8 @@ type call struct {
 	payer     string       // in lower case, or empty
 }
 
-// failure decides what happens to a call and how it is answered. The function carryOut lets
-// the server carry out the call, and returns a function that passes on the server's answer.
+// failure decides what happens to a call and how it is answered. carryOut lets the server
+// carry out the call, and returns a function that passes the server's answer on to the client.
 type failure func(r *testbed.Relayed, c call, carryOut func() (answer func()))
 
 // proxy is a server behind a door. It forwards calls to another server.
@@ -57,10 +57,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // each other down. When a payment has been written to the table, the next one may begin.
 type turnstile struct {
 	room  chan struct{}
-	leave sync.Map // payer -> func() that leaves
+	leave sync.Map // the result of enter, by payer
 }
 
-// enter waits for room. The caller calls leave when there is an answer.
+// enter waits until there is room for another payment. The caller calls leave when there is an
+// answer.
 func (t *turnstile) enter(payer string) (leave func()) {
 	t.room <- struct{}{}
 	leave = sync.OnceFunc(func() { <-t.room })
@@ -68,7 +69,7 @@ func (t *turnstile) enter(payer string) (leave func()) {
 	return leave
 }
 
-// passed makes room if the payer has entered and not left yet.
+// passed makes room for another payment, unless the payer has not entered or has left already.
 func (t *turnstile) passed(payer string) {
 	if leave, ok := t.leave.LoadAndDelete(payer); ok {
 		leave.(func())()
@@ -79,7 +80,7 @@ func (t *turnstile) passed(payer string) {
 type facilitator struct {
 	proxy
 	books *testbed.Facilitator
-	asked atomic.Int32 // number of calls of /supported
+	asked atomic.Int32 // number of calls to /supported
 }
 
 func newFacilitator(t testing.TB, addr string) *facilitator {
@@ -96,8 +97,8 @@ func newFacilitator(t testing.TB, addr string) *facilitator {
 	return f
 }
 
-// untelling returns a node that forwards calls to the node next. While the flag untold is set, it
-// refuses the calls that look for payments.
+// untelling returns a node that forwards calls to next. While untold is set, it refuses the
+// calls that look for payments.
 func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
 	return testbed.Relay{To: next, Do: func(r *testbed.Relayed) {
 		if untold.Load() && regexp.MustCompile(`"eth_(getLogs|call)"`).Match(r.Sent) {
@@ -108,8 +109,8 @@ func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
 	}}
 }
 
-// table is a DynamoDB-compatible server behind a door. The field redeemed has the payers whose
-// answers are recorded in the table.
+// table is a DynamoDB-compatible server behind a door. The keys of redeemed are the payers
+// whose answers are recorded in the table.
 type table struct {
 	proxy
 	redeemed sync.Map
@@ -132,8 +133,8 @@ func newTable(t testing.TB, addr, target string, passed func(payer string)) *tab
 	return b
 }
 
-// throttling refuses writes of a payment that come after its claim. It alternates between the
-// two errors with which DynamoDB throttles.
+// throttling returns a failure that refuses the writes of a payment after its claim. It
+// alternates between the two errors that DynamoDB uses for throttling.
 func throttling(*world) failure {
 	var n atomic.Int64
 	return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {

@@ -16,12 +16,12 @@ import (
 // scenario is a sequence of rounds: a calm one, some with a fault, and some after its repair.
 type scenario struct {
 	name string
-	ops  []string // slugs of the operations that are paid for; nil for all
+	ops  []string // slugs of the operations that the payers pay for; nil means all
 	// payers is how many payers pay for each operation during the fault: one after the
 	// other, or all at once if together is set.
 	payers   int
 	together bool
-	steady   bool // in each further round, the same number of new payers pay
+	steady   bool // as many new payers pay in each further round of the fault
 	rounds   int  // how many rounds the fault lasts
 	blind    bool // reconcile fails during the fault
 
@@ -29,17 +29,17 @@ type scenario struct {
 	// meanwhile is called during the fault, after the payers' first answers.
 	meanwhile func(w *world, payers []*payer)
 
-	// sees returns the first answer that the payers of an operation must see. ends returns the
-	// last one. If one of the functions is nil, this answer must be a success.
+	// sees returns the first answer that the payers of an operation must see, and ends returns
+	// the last one. A nil function means that the answer must be a success.
 	sees, ends func(op string) sight
 	ready      int // status of /ready during the fault; 0 if it is not checked
 	absent     int // how many payers of each operation never come back
 	owed       int // how many payers are owed something in the end
-	// quota is how many invocations the account may have at once; 0 for 1000.
+	// quota is how many invocations the account may have at once; 0 means 1000.
 	quota float64
 
 	fires   []string // alarms that must go off, one for each fault
-	faults  int      // number of faults; 0 for one
+	faults  int      // number of faults; 0 means one
 	heals   bool     // the fault may end without an alarm
 	may     []string // alarms that may go off
 	lingers []string // alarms that are still on in the end, in spite of the repair
@@ -197,8 +197,8 @@ func (c scenario) free(w *world) {
 	}
 }
 
-// run runs reconcile until it succeeds or, if the argument well is false, until it fails. On a busy
-// machine this may take a second run.
+// run runs reconcile until it succeeds if well is true, or until it fails if well is false. On
+// a busy machine this may take a second run.
 func (c scenario) run(w *world, well bool) {
 	var err error
 	for begun := time.Now(); time.Since(begun) < patience; {
@@ -209,8 +209,9 @@ func (c scenario) run(w *world, well bool) {
 	w.Errorf("reconcile ends with %v", err)
 }
 
-// each calls the function do for every payer. Payers of different operations run concurrently,
-// or all payers if the field together is set.
+// each calls do for every payer. The payers of one operation take turns, but those of
+// different operations do not wait for each other. If together is set, all payers run
+// concurrently.
 func (c scenario) each(payers []*payer, do func(*payer)) {
 	by := map[string][]*payer{}
 	for _, p := range payers {
@@ -242,9 +243,9 @@ func (c scenario) first(w *world, payers []*payer) {
 	}
 }
 
-// saw returns the last answer that a payer has seen, and fails the test if this answer is
-// not the expected one. The last argument returns the expected answer for an operation. If that
-// argument is nil, a success is expected.
+// saw returns the last answer that a payer has seen, and fails the test if this answer is not
+// the expected one. The callback of returns the expected answer for an operation. If the
+// callback is nil, the answer must be a success.
 func (p *payer) saw(when string, of func(op string) sight) sight {
 	got := p.last()
 	want := sight{status: http.StatusOK}

@@ -79,8 +79,8 @@ func (b breakage) and(c breakage) breakage {
 	}
 }
 
-// answersAfter moves the money at once, and answers after a delay. If the delay is 0, it never
-// answers.
+// answersAfter returns a failure in which the facilitator moves the money at once, and answers
+// after a delay. If the delay is 0, the facilitator never answers.
 func answersAfter(late time.Duration) func(*world) failure {
 	return func(*world) failure {
 		return func(r *testbed.Relayed, _ call, carryOut func() (answer func())) {
@@ -98,8 +98,8 @@ func answersAfter(late time.Duration) func(*world) failure {
 	}
 }
 
-// killing moves the money, and kills the process that handles the payment before it gets the
-// facilitator's answer.
+// killing returns a failure that moves the money, and kills the process that handles the
+// payment before the process gets the facilitator's answer.
 func killing(w *world) failure {
 	return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {
 		carryOut()
@@ -110,20 +110,22 @@ func killing(w *world) failure {
 	}
 }
 
-// hanging moves no money and does not answer.
+// hanging returns a failure in which the facilitator moves no money and does not answer.
 func hanging(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) { r.Hold() }
 }
 
-// refusing answers every payment as a facilitator does while the token is paused.
+// refusing returns a failure that answers every payment as a facilitator does while the token
+// is paused.
 func refusing(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) {
 		_, _ = io.WriteString(r.ResponseWriter, `{"success":false,"errorReason":"invalid_exact_evm_transaction_simulation_failed","transaction":"","network":"eip155:8453"}`)
 	}
 }
 
-// reverting answers as a facilitator does when the transaction was reverted. This happens, for
-// example, if the payer empties the wallet before the transaction is executed.
+// reverting returns a failure that answers as a facilitator does when the transaction was
+// reverted. This happens, for example, if the payer empties the wallet before the transaction
+// is executed.
 func reverting(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) {
 		_, _ = io.WriteString(r.ResponseWriter, `{"success":false,"errorReason":"transaction_reverted","transaction":"","network":"eip155:8453"}`)
@@ -140,8 +142,8 @@ func again(_ *world, payers []*payer) {
 	}
 }
 
-// otherwise returns a breakage in which the functions run with another payee than the one that
-// was offered.
+// otherwise returns a breakage in which the functions run with a payee other than the one in
+// their offers.
 func otherwise() breakage {
 	pays := func(payee string) func(w *world) {
 		return func(w *world) {
@@ -152,8 +154,8 @@ func otherwise() breakage {
 	return breakage{breaks: pays(testbed.Account(2)), mends: pays(testbed.Account(1))}
 }
 
-// The quota of concurrent invocations in a new account, and the number of clients in a burst,
-// which is far above it.
+// newQuota is the quota of concurrent invocations in a new account. askers is the number of
+// clients in a burst, which is far above that quota.
 const (
 	newQuota = 10
 	askers   = 24
@@ -202,8 +204,8 @@ func burst(w *world, _ []*payer) {
 // frozenFor is longer than any lookup, but leaves the invocation enough time to succeed.
 const frozenFor = 12500 * time.Millisecond
 
-// freezing stops the process that handles a payment, once the settlement is recorded, for longer
-// than the lookup may take.
+// freezing returns a failure that stops the process of a payment, once the settlement is
+// recorded, for longer than the lookup may take.
 func freezing(w *world) failure {
 	var frozen sync.Map
 	return func(_ *testbed.Relayed, c call, carryOut func() (answer func())) {
@@ -216,7 +218,7 @@ func freezing(w *world) failure {
 			if err := syscall.Kill(-process.PID, syscall.SIGSTOP); err != nil {
 				w.Errorf("freeze: %v", err)
 			}
-			time.AfterFunc(frozenFor, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // an error means that it has ended
+			time.AfterFunc(frozenFor, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // an error means that the process has ended
 		}
 	}
 }
@@ -238,7 +240,7 @@ func refusal(code fault.Code, charged, retryable string) sight {
 }
 
 // owedWith returns what payers see when they are owed an answer: the error code for their
-// operation, or a success if the map codes has none.
+// operation, or a success if codes has none.
 func owedWith(codes map[string]fault.Code) func(string) sight {
 	return func(op string) sight {
 		if code, ok := codes[op]; ok {
@@ -296,7 +298,7 @@ func scenarios() []scenario {
 		name: "the resolver cannot be reached", ops: lookups, payers: several, together: true, rounds: 4,
 		breakage: shut(theResolver),
 		ready:    http.StatusServiceUnavailable, sees: unresolved, fires: []string{"resolvers"},
-		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // one more run of reconcile, because there are many in a day
+		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // reconcile runs once more, as it runs many times in a day
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
@@ -346,7 +348,7 @@ func scenarios() []scenario {
 		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2,
 		breakage: failing(theTable, throttling), fires: []string{"ledger-faults"},
 	}, {
-		// This happens if a deployment has given the stack another table.
+		// This happens if a deployment gives the stack another stack's table.
 		name: "the ledger's table is marked for another payee", ops: []string{"ping"}, payers: 1, rounds: 2,
 		breakage: breakage{
 			breaks: func(w *world) { w.mark(stack, testbed.Account(5)) },
@@ -354,7 +356,7 @@ func scenarios() []scenario {
 		},
 		ready: http.StatusOK, fires: []string{"ledger-mark"},
 	}, {
-		// Everything works, but clients cannot reach it.
+		// The service works, but clients cannot reach it.
 		name: "the domain leads to another's page", ops: []string{"ping"}, payers: 1, rounds: 2,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.strayed }),
 		ready:    http.StatusOK, fires: []string{"public-origin"},

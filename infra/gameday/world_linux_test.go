@@ -37,7 +37,7 @@ import (
 type world struct {
 	testing.TB
 	facilitator *facilitator
-	chain       *door // door of a chain node
+	chain       *door // the door in front of a chain node
 	untold      atomic.Bool
 	table       *table
 	name        string // name of the table
@@ -253,17 +253,17 @@ const settleDown = 100 * time.Millisecond
 // ledgerRepeats is longer than the time for which the ledger repeats a first refusal or failure.
 const ledgerRepeats = 1100 * time.Millisecond
 
-// node returns a node of the play-money chain. A block is safe when it is as old as the argument
-// safe.
+// node returns a node of the play-money chain. A block is safe once it has reached the given
+// age.
 func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handler {
 	return testbed.PlayNode{Moved: f.books.Transfers, ChainID: 8453, Now: now, Safe: safe}
 }
 
 type tally struct{ Count int }
 
-// audited checks that make books finds no differences, counts every transfer, and has the debts
-// that make owed lists. Because make books leaves out transfers that are too recent, it gets a node
-// whose blocks are safe at once and whose clock is ahead.
+// audited checks that make books finds no differences, counts every transfer, and has the
+// debts that make owed lists. Because make books leaves out transfers that are too recent,
+// audited gives it a node whose blocks are safe at once and whose clock is ahead.
 func (c scenario) audited(w *world, out *outcome) {
 	node := httptest.NewServer(w.facilitator.node(0, func() time.Time { return time.Now().Add(5 * time.Second) }))
 	defer node.Close()
@@ -301,11 +301,12 @@ func (c scenario) audited(w *world, out *outcome) {
 
 func (w *world) store() *dynamo.Table { return w.db.Open(w.name) }
 
-// bundlePlaces is how many requests of a bundle may run at once, by the template's default.
+// bundlePlaces is the template's default for the number of bundle requests that may run at
+// once.
 const bundlePlaces = 20
 
-// placesTaken returns a breakage in which an operation has n slots for requests at once, and
-// all of them are taken.
+// placesTaken returns a breakage in which all n places for concurrent requests of an operation
+// are taken.
 func placesTaken(operation string, n int) breakage {
 	var leases []limit.Lease
 	for i := range n {
