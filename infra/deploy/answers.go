@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// askTimeout is longer than a cold function may take for its probes.
+	// askTimeout limits a request. It is longer than the probes of a cold function may take.
 	askTimeout = 35 * time.Second
-	// maxAnswer is larger than every document of the service, in bytes.
+	// maxAnswer limits the size of an answer, in bytes. Every document of the service is
+	// smaller.
 	maxAnswer = 4 << 20
 	// facilitatorCheck is the name of the check in /ready that shows whether anything is sold.
 	facilitatorCheck = "facilitator"
@@ -28,28 +29,30 @@ const (
 // answers are what a deployment reports about itself.
 type answers struct {
 	origin string
-	// offers are the prices of each operation, from the function that sells it.
+	// offers are the price and payee of each operation, from the function that sells the
+	// operation.
 	offers map[string]x402.Requirements
-	// tool is the price of an operation that is called as a tool. Another function serves the
-	// tools.
+	// tool is the price and payee of an operation that is called as a tool. The function that
+	// serves the tools reports it.
 	tool x402.Requirements
-	// payees are the payees in the manifest. Another function serves the manifest.
+	// payees are the payees in the manifest. The function that serves the manifest sells
+	// nothing.
 	payees []string
-	// version is the version in the API's description.
+	// version is the version that the API's description states.
 	version string
 	// settles is the state of the facilitator in /ready.
 	settles check
 }
 
-// check is the state of one check in /ready.
+// check is the result of one of the checks in /ready.
 type check struct {
 	Status  string `json:"status"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// fetchAnswers fetches from a deployment what the operations of a release cost and who is
-// paid.
+// fetchAnswers asks a deployment what the operations of a release cost, and who is paid for
+// them.
 func fetchAnswers(ctx context.Context, client *http.Client, origin string, c code) (answers, error) {
 	a := answers{origin: origin, offers: map[string]x402.Requirements{}}
 	var faults []error

@@ -32,7 +32,8 @@ const (
 type running struct {
 	exists  bool
 	updated time.Time
-	// parameters are the stack's values of the template's parameters, except hidden ones.
+	// parameters are the values that the stack has for the template's parameters, except
+	// hidden ones.
 	parameters map[string]string
 	outputs    map[string]string
 }
@@ -93,8 +94,8 @@ func describe(ctx context.Context, c aws.Config, f stackfile.File, t *sam.Templa
 	return r, nil
 }
 
-// completed adds the values of parameters that the stack does not have, because the CDK app
-// writes them into the template.
+// completed adds the values that the CDK app writes into the template as constants. The stack
+// has no parameters for these values.
 func (r *running) completed(ctx context.Context, api *cloudformation.Client, f stackfile.File, t *sam.Template) error {
 	lacks := func(name string) bool {
 		_, has := r.parameters[name]
@@ -125,7 +126,7 @@ func doesNotExist(err error) bool {
 	return ok && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist")
 }
 
-// settled returns an error if nothing can be deployed to the stack now.
+// settled returns an error if the stack is in a state in which nothing can be deployed to it.
 func settled(name string, s types.Stack) error {
 	status := string(s.StackStatus)
 	switch {

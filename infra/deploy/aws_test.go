@@ -25,12 +25,11 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// account simulates an account of AWS. An emulator provides S3, DynamoDB and the stack with
-// the bucket of the SAM CLI. The emulator does not support the serverless transform, so this
-// type simulates the stacks of this service. It implements CloudFormation's query API
-// according to the reference: the reasons to refuse a change set, and the state of a stack
-// afterwards. A stack runs the built functions, with the environment from its template and its
-// parameters.
+// account simulates an AWS account. An emulator provides S3, DynamoDB and the stack with the
+// bucket of the SAM CLI. The emulator does not support the serverless transform, so this type
+// simulates the stacks of this service. It implements CloudFormation's query API according to
+// the reference: the reasons to refuse a change set, and the state of a stack afterwards. A
+// stack runs the built functions, with the environment from its template and its parameters.
 type account struct {
 	t        *testing.T
 	endpoint string
@@ -43,10 +42,10 @@ type account struct {
 	stacks map[string]*stack
 	sets   map[string]changeSet // by name
 	asked  map[string]bool      // the CloudFormation actions that the program itself has called
-	// lags means that a deployment is reported as done while the earlier functions still
-	// answer.
+	// lags means that a deployment is reported as done although the functions of the previous
+	// one still answer.
 	lags bool
-	// meanwhile is called once when a build has ended, unless it is nil.
+	// meanwhile, unless nil, is called once, when a build has ended.
 	meanwhile func(s *stack)
 }
 
@@ -129,7 +128,7 @@ func (a *account) post(form url.Values) {
 // pathBuilt is the path that a simulated build requests when it has ended.
 const pathBuilt = "/built"
 
-// built calls the function meanwhile after a build.
+// built handles the end of a build: it calls meanwhile.
 func (a *account) built() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,7 +138,8 @@ func (a *account) built() {
 	}
 }
 
-// lag sets whether deployments are reported as done while the earlier functions still answer.
+// lag sets whether deployments are reported as done although the functions of the previous one
+// still answer.
 func (a *account) lag(lags bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -292,7 +292,7 @@ func brief(n *yaml.Node) {
 // inReview is the status of a stack that has only a change set so far.
 const inReview = "REVIEW_IN_PROGRESS"
 
-// made returns a new stack that has an origin and nothing else.
+// made returns a new stack. It has an origin, but no template yet.
 func (a *account) made(name string) *stack {
 	s := &stack{id: identity(name), status: inReview, made: time.Now(), updated: time.Now()}
 	s.front = testbed.Serve(a.t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -307,7 +307,7 @@ func (a *account) made(name string) *stack {
 // ownTable returns the name of the table that a stack creates.
 func ownTable(stack string) string { return stack + "-Ledger-1A2B3C4D5E6F7" }
 
-// written returns the outputs of a template whose values are literals.
+// written returns those outputs of a template whose values are literals.
 func written(template string) map[string]string {
 	var d struct {
 		Outputs map[string]struct {
@@ -324,8 +324,8 @@ func written(template string) map[string]string {
 	return values
 }
 
-// host runs the functions of a template with values for its parameters, and returns their
-// handler.
+// host runs the functions of a template with the given values for its parameters. It returns
+// the handler through which the functions are reached.
 func (a *account) host(stack string, t *sam.Template, parameters map[string]string) http.Handler {
 	values := map[string]string{"AWS::StackName": stack, "Ledger": ownTable(stack)}
 	for name, value := range parameters {
@@ -334,7 +334,7 @@ func (a *account) host(stack string, t *sam.Template, parameters map[string]stri
 	functions := testbed.Must(t.Functions(values))
 	for i, f := range functions {
 		for slug := range deployed.Routes() {
-			if sam.LogicalID(slug) == f.Name { // the template names the code only as an object in the bucket
+			if sam.LogicalID(slug) == f.Name { // the template does not say the slug: it names the code only as an object in the bucket
 				functions[i].Slug = slug
 			}
 		}

@@ -13,9 +13,9 @@ import (
 )
 
 // TestByCDK checks that a stack of the CDK app is compared with its file, and deployed, in the
-// same way as a stack of the SAM CLI. This must work although only hidden parameters are
-// parameters of the stack. The CDK app is the real one. The CDK's command line is simulated,
-// because it would upload assets to an account.
+// same way as a stack of the SAM CLI. This must work although such a stack has only the hidden
+// parameters. The CDK app is the real one. The CDK's command line is simulated, because it
+// would upload assets to an account.
 func TestByCDK(t *testing.T) {
 	t.Parallel()
 	testbed.Find(t, "Node for the CDK", "node")
@@ -49,8 +49,8 @@ func TestByCDK(t *testing.T) {
 		t.Errorf("what is as it was is among the differences, or something is not known:\n%s", notes)
 	}
 
-	// Roll back to a release from before a stop and a change of the payee. The CDK app of that
-	// release lacks a setting.
+	// The rollback is to a release from before two changes: the sales were stopped, and the
+	// payee was replaced. The CDK app of that release does not know one of the settings.
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`, `Selling = "yes"`, `Selling = "no"`)
 	o.change("infra/cdk/settings.go", "		reserve:     c.yes(ctxReserve, true),\n", "		reserve:     c.text(\"motto\", \"\") != \"\" || c.yes(ctxReserve, true),\n")
 	o.file("budgetUsd = 80", "budgetUsd = 80\nmotto = \"never twice\"")

@@ -60,7 +60,7 @@ func identity(stack string) string {
 	return "arn:aws:cloudformation:us-east-1:111122223333:stack/" + stack + "/1"
 }
 
-// given returns the values of a template's parameters that a change set gives to a stack.
+// given returns the values that a change set gives to the parameters of a template.
 func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[string]string, *refusal) {
 	values := map[string]string{}
 	for name, p := range t.Parameters {
@@ -93,7 +93,7 @@ func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[strin
 	}
 }
 
-// complete refuses values if one is missing or a parameter does not accept its value.
+// complete refuses the values if a parameter has none, or does not accept its value.
 func complete(t *sam.Template, values map[string]string) *refusal {
 	for name, p := range t.Parameters {
 		value, has := values[name]

@@ -12,8 +12,8 @@ import (
 // commitForm matches the full name of a commit, which is recorded with a deployment.
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
-// git returns the output of git in the checkout, which may belong to another user, as in
-// containers.
+// git runs git in the checkout and returns the output. The checkout may belong to another
+// user, as it does in containers.
 func (d desk) git(ctx context.Context, arguments ...string) (string, error) {
 	return output(ctx, program{dir: d.root, name: "git", arguments: append([]string{"-c", "safe.directory=*"}, arguments...)})
 }

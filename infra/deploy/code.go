@@ -7,7 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// code is what a release sells. No parameter of the template says this.
+// code is what a release sells. Unlike the payee, this depends on the code and not on a
+// parameter of the template.
 type code struct {
 	Version    string      `json:"version"` // the version of the API
 	Operations []operation `json:"operations"`
@@ -21,7 +22,7 @@ type operation struct {
 	Amount  string `json:"amount"`  // in atomic units
 }
 
-// thisCode returns the code of the checkout from which this program was built.
+// thisCode returns what the checkout sells from which this program was built.
 func thisCode() code {
 	c := code{Version: catalog.APIVersion}
 	for _, op := range catalog.All() {

@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// How often and how long a new deployment is checked. The old deployment may still answer for
-// a moment.
+// How often a new deployment is checked, and the pause between two checks. The old deployment
+// may still answer for a moment.
 const (
 	askings    = 6
 	askingWait = 10 * time.Second
@@ -24,14 +24,14 @@ const (
 // sells is the name of the command that prints what a release sells.
 const sells = "sells"
 
-// say prints what this code sells. During make rollback, a later release runs it and reads its
-// output.
+// say prints what this code sells. The make rollback of a later release runs this command and
+// reads its output.
 func (d desk) say() error {
 	return json.NewEncoder(d.out).Encode(thisCode())
 }
 
-// read returns a stack's file and the template of the checkout, after it has checked the file
-// against the template.
+// read returns a stack's file and the template of the checkout. It returns an error if the
+// template does not accept the file.
 func (d desk) read(name string) (stackfile.File, *sam.Template, error) {
 	t, err := sam.Read(filepath.Join(d.root, "template.yaml"))
 	if err != nil {
@@ -102,8 +102,8 @@ func (d desk) ask(ctx context.Context, f stackfile.File, t *sam.Template) (runni
 	return describe(ctx, c, f, t)
 }
 
-// complete shows what a deployment would change. It refuses the deployment or asks for
-// confirmation, carries it out, and verifies the result against the file.
+// complete shows what a deployment would change, and refuses it or asks for confirmation. Then
+// it carries the deployment out and verifies the result against the file.
 func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) error {
 	if origin := originNow(p.now); origin != "" {
 		if before, err := fetchAnswers(ctx, d.client, origin, p.code); err == nil {
@@ -136,9 +136,9 @@ func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) erro
 	return d.isWhatItShouldBe(ctx, j.file, now, p.code)
 }
 
-// carry builds and deploys what was confirmed. It refuses if somebody else has changed the
-// stack since the confirmation, for example by stopping its sales, because the result would
-// not be what was confirmed.
+// carry builds and deploys what was confirmed. It returns an error if somebody else has
+// changed the stack since the confirmation, for example by stopping its sales: the result
+// would not be what was confirmed.
 func (d desk) carry(ctx context.Context, j job, p plan, t *sam.Template) error {
 	steps := j.tools()
 	if err := steps.build(ctx); err != nil {
@@ -154,8 +154,8 @@ func (d desk) carry(ctx context.Context, j job, p plan, t *sam.Template) error {
 	return steps.release(ctx)
 }
 
-// originNow returns the current origin of a stack, which may differ from the origin in its
-// file.
+// originNow returns the origin that a stack has now, which may differ from the origin in the
+// stack's file.
 func originNow(now running) string {
 	if base := now.parameters["BaseUrl"]; base != "" {
 		return base
@@ -163,7 +163,7 @@ func originNow(now running) string {
 	return now.outputs[outputOrigin]
 }
 
-// agreed asks for confirmation, and returns an error if nobody gives it.
+// agreed asks a person to confirm the deployment. It returns an error without a confirmation.
 func (d desk) agreed() error {
 	if d.yes {
 		return nil
@@ -180,8 +180,8 @@ func (d desk) agreed() error {
 	return errors.New("nothing is deployed")
 }
 
-// isWhatItShouldBe compares a deployment with its file and its code, and repeats the
-// comparison while they differ.
+// isWhatItShouldBe compares a deployment with its file and its code. While they differ, it
+// repeats the comparison several times.
 func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now running, c code) error {
 	origin := originOf(f, now)
 	var last error
@@ -206,7 +206,7 @@ func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now runnin
 }
 
 // explained returns an error that says how a deployment differs from its file. If the
-// deployment did not answer, missing answers are not listed.
+// deployment did not answer, the error does not list values that are missing.
 func explained(origin string, err error, all []difference) error {
 	faults := []error{fmt.Errorf("%s is not what its file says", origin)}
 	if err != nil {
@@ -220,7 +220,8 @@ func explained(origin string, err error, all []difference) error {
 	return errors.Join(faults...)
 }
 
-// smoke compares the deployment with its file, and prints the origin for the next step.
+// smoke compares the deployment with its file. It prints the origin, which the next step of
+// make smoke needs.
 func (d desk) smoke(ctx context.Context, name string) error {
 	f, t, err := d.read(name)
 	if err != nil {

@@ -23,7 +23,7 @@ func TestDeploy(t *testing.T) {
 		t.Errorf("on record are %s and %s, want %s", is, o.now(outputFormer), first)
 	}
 	o.marked("shop-stack-Ledger-1A2B3C4D5E6F7", testbed.Account(1))
-	o.file(`LogLevel = "info"`, `LogLevel = "debug"`) // the change is in no commit yet
+	o.file(`LogLevel = "info"`, `LogLevel = "debug"`) // the change is not committed yet
 	o.cannot([]string{"deploy", "shop"}, "LogLevel   info   debug\n", "Deploy this? [y/N]", "nobody confirmed, and nothing is deployed: set YES=1 to deploy without asking")
 	if notes := o.does(deployIt, "LogLevel   info   debug\n"); strings.Contains(notes, "\ncode ") {
 		t.Errorf("the code is the same:\n%s", notes)
@@ -47,7 +47,7 @@ func TestDeploy(t *testing.T) {
 	}
 }
 
-// marked checks that a table is marked as the ledger of the stack, with a payee.
+// marked checks that a table has a mark which names the stack and the given payee.
 func (o *operator) marked(table, payee string) {
 	o.t.Helper()
 	m, err := boot.Table{Name: table, AWS: o.account.emulator.Config()}.LoadMark(o.t.Context(), "shop-stack")
@@ -56,7 +56,7 @@ func (o *operator) marked(table, payee string) {
 	}
 }
 
-// allows adds the line that a refusal prints to the file.
+// allows copies the line with the permission from a refusal to the file.
 func (o *operator) allows(refusal string) {
 	o.t.Helper()
 	entry := regexp.MustCompile(`(?m)^  allow = .*$`).FindString(refusal)
@@ -75,8 +75,8 @@ func TestRefused(t *testing.T) {
 	o := newOperator(t, playsBuild)
 	o.does(deployIt)
 
-	// Another payee is refused. Even if the file allows the new payee, the deployment fails if
-	// the functions still have the old payee afterwards.
+	// A new payee is refused unless the file allows it. Even then the deployment fails if the
+	// functions still have the old payee afterwards.
 	o.file(testbed.Account(1), testbed.Account(2))
 	refusal := o.cannot(deployIt, "another payee would be paid: from "+testbed.Account(1)+" to "+testbed.Account(2), `allow = ["payee=`+testbed.Account(1)+`->`+testbed.Account(2)+`"]`)
 	o.allows(refusal)
@@ -90,7 +90,7 @@ func TestRefused(t *testing.T) {
 	o.file(`LogLevel = "info"`, `LogLevel = "warn"`)
 	o.does(deployIt, `note: allow has "payee=`+testbed.Account(1), "which is no longer needed: remove it", "payee "+testbed.Account(2))
 
-	// A stop needs no permission in the file. Each start of sales needs one.
+	// Stopping the sales needs no permission in the file. Each start of sales needs one.
 	o.file(`Selling = "yes"`, `Selling = "no"`)
 	o.does(deployIt, "Selling   yes   no\n", "selling: no")
 	o.file(`Selling = "no"`, `Selling = "yes"`)
@@ -121,7 +121,7 @@ func TestRefused(t *testing.T) {
 	o.cannot(deployIt, "from shop-copy to a new table", `allow = ["ledger=shop-copy->a new table"]`)
 	o.file(`LedgerTableName = ""`, ``)
 	o.cannot(deployIt, "LedgerTableName is missing")
-	// A permission for an earlier deployment does not start the sales.
+	// The permission for an earlier start does not allow this start.
 	o.write("infra/stacks/shop.toml", mine)
 	o.file(`Selling = "no"`, `Selling = "yes"`)
 	o.allows(stale)
@@ -164,7 +164,7 @@ func TestRollback(t *testing.T) {
 		t.Errorf("%s", o.stack())
 	}
 
-	// The rollback names what the earlier release ignores.
+	// The rollback names the parameter that the earlier release would ignore.
 	o.file(`Motto = ""`, `Motto = "never twice"`)
 	o.does(deployIt)
 	o.cannot(rollBack, "that release does not have Motto, and would not do what the file says with it", `allow = ["without=Motto->`+short(first)+`"]`)

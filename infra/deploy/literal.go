@@ -12,10 +12,10 @@ import (
 // names returns the keys of a map, sorted.
 func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// valuesIn returns the values of parameters whose references are replaced by literals in a
-// deployed template, as the CDK app replaces them. It finds them where the source template
-// refers to a parameter. Anything other than a literal, such as a reference to another
-// parameter, is left out.
+// valuesIn returns the values of the parameters that a deployed template replaces with
+// literals, as the CDK app does. It finds each value where the source template refers to the
+// parameter. It leaves out anything other than a literal, such as a reference to another
+// parameter.
 func valuesIn(written, deployed []byte) (map[string]string, error) {
 	var from yaml.Node
 	if err := yaml.Unmarshal(written, &from); err != nil {
@@ -38,7 +38,7 @@ type literals map[string]string
 // find compares a node of the source template with the same node of the deployed one.
 func (l literals) find(from *yaml.Node, to any) {
 	name, intrinsic := strings.CutPrefix(from.Tag, "!")
-	intrinsic = intrinsic && !strings.HasPrefix(name, "!") // a tag of YAML, such as !!str, is not intrinsic
+	intrinsic = intrinsic && !strings.HasPrefix(name, "!") // !!str, for example, is a YAML tag and no intrinsic function
 	if intrinsic && name == "Ref" {
 		l.found(from.Value, to)
 		return

@@ -41,7 +41,7 @@ func main() {
 	os.Exit(code)
 }
 
-// noRedirect prevents the client from following redirects. A deployment sends none.
+// noRedirect prevents the client from following redirects. A deployed service never redirects.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // pause waits for a duration. It returns early with an error if the context ends.

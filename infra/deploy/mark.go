@@ -11,9 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// mark records in the ledger which stack the ledger belongs to. If the stack gets another
-// ledger in any way, reconcile finds no such mark there and pages somebody. A mark for another
-// payee is replaced only if this deployment changes the payee.
+// mark records in the ledger which stack owns it. If the stack later gets another table by any
+// means, reconcile finds no such mark there and pages somebody. A mark for another payee is
+// replaced only if this deployment changes the payee.
 func (d desk) mark(ctx context.Context, p plan, now running) error {
 	c, err := awsConfig(ctx, p.file)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 // notKnown stands for a price that the running deployment did not report.
 const notKnown = "not known"
 
-// newTable stands for a ledger that a deployment would create.
+// newTable stands for a ledger table that a deployment would create.
 const newTable = "a new table"
 
 // plan is a deployment that has not been confirmed yet.
@@ -35,8 +35,8 @@ type plan struct {
 	before *answers // what the running deployment reports; nil if it does not answer
 	code   code
 	commit string
-	// omitted are the file's parameters that the template to be deployed lacks, with their
-	// values.
+	// omitted are the parameters that the file has and the template to be deployed lacks, with
+	// their values.
 	omitted map[string]string
 }
 
@@ -70,7 +70,7 @@ func (p plan) rows() (all []row) {
 	return all
 }
 
-// price returns the current price of an operation.
+// price returns the price that an operation has before the deployment.
 func (p plan) price(op operation) string {
 	if p.before == nil {
 		return notKnown
@@ -122,11 +122,11 @@ func (p plan) print(to io.Writer) {
 	fmt.Fprintln(to)
 }
 
-// change is a change of a value that is refused unless the file allows it.
+// change is the change of a value. It is refused unless the file allows it.
 type change struct{ what, from, to, why string }
 
-// entry returns the text that allows the change when it is in the file. It contains both
-// values, so it allows no other change.
+// entry returns the text with which the file allows the change. The text contains both values,
+// so it allows no other change.
 func (c change) entry() string { return c.what + "=" + c.from + "->" + c.to }
 
 // changes returns the changes that the file must allow.
@@ -168,7 +168,8 @@ func (p plan) termsThatChange() (all []change) {
 	return all
 }
 
-// refused returns an error that says why the deployment is refused, or nil.
+// refused returns an error that says why the deployment must not be made, or nil if it may be
+// made.
 func (p plan) refused() error {
 	var faults []error
 	from, to := p.tables()

@@ -21,7 +21,7 @@ func (p program) String() string {
 	return strings.Join(append([]string{p.name}, p.arguments...), " ")
 }
 
-// endsIn is how long a program may take to end after it was interrupted.
+// endsIn is how long a program may take to end after an interrupt.
 const endsIn = 30 * time.Second
 
 // execute runs a program as if a person had typed it: its output is shown, and an interrupt

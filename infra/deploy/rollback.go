@@ -14,9 +14,9 @@ import (
 )
 
 // rollBack deploys the code of an earlier release with the parameters of today's file. It does
-// not move the alias of a function back to an earlier version, because a version keeps the
-// environment with which it was published: it would offer the old payee, and sell again after
-// a stop.
+// not move the aliases of functions back to earlier versions. An earlier version keeps the
+// environment with which it was published, so it would offer the old payee, and would sell
+// again after a stop.
 func (d desk) rollBack(ctx context.Context, name string) error {
 	f, t, err := d.read(name)
 	if err != nil {
@@ -86,10 +86,10 @@ func (d desk) target(ctx context.Context, f stackfile.File, now running) (string
 	return d.commitOf(ctx, before)
 }
 
-// reduced writes the file into the checkout of an earlier release, without the parameters that
-// the release's template lacks. It returns the omitted parameters. A value equal to its
-// default is returned as empty, because its loss makes no difference. The release ignores the
-// other values.
+// reduced writes the stack's file into the checkout of an earlier release, without the
+// parameters that the release's template lacks. It returns the omitted parameters with their
+// values. In place of a default it returns an empty value: omitting the default makes no
+// difference.
 func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (stackfile.File, map[string]string, error) {
 	then, err := sam.Read(filepath.Join(former, "template.yaml"))
 	if err != nil {
@@ -101,7 +101,7 @@ func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (sta
 			continue
 		}
 		if usual := today.Parameters[name].Default; usual != nil && *usual == value {
-			value = "" // the default value: its loss makes no difference
+			value = "" // omitting a default makes no difference
 		}
 		omitted[name] = value
 	}
@@ -121,7 +121,7 @@ func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (sta
 	return copied, omitted, copied.Check(then)
 }
 
-// older reports whether a release does not have this command yet.
+// older reports whether a release is older than the command deploy.
 func older(root string) bool {
 	_, err := os.Stat(filepath.Join(root, "infra", "deploy", "main.go"))
 	return errors.Is(err, fs.ErrNotExist)

@@ -17,10 +17,11 @@ import (
 // cdkCLI is the package of the CDK's command line, at the tested version.
 const cdkCLI = "aws-cdk@2.1148.1"
 
-// record is what a deployment records about its code in the stack's outputs.
+// record is what a deployment writes into the stack's outputs: the commit of its code, and
+// that of the code before.
 type record struct{ commit, former string }
 
-// job is a confirmed deployment.
+// job is a deployment of a stack: the code to build, the stack's file, and the record.
 type job struct {
 	desk
 	root   string // the root of the checkout that is built
@@ -28,7 +29,8 @@ type job struct {
 	record record
 }
 
-// tools are the two steps of a toolchain. Their output shows the progress.
+// tools are the two steps of a deployment with a toolchain. A person sees their output as
+// progress.
 type tools struct{ build, release func(context.Context) error }
 
 // tools returns the steps of the toolchain that the file names.
@@ -78,8 +80,8 @@ func (j job) byCDK(ctx context.Context) error {
 	})
 }
 
-// context returns what the CDK app gets besides the file. The app of an earlier release
-// ignores settings that it does not know.
+// context returns the context that the CDK app gets in addition to the file. With
+// unknown=ignore, the app of an earlier release ignores settings that it does not know.
 func (j job) context() []string {
 	all := []string{"stack=" + j.file.Name, "commit=" + j.record.commit}
 	if j.record.former != "" {
@@ -101,8 +103,8 @@ func accountOf(f stackfile.File) []string {
 	return env
 }
 
-// tried runs the CDK app before anything is built, because only the app can check its
-// settings.
+// tried lets the CDK app check its settings before anything is built. Only the app can check
+// them.
 func (j job) tried(ctx context.Context) error {
 	if j.file.Toolchain != stackfile.CDK {
 		return nil

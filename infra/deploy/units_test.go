@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 )
 
-// TestAgreed checks that only the answer yes of a person confirms a deployment.
+// TestAgreed checks that a deployment is confirmed only if a person answers y or yes.
 func TestAgreed(t *testing.T) {
 	t.Parallel()
 	for typed, agrees := range map[string]bool{"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false, "yesterday\n": false} {
@@ -42,7 +42,7 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// TestValuesIn checks that only literals in place of a parameter are taken for its value.
+// TestValuesIn checks that valuesIn takes only literals for the value of a parameter.
 func TestValuesIn(t *testing.T) {
 	t.Parallel()
 	const written = `

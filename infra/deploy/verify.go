@@ -29,7 +29,8 @@ func shown(value string) string {
 	return untrusted.Clip(value, maxShown)
 }
 
-// differences returns how a deployment's answers differ from its file and its code.
+// differences returns how the answers of a deployment differ from the stack's file and from
+// the code.
 func (a answers) differences(f stackfile.File, c code) (all []difference) {
 	differs := func(what, is, want string) {
 		d := difference{what, is, want}
@@ -67,8 +68,8 @@ func (a answers) differences(f stackfile.File, c code) (all []difference) {
 }
 
 // sells derives the value of the parameter Selling from /ready. With "no", the deployment has
-// no facilitator, on purpose. Any other state is returned as the reason why nothing can be
-// sold.
+// no facilitator, on purpose. If it can sell nothing for another reason, sells returns the
+// reason.
 func (a answers) sells() string {
 	switch {
 	case a.settles.Status == "ok":
@@ -81,7 +82,7 @@ func (a answers) sells() string {
 	return strings.TrimSpace(a.settles.Status + " " + a.settles.Code)
 }
 
-// differences returns how AWS's description of a stack differs from its file.
+// differences returns how AWS's description of a stack differs from the stack's file.
 func (r running) differences(f stackfile.File) (all []difference) {
 	for _, name := range names(f.Parameters) {
 		is, known := r.parameters[name]

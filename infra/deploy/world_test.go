@@ -40,7 +40,8 @@ type operator struct {
 	env     []string
 }
 
-// Values for an argument of newOperator, which says whether the SAM CLI really builds.
+// Values for the parameter builds of newOperator, which says whether the SAM CLI really
+// builds.
 const (
 	reallyBuilds = true
 	playsBuild   = false // the account runs functions that were built before
@@ -90,7 +91,7 @@ func (o *operator) copyFiles() {
 	for name := range strings.SplitSeq(strings.Trim(string(programs.Run(o.t, list)), "\x00"), "\x00") {
 		text, err := os.ReadFile(filepath.Join(testbed.Root(), name))
 		if err != nil {
-			continue // deleted and not committed yet
+			continue // the file was deleted, but this is not committed yet
 		}
 		o.write(name, string(text))
 	}

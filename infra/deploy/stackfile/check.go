@@ -16,22 +16,22 @@ import (
 const (
 	// EnvironmentLimit is Lambda's limit in bytes for all names and values together, as JSON.
 	EnvironmentLimit = 4096
-	// HiddenRoom is the size, in bytes, that is assumed for each hidden parameter, because its
-	// length is not known.
+	// HiddenRoom is the size, in bytes, that Check assumes for the value of each hidden
+	// parameter. The real length is not known.
 	HiddenRoom = 128
 )
 
 // largest is how many variables an error names when an environment is too large.
 const largest = 5
 
-// placeholder is the text in the example for values that the reader must fill in.
+// placeholder is the text that stands in the example for a value that the reader must fill in.
 const placeholder = "…"
 
-// Check checks the file against the template, so that faults are found before CloudFormation
-// and Lambda see the file. The error lists every fault.
+// Check checks the file against the template, to find faults before CloudFormation and Lambda
+// do. The error lists every fault.
 func (f File) Check(t *sam.Template) error {
 	faults := f.parameters(t)
-	if len(faults) == 0 { // a rule could repeat a fault of a parameter
+	if len(faults) == 0 { // otherwise a rule could report a parameter's fault once more
 		faults = f.together(t)
 	}
 	if len(faults) > 0 {
@@ -94,7 +94,7 @@ func hidden(name string) error {
 	return fmt.Errorf("%s is hidden (NoEcho), but everybody who can read this file would see it: remove it here, and put it in the secret that %s names (make secret)", name, secret)
 }
 
-// together returns the faults of combinations of parameters.
+// together returns the faults that concern several parameters together.
 func (f File) together(t *sam.Template) (faults []error) {
 	values := maps.Clone(f.Parameters)
 	broken, err := t.Broken(values)
@@ -110,7 +110,8 @@ func (f File) together(t *sam.Template) (faults []error) {
 	return faults
 }
 
-// variable is a variable of a function's environment, with its share of the limit.
+// variable is a variable of a function's environment, with the number of bytes that count
+// towards the limit.
 type variable struct {
 	name  string
 	bytes int
@@ -156,8 +157,8 @@ func concealedIn(t *sam.Template, function string) (map[string]bool, error) {
 	return concealed, err
 }
 
-// measure returns the size of an environment as Lambda counts it, which is its size as JSON
-// without spaces. It also returns the share of each variable.
+// measure returns the size of an environment as Lambda counts it: as JSON without spaces. It
+// also returns the size of each variable, the largest first.
 func measure(environment map[string]string, concealed map[string]bool) (all []variable, total int) {
 	total = len("{}") - len(",") // one comma fewer than variables
 	for name, value := range environment {

@@ -29,7 +29,7 @@ func (f File) Copy(root string, without []string, with map[string]string) error 
 	for name, value := range with {
 		parameters[name] = value
 	}
-	commands, _ := all["default"].(map[string]any) // Read has checked that it is there
+	commands, _ := all["default"].(map[string]any) // Read has checked that the table exists
 	deploy, _ := commands["deploy"].(map[string]any)
 	flags, _ := deploy["parameters"].(map[string]any)
 	flags["parameter_overrides"] = parameters

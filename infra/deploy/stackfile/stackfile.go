@@ -36,7 +36,7 @@ type File struct {
 	Path       string
 	Stack      string // the name of the stack
 	Region     string
-	Profile    string            // the profile of the credentials; empty means the environment's
+	Profile    string            // the AWS profile with the credentials; empty means those of the environment
 	Parameters map[string]string // the values of the template's parameters
 	Toolchain  string            // SAM or CDK
 	// Allow lists changes that would otherwise be refused. Each is in the form that a refused
@@ -130,7 +130,7 @@ func parse(text []byte) (File, error) {
 	return f, errors.Join(faults...)
 }
 
-// readable adds the position to an error of the decoder.
+// readable adds the position in the file to an error of the decoder.
 func readable(err error) error {
 	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		var unknown []string
@@ -158,7 +158,7 @@ func required(parameters map[string]any, key string, fault func(error)) string {
 
 // overrides returns the values of the template's parameters. The SAM CLI also accepts them as
 // one string or a list, which it splits at spaces and quotes. Only a table is unambiguous, so
-// the others are faults.
+// the other two forms are faults.
 func overrides(v any, fault func(error)) map[string]string {
 	table, ok := v.(map[string]any)
 	if !ok {
@@ -181,8 +181,7 @@ func overrides(v any, fault func(error)) map[string]string {
 	return values
 }
 
-// changed reports whether the SAM CLI would pass on a value differently from how it is
-// written.
+// changed reports whether the SAM CLI would change a value before it passes the value on.
 func changed(value string) bool {
 	quoted := len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0]
 	escaped := strings.Contains(value, `\"`) || strings.Contains(value, `\'`) || strings.Contains(value, `\ `)

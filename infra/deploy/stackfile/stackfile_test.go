@@ -138,7 +138,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestEnvironment checks that the limit is exact, in bytes as Lambda counts them.
+// TestEnvironment checks that the limit on the environment is exact, in bytes as Lambda counts
+// them.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	room := func(keys int) []string {
