@@ -17,8 +17,8 @@ type layout struct {
 	cheapURL, dearURL string
 	open              func(k kind, cheap, dear http.Handler) http.Handler
 	oneOrigin         bool
-	// same reports whether the endpoints of a kind of router cannot be told apart without
-	// names.
+	// same reports whether a seller behind this kind of router needs names to tell the two
+	// endpoints apart.
 	same func(k kind) bool
 }
 
@@ -44,7 +44,7 @@ func layouts() map[string]layout {
 		"two hosts": {
 			cheapURL: "http://cheap.example/report/7", dearURL: "http://dear.example/report/7", same: never, open: byHosts,
 		},
-		"two hosts of one origin": { // without a pattern, only the price tells them apart
+		"two hosts of one origin": { // without a pattern, only the price tells the handlers apart
 			cheapURL: "http://cheap.example/report/7", dearURL: "http://dear.example/report/7", oneOrigin: true,
 			same: func(k kind) bool { return k.pattern }, open: byHosts,
 		},
@@ -55,8 +55,7 @@ func sold(group, path string, h http.Handler) route {
 	return route{http.MethodGet, group, path, h}
 }
 
-// byHost passes requests for dear.example to the handler dear, and all others to the handler
-// cheap.
+// byHost passes requests for dear.example to dear, and all others to cheap.
 type byHost struct{ cheap, dear http.Handler }
 
 // ServeHTTP implements http.Handler.
@@ -68,15 +67,15 @@ func (b byHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.cheap.ServeHTTP(w, r)
 }
 
-// shop is a program in a market that sells something cheap and something expensive.
+// shop is a program that sells something cheap and something expensive in a market.
 type shop struct {
 	*market
 	layout
 	cheap, dear stock
 }
 
-// openShop opens a shop behind a kind of router. If the handlers have no names, their patterns
-// identify them.
+// openShop opens a shop behind a kind of router. Unless named is set, the seller identifies
+// the handlers by their patterns.
 func (l layout) openShop(t *testing.T, k kind, named bool) *shop {
 	t.Helper()
 	s := &shop{market: openMarket(t), layout: l}
@@ -106,10 +105,11 @@ func everyLayout(t *testing.T, test func(t *testing.T, k kind, l layout)) {
 	}
 }
 
-// A payment of a cent for the cheap handler never pays for the expensive one, whether the
-// answer of the cheap handler was given or is still owed. This holds with names, and without
-// them if the router tells the endpoints apart. The expensive handler sells at its own price,
-// and the cheap one still gives the answer that it owes.
+// TestCheapForDear checks that a payment of a cent for the cheap handler never pays for the
+// expensive one, whether the answer of the cheap handler was given or is still owed. This must
+// hold with names, and without names if the router tells the endpoints apart. The expensive
+// handler must sell at its own price, and the cheap one must still give the answer that it
+// owes.
 func TestCheapForDear(t *testing.T) {
 	t.Parallel()
 	everyLayout(t, func(t *testing.T, k kind, l layout) {
@@ -140,7 +140,7 @@ func (s *shop) trade(owed bool) {
 	if owed != (first.Status == http.StatusServiceUnavailable) {
 		s.Errorf("the cheap one: %d %s", first.Status, first.Body)
 	}
-	s.wait(2 * time.Second) // until the client may ask for the owed answer
+	s.wait(2 * time.Second) // the client may ask for the owed answer only after a pause
 	s.refused("a cent at the dear one", s.get(s.dearURL, cent))
 	s.dear.ran(s, 0)
 	r, five := s.buy(s.dearURL)
@@ -153,9 +153,9 @@ func (s *shop) trade(owed bool) {
 	s.dear.ran(s, 1)
 }
 
-// If a router gives two handlers the same pattern, the handler that is called second answers
-// 500, with or without a payment, and the log asks for names. The first handler sells as
-// usual.
+// TestSameIdentity checks what happens if a router gives two handlers the same pattern. The
+// handler that is called second answers 500, with or without a payment, and the log asks for
+// names. The first handler sells as usual.
 func TestSameIdentity(t *testing.T) {
 	t.Parallel()
 	tried := 0
@@ -193,8 +193,8 @@ func (s *shop) trySecond(first, second string) {
 	s.moved("10000")
 }
 
-// Without a pattern, the price tells two handlers of one URL apart. At the same price they
-// need names.
+// TestSamePrice checks that without patterns only the price tells two handlers for the same
+// URL apart: at the same price they need names.
 func TestSamePrice(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {
@@ -218,7 +218,8 @@ func TestSamePrice(t *testing.T) {
 	}
 }
 
-// Echo has one router for each host. Handlers on two hosts can have the same path.
+// TestEchoHosts checks handlers with the same path on two hosts of one echo instance, which
+// has a router for each host.
 func TestEchoHosts(t *testing.T) {
 	t.Parallel()
 	for mount, in := range map[string]func(http.Handler) echo.HandlerFunc{"by WrapHandler": echo.WrapHandler, "with the pattern": inEcho} {

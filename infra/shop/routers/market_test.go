@@ -25,7 +25,7 @@ import (
 const payTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
 // market is a ledger, play money and a payer, with one program that answers requests for every
-// host. Its clock is the machine's clock plus the time that the test adds.
+// host. The market's clock is ahead of the machine's clock by the time that the test adds.
 type market struct {
 	*testing.T
 	store  ledgertest.Memory
@@ -115,7 +115,7 @@ func (m *market) answered(what string, r x402test.Reply, body string, replayed b
 	}
 }
 
-// refused checks that a payment for something else is refused.
+// refused checks that a payment was refused because it was charged for another request.
 func (m *market) refused(what string, r x402test.Reply) {
 	m.Helper()
 	receipt, _ := r.Receipt()

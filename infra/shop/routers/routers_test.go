@@ -19,7 +19,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// route is a handler in a router. If group is not empty, it is the prefix of the path.
+// route is a handler and its place in a router. The group is a prefix of the path, and may be
+// empty.
 type route struct {
 	method, group, path string // such as GET, /v1 and /weather/{city}
 	handler             http.Handler
@@ -28,11 +29,11 @@ type route struct {
 // kind is a router together with a way to mount a handler in it.
 type kind struct {
 	open func(routes ...route) http.Handler
-	// param reads a path parameter as handlers of this router do. It is nil if they get no
-	// path parameters.
+	// param reads a path parameter in the way that handlers of this router do. It is nil if
+	// the handlers get no path parameters.
 	param func(r *http.Request, name string) string
-	// The field pattern means that a sold handler gets a pattern. The field inner means that
-	// this pattern lacks the prefix of the group.
+	// pattern means that a sold handler gets a pattern, and inner that this pattern lacks the
+	// prefix of the group.
 	pattern, inner bool
 }
 
@@ -57,7 +58,7 @@ type group struct {
 	routes []route
 }
 
-// groups returns the routes by their prefixes, in order.
+// groups sorts the routes into groups with the same prefix, and keeps their order.
 func groups(routes []route) []group {
 	var all []group
 	index := map[string]int{}
@@ -179,7 +180,7 @@ func openEcho(mount func(http.Handler) echo.HandlerFunc) func(...route) http.Han
 // mounted is the key of the router's own context in the context of a request.
 type mounted struct{}
 
-// inGin mounts a handler and gives it what gin knows of the request: the pattern, the path
+// inGin mounts a handler. It passes on what gin knows of the request: the pattern, the path
 // parameters in the form of net/http, and gin's own context.
 func inGin(h http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {

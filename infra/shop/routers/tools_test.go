@@ -13,8 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A call of a tool passes through the router, which gives the handler its path parameter. The
-// call and the equivalent request are one purchase, whichever comes first.
+// TestOnePurchase checks that a tool call passes through the router, which gives the handler
+// its path parameter. The call and the equivalent request are one purchase, whichever comes
+// first.
 func TestOnePurchase(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {
@@ -55,8 +56,8 @@ func (m *market) call(city, signature string) mcptest.ToolResult {
 
 func fair(city string) string { return fmt.Sprintf("fair in %s, %s", city, city) }
 
-// callFirst pays for a call of the tool. An equivalent request then gets the same answer, with
-// the same payment and with a new one.
+// callFirst pays for a call of the tool. An equivalent request then gets the same answer,
+// whether it repeats the payment or has a new one.
 func (m *market) callFirst(city, url string) {
 	m.Helper()
 	signature := testbed.Must(m.client.Wallet.Pay(testbed.Must(m.call(city, "").Required()), m.now()))
@@ -81,7 +82,8 @@ func (m *market) requestFirst(city, url string) {
 	}
 }
 
-// Every router can sell a handler for POST requests with JSON. The same body is charged once.
+// TestPost checks that a handler for POST requests with JSON can be sold behind every router,
+// and that the same body is charged only once.
 func TestPost(t *testing.T) {
 	t.Parallel()
 	const url, cat, dog = "http://shop.example/v1/draw/large", `{"draw":"cat"}`, `{"draw":"dog"}`

@@ -22,8 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// transports returns the ways in which requests reach a program. Each takes the program and
-// returns a client for it.
+// transports returns the ways in which requests can reach a program. Each function takes the
+// program and returns a client for it.
 func transports() map[string]func(t *testing.T, program http.Handler) *http.Client {
 	return map[string]func(t *testing.T, program http.Handler) *http.Client{
 		"HTTP/1.1": func(t *testing.T, program http.Handler) *http.Client { return overTLS(t, program, false) },
@@ -72,8 +72,7 @@ func (d redirected) RoundTrip(r *http.Request) (*http.Response, error) {
 	return d.Transport.RoundTrip(r)
 }
 
-// function is a Lambda function behind an HTTP API. It handles one event after another, or
-// several at once.
+// function is a Lambda function behind an HTTP API. It can handle several events at once.
 type function struct{ lambda.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -120,12 +119,12 @@ const (
 	others   = 200
 )
 
-// slowShop is a program that sells a handler which reads its path parameter long after its
-// time is over.
+// slowShop is a program that sells a slow handler. The handler reads its path parameter long
+// after its time is over.
 type slowShop struct {
 	*market
 	late chan struct{} // gets a value whenever the time of a handler is over
-	end  chan struct{} // the handlers end when it is closed
+	end  chan struct{} // the handlers end when this channel is closed
 }
 
 func openSlow(t *testing.T, k kind, open func(*testing.T, http.Handler) *http.Client) *slowShop {
@@ -149,10 +148,10 @@ func openSlow(t *testing.T, k kind, open func(*testing.T, http.Handler) *http.Cl
 	return s
 }
 
-// If a handler runs beyond its time, the seller waits for the handler before the seller
-// returns to the router, because the router would reuse the data of the request. The handler
-// reads its own path parameters, through net/http and through the router, while requests with
-// other parameters are served. Its answer is stored, and is paid for once.
+// TestSlowHandler checks that a seller waits for a handler that runs beyond its time. If the
+// seller returned to the router earlier, the router would reuse the data of the request. The
+// handler reads its own path parameters, through net/http and through the router, while
+// requests with other parameters are served. Its answer is stored, and is paid for once.
 func TestSlowHandler(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {
@@ -189,8 +188,8 @@ func slowURL(i int) string { return fmt.Sprintf("http://shop.example/v1/slow/min
 func ownCity(i int) string { return fmt.Sprintf("mine-%d, mine-%d", i, i) }
 
 // buySlow sends a payment to the slow handler. The response may be a 504, which means that the
-// answer is owed. Some transports send the 504 before the handler ends. With the others, the
-// seller may have chosen the 504 when the handler's time ended.
+// answer is owed. Some transports send the 504 before the handler ends. The other transports
+// wait for the handler, but the seller may choose the 504 when the handler's time ends.
 func (s *slowShop) buySlow(i int, signature string) {
 	r := s.get(slowURL(i), signature)
 	if r.Status != http.StatusGatewayTimeout && string(r.Body) != ownCity(i) {
@@ -198,7 +197,7 @@ func (s *slowShop) buySlow(i int, signature string) {
 	}
 }
 
-// paidOthers is how many of the other requests are paid.
+// paidOthers is how many of the requests by askOthers have a payment.
 const paidOthers = 10
 
 // askOthers sends requests with other parameters, several at once: some are free, some lack a
@@ -242,8 +241,8 @@ func (s *slowShop) askOther(i int) {
 	}
 }
 
-// stored repeats a payment until the late answer is stored. Over a real connection there is no
-// other way to find out.
+// stored repeats a payment until the late answer is stored. Over a real connection, a client
+// has no other way to find out that it is stored.
 func (s *slowShop) stored(url, signature string) x402test.Reply {
 	s.Helper()
 	for {
@@ -264,8 +263,9 @@ func (s *slowShop) movedTimes(n int) {
 	s.moved(cents...)
 }
 
-// Behind an adapter for functions, an invocation must last until its handler has ended,
-// because the process is frozen after the invocation.
+// TestInvocationLasts checks that an invocation behind an adapter for functions lasts until
+// its handler has ended. The process is frozen after the invocation, so the handler could not
+// continue.
 func TestInvocationLasts(t *testing.T) {
 	t.Parallel()
 	for _, adapter := range []string{"algnhsa", "Respond"} {
@@ -296,7 +296,8 @@ func TestInvocationLasts(t *testing.T) {
 	}
 }
 
-// If a client goes away, the handler keeps the data that the router gave it.
+// TestClientGoesAway checks that the handler keeps the data that the router gave it if its
+// client goes away.
 func TestClientGoesAway(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {

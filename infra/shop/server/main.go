@@ -4,12 +4,15 @@
 //   - PAY_TO, the account that is paid
 //   - FACILITATOR, a URL
 //   - WINDOW, how long an answer is returned again to a request without a key
-//   - LEDGER_FILE, and LEDGER_ACCEPT, the word that makes the server accept a ledger that it has
-//     refused as incomplete
-//   - ADDR, and ORIGIN, which is http://ADDR by default
-//   - NODE, the URL of a node of Base that replaces the public one, or "none" for no node
-//   - STATION, a URL that knows the weather; without it, the weather is always fair
-//   - PRICE, which replaces the cent
+//   - LEDGER_FILE, the path of the ledger
+//   - LEDGER_ACCEPT, the word with which the server accepts a ledger that it has refused as
+//     incomplete
+//   - ADDR, the address to listen on
+//   - ORIGIN, the public origin, by default http://ADDR
+//   - NODE, the URL of a node of Base that replaces the public node, or "none" for no node
+//   - STATION, the URL of a service that knows the weather; without it, the weather is always
+//     fair
+//   - PRICE, the price of each in dollars, by default 0.01
 package main
 
 import (
@@ -66,8 +69,8 @@ func main() {
 // station is a URL that knows the weather. If it is empty, the weather is always fair.
 type station string
 
-// ServeHTTP answers with the weather of a city. If the station does not know it, the response
-// is a 503, and the payer is owed the answer.
+// ServeHTTP answers with the weather of a city. If the station does not tell the weather, the
+// response is a 503, and the payer is owed the answer.
 func (s station) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	city := r.URL.Query().Get("city")
 	weather, err := s.ask(r, city)
@@ -160,7 +163,7 @@ func takeReport(w http.ResponseWriter, r *http.Request) {
 
 func answer(w http.ResponseWriter, what map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(what) // w is in memory: the library stores the answer for the client
+	_ = json.NewEncoder(w).Encode(what) // w is a buffer: the library stores the answer before it sends the answer to the client
 }
 
 func must[T any](value T, err error) T {

@@ -37,7 +37,7 @@ type audit struct {
 
 	summary  reconcile.Summary
 	places   map[place]int
-	again    []string       // the reasons for all purchases that were rightly charged again
+	again    []string       // why purchases were rightly charged again, one text for each charge
 	answers  map[string]int // the numbers of answers, by method and transport
 	findings []string       // errors
 }
@@ -79,7 +79,7 @@ func (a *audit) found(p *purchase, format string, args ...any) {
 	a.findings = append(a.findings, fmt.Sprintf("%s: %s\n\t%s", p, fmt.Sprintf(format, args...), strings.Join(p.trail, "\n\t")))
 }
 
-// judge checks every transfer, every answer and every record.
+// judge checks every transfer of money, every answer and every record of the ledger.
 func (a *audit) judge(ctx context.Context) error {
 	of := map[string]*purchase{}
 	for _, p := range a.s.purchases {

@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-const days = 3 // in every report
+const days = 3 // the number of days in every report
 
 // purchase is one thing that one wallet buys, no matter how many payments its clients sign for
 // it.
@@ -24,16 +24,16 @@ type purchase struct {
 	city      string
 	post      bool
 	key       string // Idempotency-Key; empty means none
-	signsAll  bool   // its clients sign a new payment for each try
-	clients   int    // how many clients try at once
-	comesBack bool   // its clients buy the same again after the answer
+	signsAll  bool   // the clients sign a new payment for each try
+	clients   int    // how many clients try to buy it at once
+	comesBack bool   // the clients buy the same thing again after the answer
 	wallet    *x402test.Wallet
 
 	mu      sync.Mutex
 	header  string          // the payment that the clients repeat
-	signed  map[string]bool // the keys of all payments
+	signed  map[string]bool // the keys of all payments that the clients have signed
 	answers []delivered
-	trail   []string // what happened, to explain a failure
+	trail   []string // what happened, one line per event, to explain a failure
 }
 
 // delivered is an answer that a client has received.
@@ -76,11 +76,11 @@ func (p *purchase) answered() bool {
 	return len(p.answers) > 0
 }
 
-// patience is how often and how long a client tries.
+// patience is how often a client tries to buy, and how long it waits.
 type patience struct {
 	tries   int
 	timeout time.Duration // the limit for each try
-	pause   time.Duration // the maximum between two tries
+	pause   time.Duration // the longest pause between two tries
 	losses  bool          // whether one in eight replies is lost
 }
 
@@ -100,13 +100,13 @@ func (p *purchase) buy(ctx context.Context, seed uint64, shops []string, how pat
 	all.Wait()
 }
 
-// client is a client that tries to make a purchase.
+// client is one of the clients of a purchase.
 type client struct {
 	*purchase
 	rng   *mathrand.Rand
 	shops []string
 	how   patience
-	plain *x402test.Client // sends no key
+	plain *x402test.Client // sends no Idempotency-Key
 	keyed *x402test.Client
 }
 
@@ -133,8 +133,8 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.RoundTripper.RoundTrip(r)
 }
 
-// try tries to buy until an answer comes, as often as the client's patience allows, and
-// reports whether one came.
+// try tries to buy until the client gets an answer, as often as the client's patience allows.
+// It reports whether the client got one.
 func (c *client) try(ctx context.Context) bool {
 	for range c.how.tries {
 		shop := c.shops[c.rng.IntN(len(c.shops))]
@@ -188,7 +188,8 @@ func (c *client) take(transport, body string) {
 	c.answers = append(c.answers, delivered{c.method() + " over " + transport, body})
 }
 
-// payment returns the payment that the client sends: the one that it repeats, or a new one.
+// payment returns the payment for the next try: the payment that the clients repeat, or a new
+// one.
 func (c *client) payment(ctx context.Context, shop string) (string, error) {
 	c.mu.Lock()
 	header := c.header

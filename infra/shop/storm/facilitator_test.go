@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// behaviours returns the ways in which settlements go during a storm. A way that is listed
-// several times is that much more frequent.
+// behaviours returns what the facilitator may do with a settlement during a storm. A behaviour
+// that is listed several times is that much more frequent.
 func behaviours() []x402test.Behaviour {
 	return []x402test.Behaviour{
 		x402test.Honest, x402test.Honest, x402test.Honest,
@@ -30,8 +30,8 @@ func behaviours() []x402test.Behaviour {
 }
 
 // bank is a facilitator of play money that has faults, and a node of the chain on which it
-// settles. The node is behind the chain and sometimes down. The second process of the shop
-// uses the facilitator at /shop/1.
+// settles. The node lags behind the chain and is sometimes down. Each process of the shop has
+// its own path to the facilitator: the second one uses /shop/1.
 type bank struct {
 	money *x402test.Facilitator
 
@@ -49,7 +49,8 @@ type send struct {
 	shop int
 }
 
-// How far the node is behind, and how old a block must be for the node to call it safe.
+// How far the node lags behind the chain, and how old a block must be for the node to call it
+// safe.
 const (
 	nodeLag  = 8 * time.Second
 	nodeSafe = 4 * time.Second
@@ -83,7 +84,8 @@ func (b *bank) later(d time.Duration) {
 	b.ahead = d
 }
 
-// behave returns a random way for a settlement to go.
+// behave returns what the facilitator does with the next settlement: something random, or the
+// honest thing once the storm is over.
 func (b *bank) behave(int, string) x402test.Behaviour {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,8 +97,8 @@ func (b *bank) behave(int, string) x402test.Behaviour {
 	return how
 }
 
-// slow returns a random duration for a slow step. The shop waits 15 s for a settlement, and a
-// settlement with SlowBefore takes about as long.
+// slow returns a random duration for the slow step of a settlement. The shop waits 15 s for a
+// settlement, and a settlement with SlowBefore takes about as long.
 func (b *bank) slow(how x402test.Behaviour) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,7 +128,7 @@ func (b *bank) firstSent(key string) send {
 	return b.sent[key]
 }
 
-// counts returns how often settlements went each way.
+// counts returns how often the facilitator has behaved in each way.
 func (b *bank) counts() map[x402test.Behaviour]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,7 +175,7 @@ func keyOf(a x402.Authorization) string {
 	return ledger.Key(usdc.Network, strings.ToLower(usdc.Asset), strings.ToLower(a.From), strings.ToLower(a.Nonce))
 }
 
-// node answers as a node of the chain.
+// node answers as a node of the chain does.
 func (b *bank) node(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	calm, ahead := b.calm, b.ahead

@@ -95,7 +95,8 @@ func (p *process) keepUp() {
 	}
 }
 
-// judge records an unexpected end, such as one that the race detector has caused.
+// judge records the end of the process if it was unexpected, for example if the race detector
+// has caused it.
 func (p *process) judge(err error) {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -121,8 +122,7 @@ func (p *process) kill() {
 	p.kills++
 }
 
-// killOften kills the process again and again, with random pauses, until the channel calm is
-// closed.
+// killOften kills the process again and again, with random pauses, until calm is closed.
 func (p *process) killOften(rng *mathrand.Rand, mean time.Duration, calm <-chan struct{}) {
 	for {
 		pause := max(time.Second/2, time.Duration(rng.ExpFloat64()*float64(mean)))
@@ -135,7 +135,8 @@ func (p *process) killOften(rng *mathrand.Rand, mean time.Duration, calm <-chan 
 	}
 }
 
-// calm restarts the process without faults, and returns how often it was killed before.
+// calm restarts the process without faults, and returns how often the process was killed
+// before that.
 func (p *process) calm() (kills int) {
 	p.mu.Lock()
 	p.settings.Faults, p.settings.Die = false, 0

@@ -44,7 +44,7 @@ type settings struct {
 	Ledger      string
 	Facilitator string
 	Node        string        // a URL; empty means no node
-	Window      time.Duration // how long an answer is returned again; 0 means the default
+	Window      time.Duration // how long an answer is returned to repeated requests; 0 means the default
 	Skew        time.Duration // how far its clock is ahead
 	Faults      bool          // whether its handlers fail at random
 	Die         float64       // the share of runs that end the process
@@ -55,7 +55,7 @@ const (
 	socketFile  = 3
 )
 
-// shop is the program that is tested.
+// shop is the tested program.
 type shop struct {
 	settings
 	seller *x402http.Seller
@@ -89,8 +89,8 @@ func newShop(s settings, now func() time.Time, log *slog.Logger) (*shop, error) 
 	return shop, nil
 }
 
-// routes registers what is sold. The ledger knows one handler by its pattern, and the other by
-// its name.
+// routes registers the two handlers that are sold. The ledger knows the forecast by its
+// pattern, and the report by its name.
 func (s *shop) routes() {
 	city := x402http.Param{Name: "city", Description: "Name of the city.", Required: true}
 	days := x402http.Param{Name: "days", Description: "How many days.", Required: true, Type: "integer"}
@@ -118,7 +118,7 @@ type answer struct {
 }
 
 // forecast reads its parameter again after its work. If the router had reused the request
-// meanwhile, the parameter would be the parameter of another request.
+// meanwhile, forecast would read the parameter of another request.
 func (s *shop) forecast(w http.ResponseWriter, r *http.Request) {
 	if s.work(w, r, chi.URLParam(r, "city")) {
 		s.write(w, r, chi.URLParam(r, "city"))
@@ -153,15 +153,14 @@ func (s *shop) work(w http.ResponseWriter, r *http.Request, city string) bool {
 		http.Error(w, "not yet", http.StatusServiceUnavailable)
 		return false
 	case kind == slow && !sale.Repeat:
-		time.Sleep(budget + upTo(3*time.Second)) // without checking the context
+		time.Sleep(budget + upTo(3*time.Second)) // a slow handler does not check its context
 	default:
 		time.Sleep(upTo(200 * time.Millisecond))
 	}
 	return true
 }
 
-// fails commits one of the faults that a handler may have, at random, and reports whether it
-// did.
+// fails has the handler fail at random in one of several ways, and reports whether it did.
 func (s *shop) fails(w http.ResponseWriter, r *http.Request) bool {
 	if !s.Faults {
 		return false

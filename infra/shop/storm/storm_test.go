@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// conditions are the conditions of a storm.
+// conditions are the conditions under which a storm takes place.
 type conditions struct {
 	name   string
 	node   bool
-	window time.Duration   // how long an answer is returned again; 0 means the default
+	window time.Duration   // how long an answer is returned to repeated requests; 0 means the default
 	skews  []time.Duration // how far the clock of each process is ahead
 	kills  time.Duration   // the mean time between two kills of a process
 	die    float64         // the share of runs that end their process
@@ -81,7 +81,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// storm is one storm, under one set of conditions.
+// storm is a storm under one set of conditions.
 type storm struct {
 	conditions conditions
 	seed       uint64
@@ -181,7 +181,8 @@ func (s *storm) report(t *testing.T, a *audit) {
 // mostBuying is how many purchases are made at the same time.
 const mostBuying = 24
 
-// blow makes all purchases while everything fails.
+// blow lets the clients make all purchases, while processes are killed and the facilitator and
+// the node fail.
 func (s *storm) blow(ctx context.Context) {
 	calm := make(chan struct{})
 	var faults sync.WaitGroup
@@ -195,8 +196,8 @@ func (s *storm) blow(ctx context.Context) {
 	faults.Wait()
 }
 
-// comeBack tries every second purchase without an answer again, and returns how many it tries.
-// The others must be in the lists of the seller.
+// comeBack repeats every second purchase that has no answer yet, and returns how many it
+// repeats. The seller must list what it owes for the others.
 func (s *storm) comeBack(ctx context.Context) int {
 	var some []*purchase
 	for _, p := range s.purchases {

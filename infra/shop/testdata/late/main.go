@@ -1,7 +1,8 @@
 // Command late is a Lambda function that sells a handler. On its first run for a payment, the
-// handler does not end within its time. On the next run it answers. When the handler's time is
-// over, the function calls the URL in TELL. AHEAD is how far its clock is ahead of the
-// machine's clock. Invoked with {"reconcile":true}, the function reports what is owed.
+// handler does not end within its time. On the next run it answers. When the time of the first
+// run is over, the handler calls the URL in the environment variable TELL. The variable AHEAD
+// is how far the function's clock is ahead of the machine's clock. Invoked with
+// {"reconcile":true}, the function runs Reconcile and reports what is owed.
 package main
 
 import (
