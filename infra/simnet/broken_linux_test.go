@@ -7,8 +7,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// deadNetwork silently drops packets from the other namespace. A connection to it from the same
-// namespace fails at once, so only hosts of TestDelay have addresses in it.
+// deadNetwork has addresses to which packets from the service's namespace are silently
+// dropped. From the internet's own namespace, a connection to such an address fails at once,
+// so only hosts of TestDelay have one.
 const deadNetwork = "93.184.200.0/24"
 
 // deadAddrs returns n addresses at which nothing answers.
@@ -40,8 +41,8 @@ func brokenHosts() []host {
 // names have the same address.
 func alsoDead8(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "dead8.example.com") }
 
-// brokenTrip is a lookup of a host with dead addresses. The field most is the largest allowed ratio
-// of the lookup's time to the time of a client that connects according to RFC 8305 (design §9).
+// brokenTrip is a lookup of a host with dead addresses. The lookup's time may be at most most
+// times the time of a client that connects according to RFC 8305 (design §9).
 type brokenTrip struct {
 	trip
 	most float64

@@ -24,15 +24,15 @@ import (
 
 // row is a paid request and the answer that it must get.
 type row struct {
-	name   string // empty means that the query is the name of the row
+	name   string // empty means that the query serves as the name
 	op     string // slug of the operation
 	domain string
 	more   string // further query parameters, encoded
 	want   want
 }
 
-// want is an expected answer: the code of an error, empty for status 200, and texts that must be
-// in the body.
+// want is an expected answer: an error code, or none for status 200, and texts that the body
+// must contain.
 type want struct {
 	code  fault.Code
 	texts []string
@@ -40,26 +40,26 @@ type want struct {
 
 func has(texts ...string) want { return want{texts: texts} }
 
-// fails returns an error answer with a code. The error's message begins with the given text,
-// if any.
+// fails returns the expectation of an error with a code. The error's message begins with the
+// given text, if any.
 func fails(code fault.Code, message ...string) want {
 	return want{code, []string{fmt.Sprintf(`"code":"%s","message":"%s`, code, strings.Join(message, ""))}}
 }
 
-// child returns the text that a bundle's answer has for a child that failed.
+// child returns what a bundle's answer must contain for a failed child.
 func child(name string, code fault.Code) string {
 	return fmt.Sprintf(`"%s":{"error":{"code":"%s"`, name, code)
 }
 
-// asks returns a function that makes rows for an operation from a name (see full), the expected
-// answer, and further parameters.
+// asks returns a function that makes a row for an operation. Its arguments are a name (see
+// full), the expected answer, and further parameters of the query.
 func asks(op string) func(name string, w want, more ...string) row {
 	return func(name string, w want, more ...string) row {
 		return row{op: op, domain: full(name), want: w, more: strings.Join(more, "&")}
 	}
 }
 
-// alike returns rows of an operation that all expect the same answer.
+// alike returns rows of an operation for several names, which must all get the same answer.
 func alike(op string, w want, names ...string) []row {
 	var rows []row
 	for _, name := range names {
@@ -68,8 +68,8 @@ func alike(op string, w want, names ...string) []row {
 	return rows
 }
 
-// full returns the full form of a name in the tables. A name without any kind of dot is below
-// example.com.
+// full returns the domain name that a name in the tables stands for. A name without any kind
+// of dot is below example.com.
 func full(name string) string {
 	if strings.ContainsAny(name, ".\u3002\uff0e\uff61") {
 		return name
@@ -111,12 +111,13 @@ func (r row) faults(reply x402test.Reply) (faults []string) {
 	return faults
 }
 
-// ranOut matches an answer that the service may give if one of its calls exceeded its time limit.
+// ranOut matches the answers that are possible after one of the service's own calls has
+// exceeded a time limit.
 var ranOut = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|ledger_unavailable)"`)
 
 // observed collects what the answers have shown so far.
 type observed struct {
-	facts sync.Map         // the facts that were noted, such as an operation together with an error code that it answered
+	facts sync.Map         // the noted facts, such as that an operation answered with an error code
 	api   *clients.OpenAPI // every answer must conform to it
 }
 
@@ -124,8 +125,8 @@ func (o *observed) note(parts ...any) { o.facts.Store(fmt.Sprint(parts...), true
 
 var member = regexp.MustCompile(`"([a-z0-9_-]+)":(null|"[a-z]+")?`)
 
-// play pays for a row, and checks the answer against the row and the OpenAPI description. It
-// pays again if the answer may differ because the machine was busy.
+// play pays for a row, and checks the answer against the row and the OpenAPI description. If
+// the answer may be wrong only because the machine was busy, play pays again.
 func (o *observed) play(t *testing.T, s *runner, r row) {
 	testbed.Fairly(t, patience, func(tb testing.TB, p *testbed.Pace) { o.playOnce(tb, p, s, r) })
 }
@@ -187,14 +188,14 @@ const patience = 60 * time.Second
 // runner is a running service: the local runner with play money, or the built functions.
 type runner struct {
 	url     string
-	far     far // the network namespace in which it runs
+	far     far // the network namespace in which the service runs
 	log     *programs.Output
 	process *programs.Process
-	turns   chan struct{} // its capacity limits concurrent requests; nil for no limit
+	turns   chan struct{} // its capacity limits the concurrent requests; nil means no limit
 }
 
-// startRunner starts the runner with the settings of production, except for limits, files and
-// ports.
+// startRunner starts the local runner with the settings of production, except for limits,
+// files and ports.
 func startRunner(t *testing.T, n *internet, env ...string) *runner {
 	dir := t.TempDir()
 	cmd := exec.Command(testbed.Program(t, testbed.LocalRunner))
@@ -214,7 +215,7 @@ func startRunner(t *testing.T, n *internet, env ...string) *runner {
 	return r
 }
 
-// sound fails the test if the log shows a crash.
+// sound fails the test if the service's log shows a crash.
 func (r *runner) sound(t *testing.T) {
 	if crash := programs.Crash(r.log.String()); crash != "" {
 		t.Errorf("the log says %s", crash)
@@ -242,16 +243,16 @@ func (r *runner) buy(t testing.TB, path string) (x402test.Reply, error) {
 
 // maxResident is the limit of design §12 for the memory of an instance after 1,000 paid
 // requests, in KiB. It applies although the runner also holds the ledger's file and the
-// play-money facilitator. The constant maxPeak is the limit at any moment, even while each of
-// 48 hostile peers sends as much as the service accepts.
+// play-money facilitator. maxPeak is the limit at any moment, even while each of 48 hostile
+// peers sends as much as the service accepts.
 const maxResident, maxPeak = 64 << 10, 128 << 10
 
-// deploy starts the built functions as the template deploys them, without limits and without a
-// chain. The test fails if an invocation does not end by itself.
+// deploy starts the built functions as the template deploys them, but without limits and
+// without a chain. The test fails if an invocation fails or does not end by itself.
 func deploy(t *testing.T, n *internet) *runner {
 	r := &runner{log: new(programs.Output), turns: make(chan struct{}, 12)} // each concurrent request has a process
 	db := cloud.StartDynamo(t)
-	t.Cleanup(func() { r.sound(t) }) // runs after the host is closed
+	t.Cleanup(func() { r.sound(t) }) // cleanups run in reverse order, so the host is closed before this check
 	r.url = cloud.Deployment{
 		Functions: testbed.Functions(t), Sound: true,
 		Parameters: map[string]string{

@@ -25,13 +25,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// rtt is the round trip between the internet and the service with its payers. Without -shell,
-// only TestDelay uses it.
+// rtt is the duration of a round trip between the internet on one side, and the service and
+// its payers on the other. Without -shell, only TestDelay uses it.
 var rtt = flag.Duration("rtt", 0, "the round trip between the service and the internet, for -shell and TestDelay")
 
 // farRoutes and nearRoutes route all packets between the namespaces over the devices far0 and
-// near0. The far side has the addresses 203.0.113.2 and 2001:db8::2. In the internet's namespace
-// every address is local, so the routes to these two must be in the table local as well.
+// near0. The far side has the addresses 203.0.113.2 and 2001:db8::2. In the internet's
+// namespace every address is local, so the routes to the two addresses of the far side must be
+// in the table local as well.
 const (
 	farRoutes = `link set lo up
 addr add 203.0.113.2/32 dev far0
@@ -110,9 +111,9 @@ func (f far) dial(ctx context.Context, network, address string) (conn net.Conn, 
 	return conn, err
 }
 
-// openTun creates a TUN device in the namespace of the calling thread, and then runs commands of
-// ip. The device exists until the file is closed. Each read returns one IP packet that was sent
-// to the device; each write makes one packet arrive from it.
+// openTun creates a TUN device in the namespace of the calling thread, and then runs commands
+// of the program ip. The device exists until the file is closed. Each read returns one IP
+// packet that was sent to the device; each write makes one packet arrive from the device.
 func openTun(name, routes string) (*os.File, error) {
 	fd, err := syscall.Open("/dev/net/tun", syscall.O_RDWR|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -132,15 +133,15 @@ func openTun(name, routes string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "tun "+name), testbed.IP(routes)
 }
 
-// carry forwards packets in one direction, in order, each after a fixed delay. It returns when the
-// device from is closed and all queued packets are forwarded. It returns how many packets were
-// dropped because the queue was full; packets that the line loses do not count.
+// carry forwards packets in one direction, in order, each after a fixed delay. It returns when
+// from is closed and all queued packets are forwarded. The result is the number of packets
+// that were dropped because the queue was full, without those that the line loses.
 func carry(from, to *os.File, delay time.Duration, over *line) (lost int) {
 	type packet struct {
 		due time.Time
 		b   []byte
 	}
-	queue := make(chan packet, 8192) // longer than the queue of a router
+	queue := make(chan packet, 8192) // more packets than a router would queue
 	go func() {
 		defer close(queue)
 		buf := make([]byte, 1<<16)
@@ -157,33 +158,33 @@ func carry(from, to *os.File, delay time.Duration, over *line) (lost int) {
 	}()
 	for p := range queue {
 		sleepUntil(p.due)
-		_, _ = to.Write(p.b) // the packet is lost if the other end is closed
+		_, _ = to.Write(p.b) // the packet is lost if the receiving device is closed
 	}
 	return lost
 }
 
-// sleepUntil sleeps with a system call. The kernel's timers are accurate to a tenth of a
-// millisecond, while those of the Go runtime wait in whole milliseconds.
+// sleepUntil sleeps with a system call, because the kernel's timers are accurate to a tenth of
+// a millisecond. The timers of the Go runtime wait in whole milliseconds.
 func sleepUntil(due time.Time) {
 	for left := time.Until(due); left > 0; left = time.Until(due) {
 		pause := syscall.NsecToTimespec(left.Nanoseconds())
-		_ = syscall.Nanosleep(&pause, nil) // a signal may end it early
+		_ = syscall.Nanosleep(&pause, nil) // a signal may end the sleep early
 	}
 }
 
-// Flags with which make bench has TestDelay measure lookups instead of testing.
+// Flags for make bench. With them, TestDelay measures lookups instead of testing.
 var (
 	runs      = flag.Int("runs", 1, "measure each lookup that many times and write the times; wants -rtt, -peers and -rows")
 	rowsPath  = flag.String("rows", "", "where the times are written, a line of JSON for each lookup")
 	peersPath = flag.String("peers", "", "the built program of infra/bench, which does the same lookups with the libraries and tools of others")
 )
 
-// TestDelay runs the service a round trip away from all other hosts. The round trip is 20 ms, which
-// is long compared with the time for computing, and short compared with the time that a lookup may
-// take. Without -rtt, the test runs itself in a separate namespace, in parallel with TestSimnet.
-// Each lookup must last at least as long as its round trips: a shorter one would have reused an
-// answer or a connection of an earlier call. How much longer it lasts is not tested; make bench
-// measures it.
+// TestDelay runs the service a round trip away from all other hosts. The round trip takes 20
+// ms: long compared with the time for computing, and short compared with the time limit of a
+// lookup. Without -rtt, the test starts itself once more in a separate namespace, in parallel
+// with TestSimnet. Each lookup must last at least as long as its round trips. If it is
+// shorter, it has reused an answer or a connection of an earlier call. How much longer it
+// lasts is not tested; make bench measures that.
 func TestDelay(t *testing.T) {
 	reason := testbed.NoNamespaces()
 	var probe *os.File
@@ -212,7 +213,7 @@ func TestDelay(t *testing.T) {
 		writeBroken(t, n)
 		return
 	case *runs > 1:
-		writeTimes(t, n) // without any other test in parallel
+		writeTimes(t, n) // no other test runs at the same time
 		return
 	}
 	r := startRunner(t, n)
@@ -226,7 +227,7 @@ func TestDelay(t *testing.T) {
 // target is the largest ratio of lookup time to round trips, from design §12.
 const target = 1.10
 
-// trip is a lookup with the number of sequential round trips that it needs.
+// trip is a lookup and the number of round trips, one after the other, that it needs.
 type trip struct {
 	op     catalog.Operation
 	domain string
@@ -247,7 +248,7 @@ func trips() []trip {
 	}
 }
 
-// lookupTime pays for a lookup, and returns the milliseconds that it took according to the log.
+// lookupTime pays for a lookup, and returns its duration in milliseconds according to the log.
 func lookupTime(t *testing.T, r *runner, c trip) float64 {
 	took, err := tryLookup(t, r, c)
 	if err != nil {
@@ -273,7 +274,8 @@ func tryLookup(t *testing.T, r *runner, c trip) (ms float64, err error) {
 	return 0, fmt.Errorf("the log does not say how long %s took: %.2000s", c.op.Slug, r.log.String())
 }
 
-// timing is how long a lookup by a third-party program took, or why there is no time.
+// timing is how long a third-party program took for a lookup, or the error because of which
+// there is no time.
 type timing struct {
 	Peer  string  `json:"peer"`
 	MS    float64 `json:"ms"`
@@ -281,7 +283,7 @@ type timing struct {
 }
 
 // writeTimes measures every lookup in several turns. In each turn, third-party programs do the
-// same lookup. The first turn does not count.
+// same lookup. The results of the first turn are dropped.
 func writeTimes(t *testing.T, n *internet) {
 	testbed.Check(useResolvers(t.TempDir()))
 	r := startRunner(t, n)
@@ -317,8 +319,8 @@ func writeTimes(t *testing.T, n *internet) {
 	}
 }
 
-// times returns the times of a lookup by the service (ours) and by the peers (theirs) in
-// milliseconds for each turn, and the results of the peers in the last turn.
+// times returns how many milliseconds a lookup took in each turn, for the service (ours) and
+// for each peer (theirs). It also returns the results of the peers in the last turn.
 func times(t *testing.T, n *internet, r *runner, c trip, slug string) (ours []float64, theirs map[string][]float64, peers []timing) {
 	theirs = map[string][]float64{}
 	for turn := range *runs + 1 {

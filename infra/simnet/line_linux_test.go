@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// line is one direction of the connection between the namespaces. It may lose packets; a zero
-// line loses none.
+// line is one direction of the connection between the namespaces. It may lose packets. The
+// zero value loses none.
 type line struct {
 	mu    sync.Mutex
 	share float64
 	draw  *rand.Rand
 }
 
-// lose makes the line lose a share of the packets from now on. The same seed loses the same
-// packets.
+// lose makes the line lose a share of the packets from now on. With the same seed, a line
+// loses the same packets.
 func (l *line) lose(share float64, seed uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.share, l.draw = share, rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it is to be known before
 }
 
-// loses reports whether the next packet is lost.
+// loses decides whether the line loses the next packet.
 func (l *line) loses() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,8 +45,8 @@ func (f *firstResolver) become(dead bool, late time.Duration) {
 	f.dead, f.late = dead, late
 }
 
-// replies reports whether the resolver at an address replies. It waits first if the resolver is
-// slow.
+// replies reports whether the resolver at an address replies. If the resolver is slow, replies
+// returns only after the delay.
 func (f *firstResolver) replies(at net.Addr) bool {
 	if at.String() != net.JoinHostPort(resolverAddrs()[0], "53") {
 		return true
@@ -60,8 +60,8 @@ func (f *firstResolver) replies(at net.Addr) bool {
 	return !dead
 }
 
-// TestLine checks that two lines with the same seed lose the same packets, and about the right
-// share of them.
+// TestLine checks that two lines with the same seed lose the same packets, and that the lost
+// share is about the wanted one.
 func TestLine(t *testing.T) {
 	t.Parallel()
 	const packets = 10_000

@@ -11,11 +11,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
-// portalAddrs returns the addresses of resolvers that deny every name. Networks with a captive
-// portal, such as those of hotels, answer like this in place of any resolver.
+// portalAddrs returns the addresses of resolvers that deny every name. In networks with a
+// captive portal, such as those of hotels, every query gets such an answer, whatever resolver
+// it is for.
 func portalAddrs() []string { return []string{"93.184.3.1", "93.184.3.2"} }
 
-// relayAddr is the address of a resolver that answers only queries for name servers truthfully.
+// relayAddr is the address of a resolver that gives true answers only to queries for name
+// servers.
 const relayAddr = "93.184.3.3"
 
 // portal is a resolver that denies every name. The first label of a name decides which SOA
@@ -53,8 +55,8 @@ func openPortals(t *testing.T, truth *resolvers) {
 	open(relayAddr, portal{truth})
 }
 
-// deniedRows returns the rows for a network that denies every name. There, only the ping can be
-// sold, whatever records the denial has.
+// deniedRows returns the rows for a network that denies every name. Only the ping can be sold
+// there, whatever records the denials contain.
 func deniedRows() (rows []row) {
 	for _, name := range []string{"bare", "root", "own"} {
 		rows = append(rows,
@@ -70,9 +72,8 @@ func deniedRows() (rows []row) {
 	return rows
 }
 
-// relayedRows returns the rows for a service with two resolvers. The first is at relayAddr,
-// and denies addresses. The second is 1.1.1.1, and answers truthfully. The service sells the
-// answers of the second resolver.
+// relayedRows returns the rows for a service with two resolvers. The first is at relayAddr and
+// denies addresses. The second is 1.1.1.1 and gives true answers, which the service must sell.
 func relayedRows() []row {
 	return []row{
 		asks("dns")("example.com", has(`"rcode":"NOERROR"`, `"resolver":"1.1.1.1"`, `"records":[{"address":"`)),

@@ -26,12 +26,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use it; go test's cache only tracks imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use this package; go test's cache only depends on imports
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestSimnet plays the tables against the local runner and against the functions as they are
-// deployed. Then it checks what the rows covered, and which hosts were connected to.
+// deployed. Then it checks what the rows covered, and to which hosts somebody connected.
 func TestSimnet(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil || testing.Short() {
 		t.Skip("played in make verify: ", err)
@@ -83,11 +83,11 @@ func TestSimnet(t *testing.T) {
 	t.Run("nothing was left behind", func(t *testing.T) { nothingLeft(t, r) })
 }
 
-// covered checks that the answers had every code of every operation, every verdict of bundles, and
-// every nullable field both as null and with a value.
+// covered checks that the answers contained every code of every operation, every verdict of
+// bundles, and every nullable field, both as null and with a value.
 func covered(t *testing.T, seen *observed) {
-	// No request can cause a bundle to time out, because its children end half a second
-	// earlier. The tests of pkg/service cover Overloaded.
+	// No request can cause a bundle to time out, because the bundle's children time out half a
+	// second earlier. The tests of pkg/service cover Overloaded.
 	elsewhere := []fault.Code{lookup.HostIntelTimeout, lookup.UptimeCheckTimeout, fault.Overloaded}
 	for _, op := range catalog.All() {
 		if op.Kind == catalog.SmokeTest {
@@ -105,7 +105,7 @@ func covered(t *testing.T, seen *observed) {
 	}
 }
 
-// saw fails the test if a fact was never seen.
+// saw fails the test unless the fact was noted.
 func (o *observed) saw(t *testing.T, parts ...any) {
 	t.Helper()
 	if _, ok := o.facts.Load(fmt.Sprint(parts...)); !ok {
@@ -118,7 +118,8 @@ func (o *observed) saw(t *testing.T, parts ...any) {
 func (o *observed) bothWays(t *testing.T, op string, fields []catalog.Field) {
 	t.Helper()
 	for _, f := range fields {
-		// The tests of package ssl cover servers that choose a version or suite without a name.
+		// Rows cannot make tls_version and cipher null. The tests of package ssl cover servers
+		// that choose a version or suite without a name.
 		if f.Nullable {
 			o.saw(t, op, ".", f.Name, " null: ", false)
 		}
@@ -152,7 +153,7 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 		case resolvers[a] && to.Port() == 53:
 		case n.public[to]:
 			https++
-		case to.Port() >= 32768 && (resolvers[a] || a.IsLoopback()): // answers over UDP
+		case to.Port() >= 32768 && (resolvers[a] || a.IsLoopback()): // answers over UDP, to the client's port
 		default:
 			t.Errorf("somebody sent to %s: %q", to, packet)
 		}
@@ -163,7 +164,7 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 }
 
 func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, "-shell") { // make simnet was called with RTT
+	if slices.Contains(os.Args, "-shell") { // make simnet was called with the variable RTT
 		flag.Usage = func() { fmt.Fprintln(os.Stderr, "RTT is a duration, such as 50ms") }
 	}
 	flag.Parse()
@@ -211,7 +212,7 @@ func openShell(t *testing.T, n *internet) {
 		err = cmd.Wait()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, cmd.Path+":", err) // mostly the exit status of the last command
+		fmt.Fprintln(os.Stderr, cmd.Path+":", err) // usually the exit status of the last command in the shell
 	}
 }
 
@@ -293,8 +294,8 @@ func newTap(t *testing.T) *tap {
 		uintptr(unsafe.Pointer(&program)), unsafe.Sizeof(program), 0); errno != 0 {
 		t.Fatalf("tap: filter: %v", errno)
 	}
-	// A large buffer, for bursts. If only root on the machine may set it, use the largest
-	// usual size. If that is too small, dropped reports it.
+	// Bursts need a large buffer. If only root on the machine may set it, use the largest that
+	// everybody may set. If that is too small, dropped reports the loss.
 	if syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 16<<20) != nil {
 		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 16<<20)
 	}
@@ -344,7 +345,8 @@ func destination(b []byte) (to netip.AddrPort, ok bool) {
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(b[head+2:])), true
 }
 
-// all returns the addresses that packets were sent to so far, each with one packet.
+// all returns the addresses to which packets have been sent so far, each with the last of
+// these packets.
 func (p *tap) all() map[netip.AddrPort][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

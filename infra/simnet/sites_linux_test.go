@@ -122,9 +122,9 @@ func sslRows() []row {
 	)
 }
 
-// certificateSites returns hosts that only openssl can serve, and their rows. crypto/tls cannot
-// connect to them, or only with a setting in go.mod. ssl-check must still show their
-// certificates, because the leaf certificate is what it sells.
+// certificateSites returns hosts that only openssl can serve, and their rows. crypto/tls
+// cannot connect to them, or only with a setting in go.mod. ssl-check must still show their
+// certificates, because that is what ssl-check sells: the leaf certificate.
 func certificateSites() (hosts []host, rows []row) {
 	shown := func(name, key, ssl string, headers want, args ...string) {
 		hosts = append(hosts, host{name: name, serve: byOpenSSL(key, args...)})
@@ -143,7 +143,8 @@ func certificateSites() (hosts []host, rows []row) {
 	strange("brainpool", "ec -pkeyopt ec_paramgen_curve:brainpoolP256r1", "ALL", `"cipher":"tls_ecdhe_ecdsa_with_`, "-curves", "brainpoolP256r1")
 	strange("pss", "rsa-pss -pkeyopt rsa_keygen_bits:2048", "ALL", "")
 	strange("ed448", "ed448", "ALL", `"signature_algorithm":"Ed448"`)
-	// See nabla-c0d3/sslyze#729 and zmap/zcrypto#449. The handshake succeeds, then HTTP fails.
+	// See nabla-c0d3/sslyze#729 and zmap/zcrypto#449. With these two hosts, the handshake
+	// succeeds and HTTP fails.
 	shown("sha1only", rsa, "", fails(lookup.HTTPFailed), "-tls1_2", "-sigalgs", "RSA+SHA1", "-cipher", "ECDHE:@SECLEVEL=0")
 	shown("rsa512", "rsa:512", "", fails(lookup.HTTPFailed), "-tls1_2", "-cipher", "ALL:@SECLEVEL=0")
 	return hosts, rows
@@ -220,8 +221,8 @@ func redirectRows() []row {
 	)
 }
 
-// registries returns the RDAP servers by top-level domain. A missing domain, such as de, has no
-// RDAP server.
+// registries returns the RDAP servers by top-level domain. A top-level domain that is missing,
+// such as de, has no RDAP server.
 func registries() map[string]string {
 	const main = "https://rdap.registry.net/"
 	return map[string]string{"com": main + "v1/", "uk": main + "uk/", "org": "https://rdap-mute.registry.net/"}
@@ -288,18 +289,20 @@ func corpus(file string) (values []string) {
 	return values
 }
 
-// special returns addresses that are not public, and redirect locations. The only host of this
-// internet to which such a location may lead is example.com.
+// special returns addresses that are not public, and locations of redirects that try to lead
+// to such addresses. The only host of this internet to which such a location may lead is
+// example.com.
 func special() (addrs, locations []string) { return corpus("addresses.txt"), corpus("locations.txt") }
 
-// hostile returns the name of a host that leads to entry i of a corpus in some way.
+// hostile returns the name of a host that leads to entry i of a corpus in the given way, such
+// as through an alias.
 func hostile(way string, i int) string { return fmt.Sprintf("%s%d.hostile.example.com", way, i) }
 
 func rdapName(i int) string { return fmt.Sprintf("rdap%d.com", i) }
 
 // specialHosts returns hosts that lead to every special address in every way, and hosts that
-// redirect to every special location. A turning host resolves to a public address for the first
-// query, and to the special address afterwards.
+// redirect to every special location. The name of a turning host resolves to a public address
+// at the first query, and to the special address afterwards.
 func specialHosts() []host {
 	var out []host
 	addrs, locations := special()

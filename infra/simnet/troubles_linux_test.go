@@ -21,7 +21,7 @@ import (
 
 var onBroken = flag.Bool("broken", false, "with -runs: measure on broken networks, beside the tools that users start")
 
-// deadNetworkSix is like deadNetwork, for IPv6.
+// deadNetworkSix is the IPv6 network that corresponds to deadNetwork.
 const deadNetworkSix = "2606:2800:222::/48"
 
 // The kinds of hosts that are measured on broken networks. Their names begin with the kind.
@@ -36,16 +36,16 @@ const (
 // of them having the same name.
 const hostsOfKind = 25
 
-// measured returns the name of a host of a kind. The function moved returns the name of a host that
-// redirects to that host.
+// measured returns the name of the ith host of a kind, and moved the name of the host that
+// redirects to it.
 func measured(kind string, i int) string { return fmt.Sprint(kind, i%hostsOfKind) }
 func moved(kind string, i int) string    { return measured(kind, i) + "moved" }
 
-// measuredSix returns an IPv6 address for hosts of kind fourDead. Such a host has one, and the
-// host that redirects to it has another.
+// measuredSix returns an IPv6 address for the hosts of kind fourDead. Each of them needs one,
+// and so does the host that redirects to it.
 func measuredSix(i int) string { return fmt.Sprintf("2606:2800:220:2::%x", i+1) }
 
-// measuredAddrs returns the commands for ip that add every address that measuredSix returns.
+// measuredAddrs returns the commands for the program ip that
 func measuredAddrs() string {
 	var b strings.Builder
 	for i := range 2 * hostsOfKind {
@@ -81,11 +81,11 @@ type trouble struct {
 	loss  float64       // share of packets lost in each direction
 	dead  bool          // the first resolver is dead
 	late  time.Duration // delay of the first resolver's replies
-	turns int           // lookups of each operation per run (-runs)
+	turns int           // how many lookups of each operation are one run (see -runs)
 }
 
-// lateBy limits the extra time of dns, in milliseconds at p95, if the first resolver does not
-// reply in time (design §9). The extra time is the difference from a healthy network.
+// lateBy limits how much longer dns may take if the first resolver does not reply in time than
+// on a healthy network, in milliseconds at p95 (design §9).
 const lateBy = 20
 
 func troubles() []trouble {
@@ -101,8 +101,8 @@ func troubles() []trouble {
 	}
 }
 
-// lookups returns the operations to measure. If hosts have dead addresses, these are only the
-// operations that connect to hosts.
+// lookups returns the operations to measure. If the hosts have dead addresses, it returns only
+// the operations that connect to hosts.
 func (c trouble) lookups() []catalog.Operation {
 	all := []catalog.Operation{catalog.SSLCheck(), catalog.Headers(), catalog.ResolveRedirect(), catalog.UptimeCheck()}
 	if c.kind == sound {
@@ -111,7 +111,7 @@ func (c trouble) lookups() []catalog.Operation {
 	return all
 }
 
-// of returns the ith lookup of an operation to measure.
+// of returns the ith of the measured lookups of an operation.
 func (c trouble) of(op catalog.Operation, i int) trip {
 	name := measured(c.kind, i)
 	if op.Slug == catalog.ResolveRedirect().Slug {
@@ -128,7 +128,7 @@ func (c trouble) begin(n *internet) {
 	n.first.become(c.dead, c.late)
 }
 
-// series holds the times of a lookup that was done many times, in milliseconds.
+// series holds how long each of many lookups took, in milliseconds.
 type series struct {
 	ms     []float64
 	failed []string // errors of the lookups that failed
@@ -148,8 +148,8 @@ func (s *series) String() string {
 	return text
 }
 
-// over formats the ratios of the times in s to the times in theirs, which are the times of a
-// tool. It returns an empty text if all lookups of the tool failed.
+// over formats the ratios of the service's times, in s, to the times of a tool, in theirs. It
+// returns an empty text if all lookups of the tool failed.
 func (s *series) over(theirs *series) string {
 	if len(theirs.failed) == len(theirs.ms) {
 		return ""
@@ -163,7 +163,7 @@ func writeBroken(t *testing.T, n *internet) {
 	testbed.Check(useResolvers(t.TempDir()))
 	file := testbed.Must(os.Create(*rowsPath))
 	defer file.Close()
-	healthy := math.NaN() // p95 of dns without trouble
+	healthy := math.NaN() // the p95 of dns on a healthy network
 	for _, c := range troubles() {
 		t.Run(c.what, func(t *testing.T) {
 			fmt.Fprintf(os.Stderr, "measuring lookups, %s ...\n", c.what)
@@ -171,7 +171,7 @@ func writeBroken(t *testing.T, n *internet) {
 			c.begin(n)
 			defer trouble{}.begin(n)
 			for _, op := range c.lookups() {
-				_, _ = tryLookup(t, r, c.of(op, 0)) // the first lookup does not count
+				_, _ = tryLookup(t, r, c.of(op, 0)) // the first lookup of each operation does not count
 			}
 			for _, m := range c.measure(t, n, r) {
 				if m.op == catalog.DNS().Slug && c.none() {
@@ -189,8 +189,8 @@ func (c trouble) none() bool { return c.kind == sound && c.loss == 0 && !c.slow(
 // slow reports whether the first resolver does not reply in time.
 func (c trouble) slow() bool { return c.dead || c.late > 0 }
 
-// row returns a line of the table. The argument healthy is the p95 of dns without trouble, or
-// NaN if that was not measured.
+// row returns a line of the table. healthy is the p95 of dns on a healthy network, or NaN if
+// that was not measured.
 func (c trouble) row(m comparison, healthy float64) map[string]any {
 	row := map[string]any{
 		"what": m.op + ", " + c.what, "ours": m.ours.String(),
@@ -221,7 +221,7 @@ func (c trouble) measure(t *testing.T, n *internet, r *runner) []comparison {
 		all[i] = comparison{op: op.Slug, ours: new(series), theirs: new(series)}
 		running.Go(func() { all[i].ours = c.repeat(t, r, op, times) })
 		running.Go(func() { all[i].peer, all[i].theirs = startTool(n, c.of(op, 0), times) })
-		<-time.After(beat / time.Duration(len(ops))) // operations begin their lookups at different times
+		<-time.After(beat / time.Duration(len(ops))) // so that the operations do not begin their lookups at the same moment
 	}
 	running.Wait()
 	return all
@@ -268,8 +268,9 @@ func startTool(n *internet, c trip, times int) (peer string, all *series) {
 	return peer, all
 }
 
-// TestTroubles checks that each trouble is measured with all operations that it can affect, and
-// with hosts that exist and are of its kind.
+// TestTroubles checks that make bench measures each trouble with all operations that the
+// trouble can affect. Their hosts must exist, and must have dead addresses if the trouble says
+// so.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	hosts := map[string]host{}

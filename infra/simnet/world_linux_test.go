@@ -27,7 +27,8 @@ import (
 // resolverAddrs returns the addresses of the service's default resolvers.
 func resolverAddrs() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
 
-// resolvers answers queries to all resolvers, with the records of the hosts.
+// resolvers is the DNS server behind the addresses of all resolvers. It answers with the
+// records of the hosts.
 type resolvers struct {
 	hosts map[string]host
 	zone  testbed.Zone
@@ -36,7 +37,7 @@ type resolvers struct {
 }
 
 func (n *internet) openResolvers(t *testing.T) {
-	// The service queries this record to find out whether it is ready.
+	// The service queries this record to find out whether its resolvers answer.
 	records := map[string][]dns.RR{"com.": {record("com.", "300 IN NS a.gtld-servers.net.")}}
 	for name, h := range n.hosts {
 		owner := name + "."
@@ -55,8 +56,8 @@ func (n *internet) openResolvers(t *testing.T) {
 
 func record(owner, text string) dns.RR { return testbed.Must(dns.NewRR(owner + " " + text)) }
 
-// addresses returns A and AAAA records. They are not made from zone file text, because that
-// cannot have IPv4-mapped addresses.
+// addresses returns A and AAAA records in the generic form of RFC 3597, because an AAAA record
+// in zone file form cannot have an IPv4-mapped address.
 func addresses(owner string, addrs []string) (list []dns.RR) {
 	for _, a := range addrs {
 		ip := netip.MustParseAddr(a).AsSlice()
@@ -85,9 +86,9 @@ func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 }
 
 type host struct {
-	name string // as in the tables; see full
-	// addrs are its A and AAAA records. A host that has a server, but no addrs, gets a new
-	// public IPv4 address.
+	name string // the name in the tables; see full
+	// addrs are the addresses in the host's A and AAAA records. A host that has a server, but
+	// no addrs, gets a new public IPv4 address.
 	addrs []string
 	// dead are addresses at which nothing answers. Their records come before those of addrs.
 	dead []string
@@ -112,9 +113,9 @@ func allHosts() []host {
 }
 
 const (
-	closedAddr    = "93.184.1.1" // of a host on which nothing listens
+	closedAddr    = "93.184.1.1" // the address of a host on which nothing listens
 	sixAddr       = "2606:2800:220:1::6"
-	unroutedAddr  = "2606:2800:221:1::6" // there is no route to it
+	unroutedAddr  = "2606:2800:221:1::6" // no route leads to this address
 	bootstrapAddr = "93.184.2.1:80"
 	bootstrapURL  = "http://" + bootstrapAddr + "/rdap/dns.json"
 )
@@ -136,8 +137,8 @@ type internet struct {
 	ca    *testbed.Authority
 	tap   *tap
 	hosts map[string]host
-	far   far     // the namespace of the service; nil for this one
-	lines [2]line // to the service and back
+	far   far     // the namespace of the service; nil means the namespace of this process
+	lines [2]line // one line to the service, and one back
 	first firstResolver
 	// public has the addresses that the service may connect to: the server of the bootstrap
 	// file, and port 443 of closedAddr and of every host that has a server.
@@ -233,7 +234,7 @@ func paths(pages map[string]http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// chain returns a handler that redirects n times.
+// chain returns a handler that answers with a page after n redirects.
 func chain(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if len(r.URL.Path) <= n {
@@ -266,19 +267,19 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// web returns an HTTPS server.
+// web returns an HTTPS server that accepts every client.
 func web(h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webUpTo(tls.VersionTLS13, h, edits...)
 }
 
-// webUpTo returns an HTTPS server that refuses a hello whose first TLS version is above the version
-// highest.
+// webUpTo returns an HTTPS server that refuses a client if the first TLS version in the
+// client's hello is above highest.
 func webUpTo(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webFor(func(hello *tls.ClientHelloInfo) bool { return hello.SupportedVersions[0] <= highest }, h, edits...)
 }
 
-// webFor returns an HTTPS server that refuses every hello for which the function wants returns
-// false.
+// webFor returns an HTTPS server that refuses a client unless wants reports true for the
+// client's hello.
 func webFor(wants func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webBy(func(config *tls.Config) {
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -302,8 +303,8 @@ func webBy(change func(*tls.Config), h http.HandlerFunc, edits ...func(*x509.Cer
 	}
 }
 
-// plain is a server that speaks HTTP without TLS. The server mute, below, never accepts a
-// connection: the kernel completes the TCP handshake, and nothing follows.
+// plain is a server that speaks HTTP without TLS. mute, below, is a server that never accepts
+// a connection: the kernel completes the TCP handshake, and nothing follows.
 func plain(t *testing.T, _ *testbed.Authority, _, at string) {
 	l := listen(t, at)
 	go func() { _ = http.Serve(l, nil) }() //nolint:gosec // until the test ends
@@ -311,9 +312,9 @@ func plain(t *testing.T, _ *testbed.Authority, _, at string) {
 
 func mute(t *testing.T, _ *testbed.Authority, _, at string) { listen(t, at) }
 
-// byOpenSSL returns a server that runs openssl s_server, with a certificate for a key of a kind. It
-// serves one client after the other. With -rev, the server sends each line back reversed, so
-// openssl never waits for input.
+// byOpenSSL returns a server that runs openssl s_server, with a key of the given kind and a
+// certificate for it. The server serves one client after the other. With -rev, it sends each
+// line back reversed, so openssl never waits for input.
 func byOpenSSL(key string, args ...string) server {
 	return func(t *testing.T, _ *testbed.Authority, name, at string) {
 		file := filepath.Join(t.TempDir(), "server.pem") // key and certificate
