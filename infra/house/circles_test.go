@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// knownCircles returns the circles of folders that exist. Remove a circle from the list when you
-// resolve it, and never add one.
+// knownCircles returns the circles of folders that the test tolerates. Remove a circle from
+// the list when you resolve it, and never add one.
 func knownCircles() []string {
 	return nil
 }
 
-// folderCircles returns the circles of folders, each as the names of its folders. A folder includes
-// everything below it, and only folders with the same parent are compared. Two folders are in a
-// circle if each imports the other, directly or through more folders. Go forbids circles of
-// packages, but not of folders.
+// folderCircles returns the circles of folders, each as the names of its folders. Two folders
+// are in a circle if each imports the other, directly or through more folders. Go forbids
+// circles of packages, but not of folders. A folder includes everything below it, so only
+// folders with the same parent are compared.
 func folderCircles(imports map[string][]string) []string {
 	beside := map[string][]string{} // folder -> the folders with the same parent that it imports
 	for from, imported := range imports {
@@ -49,8 +49,9 @@ func folderCircles(imports map[string][]string) []string {
 	return slices.Sorted(maps.Keys(circles))
 }
 
-// whereTheyPart returns the two folders with the same parent that contain a and b. If one of a
-// and b is below the other, there are no such folders, and ok is false.
+// whereTheyPart returns the folder x that contains a and the folder y that contains b, where x
+// and y are different and have the same parent. If a is below b, or b below a, there are no
+// such folders, and ok is false.
 func whereTheyPart(a, b string) (x, y string, ok bool) {
 	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
 	for i := range min(len(as), len(bs)) {
@@ -61,7 +62,7 @@ func whereTheyPart(a, b string) (x, y string, ok bool) {
 	return "", "", false
 }
 
-// reach adds all folders that can be reached from a folder to the set reached.
+// reach adds to the set reached all folders to which edges lead from a folder.
 func reach(edges map[string][]string, from string, reached map[string]bool) {
 	for _, to := range edges[from] {
 		if !reached[to] {

@@ -31,8 +31,9 @@ func imported() map[string]bool {
 	}
 }
 
-// TestExamples checks that every package that others import has an example for pkg.go.dev, that
-// every example has a comment, and that go test runs an example if it can.
+// TestExamples checks that every package that sellers and clients import has an example for
+// pkg.go.dev, and that every example has a comment. go test must run an example of the package
+// unless its examples need a network.
 func TestExamples(t *testing.T) {
 	for folder, runs := range imported() {
 		source, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, folder, "example_test.go"), nil, parser.ParseComments)

@@ -29,8 +29,8 @@ func (s size) density() float64 {
 	return float64(s.tokens) / float64(s.codeLines)
 }
 
-// sizeOf measures a file. Semicolons do not count, not even written ones, because the scanner
-// reports nearly all of them for line ends.
+// sizeOf measures a file. Semicolons do not count, even if they are written in the file,
+// because the scanner reports nearly all of them for line ends.
 func sizeOf(text []byte) size {
 	var s size
 	for line := range strings.Lines(string(text)) {
@@ -92,9 +92,9 @@ func styleOf(source *ast.File) style {
 	return s
 }
 
-// standsForCondition reports whether an indexed literal replaces an if or a switch. Otherwise it
-// is a table: it has more than three elements, or it is an array whose elements have keys, such as
-// the names of constants.
+// standsForCondition reports whether an indexed literal replaces an if or a switch. A literal
+// that does not is a table: it has more than three elements, or it is an array whose elements
+// have keys, such as the names of constants.
 func standsForCondition(literal *ast.CompositeLit) bool {
 	if len(literal.Elts) > 3 {
 		return false

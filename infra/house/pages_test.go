@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write what is embedded")
 // pages is the folder with the sources of the web pages.
 const pages = root + "/pkg/discovery/assets"
 
-// command matches the name of a program that a line of shell starts.
+// command matches the name of a program that a line of a shell script starts.
 var command = regexp.MustCompile(`(?m)(^|[|&;(] *)(curl|printf|tr|jq|grep|base64)\b`)
 
 // tag matches the HTML tags that colour a program.
@@ -85,8 +85,8 @@ func colored(t *testing.T, file, code string) string {
 	return b.String()
 }
 
-// classOf returns the stylesheet's class for a token, or an empty text. The argument called is
-// true if a parenthesis follows.
+// classOf returns the stylesheet's class for a token, or an empty text. called says whether a
+// parenthesis follows the token.
 func classOf(kind chroma.TokenType, called bool) string {
 	switch {
 	case kind.InCategory(chroma.Comment):
@@ -157,7 +157,8 @@ func shortened(style string) string {
 	return strings.NewReplacer(";\n  ", ";", "\n  ", "", ";\n}", "}", "; }", "}", " }\n", "}", "\n}", "}", " { ", "{", "; ", ";").Replace(style)
 }
 
-// kept compares an embedded file with the wanted text. With -update it writes the file.
+// kept checks that an embedded file has the wanted text. With -update it writes the file
+// first.
 func kept(t *testing.T, name, want string) {
 	t.Helper()
 	file := filepath.Join(pages, "generated", name)

@@ -22,16 +22,16 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// The card is the picture that appears with a posted link to the documentation. All sites that
-// show such cards accept its size.
+// The sizes of the pictures. The card is the picture that a site shows with a link to the
+// documentation. Every site that shows such cards accepts this size.
 const (
 	cardWidth, cardHeight = 1200, 630
 	mostCard              = 40 << 10 // bytes
 	iconSize              = 32
 )
 
-// TestPictures checks that the served pictures match their sources: the mark, which is
-// favicon.svg, and the name and the tagline in the catalog.
+// TestPictures checks that the served pictures match their sources: the mark in favicon.svg,
+// and the name and the tagline in the catalog.
 func TestPictures(t *testing.T) {
 	mark := read(t, pages+"/favicon.svg")
 	icon := image.NewNRGBA(image.Rect(0, 0, iconSize, iconSize))
@@ -63,7 +63,8 @@ func constant(t *testing.T, source, name string) string {
 	return m[1]
 }
 
-// drawMark draws the mark at a place in a square.
+// drawMark draws the mark in a square of the given size, whose upper left corner is at x and
+// y.
 func drawMark(t *testing.T, to *image.NRGBA, source string, x, y, size int) {
 	t.Helper()
 	const fine = 4 // sampled points per pixel in each direction
@@ -115,8 +116,8 @@ func readMark(t *testing.T, source string) (m mark) {
 	return m
 }
 
-// at returns the colour of the mark at a point. Outside the mark, it returns the colour
-// behind.
+// at returns the colour of a point of the mark. For a point outside the mark, it returns the
+// colour of the background.
 func (m mark) at(x, y float64, behind color.NRGBA) color.NRGBA {
 	corner := func(v float64) float64 { return max(m.round-v, v-(markSize-m.round), 0) }
 	switch {
@@ -130,7 +131,7 @@ func (m mark) at(x, y float64, behind color.NRGBA) color.NRGBA {
 	return behind
 }
 
-// near reports whether a point is on the line, whose ends and corners are round.
+// near reports whether a point is covered by the line, whose ends and corners are round.
 func (m mark) near(x, y float64) bool {
 	for _, points := range m.line {
 		for i := range len(points) - 1 {
@@ -149,7 +150,7 @@ func (m mark) near(x, y float64) bool {
 // lineOf returns the points of an SVG path. It supports the commands that the mark uses.
 func lineOf(t *testing.T, path string) (lines [][][2]float64) {
 	t.Helper()
-	var at, before [2]float64 // the current point, and the control point before it
+	var at, before [2]float64 // the current point, and the last control point
 	for _, c := range regexp.MustCompile(`([A-Za-z])([^A-Za-z]*)`).FindAllStringSubmatch(path, -1) {
 		var n []float64
 		for _, text := range regexp.MustCompile(`-?[0-9.]+`).FindAllString(c[2], -1) {
@@ -178,7 +179,7 @@ func lineOf(t *testing.T, path string) (lines [][][2]float64) {
 	return lines
 }
 
-// curve returns points on a cubic Bézier curve, without the first.
+// curve returns points on the cubic Bézier curve from a to d, without a itself.
 func curve(a, b, c, d [2]float64) (points [][2]float64) {
 	const pieces = 24
 	for i := range pieces {
@@ -227,9 +228,10 @@ func drawText(t *testing.T, to draw.Image, ttf []byte, size float64, ink color.C
 	}
 }
 
-// drawn compares an embedded picture with the drawn one, and returns its size. With -update it
-// writes the picture. It does not compare bytes, because the output of compressors differs, and
-// processors round numbers differently in the last bit.
+// drawn checks that an embedded picture looks like the drawn one, and returns the size of its
+// file. If the two differ and -update is set, drawn writes the picture. It does not compare
+// bytes, because compressors write different bytes for the same picture, and processors round
+// numbers differently in the last bit.
 func drawn(t *testing.T, name string, want *image.NRGBA, encode func(*testing.T, image.Image) []byte, inside func([]byte) []byte) int {
 	t.Helper()
 	file := filepath.Join(pages, "generated", name)
@@ -247,8 +249,8 @@ func drawn(t *testing.T, name string, want *image.NRGBA, encode func(*testing.T,
 	return len(kept)
 }
 
-// looks reports whether a PNG file shows the picture want, with at most small differences
-// in colour.
+// looks reports whether a PNG file shows the wanted picture, with at most small differences in
+// colour.
 func looks(file []byte, want *image.NRGBA) bool {
 	got, err := png.Decode(bytes.NewReader(file))
 	if err != nil || got.Bounds() != want.Bounds() {
@@ -276,7 +278,7 @@ func pngOf(t *testing.T, picture image.Image) []byte {
 	return b.Bytes()
 }
 
-// icoHeader is the length of what precedes the only picture of an ICO.
+// icoHeader is the number of bytes before the only picture of an ICO file.
 const icoHeader = 6 + 16
 
 // icoOf returns an ICO file with one picture, a PNG. All current browsers can read it.
@@ -288,7 +290,7 @@ func icoOf(t *testing.T, picture image.Image) []byte {
 	for _, part := range []any{
 		[3]uint16{0, 1, 1},                      // an icon, one picture
 		[4]uint8{size, size},                    // without a palette
-		[2]uint16{1, 32},                        // planes, bits of a pixel
+		[2]uint16{1, 32},                        // colour planes, bits per pixel
 		[2]uint32{uint32(len(file)), icoHeader}, // length and offset of the picture
 		file,
 	} {

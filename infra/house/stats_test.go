@@ -14,20 +14,20 @@ import (
 
 var printStats = flag.Bool("stats.print", false, "print the measures of the code, as make stats does")
 
-// Limits for the code. A test fails above them.
+// Limits for the code. TestStats fails if the code exceeds them.
 const (
 	mostLines      = 400 // lines of a file
 	mostComplexity = 20  // cognitive complexity of a function
 )
 
-// Goals for the code. A feature may exceed them; no test fails.
+// Goals for the code. A new feature may exceed them: no test fails.
 const (
 	goalDensity = 7.3    // tokens per code line; well-read projects have 6.2 to 7.0
-	goalLinked  = 190000 // tokens that commands link
+	goalLinked  = 190000 // tokens of the code that commands link
 )
 
-// TestStats checks that each file and function is small enough for a reader to keep in mind, and
-// that folders do not import each other. It does not limit the total amount of code: a new
+// TestStats checks that each file and function is small enough for a reader to keep in mind,
+// and that no two folders import each other. It does not limit the total amount of code: a new
 // operation or a fix never fails it. With -stats.print it prints all measures.
 func TestStats(t *testing.T) {
 	r := readTree(t)
@@ -98,7 +98,8 @@ func (s *total) add(f goFile) {
 }
 
 // distribution describes the complexity of functions, without those of complexity 0. gocognit
-// also leaves these out of its list, so the numbers can be compared with other projects.
+// leaves these out of its list as well, so the numbers can be compared with those of other
+// projects.
 type distribution struct {
 	mean           float64
 	p99, max, over int // over is the number of functions above the limit
@@ -193,8 +194,9 @@ func printRooms(w io.Writer, r tree) {
 	fmt.Fprintf(w, "\n> is above the goal of %.1f tokens a code line; complexity is that of the worst function.\n", goalDensity)
 }
 
-// roomOf returns the folder under which code is counted. This is its own folder, except that all
-// folders below functions, whose code is generated, count as one.
+// roomOf returns the folder under which printRooms counts the code of a folder. This is the
+// folder itself, except that all folders below functions, whose code is generated, count as
+// one.
 func roomOf(folder string) string {
 	if path.Dir(folder) == "functions" {
 		return "functions"

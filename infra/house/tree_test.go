@@ -33,7 +33,7 @@ type tree struct {
 
 // goFile is a Go file with its measures.
 type goFile struct {
-	name      string // below the root of the repository
+	name      string // the path from the root of the repository
 	linked    bool   // whether a command links it
 	lines     int
 	size      size
@@ -41,12 +41,12 @@ type goFile struct {
 	functions []function
 }
 
-// folder returns the directory of the file, below the root of the repository.
+// folder returns the path of the file's folder from the root of the repository.
 func (f goFile) folder() string { return path.Dir(f.name) }
 
 // function is a function or method that is declared in a file.
 type function struct {
-	name       string // its folder, and its name with the receiver
+	name       string // the folder, a point, and the name with the receiver
 	complexity int    // cognitive complexity
 }
 
@@ -64,7 +64,7 @@ func readTree(t *testing.T) tree {
 	packages := list(t)
 	linked := linkedFolders(packages)
 	r := tree{imports: importsOfFolders(packages)}
-	sources := map[string][]*ast.File{} // by the folder and the name of the package
+	sources := map[string][]*ast.File{} // by folder and package name
 	set := token.NewFileSet()
 	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
 		text, err := os.ReadFile(filepath.Join(root, name))
@@ -125,8 +125,8 @@ func list(t *testing.T) []listed {
 }
 
 // linkedFolders returns the folders of the packages that a command links. infra/bench does not
-// count: that command only measures the other commands, so the packages that it alone links
-// serve tests.
+// count. That command only measures the other commands, so packages that no other command
+// links are like the helpers of tests.
 func linkedFolders(packages []listed) map[string]bool {
 	linked := map[string]bool{}
 	for _, p := range packages {
@@ -142,8 +142,8 @@ func linkedFolders(packages []listed) map[string]bool {
 	return linked
 }
 
-// importsOfFolders returns which folders each folder imports. The imports of tests are left out,
-// because a test may use the packages for which the tested package is made.
+// importsOfFolders returns the folders that each folder imports. It leaves out the imports of
+// tests, because a test may use the packages that import the tested one.
 func importsOfFolders(packages []listed) map[string][]string {
 	imports := map[string][]string{}
 	for _, p := range packages {
@@ -157,8 +157,8 @@ func importsOfFolders(packages []listed) map[string][]string {
 	return imports
 }
 
-// functionsOf measures the functions of packages, and returns them by file. A package is
-// measured as a whole, because recursion through other functions counts.
+// functionsOf measures the functions of packages, and returns them by file. It measures a
+// package as a whole, because recursion through several functions adds to their complexity.
 func functionsOf(set *token.FileSet, packages map[string][]*ast.File) map[string][]function {
 	functions := map[string][]function{}
 	for _, sources := range packages {
@@ -171,8 +171,8 @@ func functionsOf(set *token.FileSet, packages map[string][]*ast.File) map[string
 	return functions
 }
 
-// TestTrackedFiles checks that no tracked file is large, because someone may commit a built
-// program by mistake. Files stay in the history of the repository for ever.
+// TestTrackedFiles checks that no tracked file is large. Somebody may commit a built program
+// by mistake, and it would stay in the history of the repository for ever.
 func TestTrackedFiles(t *testing.T) {
 	const most = 1 << 20 // bytes
 	git := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z")

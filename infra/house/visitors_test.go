@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// manifests returns the names of the files that list dependencies, with Dependabot's name for
-// their ecosystem.
+// manifests returns the names of the files that list dependencies. The value is Dependabot's
+// name for the ecosystem.
 func manifests() map[string]string {
 	return map[string]string{"go.mod": "gomod", "package.json": "npm", "requirements.txt": "pip"}
 }
@@ -112,7 +112,8 @@ type form struct {
 }
 
 // TestIssueForms checks that GitHub accepts the issue forms, and that no form asks for secrets
-// that open or charge a wallet. A user might paste them anyway, so each form must warn against it.
+// that open or charge a wallet. A user might paste such a secret anyway, so each form must
+// warn against it.
 func TestIssueForms(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(root, ".github", "ISSUE_TEMPLATE", "*.yml"))
 	if err != nil {
@@ -159,9 +160,9 @@ func (f form) check(fault func(format string, args ...any)) {
 	}
 }
 
-// TestPaymentForm checks that the form for payments asks for the facts that identify a payment,
-// such as its wallet and transaction. To send the form, the user must confirm that it has no
-// secrets.
+// TestPaymentForm checks that the form for payments asks for the facts that identify a
+// payment, such as the wallet and the transaction. Before a user can send the form, the user
+// must confirm that there are no secrets in it.
 func TestPaymentForm(t *testing.T) {
 	var f form
 	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(root, ".github", "ISSUE_TEMPLATE", "payment.yml"))), &f); err != nil {
@@ -185,7 +186,7 @@ func TestPaymentForm(t *testing.T) {
 	}
 }
 
-// TestPullRequestTemplate checks that the commands in the template of pull requests exist.
+// TestPullRequestTemplate checks that the make targets in the pull request template exist.
 func TestPullRequestTemplate(t *testing.T) {
 	makefile := read(t, filepath.Join(root, "Makefile"))
 	asked := makes.FindAllStringSubmatch(read(t, filepath.Join(root, ".github", "PULL_REQUEST_TEMPLATE.md")), -1)

@@ -18,7 +18,7 @@ type workflow struct {
 	Jobs        map[string]job    `yaml:"jobs"`
 }
 
-// job is a job of a workflow. A job that calls another workflow has neither a machine nor steps.
+// job is a job of a workflow. It has neither a machine nor steps if it calls another workflow.
 type job struct {
 	Uses        yaml.Node         `yaml:"uses"`
 	RunsOn      string            `yaml:"runs-on"`
@@ -57,8 +57,7 @@ func readWorkflows(t *testing.T) []workflow {
 
 // TestWorkflows checks that only jobs have permissions, that each job has a timeout, that each
 // machine has a fixed version, and that no checkout leaves its token in the work tree.
-// Other errors in the files are found by actionlint (make check) and zizmor (TestWorkflows of
-// infra).
+// actionlint (make check) and zizmor (TestWorkflows of infra) find other errors in the files.
 func TestWorkflows(t *testing.T) {
 	for _, w := range readWorkflows(t) {
 		if w.Permissions == nil || len(w.Permissions) > 0 {
@@ -115,8 +114,8 @@ func eachStep(t *testing.T, visit func(file string, s step)) {
 }
 
 // TestPinnedActions checks that a third-party action is pinned to a commit, which cannot be
-// moved. A trailing comment must name its version for readers, and all workflows must use the
-// same commit.
+// moved. For readers, a trailing comment must name the action's version. All workflows must
+// use the same commit of an action.
 func TestPinnedActions(t *testing.T) {
 	pins := map[string]string{}
 	eachStep(t, func(file string, s step) {
@@ -162,15 +161,15 @@ func TestToolsOfWorkflows(t *testing.T) {
 	}
 }
 
-// Patterns for commands of this repository in a step: a make target with its variables, and a
-// program.
+// makes and programs match the commands of this repository in a step: a make target with its
+// variables, and the path of a program.
 var (
 	makes    = regexp.MustCompile(`\bmake ([a-z-]+)((?: [A-Z_]+=\S+)*)`)
 	programs = regexp.MustCompile(`(?:^|\s)(\.[a-z]+/[a-z]+)`)
 )
 
-// TestCommandsOfWorkflows checks the commands in workflows: the make targets exist and take the
-// given variables, and the programs exist.
+// TestCommandsOfWorkflows checks the commands in workflows: their make targets must exist and
+// take the given variables, and their programs must exist.
 func TestCommandsOfWorkflows(t *testing.T) {
 	makefile := read(t, filepath.Join(root, "Makefile"))
 	seen := 0
@@ -206,7 +205,7 @@ func checkTarget(t *testing.T, where, makefile, target string, settings []string
 	}
 }
 
-// firstMatch returns the text in a file that the pattern's group matches.
+// firstMatch returns the text that the pattern's group matches first in a file.
 func firstMatch(t *testing.T, path, pattern string) string {
 	t.Helper()
 	found := regexp.MustCompile(pattern).FindStringSubmatch(read(t, path))
