@@ -50,8 +50,8 @@ func repeatedly(p peer, domain string, times int, beat time.Duration) error {
 // With this limit, curl tries the next address after five seconds; without it, after minutes.
 const connectTimeout = "8"
 
-// tools returns the programs that users run, by operation. They query the resolvers in turn, as if
-// these were listed in /etc/resolv.conf.
+// tools returns the programs that users run for a lookup, by operation. The programs query the
+// resolvers in turn, as they query those listed in /etc/resolv.conf.
 func tools(resolvers []string) map[string]peer {
 	patient := func(option, of string) look { return curl(option, of, "--connect-timeout", connectTimeout) }
 	question := peer{"what dig does (5 s, the next server, 3 tries) by miekg/dns", asDig(resolvers)}
@@ -69,8 +69,8 @@ func tools(resolvers []string) map[string]peer {
 	}
 }
 
-// digAlone runs dig with its defaults. dig prints only the time of its last try, so the time of
-// the whole process is measured.
+// digAlone runs dig with its defaults. The caller measures how long the whole process takes,
+// because dig prints only the duration of its last try.
 func digAlone(ctx context.Context, domain string) error {
 	out, err := exec.CommandContext(ctx, "dig", domain, "A").Output()
 	if err == nil && !bytes.Contains(out, []byte("status: NOERROR")) {
@@ -79,9 +79,9 @@ func digAlone(ctx context.Context, domain string) error {
 	return err
 }
 
-// asDig queries as dig does: each server has five seconds, then the next is queried, in three
-// rounds. This is faster than dig 9.18, which queries the first server three times before the
-// next.
+// asDig returns a lookup that queries as dig does. Each server has five seconds; then the next
+// is queried. There are three rounds. This is faster than dig 9.18, which queries the first
+// server three times before the next.
 func asDig(resolvers []string) look {
 	client := &dns.Client{Timeout: 5 * time.Second}
 	return timed(func(ctx context.Context, domain string) error {
@@ -99,7 +99,8 @@ func asDig(resolvers []string) look {
 	})
 }
 
-// withPort returns a resolver's address, with DNS's port if it has none.
+// withPort returns a resolver's address with a port. If the address has none, this is the port
+// of DNS.
 func withPort(resolver string) string {
 	if _, _, err := net.SplitHostPort(resolver); err == nil {
 		return resolver

@@ -12,7 +12,7 @@ import (
 	ledgerfile "github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// sample makes one payment, and returns the records that it leaves in the ledger.
+// sample makes one payment, and returns the records that the payment leaves in the ledger.
 func (s *site) sample(b buyer) (rows []ledger.Record) {
 	file := filepath.Join(s.dir, "sample.db")
 	func() {
@@ -34,15 +34,14 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 	return rows
 }
 
-// fill creates a ledger file that has copies of a payment's records. Each copy is for another
-// payer. The argument left has the records to copy, and the argument payer is the payer in
-// their keys.
+// fill creates a ledger file with many payments. Each of them is a copy of the records that
+// one payment has left, with another payer in their keys.
 func (s *site) fill(payments int, payer string, left []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))
 	defer func() { check(store.Close()) }()
 	crowd, ctx := errgroup.WithContext(s.ctx)
-	crowd.SetLimit(2000) // writes at the same time need only one sync of the file
+	crowd.SetLimit(2000) // simultaneous writes share one sync of the file
 	for n := range payments {
 		crowd.Go(func() error {
 			for _, r := range left {

@@ -31,10 +31,10 @@ import (
 type target struct {
 	name   string
 	server *server
-	// make returns the bytes of the next request of a round. All requests are made before the
-	// round begins, because signing is the client's work and is not measured.
+	// make returns the bytes of the next request of a round. All requests of a round are made
+	// before it begins, because the round must not measure the client's work, such as signing.
 	make func() []byte
-	// A correct answer has this status, and its body contains the text in the field part.
+	// A correct answer has this status, and its body contains part.
 	status int
 	part   string
 }
@@ -43,7 +43,7 @@ type target struct {
 type round struct {
 	perSecond  float64
 	p50, p99   time.Duration
-	processors float64 // processor time of the server per second, in seconds
+	processors float64 // how many seconds of processor time the server uses per second
 }
 
 // play sends n requests with several clients at once. Each client has one connection, and sends a
@@ -68,11 +68,11 @@ func (t target) play(ctx context.Context, clients, n int) round {
 	return round{float64(n) / lasted.Seconds(), percentile(took, 50), percentile(took, 99), spent.Seconds() / lasted.Seconds()}
 }
 
-// maxAnswer limits how much of an answer is read.
+// maxAnswer limits how many bytes of an answer are read.
 const maxAnswer = 1 << 20
 
-// ask runs one client. It sends requests from the list all until none are left, and stores the
-// duration of each in the list took.
+// ask runs one client. The client takes requests from all until none are left, and stores in
+// took how long each one takes.
 func (t target) ask(ctx context.Context, all [][]byte, took []time.Duration, next *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.server.host())
 	if err != nil {
@@ -119,8 +119,8 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(p/100*float64(len(sorted))))-1)]
 }
 
-// measure plays each target for about a second, in several rounds of alternating order, and
-// returns the medians for each target. A first round, which does not count, determines how many
+// measure plays each target for about a second in each of several rounds, in alternating
+// order, and returns the medians of each target. An additional first round determines how many
 // requests take a second.
 func (s *site) measure(times, clients int, targets ...target) (medians []round) {
 	const leastRequests, mostRequests = 100, 20_000
@@ -215,11 +215,11 @@ func newFacilitator() *httptest.Server {
 		var asked struct {
 			PaymentPayload x402.Payload `json:"paymentPayload"`
 		}
-		_ = json.NewDecoder(io.LimitReader(r.Body, maxAnswer)).Decode(&asked) // payments are not checked
+		_ = json.NewDecoder(io.LimitReader(r.Body, maxAnswer)).Decode(&asked) // the facilitator does not check payments
 		payer, hash := asked.PaymentPayload.Payload.Authorization.From, make([]byte, 32)
 		_, _ = rand.Read(hash) // never fails
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]map[string]any{ // an error means that the server has ended
+		_ = json.NewEncoder(w).Encode(map[string]map[string]any{ // an error means that the seller has ended
 			"/supported": {
 				"kinds":      []map[string]any{{"x402Version": x402.Version, "scheme": x402.Scheme, "network": network}},
 				"extensions": []string{}, "signers": map[string]any{},

@@ -36,9 +36,9 @@ func main() {
 	}
 }
 
-// failed is the value of a panic: an error after which nothing can be measured. The panic runs
-// the deferred calls that stop everything that was started, and then the method run returns
-// the error.
+// failed is the value with which check panics: an error after which nothing can be measured.
+// During the panic, deferred calls stop everything that was started. Then caught recovers, and
+// run returns the error.
 type failed struct{ error }
 
 func check(err error) {
@@ -52,8 +52,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// caught is called with defer. If the function check has panicked with an error, caught
-// recovers, and stores the error in the result err.
+// caught is called with defer. If check has panicked with an error, caught recovers, and
+// stores the error in *err.
 func caught(err *error) {
 	switch f := recover().(type) {
 	case nil:
@@ -67,7 +67,7 @@ func caught(err *error) {
 // site holds the settings of a run and the results so far.
 type site struct {
 	ctx           context.Context
-	dir           string // for the files of this run
+	dir           string // the folder for the files of this run
 	facilitator   string
 	runs, records int
 	rtt           time.Duration

@@ -28,25 +28,26 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// copied is an answer that the service has given. A bare server gives the same answer.
+// copied is an answer of the service, which a bare server repeats.
 type copied struct {
 	Status int
 	Header http.Header
 	Body   []byte
 	// Settle is the request that the bare server sends to the facilitator before it answers.
-	// If Settle is empty, it sends none.
+	// If Settle is empty, the server sends none.
 	Settle []byte
 }
 
-// repeat runs a bare server: it gives the same answer to every request, with net/http, and
-// writes one log line for each request, as the service does. No challenge or paid call can cost
-// less than this.
+// repeat runs a bare server. With net/http, it gives the same answer to every request, and
+// writes one log line for each request, as the service does. No challenge or paid call can
+// cost less than that.
 func (s *site) repeat(answer string) {
 	var c copied
 	check(json.Unmarshal(must(os.ReadFile(answer)), &c))
 	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	// The service also opens a connection for each settlement, because a persistent one can be
-	// closed during a settlement and leave the payment in doubt.
+	// Like the service, the bare server opens a new connection for each settlement. A
+	// persistent connection could be closed during a settlement, which would leave the payment
+	// in doubt.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
@@ -66,8 +67,8 @@ func (s *site) repeat(answer string) {
 	}))
 }
 
-// bare starts a bare server. It repeats the answer that the target's server gives to one
-// request.
+// bare starts a bare server. The server repeats the answer that the target's server gives to
+// one request.
 func (s *site) bare(t target, settle []byte) *server {
 	conn := must(new(net.Dialer).DialContext(s.ctx, "tcp", t.server.host()))
 	defer conn.Close()
@@ -78,7 +79,7 @@ func (s *site) bare(t target, settle []byte) *server {
 	return s.self("bare", name)
 }
 
-// each returns the processor time that the server uses for one request.
+// each returns the processor time that the server has used per request.
 func (r round) each() time.Duration {
 	return time.Duration(r.processors / r.perSecond * float64(time.Second))
 }

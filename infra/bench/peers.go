@@ -36,10 +36,10 @@ type answer struct {
 	Error string  `json:"error"`
 }
 
-// ask does a lookup with well-known libraries and tools, and prints the durations as JSON.
+// ask has well-known libraries and tools do a lookup, and prints the durations as JSON.
 // Package simnet starts it in the network of the service. Each peer does the lookup twice, and
-// only the second one counts: by then its caches are filled, as they are in the service. One of
-// these caches holds the bootstrap file of the registries.
+// only the second time counts: by then the peer's caches are filled, as those of the service
+// are. One of these caches holds the bootstrap file of the registries.
 func ask(all []peer, domain string) error {
 	answers := []answer{}
 	for _, p := range all {
@@ -65,8 +65,7 @@ func (p peer) timeOf(domain string) answer {
 	return a
 }
 
-// broken is the key under which the function peers returns the peers for hosts with dead
-// addresses.
+// broken is the key of the peers for hosts with dead addresses in the result of peers.
 const broken = "broken"
 
 // peers returns the libraries and tools to compare with, by the slug of the operation.
@@ -121,7 +120,7 @@ func answered(r *dns.Msg) error {
 func certificate(ctx context.Context, domain string) error {
 	conn, err := new(tls.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(domain, "443"))
 	if err == nil {
-		err = conn.Close() // the handshake succeeded, so the server has sent a certificate
+		err = conn.Close() // a successful handshake means that the server has sent a certificate
 	}
 	return err
 }
@@ -136,14 +135,15 @@ func headBy(ctx context.Context, domain string, transport *http.Transport) error
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close() // it is empty, because the request is HEAD
+	defer res.Body.Close() // the body is empty, because the request is HEAD
 	if res.StatusCode >= http.StatusMultipleChoices {
 		return errors.New(res.Status)
 	}
 	return nil
 }
 
-// registry queries RDAP servers over connections that are not reused. The service does the same.
+// registry returns a function that queries RDAP servers. Like the service, it does not reuse
+// connections.
 func registry(bootstrapURL string) func(ctx context.Context, domain string) error {
 	client := &rdap.Client{
 		HTTP:      &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
@@ -161,7 +161,8 @@ func registry(bootstrapURL string) func(ctx context.Context, domain string) erro
 	}
 }
 
-// together returns a lookup that does several lookups at once. It takes as long as the slowest.
+// together returns a lookup that does several lookups at once. It takes as long as the slowest
+// of them.
 func together(all ...look) look {
 	return timed(func(ctx context.Context, domain string) error {
 		var running errgroup.Group
@@ -175,8 +176,8 @@ func together(all ...look) look {
 	})
 }
 
-// tool returns a lookup by a program that prints how long it took. The pattern finds the
-// number in its output.
+// tool returns a lookup by a program that prints how long the lookup took. The pattern finds
+// that number in the output.
 func tool(pattern string, unit time.Duration, command ...string) look {
 	figure := regexp.MustCompile(pattern)
 	return func(ctx context.Context, domain string) (time.Duration, error) {
@@ -198,8 +199,8 @@ func dig(resolver string) look {
 	return tool(`(?s)status: NOERROR.*Query time: ([0-9]+) usec`, time.Microsecond, "dig", "-u", "+tries=1", "@"+resolver, "DOMAIN", "A")
 }
 
-// curl returns a lookup by curl, which follows redirects. The second argument is curl's name
-// for the time to print.
+// curl returns a lookup by curl, which follows redirects. of is curl's name for the time that
+// curl prints.
 func curl(option, of string, more ...string) look {
 	command := append([]string{"curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
 		"-w", "%{http_code} %{" + of + "}", "https://DOMAIN/"}, more...)

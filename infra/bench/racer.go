@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// headRaced is like head, but connects according to RFC 8305, beginning with IPv4. For hosts
-// with dead addresses, the service is compared with headRaced.
+// headRaced is like head, but connects according to RFC 8305, beginning with IPv4. It is the
+// peer of the service for hosts with dead addresses.
 func headRaced(ctx context.Context, domain string) error {
 	return headBy(ctx, domain, &http.Transport{DialContext: dialRaced})
 }
 
-// dialRaced tries the addresses of a host one after the other, and returns the first
-// connection. It starts the next try after 250 ms, or at once if a try has failed.
+// dialRaced connects to the addresses of a host one after the other, and returns the first
+// connection that succeeds. It starts the next try 250 ms after the last one, or at once if a
+// try fails.
 func dialRaced(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -61,7 +62,7 @@ func dialRaced(ctx context.Context, network, address string) (net.Conn, error) {
 	return nil, errors.Join(errors.New("no address took a connection"), err)
 }
 
-// takingTurns orders addresses: IPv4 and IPv6 alternate, beginning with IPv4.
+// takingTurns orders addresses so that IPv4 and IPv6 alternate, beginning with IPv4.
 func takingTurns(all []net.IP) (addrs []net.IP) {
 	families := [2][]net.IP{}
 	for _, ip := range all {

@@ -23,14 +23,14 @@ func (s *site) lookups() {
 	s.section("Lookups over their round trips, and of hosts with dead addresses, from a warm process").rows = readRows(file)
 }
 
-// The targets for the ratios. Each constant names a figure of ours, which is divided by the same
+// The targets for the ratios. Each ratio is a figure of the service, divided by the same
 // figure of the alternative.
 const (
 	targetChallenges = 2.3  // challenges per second, divided by the middleware's
 	targetPayments   = 1.5  // paid pings per second, divided by the middleware's
 	targetAlone      = 1.3  // p50 of a paid ping by one client, divided by the middleware's
 	targetSold       = 2.0  // paid calls per second of a sold handler, divided by the middleware's
-	targetSoldAlone  = 1.2  // p50 of such a call by one client, divided by the middleware's
+	targetSoldAlone  = 1.2  // p50 of a paid call of a sold handler by one client, divided by the middleware's
 	targetChallenge  = 1.4  // processor time of a challenge, divided by the time of a bare answer
 	targetPaid       = 2.0  // processor time of a paid ping, divided by the time of its unavoidable steps
 	targetGrowth     = 0.90 // paid pings per second on the largest ledger, divided by those on the smallest
@@ -105,8 +105,8 @@ func (s *site) middleware() {
 	}
 }
 
-// shop compares a handler that is sold with the library to the middleware, and to the pings of
-// the service.
+// shop measures a handler that is sold with the library. It compares paid calls of the handler
+// with those of the middleware, and with paid pings of the service.
 func (s *site) shop(web *section, b buyer, theirs, pings target) {
 	const what = "paid calls of a handler that is sold, "
 	progress("a shop")
@@ -143,8 +143,9 @@ func (s *site) growth() {
 	}
 }
 
-// figures runs tests or benchmarks of a package. The returned function returns the numbers
-// that the tests report under a name. It fails unless there are exactly count numbers.
+// figures runs tests or benchmarks of a package. The function that it returns gives the
+// numbers that the tests have reported under a name, and fails unless there are exactly count
+// numbers.
 func (s *site) figures(pkg string, arguments ...string) func(count int, name string) []float64 {
 	all := parseFigures(s.output(".", "go", append([]string{"test", "-vet=off", pkg}, arguments...)...))
 	return func(count int, name string) []float64 {
@@ -155,17 +156,17 @@ func (s *site) figures(pkg string, arguments ...string) func(count int, name str
 	}
 }
 
-// benchmarks runs the benchmarks of a package that match a pattern. The returned function
-// returns the figure of a benchmark in a unit.
+// benchmarks runs the benchmarks of a package that match a pattern. The function that it
+// returns gives the figure of a benchmark in a unit, such as ns/op.
 func (s *site) benchmarks(pkg, pattern string) func(name, unit string) float64 {
 	all := s.figures(pkg, "-run", "^$", "-bench", pattern, "-benchmem")
 	return func(name, unit string) float64 { return all(1, name+" "+unit)[0] }
 }
 
 // parseFigures parses the output of go test. It reads the lines of benchmarks, such as
-// "BenchmarkX-2  100  12345 ns/op  3 calls", and of attributes, such as
-// "=== ATTR  TestX name 1 2 3". If a subtest has set the attribute, its figures are stored under
-// the name of the subtest.
+// "BenchmarkX-2  100  12345 ns/op  3 calls", and those of attributes, such as "=== ATTR  TestX
+// name 1 2 3". The name of a figure is that of the attribute or, if a subtest has set the
+// attribute, that of the subtest.
 func parseFigures(out string) map[string][]float64 {
 	all := map[string][]float64{}
 	add := func(name, figure string) { all[name] = append(all[name], must(strconv.ParseFloat(figure, 64))) }
@@ -248,8 +249,8 @@ func (s *site) table() {
 	}
 }
 
-// limits adds a section to the table: how many payments succeed as their rate grows, in a
-// model of DynamoDB's limits.
+// limits adds a section on the capacity of the ledger: in a model of DynamoDB's limits, how
+// many payments succeed as their rate grows.
 func (s *site) limits() {
 	progress("a model of DynamoDB's limits")
 	sold := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestCapacity$", "-capacity")
@@ -265,7 +266,7 @@ func (s *site) limits() {
 	}
 }
 
-// cost adds the costs of calls at AWS's list prices. README has a table of them.
+// cost adds the costs of calls at AWS's list prices. The README has a table of these costs.
 func (s *site) cost() {
 	progress("what calls cost")
 	counted := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestReadmeCosts$")

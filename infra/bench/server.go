@@ -19,7 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// The terms of both servers. Nothing is paid on any chain.
+// The terms of the service and of the middleware. Nothing is paid on any chain.
 const (
 	network = "eip155:8453"
 	payTo   = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" // a public test account
@@ -29,7 +29,8 @@ type server struct{ *programs.Process }
 
 func (s *server) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// start starts a program, and waits until it prints the text ready, followed by its origin.
+// start starts a server program, and waits until the program prints the text in ready,
+// followed by its origin.
 func start(ready string, cmd *exec.Cmd) *server {
 	cmd.Stderr = os.Stderr
 	p := must(programs.StartWith(cmd, programs.Options{Mark: ready, Most: 64 << 10}))
@@ -46,13 +47,13 @@ func (s *site) serve(h http.Handler) {
 	_ = server.Serve(listener)
 }
 
-// self starts another command of this program as a server.
+// self starts a new process of this program with a command that runs a server.
 func (s *site) self(command, file string) *server {
 	return start("ready on ", exec.CommandContext(s.ctx, must(os.Executable()), command, "-file", file, "-facilitator", s.facilitator))
 }
 
-// ours starts the local runner with a ledger in a file. It has no rate limit, because all
-// requests come from one address.
+// ours starts the local runner with a ledger in a file. The runner has no rate limit, because
+// all requests come from one address.
 func (s *site) ours(ledgerFile string) *server {
 	cmd := exec.CommandContext(s.ctx, "build/local")
 	cmd.Env = []string{
@@ -73,8 +74,8 @@ func (s *server) stop() {
 	_ = s.Stop() // the exit status of a stopped process does not matter
 }
 
-// processorTime returns the processor time that the process has used so far, or 0 if /proc does
-// not tell.
+// processorTime returns the processor time that the process has used so far, or 0 if /proc
+// does not say.
 func (s *server) processorTime() time.Duration {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Cmd.Process.Pid))
 	// See proc_pid_stat(5): fields 14 and 15 are the times, in hundredths of a second. The
@@ -94,8 +95,8 @@ func (s *server) processorTime() time.Duration {
 	return time.Duration(u+k) * time.Second / hertz
 }
 
-// sell runs a seller that uses the library. Its handler gives the same answer as the ping of the
-// service, without limits.
+// sell runs a seller that uses the library, without limits. The seller's handler gives the
+// same answer as the ping of the service.
 func (s *site) sell(ledgerFile string) {
 	ledger := must(file.Open(ledgerFile))
 	defer func() { check(ledger.Close()) }()

@@ -17,7 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// TestReadsFigures parses the output of go test.
+// TestReadsFigures checks that parseFigures finds the figures of benchmarks and of attributes
+// in the output of go test.
 func TestReadsFigures(t *testing.T) {
 	t.Parallel()
 	got := parseFigures(fmt.Sprintf("goos: linux\nBenchmarkX-%d   \t 100\t  12345 ns/op\t 3.5 MB/peak\nBenchmarkCold/a-dns  3  9 ms/init\nPASS\n"+
@@ -56,7 +57,7 @@ func TestTakingTurns(t *testing.T) {
 	}
 }
 
-// TestPeers checks that peers and tools belong to operations that exist.
+// TestPeers checks that peers and tools have only slugs of operations that exist.
 func TestPeers(t *testing.T) {
 	for slug := range peers("1.1.1.1", "http://127.0.0.1:1/rdap/dns.json") {
 		if _, known := catalog.BySlug(slug); !known && slug != broken {
