@@ -20,11 +20,11 @@ type buyer struct {
 	tell    func(tone, string)
 	url     string
 	client  *x402test.Client
-	offer   x402.PaymentRequired // an offer may be signed more than once
+	offer   x402.PaymentRequired // the buyer signs each payment for the same offer
 	answers int
 
 	mu     sync.Mutex
-	signed []string // the nonces of its payments
+	signed []string // the nonces of the buyer's payments
 }
 
 func newBuyer(url string, tell func(tone, string)) (*buyer, error) {
@@ -38,7 +38,7 @@ func newBuyer(url string, tell func(tone, string)) (*buyer, error) {
 
 func (b *buyer) satisfied() bool { return b.answers > 0 }
 
-// try signs a payment and sends it until the seller has decided.
+// try signs a payment, and sends it until the reply is something other than 409.
 func (b *buyer) try(ctx context.Context) error {
 	if b.satisfied() {
 		return nil
@@ -82,12 +82,12 @@ func (b *buyer) sign() (header string, err error) {
 	return b.client.Wallet.Seal(draft)
 }
 
-// name returns how the timeline names the payment in a call to the facilitator.
+// name returns the name that the timeline uses for the payment in a call to the facilitator.
 func (b *buyer) name(call []byte) string {
 	var q struct {
 		PaymentPayload x402.Payload `json:"paymentPayload"`
 	}
-	_ = json.Unmarshal(call, &q) // if it is not a payment, no nonce matches
+	_ = json.Unmarshal(call, &q) // if the call has no payment, no nonce matches
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, nonce := range b.signed {
@@ -98,8 +98,8 @@ func (b *buyer) name(call []byte) string {
 	return "a payment of somebody else"
 }
 
-// read prints a reply, and how long the buyer waited for it. It reports whether to send the
-// same payment again.
+// read prints a reply and, if the buyer waited long for it, the time. It reports whether to
+// send the same payment again.
 func (b *buyer) read(r x402test.Reply, lost error, took time.Duration) (again bool) {
 	text := says(r)
 	status := fmt.Sprint(r.Status)
@@ -120,11 +120,12 @@ func (b *buyer) read(r x402test.Reply, lost error, took time.Duration) (again bo
 	return lost == nil && r.Status == http.StatusConflict
 }
 
-// says returns a reply's MX host or error message, or else its first line.
+// says returns what the page shows of a reply: the MX host, the error message, or else the
+// first line.
 func says(r x402test.Reply) string {
 	var body struct {
 		Error struct{ Message string }
-		// Records are in the answer that the service sells.
+		// The service sells an answer with Records.
 		Records []struct{ Exchange string }
 	}
 	switch err := json.Unmarshal(r.Body, &body); {

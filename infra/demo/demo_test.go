@@ -62,8 +62,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// columns returns the events of a page, each in one line, without the times and the repetitions
-// that depend on how fast the machine is.
+// columns returns the events in the two columns of a page, one text for each event. It leaves
+// out the times and the repetitions that depend on how fast the machine is.
 func columns(page string) (left, right []string) {
 	rule := strings.Repeat("-", column)
 	_, page, _ = strings.Cut(page, rule+"\n")
@@ -83,8 +83,9 @@ func columns(page string) (left, right []string) {
 	return slices.Compact(left), right
 }
 
-// timeless returns an event without its times. An event that waited for a lease must have a
-// time. On a busy machine, other events may have one.
+// timeless returns an event without its times. It keeps a mark that there was a time if the
+// event waited for a lease. It drops other times completely, because such events have one only
+// on a busy machine.
 func timeless(event string) string {
 	for _, change := range []struct{ times, to string }{
 		{`\(waits \d+s\)$`, "(waits)"},
@@ -97,8 +98,8 @@ func timeless(event string) string {
 	return event
 }
 
-// unwrapped adds a line of a column to the column's events. An indented line continues the
-// last event.
+// unwrapped adds a line to the events of its column. An indented line continues the last
+// event.
 func unwrapped(events []string, line string) []string {
 	text := strings.TrimSpace(line)
 	switch {
@@ -111,7 +112,8 @@ func unwrapped(events []string, line string) []string {
 	return append(events, text)
 }
 
-// TestFindsOut runs a seller without a ledger in place of the service. The demo must fail.
+// TestFindsOut checks that the demo fails if the service charges twice: a seller without a
+// ledger runs in place of the service.
 func TestFindsOut(t *testing.T) {
 	t.Parallel()
 	thirty := testbed.Program(t, "./infra/demo/thirty")
@@ -184,7 +186,7 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("with colours (-without +with):\n%s", diff)
 	}
 	for line := range strings.Lines(pages[0].String()) {
-		if len(line) > 80 { // including the newline
+		if len(line) > 80 { // the length includes the newline
 			t.Errorf("a line of %d characters: %s", len(line), line)
 		}
 	}

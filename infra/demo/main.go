@@ -1,14 +1,15 @@
-// Command demo shows in a terminal what happens when everything fails. The facilitator moves the
-// money and answers 500; the seller is killed while it settles; then it is down; then the
-// network loses the answer. The client signs a new payment each time. The same events are played
-// against the service of this repository with its ledger file, and against a seller of thirty
-// lines without a ledger (infra/demo/thirty). At the end it counts the transfers on the
-// facilitator's chain and the answers that the client has, and says what each client paid.
+// Command demo shows in a terminal what happens when everything fails. The facilitator moves
+// the money and answers 500; the seller is killed while it settles; then the seller is down;
+// then the network loses the answer. After each failure the client signs a new payment. The
+// same events are played against the service of this repository with its ledger file, and
+// against a seller of thirty lines without a ledger (infra/demo/thirty). At the end the
+// command counts the transfers on the facilitator's chain and the answers that the client has,
+// and says what each client paid.
 //
-// Nothing is staged. The sellers are processes, and are killed by SIGKILL. Signatures are real,
-// and an authorization moves money once, as on every chain. A fault is triggered by what the
-// facilitator or the simulated network sees, never by the clock. The money is play money, and no
-// other machine is involved.
+// Nothing is staged. The sellers are processes, and are killed by SIGKILL. Signatures are
+// real, and an authorization moves money once, as on every chain. A fault is triggered by what
+// the facilitator or the simulated network sees, never by the clock. The money is play money,
+// and no other machine is involved.
 package main
 
 import (
@@ -39,7 +40,8 @@ func main() {
 	}
 }
 
-// mostTries limits the tries of a client. Normally a client gets its answer at the fifth try.
+// mostTries limits how often a client tries to buy. Normally a client gets its answer at the
+// fifth try.
 const mostTries = 20
 
 // play plays the events against both sellers, and prints them as they happen.
@@ -61,7 +63,8 @@ func play(ctx context.Context, out io.Writer, colours bool, service, thirty stri
 			return fmt.Errorf("the client has no answer after %d tries", mostTries)
 		}
 		page.try(n)
-		// The left column is printed live, beside the events already recorded for the right one.
+		// The events of the right column are recorded first. Then those of the left column are
+		// printed as they happen, with the recorded ones beside them.
 		for _, s := range []*seller{without, with} {
 			if err := s.turn(ctx); err != nil {
 				return err

@@ -31,22 +31,21 @@ example.com. 300  MX 20 mx2.example.com.
 // The settlements that fail. They are numbered from 0, in the order of the calls to the
 // facilitator.
 const (
-	lies  = 0 // the money moves, and the answer is 500
-	kills = 1 // the seller is killed while it waits, before any money moves
+	lies  = 0 // the money moves, and the facilitator answers 500
+	kills = 1 // the seller is killed while it waits for the facilitator, before any money moves
 )
 
 // silence is how long the seller may hold a payment before the page says why.
 const silence = time.Second
 
-// seller is one of the two sellers, with a facilitator, a network line, a resolver and a
-// client that only this seller has.
+// seller is one of the two sellers, with its own facilitator, network, resolver and client.
 type seller struct {
 	tell    func(tone, string)
-	folder  string // where the ledger is
+	folder  string // the folder of the ledger
 	program string
 	env     map[string]string
 	money   *x402test.Facilitator
-	open    []func() // the method close calls these functions
+	open    []func() // the functions that close calls
 	address *url.URL // where the seller listens
 	buyer   *buyer
 
@@ -57,10 +56,10 @@ type seller struct {
 	held    string    // the payment that the kill interrupted; empty once the seller settles again
 	waited  bool      // the page has said that the seller waits for a lease
 	down    bool      // the client has sent a request to the killed seller
-	lost    bool      // whether the network has lost an answer
+	lost    bool      // the network has lost an answer
 }
 
-// newSeller starts a seller and everything around it. The seller is a program that reads
+// newSeller starts a seller and the servers around it. The seller is a program that reads
 // LOCAL_ADDR, FACILITATOR_URL and PAY_TO, and prints the URL at which it is ready.
 func newSeller(ctx context.Context, program string, tell func(tone, string)) (s *seller, err error) {
 	s = &seller{tell: tell}
@@ -132,8 +131,8 @@ func freeAddr(ctx context.Context) (string, error) {
 }
 
 // serve serves a handler until close is called, and returns its URL. Each request has a new
-// connection. If a reused connection broke, the client's HTTP library might send the request
-// again by itself.
+// connection. If a reused connection broke, the HTTP library of the client might send the
+// request once more without being asked.
 func (s *seller) serve(ctx context.Context, h http.Handler) (address string, err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -169,7 +168,7 @@ func (s *seller) start() error {
 	return process.Ready()
 }
 
-// turn lets the client try once. If the seller was down during the try, turn then starts the
+// turn lets the client try to buy once. If the seller was down meanwhile, turn starts the
 // seller again.
 func (s *seller) turn(ctx context.Context) error {
 	if err := s.buyer.try(ctx); err != nil {
@@ -189,7 +188,7 @@ func (s *seller) turn(ctx context.Context) error {
 	return nil
 }
 
-// gone reports whether the seller has been killed.
+// gone reports whether the seller's process has ended, because the seller was killed.
 func (s *seller) gone() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,8 +200,8 @@ func (s *seller) gone() bool {
 	}
 }
 
-// settle relays a request to the facilitator. The first settlement succeeds, but is answered
-// with 500; during the second, the seller is killed.
+// settle relays a request to the facilitator. The first settlement succeeds, but the seller
+// gets the answer 500. During the second one, the seller is killed.
 func (s *seller) settle(r *testbed.Relayed) {
 	if r.URL.Path != "/settle" {
 		r.Pass()
@@ -240,8 +239,8 @@ func (s *seller) kill(payment string) {
 	s.process.Kill()
 }
 
-// goesOn notes that the seller settles again after the kill. If the seller had to wait for the
-// lease of the killed process, the page says how long.
+// goesOn is called when the seller settles again after the kill. If the seller had to wait for
+// the lease of the killed process, goesOn prints how long the seller waited.
 func (s *seller) goesOn() {
 	s.mu.Lock()
 	waited := s.waited
@@ -254,8 +253,8 @@ func (s *seller) goesOn() {
 	}
 }
 
-// explain says once why the seller holds a payment. The returned function must be called when
-// the seller has answered, or has gone.
+// explain prints once why the seller holds a payment, if the seller has not answered after a
+// while. The caller must call over when the seller has answered, or has ended.
 func (s *seller) explain() (over func()) {
 	late := time.AfterFunc(silence, func() {
 		s.mu.Lock()
@@ -293,8 +292,8 @@ func (s *seller) toSeller() http.Handler {
 	}
 }
 
-// carry is the network between the client and the seller. It loses the first paid answer. A request
-// gets no answer while the seller is down.
+// carry relays a request as the network between the client and the seller. It loses the first
+// paid answer. While the seller is down, a request gets no answer.
 func (s *seller) carry(r *testbed.Relayed) {
 	if s.gone() {
 		s.tell(bad, "seller is down")
@@ -315,7 +314,7 @@ func (s *seller) carry(r *testbed.Relayed) {
 	r.Send(answer, answer.Body.Len())
 }
 
-// loses reports whether the network loses this answer.
+// loses decides whether the network loses an answer.
 func (s *seller) loses(r *http.Request, status int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,7 +325,7 @@ func (s *seller) loses(r *http.Request, status int) bool {
 	return true
 }
 
-// sums holds the totals at the end.
+// sums holds the totals for one seller at the end.
 type sums struct {
 	transfers int   // on the chain
 	answers   int   // received by the client
@@ -343,5 +342,5 @@ func (s *seller) sums() sums {
 	return sums{transfers: len(transfers), answers: s.buyer.answers, paid: paid}
 }
 
-// once reports whether the client has one answer and paid for it once.
+// once reports whether the client has one answer and has paid for it once.
 func (s sums) once() bool { return s.transfers == 1 && s.answers == 1 }

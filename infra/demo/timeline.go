@@ -30,7 +30,8 @@ func coloured(out *os.File, getenv func(string) string) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 }
 
-// The columns of the page, in characters.
+// The widths of the page, in characters: of the margin, of each of the two columns, and of the
+// gap between the columns.
 const (
 	margin = 3
 	column = 36
@@ -43,14 +44,14 @@ type cell struct {
 	text string
 }
 
-// timeline prints two columns. An event in the left column is printed at once, beside the
-// recorded events of the right one.
+// timeline prints two columns. It records the events of the right column, and prints them
+// beside those of the left column, which it prints at once.
 type timeline struct {
 	out     io.Writer
 	colours bool
 
 	mu     sync.Mutex
-	number string // the number of the try; empty once it is printed
+	number string // the number of the current try; empty once it is printed
 	ahead  []cell // lines of the right column that are not printed yet
 }
 
@@ -67,7 +68,7 @@ infra/demo. It takes about 40 seconds, and most of them are one wait.
 	p.row(cell{faint, strings.Repeat("-", column)}, cell{faint, strings.Repeat("-", column)})
 }
 
-// try begins the nth try.
+// try begins try n. Its number is printed beside the first event.
 func (p *timeline) try(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +150,7 @@ func (p *timeline) row(left, right cell) {
 	fmt.Fprintln(p.out, line)
 }
 
-// paint returns a text in a colour.
+// paint returns the text of a cell in the cell's colour.
 func (p *timeline) paint(c cell) string {
 	if !p.colours || c.tone == plain || strings.TrimSpace(c.text) == "" {
 		return c.text

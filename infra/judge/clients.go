@@ -15,20 +15,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// stockClient is an unmodified third-party client. A program of infra/clients has it buy in a
-// loop.
+// stockClient is an unmodified third-party client. A program of infra/clients makes it buy in
+// a loop.
 type stockClient struct {
 	name    string
 	tool    bool
-	program string   // path below the testdata folder of infra/clients
+	program string   // the path below infra/clients/testdata
 	needs   []string // a command that fails if the client is not installed
 }
 
 // loopPause is the pause between two calls of a loop, in milliseconds.
 const loopPause = 1000
 
-// stockClients returns the clients for which infra/clients has programs. The arguments node
-// and python are the interpreters that run them.
+// stockClients returns the clients for which infra/clients has programs. node and python are
+// the interpreters for these programs.
 func stockClients(node, python string) []stockClient {
 	npm := func(name string) []string {
 		return []string{node, "-e", "import('" + name + "').catch(() => process.exit(1))"}
@@ -70,8 +70,8 @@ func stockClients(node, python string) []stockClient {
 	}
 }
 
-// outsiders returns the clients that are installed, and writes the names of the missing ones
-// to the writer notes.
+// outsiders returns the clients that are installed, and writes the names of the others to
+// notes.
 func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]judge.Outsider, error) {
 	programs, err := filepath.Abs(filepath.Join(folder, "testdata"))
 	if err != nil {
@@ -101,10 +101,10 @@ func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]j
 	return all, nil
 }
 
-// loop is a program that buys in a loop.
+// loop is a program of infra/clients, with the interpreter that runs it.
 type loop struct{ runner, path string }
 
-// buy buys over HTTP. The program reads from standard input what to buy.
+// buy has the program buy over HTTP. The program reads the purchase from standard input.
 func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error) {
 	order := map[string]any{
 		"id":      "judge",
@@ -140,8 +140,8 @@ func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error)
 	return result.Answer.Status == http.StatusOK, nil
 }
 
-// call calls a tool until there is an answer. It runs the program several times, because the
-// program itself gives up early.
+// call has the program call a tool until there is an answer. It runs the program several
+// times, because each run gives up early.
 func (p loop) call(ctx context.Context, o judge.Order) (answered bool, err error) {
 	for range o.Tries {
 		var isError bool

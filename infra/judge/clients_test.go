@@ -15,7 +15,7 @@ import (
 const clients = "../clients"
 
 // TestClients has unmodified third-party clients buy in the judge's row reply-lost. Like the
-// judge's built-in payers, they pay twice at a seller that keeps no record, and once at our
+// judge's own payers, they must pay twice at a seller that keeps no record, and once at our
 // shop.
 func TestClients(t *testing.T) {
 	t.Parallel()

@@ -22,12 +22,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// taken holds the ports that the function address has returned.
+// taken holds the ports of the addresses that address has returned.
 var taken sync.Map
 
-// address returns an address on which no program listens. The system never assigns its port to
-// a server that asks for any free port. So the seller under test can listen there again after
-// each kill, while other tests start servers.
+// address returns an address on which no program listens. The system assigns ports from
+// another range to servers that ask for any free port. So after each kill the seller under
+// test can listen on its address again, although other tests start servers.
 func address(t *testing.T) string {
 	t.Helper()
 	const low, high = 20_000, 32_000 // below the ports that Linux assigns
@@ -60,8 +60,9 @@ func thirty(t *testing.T) string {
 	return "PAY_TO=" + testbed.Account(1) + " exec " + testbed.Program(t, "./infra/demo/thirty")
 }
 
-// TestForgetful judges a seller that keeps no record. A case counts as broken only if the
-// seller promises to handle it. Two runs with the same seed give the same report.
+// TestForgetful judges a seller that keeps no record. A purchase that is charged twice counts
+// as broken only if the seller promises otherwise. Two runs with the same seed give the same
+// report.
 func TestForgetful(t *testing.T) {
 	t.Parallel()
 	forgetful := thirty(t)

@@ -1,5 +1,5 @@
 // Judge tests how a seller behaves when paid requests go wrong. The seller is any program that
-// sells over x402, version 2, in the scheme exact, with EIP-3009 authorizations. Judge starts
+// sells over x402 version 2, with the scheme exact and EIP-3009 authorizations. Judge starts
 // and kills the seller, and simulates everything around it: the facilitator, a chain node, the
 // network, and the payers. No money is real, and nothing leaves this machine.
 //
@@ -9,7 +9,8 @@
 //
 //	go run github.com/hostfacts/hostfacts/infra/judge@latest -url http://127.0.0.1:4021/weather 'node server.js'
 //
-// It exits with 1 if the seller broke a promise, and with 2 if it could not be judged.
+// Judge exits with 1 if the seller broke a promise, and with 2 if it could not test the
+// seller.
 package main
 
 import (
@@ -66,8 +67,7 @@ func (l *list) Set(one string) error {
 	return nil
 }
 
-// options are the command line's flags and arguments. The function parse describes each of
-// them.
+// options are the flags and arguments of the command line. parse describes each of them.
 type options struct {
 	seller string // the command that starts the seller
 	goods  judge.Goods
@@ -174,7 +174,7 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 	return o, nil
 }
 
-// run judges a seller according to the command line, and returns the exit status.
+// run tests a seller as the command line says, and returns the exit status.
 func run(ctx context.Context, args []string, as called.As, out, notes io.Writer) (status int) {
 	o, err := parse(args[1:], as, notes)
 	if err != nil {
@@ -219,7 +219,7 @@ func (o options) write(out io.Writer, report *judge.Report) error {
 	return report.WriteText(out)
 }
 
-// byHand returns a line that says how to see one row step by step.
+// byHand returns a line that tells the user how to see one row step by step.
 func byHand(args []string, as called.As, report *judge.Report) string {
 	row := firstWrong(report)
 	if as.ByMake() {
@@ -228,8 +228,8 @@ func byHand(args []string, as called.As, report *judge.Report) string {
 	return "See one row by hand: " + as.Program("") + " -row " + row + " -v " + quoted(args[1:])
 }
 
-// firstWrong returns the first row in which a case has another verdict than Held, and otherwise
-// the row reply-lost.
+// firstWrong returns the first row in which a case has a verdict other than Held. If there is
+// none, it returns the row reply-lost.
 func firstWrong(report *judge.Report) string {
 	for _, r := range report.Rows {
 		for _, c := range r.Cases {
@@ -253,7 +253,7 @@ func quoted(args []string) string {
 	return strings.Join(all, " ")
 }
 
-// config returns the configuration from the options.
+// config returns the configuration that the options describe.
 func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, closeLog func(), err error) {
 	closeLog = func() {}
 	if o.format != "text" && o.format != "markdown" && o.format != "json" {
@@ -314,8 +314,8 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 	return c, closeLog, nil
 }
 
-// where parses the URLs, which must have the same origin, and stores their parts in the program p
-// and in goods.
+// where parses the URLs of the options, which must have the same origin. It stores the origin
+// in p, and the paths in goods.
 func (o options) where(p *launch.Program, goods *judge.Goods) error {
 	origins := map[string]bool{}
 	for _, one := range []struct {

@@ -6,6 +6,6 @@ import "os/exec"
 
 func apart(*exec.Cmd) {}
 
-// kill kills the command. Processes that it has started continue, because this system has no
-// process groups.
+// kill kills the command. Processes that the command has started continue, because this system
+// has no process groups.
 func kill(cmd *exec.Cmd) { _ = cmd.Process.Kill() } // an error means that it has ended

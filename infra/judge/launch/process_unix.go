@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// apart puts a command, and everything it starts, into a process group.
+// apart puts a command, and every process that the command starts, into a new process group.
 func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // kill sends SIGKILL to the whole group.

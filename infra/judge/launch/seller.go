@@ -19,16 +19,16 @@ import (
 
 // Program is a seller that is started by a command line. It implements judge.Seller. In its
 // command, environment and files, {facilitator}, {node}, {upstream} and {price} are replaced
-// with the values for this start.
+// with the values in the settings for the start.
 type Program struct {
-	Command string   // for the shell; it must not end before the seller does
+	Command string   // a command for the shell, which must not end before the seller ends
 	Env     []string // NAME=value, in addition to the environment of this process
 	Files   []string // TEMPLATE=TARGET: written before each start
-	Dir     string   // where it is started; empty for the current folder
-	Origin  string   // where it listens, such as http://127.0.0.1:8080
+	Dir     string   // the folder in which the command runs; empty means the current folder
+	Origin  string   // the origin at which the seller listens, such as http://127.0.0.1:8080
 	// Ready is a request that the seller answers with a status below 500 once it is ready.
 	Ready  *http.Request
-	Within time.Duration // how long it may take to start
+	Within time.Duration // how long the seller may take to start
 	Log    io.Writer     // receives the seller's output when the seller is killed; may be nil
 }
 
@@ -131,7 +131,7 @@ func (r *running) untilReady(ctx context.Context) error {
 	for {
 		answers := r.answers(ctx)
 		select {
-		case <-r.process.Gone(): // if the seller has ended, another program has answered
+		case <-r.process.Gone(): // if the seller has ended, an answer came from another program
 			return fmt.Errorf("the seller ended before it took requests at %s; it printed:\n%s", r.host(), &r.process.Log)
 		default:
 		}
@@ -145,7 +145,7 @@ func (r *running) untilReady(ctx context.Context) error {
 	}
 }
 
-// answers reports whether the seller answers the request Ready with a status below 500.
+// answers reports whether the seller answers its Ready request with a status below 500.
 func (r *running) answers(ctx context.Context) bool {
 	if !connects(ctx, r.host()) {
 		return false
@@ -167,7 +167,7 @@ func (r *running) answers(ctx context.Context) bool {
 	return res.StatusCode < http.StatusInternalServerError
 }
 
-// wait waits for a moment.
+// wait waits between two tries, or until the context ends.
 func wait(ctx context.Context) {
 	select {
 	case <-ctx.Done():
