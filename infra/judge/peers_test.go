@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "write peers.md")
 
-// peer is a seller that has a column in the table of peers.md.
+// peer is a seller with a column in the table of peers.md.
 type peer struct {
 	name     string
 	ours     bool
@@ -33,10 +33,10 @@ type peer struct {
 	goods    judge.Goods
 	seller   judge.Seller
 	price    string
-	dearer   string // a higher price that the seller can be started with; empty if there is none
+	dearer   string // a higher price at which the seller can be started; empty if it has only one price
 }
 
-// weather returns the goods that most of the sellers sell.
+// weather returns the goods of most of the sellers.
 func weather() judge.Goods {
 	return judge.Goods{Path: "/weather?city=Oslo", OtherPath: "/weather?city=Rome"}
 }
@@ -54,13 +54,13 @@ func lookup() judge.Goods {
 	}
 }
 
-// everything returns all promises. Our own sellers make them.
+// everything returns all promises. Our own sellers make all of them.
 func everything() []judge.Promise {
 	return []judge.Promise{judge.PromiseSame, judge.PromiseNew, judge.PromiseKey}
 }
 
-// process returns a seller that is a program. The settings are environment variables; their
-// values may contain placeholders such as {facilitator}.
+// process returns a seller that is a program. The settings are its environment variables,
+// whose values may contain placeholders such as {facilitator}.
 func process(addr, command string, goods judge.Goods, settings map[string]string) judge.Seller {
 	p := &launch.Program{Command: "exec " + command, Origin: "http://" + addr, Within: 2 * time.Minute}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
@@ -206,7 +206,7 @@ func deployed(t *testing.T) peer {
 }
 
 // TestPeers plays every row against every seller that can be installed here, and checks that
-// peers.md has the table of the results.
+// the table in peers.md has the results. With -update it writes the table.
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	peers := allPeers(t)
@@ -290,7 +290,8 @@ func tableOf(peers []peer, reports []*judge.Report) string {
 }
 
 // cellOf returns the table cell for a seller's result in a row, in the form transfers/answers.
-// If the ways of paying had different results, the cell has one such entry for each way.
+// If the result depends on the way of paying, the cell has one entry for each different
+// result.
 func cellOf(row judge.RowResult) string {
 	if row.NotPlayed != "" {
 		return "–"

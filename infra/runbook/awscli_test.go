@@ -14,9 +14,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// TestPrintedAWS runs every command of the AWS CLI that the runbook prints. The CLI accepts each one
-// and sends a request, which the server refuses. Commands of aws configure are not run: they send
-// no request, and version 1 of the CLI, which PyPI has, lacks some of them.
+// TestPrintedAWS runs every AWS CLI command that the runbook prints. The CLI must accept the
+// command and send a request, which the server refuses. The test does not run commands of aws
+// configure: they send no request, and version 1 of the CLI, which PyPI has, lacks some of
+// them.
 func TestPrintedAWS(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -43,7 +44,8 @@ func TestPrintedAWS(t *testing.T) {
 	}
 }
 
-// TestUnprotectedTable: the commands that make owed prints for an unprotected table protect it.
+// TestUnprotectedTable checks that the commands that make owed prints for an unprotected table
+// do protect the table.
 func TestUnprotectedTable(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, protectByHand)

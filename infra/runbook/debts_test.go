@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// debts is a ledger with a payment for each case that the operator's commands handle, and the chain
-// with their transfers.
+// debts is a ledger with one payment for each case that the operator's commands handle, and
+// the chain with the transfers of these payments.
 type debts struct {
 	payer                            *x402test.Wallet
 	owed, other, doubt, dead, origin string
@@ -29,7 +29,7 @@ type debts struct {
 	moved []x402test.Transfer
 }
 
-// chain returns the transfers so far.
+// chain returns the transfers that have been made so far.
 func (d *debts) chain() []x402test.Transfer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +63,7 @@ func newDebts(t testing.TB, server cloud.Dynamo) *debts {
 	payments.Claim(t, l, d.dead, long)
 	payments.Abandon(t, store, d.dead)
 	transfer() // this transfer has no record in the ledger
-	// A former payee whose authorizations have all expired.
+	// The ledger also names a former payee, all of whose authorizations have expired.
 	former := ledger.New(store, func() time.Time { return long.Add(-2 * 24 * time.Hour) }, rand.Text)
 	testbed.Check(ledger.NewPayees(former).Note(t.Context(), x402.Base, strings.ToLower(testbed.BaseUSDC), strings.ToLower(testbed.Account(7)), "5000"))
 	node := testbed.PlayNode{ChainID: 8453, Now: time.Now, Moved: d.chain}

@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs are built from it, and the test cache only sees imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs are built from this package, and the test cache only depends on imports
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -33,8 +33,9 @@ func runbook() string {
 
 func serve(t testing.TB, h http.HandlerFunc) string { return testbed.Serve(t, h) }
 
-// slow is how long a call to the emulator takes at most before a failure may be its fault. The
-// programs wait twice as long for an answer of DynamoDB.
+// slow is how long a call to the emulator may take. A test that fails after a slower call may
+// have failed because of the emulator. The programs wait twice as long for an answer of
+// DynamoDB.
 const slow = dynamo.DefaultAttemptTimeout / 2
 
 // onEmulator runs a test with moto, whose DynamoDB can restore a table. Moto is slow on a busy
@@ -52,7 +53,7 @@ func onEmulator(t *testing.T, play func(t testing.TB, server cloud.Dynamo)) {
 	})
 }
 
-// backUp turns point-in-time recovery on.
+// backUp turns on point-in-time recovery for a table.
 func backUp(t testing.TB, api *dynamodb.Client, table string) {
 	t.Helper()
 	yes := true

@@ -24,9 +24,9 @@ func owes(t testing.TB, store ledger.Store, key string) bool {
 	return r != nil && r.State == ledger.Settled
 }
 
-// TestRestoreDrill: make restore brings back a ledger with the answers that it owes, and gives the
-// copy the protection that DynamoDB does not restore. A drill deletes the copy and does not touch
-// the original.
+// TestRestoreDrill checks that make restore brings back a ledger with the answers that the
+// ledger owes, and gives the copy the protection that DynamoDB does not restore. A drill
+// deletes its copy and does not touch the original.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, drill)
@@ -56,8 +56,9 @@ func drill(t testing.TB, server cloud.Dynamo) {
 		t.Error("the copy has forgotten what is owed")
 	}
 	checkProtected(t, api, "ledger-copy")
-	// make restore does not restore to a table that exists. But it continues with a copy that an
-	// earlier make restore has begun, except in a drill, which would delete that copy.
+	// make restore refuses to restore to an existing table, except to finish a copy that an
+	// earlier make restore has begun. A drill refuses even that, because it would delete the
+	// copy.
 	testbed.Check(dynamo.Create(t.Context(), api, "other"))
 	for line, says := range map[string]string{
 		"-to ledger-copy": holds("ledger") + holds("ledger-copy"), "-to other": "DynamoDB does not say whose copy it is",
@@ -81,7 +82,7 @@ func drill(t testing.TB, server cloud.Dynamo) {
 	}
 }
 
-// checkProtected expects the settings that DynamoDB does not restore with a table.
+// checkProtected checks that a table has the settings that DynamoDB does not restore.
 func checkProtected(t testing.TB, api *dynamodb.Client, table string) {
 	t.Helper()
 	ttl, err := api.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: &table})

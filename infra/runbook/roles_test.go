@@ -28,7 +28,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// The names of the deployment in these tests.
+// The names of the stack and of its table in these tests.
 const (
 	rolesTable = "shop-Ledger-1ABCDEFGHIJKL"
 	rolesStack = "shop"
@@ -38,11 +38,11 @@ const (
 type watched struct {
 	t      testing.TB
 	direct cloud.Dynamo
-	url    string // of the relay
+	url    string // the URL of the relay
 
 	mu    sync.Mutex
 	as    operators.Role
-	asked map[string]bool // permissions in the form that the function permitted returns
+	asked map[string]bool // the permissions that requests needed, in the form that permitted returns
 }
 
 func newWatched(t testing.TB, server cloud.Dynamo) *watched {
@@ -54,7 +54,8 @@ func newWatched(t testing.TB, server cloud.Dynamo) *watched {
 			r.Pass()
 			return
 		}
-		// The emulator's CloudFormation fails for a stack that is not there.
+		// The emulator's CloudFormation has a fault for a stack that does not exist, so the
+		// relay answers itself.
 		r.ResponseWriter.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(r.ResponseWriter, "<ErrorResponse><Error><Code>ValidationError</Code><Message>it does not exist</Message></Error></ErrorResponse>")
 	}})
@@ -87,16 +88,16 @@ func (w *watched) note(r *testbed.Relayed) {
 	}
 }
 
-// The API versions of the services whose requests are forms. The version in a request tells
-// which service the request is for.
+// The API versions of the services whose requests are forms. The version in such a request
+// tells for which service the request is.
 const (
 	versionOfStacks = "2010-05-15"
 	versionOfAlarms = "2010-08-01"
 	versionOfTopics = "2010-03-31"
 )
 
-// form records a request to CloudFormation, CloudWatch, SNS or STS. GetCallerIdentity needs no
-// permission.
+// form records the permission that a request to CloudFormation, CloudWatch, SNS or STS needs.
+// GetCallerIdentity needs none.
 func (w *watched) form(sent string) {
 	values := testbed.Must(url.ParseQuery(sent))
 	if values.Get("Action") == "GetCallerIdentity" {
@@ -115,7 +116,8 @@ func (w *watched) form(sent string) {
 	w.add(service+":"+values.Get("Action"), place, "")
 }
 
-// add records an action. It replaces an item's key with the pattern of keys that the role may use.
+// add records an action on a place. In place of an item's key, it records the pattern with
+// which the role may use that key.
 func (w *watched) add(action string, place operators.Place, key string) {
 	for _, p := range w.as.May {
 		for _, form := range p.Keys {
@@ -132,7 +134,8 @@ func (w *watched) add(action string, place operators.Place, key string) {
 	w.asked[permitted(action, place, key)] = true
 }
 
-// permitted returns a permission as text: the action, the place, and the form of keys if any.
+// permitted returns a permission as text: the action, the place, and the pattern of keys, if
+// there is one.
 func permitted(action string, place operators.Place, key string) string {
 	if key == "" {
 		return action + " on " + string(place)
@@ -140,7 +143,8 @@ func permitted(action string, place operators.Place, key string) string {
 	return action + " on " + string(place) + ", " + key
 }
 
-// tablePlace returns the place of a table or of its index.
+// tablePlace returns the place that stands for a table or, if index is not empty, for an index
+// of the table.
 func tablePlace(name, index string) operators.Place {
 	places := []struct {
 		is           bool
@@ -161,7 +165,7 @@ func tablePlace(name, index string) operators.Place {
 	return operators.Place("table " + name + " " + index)
 }
 
-// secretPlace returns the place of a secret by its name or ARN.
+// secretPlace returns the place that stands for a secret, given the secret's name or ARN.
 func secretPlace(id string) operators.Place {
 	if strings.HasPrefix(id[strings.LastIndex(id, ":")+1:], rolesStack+"-") {
 		return operators.Secrets
@@ -169,7 +173,7 @@ func secretPlace(id string) operators.Place {
 	return operators.Place("secret " + id)
 }
 
-// become sets the role whose requests are recorded.
+// become sets the role that sends the next requests, and forgets the recorded permissions.
 func (w *watched) become(name string) {
 	all := operators.Roles()
 	w.mu.Lock()
@@ -178,9 +182,9 @@ func (w *watched) become(name string) {
 	w.asked = map[string]bool{}
 }
 
-// does runs commands as a role, and compares the permissions that the commands need with the
-// permissions of the role. It fails the test for a missing permission and for one that nothing
-// needs. The list wanted has permissions that the real AWS checks and the emulator does not.
+// does runs commands as a role, and compares the permissions that the commands need with those
+// of the role. It fails the test if a permission is missing, or if no command needs it. wanted
+// lists the permissions that AWS checks and the emulator does not.
 func (w *watched) does(name string, wanted []string, commands func(env map[string]string)) {
 	w.t.Helper()
 	w.become(name)
@@ -214,7 +218,7 @@ func (w *watched) does(name string, wanted []string, commands func(env map[strin
 	}
 }
 
-// runs runs a program of this repository, and returns what it prints.
+// runs runs a program of this repository, checks whether it fails, and returns what it prints.
 func (w *watched) runs(program string, env map[string]string, fails bool, arguments ...string) string {
 	w.t.Helper()
 	cmd := testbed.Command(w.t, testbed.Program(w.t, program), arguments...)
@@ -226,7 +230,8 @@ func (w *watched) runs(program string, env map[string]string, fails bool, argume
 	return string(out)
 }
 
-// asksForStack calls CloudFormation for the stack, which does not exist here.
+// asksForStack runs AWS CLI commands for the stack. They fail, because the stack does not
+// exist in the emulator.
 func (w *watched) asksForStack(commands ...string) {
 	w.t.Helper()
 	for _, command := range commands {
@@ -237,8 +242,8 @@ func (w *watched) asksForStack(commands ...string) {
 	}
 }
 
-// TestRolesOfTheLedger: the roles Read and Refund have the permissions that their commands need,
-// and no others. The record of a refund names who closed it.
+// TestRolesOfTheLedger checks that the roles Read and Refund have the permissions that their
+// commands need, and no others. The record of a refund must name the person who closed it.
 func TestRolesOfTheLedger(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, readAndRefund)
@@ -255,8 +260,8 @@ func readAndRefund(t testing.TB, server cloud.Dynamo) {
 		w.runs(operate, env, false, "owed")
 		w.runs(operate, env, false, "payer", d.payer.Address().String())
 		w.runs(operate, env, false, "smoke", d.origin)
-		w.asksForStack("describe-stacks", "get-template")                                              // make smoke does this for a stack that has a file
-		w.runs(operate, env, true, "books", time.Now().Add(-25*time.Hour).UTC().Format(time.DateOnly)) // fails because there are differences
+		w.asksForStack("describe-stacks", "get-template")                                              // make smoke sends these requests for a stack that has a file
+		w.runs(operate, env, true, "books", time.Now().Add(-25*time.Hour).UTC().Format(time.DateOnly)) // this fails because there are differences
 	}
 	w.does("Read", nil, reads)
 	w.does("Refund", nil, func(env map[string]string) {
@@ -264,7 +269,7 @@ func readAndRefund(t testing.TB, server cloud.Dynamo) {
 		w.runs(operate, env, false, "reconcile")
 		w.runs(operate, env, false, "refund", d.owed)
 		w.runs(operate, env, false, "refund", d.owed, d.back())
-		w.runs(operate, env, true, "refund", d.other, d.moved[len(d.moved)-1].Transaction) // this transaction has already closed another record
+		w.runs(operate, env, true, "refund", d.other, d.moved[len(d.moved)-1].Transaction) // this fails because the transaction has already closed another record
 		w.runs(operate, env, false, "answered", d.other, d.moved[1].Transaction)
 		if said := w.runs(operate, env, false, "payer", d.payer.Address().String()); !strings.Contains(said, ", closed by arn:aws:sts::") {
 			t.Errorf("the record does not say who closed the refund:\n%s", said)
@@ -272,7 +277,8 @@ func readAndRefund(t testing.TB, server cloud.Dynamo) {
 	})
 }
 
-// TestRunbookRoles: the runbook names every role, and the setting that says who may assume it.
+// TestRunbookRoles checks that the runbook names every role, and the setting that says who may
+// assume it.
 func TestRunbookRoles(t *testing.T) {
 	t.Parallel()
 	text := runbook()
@@ -284,8 +290,8 @@ func TestRunbookRoles(t *testing.T) {
 	}
 }
 
-// TestRoleThatRestores: the role Restore may make, finish and compare a copy, and delete the copy of
-// a drill.
+// TestRoleThatRestores checks that the role Restore may make, finish and compare a copy, and
+// delete the copy of a drill, and may do nothing else.
 func TestRoleThatRestores(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, restoreAsRole)
@@ -296,7 +302,8 @@ func restoreAsRole(t testing.TB, server cloud.Dynamo) {
 	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(w.direct.Config()), rolesTable))
 	payments.Owe(t, payments.Ledger(w.direct.Open(rolesTable)))
 	protect(t, w.direct, rolesTable)
-	// The developer guide of DynamoDB asks for read and write permissions on the target.
+	// The developer guide of DynamoDB requires read and write permissions for the target
+	// table. The emulator does not check them.
 	var wanted []string
 	for _, place := range []operators.Place{operators.Copies, operators.Drills} {
 		for _, action := range []string{"BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"} {
@@ -310,9 +317,9 @@ func restoreAsRole(t testing.TB, server cloud.Dynamo) {
 	})
 }
 
-// TestRoleThatDeploys: the role Deploy may create and change the secret of the stack, mark the
-// stack's ledger, try the stack's alarms, and read the stack. The tests of infra/cdk check the
-// permissions that the CDK CLI needs.
+// TestRoleThatDeploys checks that the role Deploy may create and change the secret of the
+// stack, mark the stack's ledger, try the stack's alarms, and read the stack, and may do
+// nothing else. The tests of infra/cdk check the permissions that the CDK CLI needs.
 func TestRoleThatDeploys(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, deployAsRole)

@@ -31,7 +31,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// chapters returns the commands of the runbook by chapter. A command is indented by four spaces.
+// chapters returns the commands of the runbook by chapter. In the runbook, a command is
+// indented by four spaces.
 func chapters(t testing.TB) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -47,22 +48,22 @@ func chapters(t testing.TB) map[string][]string {
 	return all
 }
 
-// step is a command of a chapter.
+// step says how to play a command of a chapter.
 type step struct {
-	command string   // a part of its printed text that no other command has
-	before  func()   // runs before the command
+	command string   // a part of the printed command that no other command has
+	before  func()   // called before the command runs; may be nil
 	fails   bool     // whether the command must fail
 	says    []string // texts that the command must print
 }
 
-// operator plays chapters of the runbook in the checkout.
+// operator plays the commands of the runbook's chapters in the checkout.
 type operator struct {
-	env   map[string]string // the variables of a command are kept for later commands, as the runbook says
-	words map[string]string // the values of the placeholders in commands
+	env   map[string]string // the environment; the variables of a command stay set for later commands, as the runbook says
+	words map[string]string // the values of the placeholders in the printed commands
 }
 
-// meant returns a printed text with its placeholders replaced, the longest placeholder first
-// because one placeholder may begin with another.
+// meant returns a printed text with its placeholders replaced. It replaces the longest
+// placeholder first, because a placeholder may begin with a shorter one.
 func (o *operator) meant(printed string) string {
 	for _, word := range slices.SortedFunc(maps.Keys(o.words), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
 		printed = strings.ReplaceAll(printed, word, o.words[word])
@@ -70,8 +71,8 @@ func (o *operator) meant(printed string) string {
 	return printed
 }
 
-// play runs a printed command, and returns what it prints. It removes the signatures that make pay
-// keeps in the checkout.
+// play runs a printed command, and returns the output. When the test ends, it removes the
+// signatures that make pay has kept in the checkout.
 func (o *operator) play(t testing.TB, printed string) (string, error) {
 	t.Helper()
 	command := o.meant(printed)
@@ -106,7 +107,8 @@ func (o *operator) plays(t testing.TB, command string) {
 	}
 }
 
-// chapter runs all commands of a chapter in their order. A step may run the last command again.
+// chapter runs all commands of a chapter in their order, as the steps say. Two steps in a row
+// may run the same command.
 func (o *operator) chapter(t testing.TB, printed []string, steps []step) {
 	t.Helper()
 	i := 0
@@ -143,12 +145,13 @@ type world struct {
 	api   *dynamodb.Client
 	store ledger.Store
 	payer *x402test.Wallet
-	safe  atomic.Int64 // age of the newest safe block, in nanoseconds
+	safe  atomic.Int64 // the age of the newest safe block, in nanoseconds
 	mu    sync.Mutex
 	moved []x402test.Transfer
 }
 
-// paid adds a transfer to the payee, and returns the key of its payment and its transaction.
+// paid adds a payment to the chain: a transfer to the payee. It returns the payment's key and
+// transaction.
 func (w *world) paid(at time.Time) (key, transaction string) {
 	nonce := strings.ToLower(testbed.Must(x402test.NewWallet(rand.Reader)).Address().String()[2:])
 	key = ledger.Key("eip155:8453", strings.ToLower(testbed.BaseUSDC), w.payer.Address().String(), "0x"+strings.Repeat("0", 24)+nonce)
@@ -163,24 +166,24 @@ func (w *world) move(key, transaction, to string, at time.Time) {
 	w.moved = append(w.moved, x402test.Transfer{Key: key, Transaction: transaction, Payee: to, Value: "5000", At: at})
 }
 
-// claimed adds a payment that was claimed at a time.
+// claimed adds to the ledger a payment that was claimed at the given time.
 func (w *world) claimed(key string, at time.Time) *ledger.Hold {
 	return payments.Claim(w.t, ledger.New(w.store, func() time.Time { return at }, rand.Text), key, at)
 }
 
-// aStack is a template of a stack to delete.
+// aStack is the template of a stack that the test creates only to delete it.
 const aStack = `{"Resources":{"Topic":{"Type":"AWS::SNS::Topic"}}}`
 
-// TestRunbookIsPlayed runs the commands of the runbook as they are printed, against an emulator of
-// AWS that can restore a table. The map elsewhere names the commands that other tests run. A
-// command that is in neither place fails the test.
+// TestRunbookIsPlayed runs the commands of the runbook as they are printed, against an
+// emulator of AWS that can restore a table. Other tests run the commands that are listed in
+// elsewhere. A command that is neither run here nor listed there fails the test.
 func TestRunbookIsPlayed(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, playRunbook)
 }
 
 func playRunbook(t testing.TB, emulator cloud.Dynamo) {
-	var expired atomic.Int32 // how many of the next calls of DescribeTable find the session expired
+	var expired atomic.Int32 // how many of the next calls of DescribeTable fail because the session has expired
 	server := testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, emulator.URL), Do: func(r *testbed.Relayed) {
 		if !strings.HasSuffix(r.Request.Header.Get("X-Amz-Target"), ".DescribeTable") || expired.Add(-1) < 0 {
 			r.Pass()
@@ -222,8 +225,9 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 		o.words["https://api.example.com"] = p.URL
 	}
 
-	// A day ago somebody paid and got no answer. An hour ago a payment was left in doubt. Two more
-	// payments, one with an answer and one without, come after the time that is restored.
+	// A day ago somebody paid and got no answer. An hour ago a payment was left in doubt. Two
+	// more payments, one with an answer and one without, come after the time to which the
+	// table is restored.
 	now := time.Now()
 	long, ago := now.Add(-25*time.Hour), now.Add(-time.Hour)
 	owed, owedIn := w.paid(long)
@@ -313,8 +317,9 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 			{"aws dynamodb delete-table", nil, false, []string{`"TableName": "ledger-copy"`}},
 		},
 	}
-	// The comment on each line names a test. This test runs the commands of the chapter or, if
-	// there are none, checks the chapter in another way.
+	// elsewhere has the commands of each chapter that this test does not run. The comment on a
+	// line names the test that runs them or, if there are none, the test that checks the
+	// chapter in another way.
 	elsewhere := map[string][]string{
 		"Releases":               {"make smoke STACK=<name> KEY_FILE=…"}, // TestMake of infra/deploy
 		"Rollback":               {"make rollback STACK=<name>"},         // TestRollback of infra/deploy
@@ -331,9 +336,9 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 		"Deploy for production": {
 			"make deploy STACK=<name>",       // TestMake of infra/deploy
 			"make try-page",                  // TestTryPage of infra/local/operate
-			"sam local invoke DnsFunction",   // needs Docker; TestColdStartAsksNobody sends the same event
+			"sam local invoke DnsFunction",   // this needs Docker; TestColdStartAsksNobody sends the same event
 			"make local-invoke FN=dns",       // TestTrial
-			"make local-invoke FN=dns SAM=1", // the same
+			"make local-invoke FN=dns SAM=1", // TestTrial
 		},
 	}
 	all := chapters(t)
@@ -350,8 +355,8 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 	}
 }
 
-// everyCommand checks that each command of the runbook is either played here or listed in the
-// map elsewhere.
+// everyCommand checks that each command of the runbook is either played here or listed in
+// elsewhere.
 func everyCommand(t testing.TB, all map[string][]string, played map[string][]step, elsewhere map[string][]string) {
 	t.Helper()
 	for title, printed := range all {
