@@ -1,6 +1,6 @@
-// These tests compare template.yaml, the catalog, the functions, the events and constants in the
-// code, because some facts stand in several of these places. After a new operation was added to
-// the catalog, the failures of these tests show which other places must be changed.
+// The tests in this package compare template.yaml, the catalog, the functions, the events and
+// constants in the code, because some facts stand in several of these places. If an operation
+// is added to the catalog, the tests that fail then show which other places must be changed.
 package sam_test
 
 import (
@@ -54,8 +54,9 @@ func testParams() map[string]string {
 	return map[string]string{"PayTo": boot.LocalPayTo, "Ledger": "Ledger"}
 }
 
-// TestOneFunctionForEachSlug: the template, the folder functions and the folder events all
-// have the same functions: one for each operation of the catalog, and the other functions.
+// TestOneFunctionForEachSlug checks that the template and the folders functions and events
+// have the same functions: one for each operation of the catalog, and the functions that serve
+// no operation.
 func TestOneFunctionForEachSlug(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
@@ -81,7 +82,7 @@ func TestOneFunctionForEachSlug(t *testing.T) {
 	}
 }
 
-// readers returns the value of boot.Readers for a function, which is given by its slug.
+// readers returns the value of boot.Readers for the function with the given slug.
 func readers(slug string) boot.Readers {
 	switch slug {
 	case "discovery":
@@ -93,8 +94,8 @@ func readers(slug string) boot.Readers {
 	}
 }
 
-// TestEnvironmentIsWhatBootReads: the template sets all variables that package boot reads, for
-// every function. A secret is empty for the functions that do not read it.
+// TestEnvironmentIsWhatBootReads checks that the template sets all variables that package boot
+// reads, for every function. A secret must be empty for the functions that do not read it.
 func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
@@ -121,8 +122,8 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	}
 }
 
-// settingsByParameter returns the settings that get the unchanged value of a parameter in the
-// template, by the name of this parameter.
+// settingsByParameter returns the settings whose value in the template is a parameter,
+// unchanged. It returns them by the name of the parameter.
 func settingsByParameter(t *testing.T) map[string]boot.Setting {
 	t.Helper()
 	tpl := template(t)
@@ -139,8 +140,8 @@ func settingsByParameter(t *testing.T) map[string]boot.Setting {
 	return found
 }
 
-// checkVariable checks that a variable is empty if it is hidden, and is set otherwise. The
-// variable must not refer to the Api, because the Api depends on the function.
+// checkVariable checks that a function's variable is empty if hidden is true, and is set
+// otherwise. The variable must not refer to the Api, because the Api depends on the function.
 func checkVariable(t *testing.T, what string, node yaml.Node, hidden bool) {
 	t.Helper()
 	if node.Tag == "!Ref" && node.Value == "Api" {
@@ -151,8 +152,8 @@ func checkVariable(t *testing.T, what string, node yaml.Node, hidden bool) {
 	}
 }
 
-// TestParametersAreSettings: a parameter has the same default, the same bounds and the same
-// allowed values as its setting.
+// TestParametersAreSettings checks that a parameter has the same default, the same bounds and
+// the same allowed values as its setting.
 func TestParametersAreSettings(t *testing.T) {
 	t.Parallel()
 	bounded := 0
@@ -184,8 +185,8 @@ func TestParametersAreSettings(t *testing.T) {
 	}
 }
 
-// readEvent decodes an event. It fails the test if the file has a member that the format of the
-// event does not have.
+// readEvent decodes the example event of a function. It fails the test if the file has a
+// member that this kind of event does not have.
 func readEvent(t *testing.T, slug string, into any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(testbed.Must(os.ReadFile("../../events/" + slug + ".json"))))
@@ -222,9 +223,9 @@ func TestEventsAreOfTheirFunctions(t *testing.T) {
 	}
 }
 
-// TestSamconfig: each environment has a separate stack, and so a separate namespace for metrics.
-// A deployment asks for confirmation before it changes the stack. The template accepts the
-// parameters of every section, and no build is cached.
+// TestSamconfig checks that each environment in samconfig.toml has a separate stack, and so a
+// separate namespace for metrics. A deployment must ask for confirmation before it changes the
+// stack. The template must accept the parameters of every section, and no build may be cached.
 func TestSamconfig(t *testing.T) {
 	t.Parallel()
 	text := testbed.Must(os.ReadFile("../../samconfig.toml"))

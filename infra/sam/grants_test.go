@@ -19,8 +19,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// TestPermissions: every policy statement of the template has a known form. The tests of
-// infra/functions check that each function uses all of its permissions, and needs no others.
+// TestPermissions checks that every function has permissions, and that every policy statement
+// of the template has a known form. The tests of infra/functions check that each function uses
+// all of its permissions, and needs no others.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	for slug := range deployed.Routes() {
@@ -30,9 +31,9 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestAccessLog: the access log has one line of JSON for each request, without data of the
-// client. The path, the query and the headers would show the subject of the request and the
-// payment's signature, and the address would show who the client is.
+// TestAccessLog checks that the access log has one line of JSON for each request, without data
+// of the client. The path, the query and the headers would show the subject of the request and
+// the payment's signature, and the address would show who the client is.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	format, _ := section(properties(deployed.Template(), "Api"), "AccessLogSettings")["Format"].(string)
@@ -48,8 +49,8 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// TestScheduledEvent: the example event of the scheduled function has the values that EventBridge
-// sends, and no other members.
+// TestScheduledEvent checks that the example event of the scheduled function has the values
+// that EventBridge sends, and no other members.
 func TestScheduledEvent(t *testing.T) {
 	t.Parallel()
 	var e events.EventBridgeEvent
@@ -62,9 +63,9 @@ func TestScheduledEvent(t *testing.T) {
 	}
 }
 
-// TestTableIsTheStores: the template's table is like the table that the store creates for the
-// local runner, but has deletion protection, point-in-time recovery and TTL. The table is kept
-// when the stack is deleted.
+// TestTableIsTheStores checks that the template's table is like the table that the store
+// creates for the local runner. In addition it must have deletion protection, point-in-time
+// recovery and TTL, and must be kept when the stack is deleted.
 func TestTableIsTheStores(t *testing.T) {
 	t.Parallel()
 	type m = map[string]any
@@ -84,7 +85,7 @@ func TestTableIsTheStores(t *testing.T) {
 	want["TimeToLiveSpecification"] = m{"AttributeName": dynamo.AttrExpiresAt, "Enabled": true}
 	want = m{
 		"Type": "AWS::DynamoDB::Table", "Properties": want, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain",
-		"Condition": "CreateLedger", // without it, a stack with a named table would create another
+		"Condition": "CreateLedger", // without this, a stack that is given a table would create another one
 	}
 	if d := cmp.Diff(want, section(deployed.Template(), "Resources")["Ledger"]); d != "" {
 		t.Errorf("table (-Create +template):\n%s", d)

@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// TestTemplateRules: the template has nothing that would prevent a second stack in the same
-// account, or that the CDK app could not include.
+// TestTemplateRules checks that the template has nothing that would prevent a second stack in
+// the same account, and nothing that the CDK app could not include.
 func TestTemplateRules(t *testing.T) {
 	t.Parallel()
 	var root yaml.Node
@@ -29,7 +29,7 @@ func TestTemplateRules(t *testing.T) {
 	}
 	walk(&root, func(n *yaml.Node) {
 		named := n.Kind == yaml.MappingNode && slices.ContainsFunc(n.Content, func(of *yaml.Node) bool { return of.Value == "FunctionName" })
-		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // the dimension of a metric may have this name
+		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // only the dimension of a metric may have this name
 			t.Errorf("line %d: FunctionName or %s", n.Line, n.Value)
 		}
 		switch {
@@ -59,7 +59,7 @@ func TestTemplateRules(t *testing.T) {
 
 // referred returns the name that a !Ref or !GetAtt refers to.
 func referred(n *yaml.Node) string {
-	if n.Kind == yaml.SequenceNode && n.Content[1].Value == "Version.Version" { // the template has a list here, because the CDK does not change a list
+	if n.Kind == yaml.SequenceNode && n.Content[1].Value == "Version.Version" { // the CDK changes this reference unless it is a list
 		return n.Content[0].Value
 	}
 	name, _, _ := strings.Cut(n.Value, ".")
@@ -73,8 +73,8 @@ func walk(n *yaml.Node, visit func(*yaml.Node)) {
 	}
 }
 
-// The description of the parameter Network names every network that package x402 knows, and Base
-// is its default.
+// TestNetworkParameter checks that the description of the parameter Network names every
+// network that package x402 knows, and that Base is the default.
 func TestNetworkParameter(t *testing.T) {
 	t.Parallel()
 	network := template(t).Parameters["Network"]
@@ -114,9 +114,9 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// The default of every parameter matches the parameter's pattern. The patterns accept and refuse
-// the same values as the functions, except that the functions accept more values for three
-// parameters.
+// TestPatterns checks that the default of every parameter matches the parameter's pattern. The
+// patterns must accept and refuse the same values as the functions, except that the functions
+// accept more values for three parameters.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	settings := settingsByParameter(t)

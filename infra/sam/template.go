@@ -1,5 +1,6 @@
-// Package sam reads the parts of a SAM template that are needed to run its functions outside AWS.
-// It also checks values for the template's parameters, as CloudFormation does.
+// Package sam reads the parts of a SAM template that somebody needs to run the template's
+// functions outside AWS. Like CloudFormation, it also checks values for the template's
+// parameters.
 package sam
 
 import (
@@ -17,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Template is a parsed template, in which nothing is resolved.
+// Template is a parsed template. Its intrinsic functions are not resolved.
 type Template struct {
 	Text       []byte               `yaml:"-"` // the whole file
 	Parameters map[string]Parameter `yaml:"Parameters"`
@@ -29,10 +30,10 @@ type Template struct {
 	Resources  map[string]Resource  `yaml:"Resources"`
 }
 
-// Rule is a condition on several parameters together. CloudFormation checks rules before it changes
-// anything.
+// Rule is a rule of a template: a condition on several parameters together. CloudFormation
+// checks rules before it changes anything.
 type Rule struct {
-	RuleCondition yaml.Node `yaml:"RuleCondition"` // if it is missing, the rule always applies
+	RuleCondition yaml.Node `yaml:"RuleCondition"` // if RuleCondition is missing, the rule always applies
 	Assertions    []struct {
 		Assert      yaml.Node `yaml:"Assert"`
 		Description string    `yaml:"AssertDescription"`
@@ -52,7 +53,8 @@ type Parameter struct {
 	Description    string   `yaml:"Description"`
 }
 
-// Resource is a resource. Its properties depend on its type, and are decoded later.
+// Resource is a resource of a template. The form of its properties depends on its type, so
+// they are decoded later.
 type Resource struct {
 	Type       string    `yaml:"Type"`
 	Properties yaml.Node `yaml:"Properties"`
@@ -77,15 +79,15 @@ type Properties struct {
 	} `yaml:"Events"`
 }
 
-// Function is a function of a template, in which everything is resolved.
+// Function is a function of a template, with all of its intrinsic functions resolved.
 type Function struct {
-	Name    string // its logical id
-	Slug    string // the last element of its CodeUri
+	Name    string // the function's logical id
+	Slug    string // the last element of the CodeUri
 	Handler string
 	Timeout time.Duration
 	Memory  int // MB
 	Env     map[string]string
-	Routes  []string // its routes in the HTTP API, such as "ANY /path" and "$default"; sorted
+	Routes  []string // the routes in the HTTP API, such as "ANY /path" and "$default"; sorted
 }
 
 // Read parses a template.
@@ -129,21 +131,21 @@ func (t *Template) FunctionNames() []string {
 	})
 }
 
-// FunctionProperties returns the properties of a function. Properties that the function does not
-// have come from the globals.
+// FunctionProperties returns the properties of a function. Properties that the function does
+// not set come from the template's globals.
 func (t *Template) FunctionProperties(name string) (Properties, error) {
 	p := t.Globals.Function
 	p.Environment.Variables = maps.Clone(p.Environment.Variables)
 	r := t.Resources[name]
-	err := r.Properties.Decode(&p) // keeps the variables of the globals, and adds to them
+	err := r.Properties.Decode(&p) // this adds the function's variables to those of the globals
 	return p, err
 }
 
-// Functions resolves every function. The map params has values for the template's parameters, which
-// Functions checks as CloudFormation does. This map also has the names of the resources to which
-// environment variables refer, by logical id. Functions returns an error if it cannot resolve an
-// intrinsic function, or if the template does not have one of the parameters. The error has all
-// faults.
+// Functions resolves every function. params maps the template's parameters to values, which
+// Functions checks as CloudFormation does. params also maps the logical ids of resources to
+// names, if environment variables refer to these resources. Functions returns an error if it
+// cannot resolve an intrinsic function, or if params has a name that the template does not
+// have. The error lists all faults.
 func (t *Template) Functions(params map[string]string) ([]Function, error) {
 	refs, faults := t.references(params)
 	values := scope{refs, t.Conditions}
@@ -158,8 +160,9 @@ func (t *Template) Functions(params map[string]string) ([]Function, error) {
 	return all, errors.Join(faults...)
 }
 
-// Broken returns the descriptions of the assertions of rules that do not hold for the parameters.
-// The map params is the same as for Functions. Broken does not report faults of single parameters.
+// Broken returns the descriptions of those assertions of rules that do not hold for the
+// parameters. It takes the same params as Functions. It does not report faults of single
+// parameters.
 func (t *Template) Broken(params map[string]string) (descriptions []string, err error) {
 	refs, _ := t.references(params)
 	values := scope{refs, t.Conditions}
@@ -187,8 +190,8 @@ func (t *Template) Broken(params map[string]string) (descriptions []string, err 
 	return descriptions, nil
 }
 
-// references returns the values of !Ref by name: every parameter, the stack's name, and the
-// resources in the map params. It also returns the faults of params.
+// references returns what !Ref refers to, by name: the values of all parameters, the stack's
+// name, and the names of the resources in params. It also returns the faults of params.
 func (t *Template) references(params map[string]string) (map[string]string, []error) {
 	const stackName = "AWS::StackName"
 	refs := map[string]string{stackName: "local"}
@@ -242,9 +245,9 @@ func (t *Template) function(name string, values scope) (Function, error) {
 	}
 	for _, e := range p.Events {
 		if e.Type != "HttpApi" {
-			continue // outside AWS, an event such as a schedule is sent by hand
+			continue // outside AWS, a person sends events such as those of a schedule
 		}
-		key := "$default" // the default of SAM for an event without path and method
+		key := "$default" // SAM's default for an event without path and method
 		if e.Properties.Path != "" || e.Properties.Method != "" {
 			key = strings.ToUpper(e.Properties.Method) + " " + e.Properties.Path
 		}
@@ -260,8 +263,8 @@ type scope struct {
 	conditions map[string]yaml.Node
 }
 
-// resolve returns the value of a node, which must be a scalar, a !Ref, or an !If whose branches
-// are such nodes.
+// resolve returns the value of a node. The node must be a scalar, a !Ref, or an !If with
+// branches that can be resolved in the same way.
 func (s scope) resolve(node *yaml.Node) (string, error) {
 	switch {
 	case node.Tag == "!If" && len(node.Content) == 3:
@@ -309,7 +312,7 @@ func (s scope) holds(node *yaml.Node) (bool, error) {
 	return false, fmt.Errorf("line %d: the condition %s cannot be resolved here", node.Line, node.Tag)
 }
 
-// any reports whether at least one of the conditions has the result want.
+// any reports whether at least one of the conditions has the wanted result.
 func (s scope) any(conditions []*yaml.Node, want bool) (bool, error) {
 	found := false
 	for _, c := range conditions {
@@ -330,8 +333,8 @@ const (
 	Reconcile = "reconcile"
 )
 
-// LogicalID returns the template's name of a function, which is its slug in PascalCase and
-// "Function".
+// LogicalID returns the logical id of a function in the template: the slug in PascalCase,
+// followed by "Function".
 func LogicalID(slug string) string { return Pascal(slug) + "Function" }
 
 // Pascal returns a name with hyphens in PascalCase.

@@ -43,8 +43,8 @@ Resources:
 `
 
 // functions resolves the functions of a template with the parameters Payee and Table, and with
-// further parameters. The list more alternates names and values; the value "-" removes the
-// parameter.
+// further parameters. The further parameters are names and values in turn. The value "-"
+// removes a parameter.
 func functions(t *testing.T, text string, more ...string) ([]sam.Function, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "template.yaml")
@@ -83,8 +83,8 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// A condition selects the value of a variable. An error names the cause, and the line in the
-// template.
+// TestResolve checks that a condition selects the value of a variable, and that an error names
+// the cause and the line in the template.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -132,7 +132,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestBroken: a rule is broken if its condition holds and an assertion of it does not.
+// TestBroken checks that a rule is reported if its condition holds and one of its assertions
+// does not.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	const rules = `

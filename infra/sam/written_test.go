@@ -28,7 +28,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the catalog and pkg/operations decide of template.yaml, the events, the functions and the README")
 
-// written compares a file with its expected text. With -update it writes the text into the file.
+// written checks that a file has the expected text. With -update it writes the text into the
+// file instead.
 func written(t *testing.T, file, want string) {
 	t.Helper()
 	have, err := os.ReadFile("../../" + file)
@@ -43,8 +44,8 @@ func written(t *testing.T, file, want string) {
 	}
 }
 
-// part returns a copy of a text in which the argument words replaces everything between the
-// texts from and to. The texts from and to stay.
+// part returns a copy of a text in which words replace everything between from and to. from
+// and to themselves stay.
 func part(t *testing.T, text, from, to, words string) string {
 	t.Helper()
 	before, rest, begins := strings.Cut(text, from)
@@ -55,14 +56,15 @@ func part(t *testing.T, text, from, to, words string) string {
 	return before + from + words + to + after
 }
 
-// guard is an alarm that rolls a release back when the newest versions of its functions crash.
+// guard is an alarm on some functions. It rolls a release back when the newest versions of
+// these functions crash.
 type guard struct {
 	Name, Entry, Means string
 	Slugs              []string
 }
 
-// guards divides the functions of an alarm among several alarms, because CloudWatch limits the
-// number of metrics of an alarm to 10.
+// guards divides the functions of an alarm among several alarms, because CloudWatch allows
+// only 10 metrics for an alarm.
 func guards(g guard) (all []guard) {
 	const most = 10
 	for slugs := range slices.Chunk(g.Slugs, most) {
@@ -76,21 +78,21 @@ func guards(g guard) (all []guard) {
 	return all
 }
 
-// filter is a metric filter. It counts log lines of the newest versions of its functions.
+// filter is a metric filter. It counts log lines of the newest versions of some functions.
 type filter struct {
 	ID, Metric, Term, Value string
 	Slugs                   []string
 }
 
-// longestPattern is the number of characters that CloudWatch allows in the pattern of a filter. The
-// constant longestRelease is the greatest length of the name of a function with a version.
+// longestPattern is the number of characters that CloudWatch allows in the pattern of a
+// filter. longestRelease is the greatest length of a function's name with a version.
 const (
 	longestPattern = 1024
 	longestRelease = 64 + len(":999999")
 )
 
-// filters returns the filters of a metric. Each has as many of the functions as its pattern has
-// room for.
+// filters returns the filters that count a metric for the functions slugs. Each filter has as
+// many functions as fit into its pattern.
 func filters(f filter, slugs []string) (all []filter) {
 	room := longestPattern - len(`{ () && () }`) - len(f.Term)
 	most := room / (len(` || ($. = "")`) + len(service.MemberRelease) + longestRelease)
@@ -112,8 +114,8 @@ type judge struct {
 	Steps, Value string
 }
 
-// judgedBy is a metric of this alarm. It is about the newest versions only if New is true, and
-// about all versions otherwise.
+// judgedBy is a metric of this alarm. If New is true, it is about the newest versions only,
+// and otherwise about all versions.
 type judgedBy struct {
 	ID, Stat, Metric string
 	New              bool
@@ -124,15 +126,15 @@ type judgedBy struct {
 // and the payments that were refused.
 //
 // The alarm needs at least three payers whose payments failed or were refused. Each of these
-// payments adds the number of its payer to a metric. With one or two payers, every value of the
-// metric is its minimum or its maximum. So the sum is the count times the minimum, plus a whole
-// multiple of the difference between maximum and minimum, for any number of payments. With
-// three or more payers, the sum practically never has this form.
+// payments adds the number of its payer to a metric. With one or two payers, every value of
+// the metric is its minimum or its maximum. So the sum is the count times the minimum, plus a
+// whole multiple of the difference between maximum and minimum, for any number of payments.
+// With three or more payers, the sum practically never has this form.
 //
-// The alarm allows the new release three times the failure rate of the previous release. For
-// that, the alarm adds two to the failures of the previous release, which may have had few
-// failures by luck. In addition the alarm allows three failures, or two if the new versions
-// have answered no payment. TestReleaseOdds tests the consequences of these numbers.
+// The alarm allows the new release three times the failure rate of the previous release.
+// Because the previous release may have had few failures by luck, the alarm first adds two to
+// them. In addition the alarm allows the new release three failures, or two if the new
+// versions have answered no payment. TestReleaseOdds tests the consequences of these numbers.
 func releaseJudge() judge {
 	more := func(bad, allBad string) string {
 		return fmt.Sprintf("(%[1]s * (all - new)) > (IF(new > count, 3, 2) * (all - new) + 3 * new * (%[2]s - %[1]s + 2))", bad, allBad)
@@ -155,13 +157,14 @@ func releaseJudge() judge {
 type seller struct {
 	Slug, Description, Path string
 	Priced                  bool
-	Slots                   []string // the operations whose concurrency slots it uses
-	Registries              bool     // whether it reads and stores the list of registries
+	Slots                   []string // the operations whose concurrency slots the function uses
+	Registries              bool     // whether the function reads and stores the list of registries
 }
 
-// TestCatalogDecides checks the text that is derived from the catalog, or writes it with -update:
-// a part of template.yaml, the events and the main.go of functions that sell, and the price list
-// of the README. It is not parallel, because other tests read the files that it writes.
+// TestCatalogDecides checks the text that is derived from the catalog: a part of
+// template.yaml, the events and the main.go of functions that sell, and the price list of the
+// README. With -update it writes this text. The test does not run in parallel with others,
+// because other tests read the files that it writes.
 func TestCatalogDecides(t *testing.T) {
 	var sellers []seller
 	var slugs, slots []string
@@ -214,9 +217,9 @@ func TestCatalogDecides(t *testing.T) {
 		"  # The generated part ends here.\n", text.String()))
 }
 
-// writeReadme checks the README's example answer, and the paths and prices in its table, or
-// writes them with -update. The questions in the table are written by hand. A new operation has
-// its title there until somebody writes a question.
+// writeReadme checks the README's example answer, and the paths and prices in the README's
+// table. With -update it writes them. The questions in the table are written by hand: a new
+// operation has its title in place of a question until somebody writes one.
 func writeReadme(t *testing.T) {
 	t.Helper()
 	readme := string(testbed.Must(os.ReadFile("../../README.md")))
@@ -236,8 +239,9 @@ func writeReadme(t *testing.T) {
 	written(t, "README.md", readme)
 }
 
-// writeEvent checks the event of a priced function, or writes it with -update. It must be the
-// event of the operation dns, with the path and the example parameters of this operation.
+// writeEvent checks the event of a priced function, or writes it with -update. The event must
+// be that of the operation dns with another path and other parameters: the path and the
+// example parameters of the function's operation.
 func writeEvent(t *testing.T, o catalog.Operation) {
 	t.Helper()
 	like := catalog.DNS()
@@ -254,9 +258,10 @@ func writeEvent(t *testing.T, o catalog.Operation) {
 	written(t, "events/"+o.Slug+".json", text)
 }
 
-// writeMains checks the main.go of each priced function, or writes it with -update. The main.go
-// makes its operation with the same expression as the function All of pkg/operations. It has only
-// the variables and imports that this expression needs, and so links no other client.
+// writeMains checks the main.go of each priced function, or writes it with -update. The
+// main.go makes its operation with the same expression as the function All of pkg/operations.
+// It has only the variables and imports that this expression needs, so it does not link the
+// clients of other operations.
 func writeMains(t *testing.T) {
 	t.Helper()
 	const source = "pkg/operations/operations.go"
@@ -306,7 +311,7 @@ func writeMains(t *testing.T) {
 	}
 }
 
-// bodyOf returns the statements of a function.
+// bodyOf returns the statements of the function with the given name.
 func bodyOf(tree *ast.File, name string) []ast.Stmt {
 	for _, d := range tree.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == name {
