@@ -10,7 +10,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs are built from it, and the test cache only sees imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs are built from this package, and the test cache only depends on imports
 )
 
 func TestMain(m *testing.M) {
@@ -18,16 +18,16 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// parameters returns the parameters without a default, and a name for the table.
+// parameters returns values for the parameters without a default, and a name for the table.
 func parameters() map[string]string {
 	return map[string]string{"PayTo": boot.LocalPayTo, "Ledger": "Ledger"}
 }
 
-// slugs returns the functions of the template.
+// slugs returns the slugs of the template's functions.
 func slugs() []string { return slices.Sorted(maps.Keys(deployed.Routes())) }
 
-// host runs the built functions with the settings of the template. Its second result is a
-// function that ends the built functions and returns what they logged.
+// host runs the built functions with the settings of the template. Calling logs ends the built
+// functions and returns what they have logged.
 func host(t *testing.T, params, env map[string]string) (h *cloud.Host, logs func() string) {
 	t.Helper()
 	var text bytes.Buffer

@@ -36,16 +36,16 @@ const (
 	fallbackToken  = "of-the-fallback"
 )
 
-// recorder stands for AWS: a DynamoDB table and Secrets Manager. It records the permission that
-// each request of a function needs.
+// recorder takes the place of AWS, with a DynamoDB table and Secrets Manager. It records the
+// permission that each request of a function needs.
 type recorder struct {
 	table, url string
-	direct     *dynamodb.Client // requests of this client are not recorded
+	direct     *dynamodb.Client // a client whose requests are not recorded
 
-	granted map[string][]string // by slug, as deployed.Granted returns them
+	granted map[string][]string // the granted permissions by slug, as deployed.Granted returns them
 
 	mu    sync.Mutex
-	asked map[string][]string // by slug, in the form of granted
+	asked map[string][]string // the used permissions by slug, in the form of granted
 }
 
 func newRecorder(t *testing.T) *recorder {
@@ -64,8 +64,8 @@ func (r *recorder) used(slug string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(r.asked[slug])))
 }
 
-// environment returns variables with which a function calls the recorder. The text more is
-// added to the JSON members of the first facilitator's secret.
+// environment returns variables with which a function calls the recorder in place of AWS. The
+// first facilitator's secret is a JSON object, to which more adds members.
 func (r *recorder) environment(t *testing.T, slug, more string) map[string]string {
 	t.Helper()
 	secrets := map[string]string{testSecret: `{"token":"` + testToken + `"` + more + `}`, fallbackSecret: `{"token":"` + fallbackToken + `"}`}
@@ -92,7 +92,7 @@ type call struct {
 
 func (r *recorder) note(slug, target string, c call) {
 	service, action, _ := strings.Cut(target, ".")
-	service, _, _ = strings.Cut(strings.ToLower(service), "_") // without the version
+	service, _, _ = strings.Cut(strings.ToLower(service), "_") // the service without the API version
 	on := map[string]string{testSecret: "FacilitatorSecretArn", fallbackSecret: "FacilitatorFallbackSecretArn"}[c.SecretId]
 	switch key := c.Key[dynamo.AttrKey].S + c.Item[dynamo.AttrKey].S; {
 	case c.TableName == r.table && c.IndexName != "":
@@ -111,7 +111,7 @@ func (r *recorder) note(slug, target string, c call) {
 	r.asked[slug] = append(r.asked[slug], service+":"+action+" on "+on)
 }
 
-// forget deletes items.
+// forget deletes the items with the given keys from the table.
 func (r *recorder) forget(t *testing.T, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
@@ -121,7 +121,7 @@ func (r *recorder) forget(t *testing.T, keys ...string) {
 	}
 }
 
-// bearer serves h to clients that send the token, and fails the test for any other client.
+// bearer serves h, and fails the test if a client does not send the token.
 func bearer(t *testing.T, token string, h http.Handler) string {
 	t.Helper()
 	return testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -132,8 +132,9 @@ func bearer(t *testing.T, token string, h http.Handler) string {
 	}))
 }
 
-// bothFacilitators returns parameters with two facilitators. The first one answers 404, so the
-// functions call both. The resolver serves an empty zone com, so no name exists.
+// bothFacilitators returns parameters with two facilitators and a resolver. The first
+// facilitator answers 404, so the functions call both. The resolver serves an empty zone com,
+// so no looked-up name exists.
 func bothFacilitators(t *testing.T, table string) map[string]string {
 	t.Helper()
 	return map[string]string{
@@ -151,7 +152,7 @@ type shopper struct {
 	*x402test.Client
 	base    string
 	key     string // Idempotency-Key of the purchase
-	clients int    // number of clients so far, each with its own address
+	clients int    // the number of clients so far; each client has its own address
 }
 
 func newShopper(t *testing.T) *shopper {
@@ -174,7 +175,8 @@ func newShopper(t *testing.T) *shopper {
 	s.base = cloud.Deployment{
 		Functions: testbed.Functions(t), Parameters: params, Logs: logs,
 		Own: func(slug string) map[string]string { return s.environment(t, slug, "") },
-		// Requests are sent one after the other, so this is the client of the current request.
+		// The shopper sends one request after the other, so the last client is that of the
+		// current request.
 		Source: func() string { return fmt.Sprint("192.0.2.", s.clients) },
 	}.Open(t).URL
 	return s
@@ -192,7 +194,8 @@ func (s *shopper) next() {
 	s.key = fmt.Sprint("purchase-by-client-", s.clients)
 }
 
-// way is one way to buy an operation: over HTTP from its function, or from the MCP server.
+// way is a way to buy an operation: over HTTP from the operation's function, or from the MCP
+// server.
 type way struct {
 	slug string
 	sign func() (header string, err error)
@@ -223,14 +226,14 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 	}}
 }
 
-// buy buys an operation, sends the payment again, and then signs again: the second and the third
-// request get the first answer.
+// buy sends three requests for an operation. The second one has the same payment as the first,
+// and the third has a new one. Both must get the answer to the first request again.
 func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	t.Helper()
 	s.next()
 	terms := testbed.LocalTerms(t)
 	payees := ledger.SoldKey(terms.Network, strings.ToLower(terms.Asset))
-	s.forget(t, "rdap|bootstrap", "slots|"+o.Slug, payees) // so that the function writes them again
+	s.forget(t, "rdap|bootstrap", "slots|"+o.Slug, payees) // the function must write these items again
 	var header string
 	for i := range 3 {
 		if i != 1 {
@@ -242,9 +245,10 @@ func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	}
 }
 
-// TestPermissionsUsedAreGranted has every function do all that it can do, and compares the
-// permissions that the function used with the permissions that the template grants: none is
-// missing, and none is unused. TestReconcileFunction does the same for the scheduled function.
+// TestPermissionsUsedAreGranted has every function do all that the function can do. Then it
+// compares the permissions that the function has used with those that the template grants:
+// none may be missing, and none unused. TestReconcileFunction does the same for the scheduled
+// function.
 func TestPermissionsUsedAreGranted(t *testing.T) {
 	t.Parallel()
 	s := newShopper(t)
@@ -252,7 +256,8 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 		for _, w := range s.ways(t, o) {
 			s.next()
 			testbed.Must(w.sign())
-			// A challenge reads the rate of the client, and nothing else.
+			// A challenge counts the request for the client's rate limit, and does nothing
+			// else in AWS.
 			if used := s.used(w.slug); w.slug == o.Slug && slices.ContainsFunc(used, func(u string) bool { return u != "dynamodb:UpdateItem on Ledger.Arn of rate|*" }) {
 				t.Errorf("%s: a challenge asked for %q", o.Slug, used)
 			}
@@ -263,7 +268,7 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 		catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathManifest, catalog.PathLLMs,
 		catalog.PathLLMsFull, catalog.PathDocs, "/", "/nowhere", catalog.PathReady, catalog.PathReady, catalog.PathReady,
 	} {
-		if i%5 == 0 { // five documents for each client, so that the rate limit is used
+		if i%5 == 0 { // each client gets five documents, so that the rate limit writes to the table
 			s.next()
 		}
 		if r := testbed.Must(s.Get(t.Context(), s.base+path, "")); len(r.Body) == 0 || r.Status == http.StatusTooManyRequests {

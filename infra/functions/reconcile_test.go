@@ -33,9 +33,10 @@ func reconciled(t *testing.T, h *cloud.Host) ([]byte, error) {
 	return payload, err
 }
 
-// TestReconcileFunction sends the built function its event, with a DynamoDB table and an Ethereum
-// node. A payment that is on the chain is settled. A payment that was sent, but is not on the
-// chain, stays in doubt. A payment that was never sent is refused. Owed answers are counted.
+// TestReconcileFunction sends the built function its event, with a DynamoDB table and an
+// Ethereum node. A payment that is on the chain must be settled. A payment that was sent, but
+// is not on the chain, must stay in doubt. A payment that was never sent must be refused. Owed
+// answers must be counted.
 func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
 	watch := newRecorder(t)
@@ -54,7 +55,7 @@ func TestReconcileFunction(t *testing.T) {
 	payments.Abandon(t, store, unsent)
 	terms := testbed.LocalTerms(t)
 	longAgo := func() time.Time { return time.Now().Add(-72 * time.Hour) }
-	former := ledger.NewPayees(ledger.New(store, longAgo, rand.Text)) // so old that reconcile deletes it
+	former := ledger.NewPayees(ledger.New(store, longAgo, rand.Text)) // the former payee is so old that reconcile deletes it
 	testbed.Check(former.Note(t.Context(), terms.Network, strings.ToLower(terms.Asset), testbed.Account(5), "5000"))
 	params := bothFacilitators(t, watch.table)
 	params["RpcUrl"], params["LogLevel"] = "secret", "error"
@@ -71,19 +72,19 @@ func TestReconcileFunction(t *testing.T) {
 			t.Errorf("receipt %+v, want transaction %s", r.Receipt, receipt.Hash)
 		}
 	}
-	// The alarms read this line, so LogLevel does not silence it.
+	// The alarms need this line, so the function logs it whatever LogLevel says.
 	checkLine(t, logs(), map[string]any{
 		"level": "INFO", "evidence": true, "unread": false, "Open": 2.0, "SettledLate": 1.0, "RefusedLate": 1.0, "StillOpen": 1.0, "OwedUnclaimed": 2.0,
 		"ReconcileFailed": 0.0, "Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0,
-		"ReadyMark": 0.0, "not_ready": []any{"facilitator_primary", "mark"}, // the service is ready despite these two faults
+		"ReadyMark": 0.0, "not_ready": []any{"facilitator_primary", "mark"}, // these two faults do not keep the service from being ready
 	})
 	if d := cmp.Diff(watch.granted[sam.Reconcile], watch.used(sam.Reconcile)); d != "" {
 		t.Errorf("permissions (-may +used):\n%s", d)
 	}
 }
 
-// TestReconcileMark: reconcile reports whether the table has the mark of this stack with the
-// current payee or a former payee. The mark of another stack does not count.
+// TestReconcileMark checks that reconcile reports whether the table has the mark of this stack
+// with the current payee or a former payee. The mark of another stack must not count.
 func TestReconcileMark(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)
@@ -114,9 +115,9 @@ func TestReconcileMark(t *testing.T) {
 	says(0)
 }
 
-// TestReconcileFunctionFails: without the table the invocation fails, so Lambda's error metric
-// counts the invocation, and the log line is still written. A facilitator that does not answer
-// counts only while something is sold.
+// TestReconcileFunctionFails checks that the invocation fails without the table, so that
+// Lambda's error metric counts it, and that the log line is written nevertheless. A
+// facilitator that does not answer must count only while something is sold.
 func TestReconcileFunctionFails(t *testing.T) {
 	t.Parallel()
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
@@ -138,9 +139,9 @@ func TestReconcileFunctionFails(t *testing.T) {
 	}
 }
 
-// checkLine expects one reconcile line in the logs, with the id of its invocation, the metric
-// namespace of the stack, and these members; nil means that the member is missing. The tests of
-// pkg/service check the rest of the line.
+// checkLine checks that the logs have one reconcile line, with the id of the invocation, the
+// metric namespace of the stack, and the wanted members. A wanted nil means that the member
+// must be missing. The tests of pkg/service check the rest of the line.
 func checkLine(t *testing.T, logs string, want map[string]any) {
 	t.Helper()
 	var found []map[string]any

@@ -1,15 +1,17 @@
-// Package operators defines the permissions that the operators of a deployment have in AWS. There
-// is a role for each kind of work, with only the permissions that its commands need. The CDK app
-// creates the roles. Tests run the commands and compare their requests with the roles.
+// Package operators defines the permissions that the operators of a deployment have in AWS.
+// There is a role for each kind of work. A role has only the permissions that the commands for
+// this work need. The CDK app creates the roles. Tests run the commands and compare their
+// requests with the roles.
 package operators
 
 import "slices"
 
-// Place is a kind of resource that a permission can be about.
+// Place is a kind of resource on which a permission allows actions.
 type Place string
 
-// The places. The names of the tables that make restore creates begin with the name of the ledger
-// table. A role for one ledger therefore cannot touch other tables of the account.
+// The places. The names of the tables that make restore creates begin with the name of the
+// ledger's table. So the permissions of a role cover the tables of one ledger, and no other
+// tables of the account.
 const (
 	Table      Place = "the ledger's table"
 	TableIndex Place = "its index"
@@ -20,7 +22,7 @@ const (
 	Stack      Place = "the stack"
 	Alarms     Place = "its alarms"
 	Topics     Place = "its topics"
-	// Secrets are the secrets that the stack names, and the secrets whose names begin with the
+	// Secrets are the secrets that the stack uses, and those whose names begin with the
 	// stack's name.
 	Secrets Place = "its secrets"
 	// Bootstrap are the roles created by cdk bootstrap, with which the CDK CLI deploys.
@@ -38,7 +40,8 @@ const (
 type Permission struct {
 	Actions []string
 	On      []Place
-	// Keys are the patterns of the item keys that the permission covers. nil means every item.
+	// Keys are the patterns of the keys of the items that the permission covers. nil means
+	// every item.
 	Keys []string
 }
 
@@ -111,8 +114,8 @@ func read() []Permission {
 	}
 }
 
-// write returns further permissions, for the commands that write to the ledger. They also need
-// the permissions of read.
+// write returns the permissions that the commands that write to the ledger need in addition to
+// those of read.
 func write() []Permission {
 	return []Permission{
 		{
@@ -128,10 +131,11 @@ func write() []Permission {
 	}
 }
 
-// restore returns the permissions of make restore. According to the developer guide of DynamoDB,
-// RestoreTableToPointInTime requires read and write permissions for the items of the target
-// table. The guide says that the action itself must be allowed on the source table; the service
-// authorization reference says on any table. So the action is allowed on both tables.
+// restore returns the permissions of make restore. According to the developer guide of
+// DynamoDB, RestoreTableToPointInTime requires read and write permissions for the items of the
+// target table. According to the guide, the action itself must be allowed on the source table;
+// according to the service authorization reference, on any table. So it is allowed on the
+// source and on the target.
 func restore() []Permission {
 	target := []string{
 		"dynamodb:BatchWriteItem",

@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// firstSections returns the sections of README whose commands a reader types one after the
-// other, beginning with git clone.
+// firstSections returns the sections of README that a reader follows first. The reader types
+// their commands one after the other, beginning with git clone.
 func firstSections() []string { return []string{"Try it in a minute", "Pay from a program"} }
 
 // resolversByDefault returns the DNS resolvers that the service uses if none are configured.
@@ -27,7 +27,8 @@ func resolversByDefault() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.
 
 // TestReadmeOfAClone types the first commands of README as they are printed, in an empty
 // folder. git clones a repository of this tree, the service starts where README says, and the
-// commands pay it. The suite runs the DNS resolvers that the service queries.
+// commands pay it. The test runs servers at the addresses of the DNS resolvers that the
+// service queries.
 func TestReadmeOfAClone(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
 	var todo, said []step
@@ -70,8 +71,8 @@ func commandOf(s step) string {
 	return strings.TrimSpace(command)
 }
 
-// insteadOfGitHub returns environment variables for git. With them, a command that clones the
-// repository on GitHub clones a repository of this tree, as it is now, instead.
+// insteadOfGitHub returns environment variables for git. With them, git clones a repository
+// with the current files of this tree in place of the repository on GitHub.
 func insteadOfGitHub(t *testing.T) []string {
 	t.Helper()
 	repository := filepath.Join(t.TempDir(), "hostfacts.git")
@@ -96,7 +97,8 @@ const moneySection = "From play money to real money"
 
 // TestMoneyOfAClone types the commands of moneySection, with an address and a URL in place of
 // the blanks that the reader must fill in. Each command starts the service. The test checks
-// which network and payee its offer names, and what its documentation says about the money.
+// which network and payee the service offers, and what the documentation of the service says
+// about the money.
 func TestMoneyOfAClone(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skipf("README's program listens at an address that may be another's here: %v", err)
@@ -149,8 +151,9 @@ func TestContinuousIntegration(t *testing.T) {
 // judgeSection is the section of README about judging a third-party seller.
 const judgeSection = "Judge your own seller"
 
-// TestJudgeOfAClone types the command of judgeSection. Its seller has no ledger, as in the
-// documentation of x402, so the judge must find that payers are charged twice.
+// TestJudgeOfAClone types the command of judgeSection. Like the examples in the documentation
+// of x402, the judged seller has no ledger, so the judge must find that payers are charged
+// twice.
 func TestJudgeOfAClone(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skipf("README's seller listens at an address that may be another's here: %v", err)
@@ -173,7 +176,7 @@ func TestJudgeOfAClone(t *testing.T) {
 	}
 }
 
-// cloned returns a new folder with the files of the tree.
+// cloned returns a new folder with the files of this tree.
 func cloned(t *testing.T) string {
 	t.Helper()
 	tree := packed(t).Module

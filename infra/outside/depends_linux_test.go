@@ -12,10 +12,11 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Prefixes of modules that the programs and tests of this repository need. No seller needs the
-// tools. A seller needs AWS or SQLite only if its ledger is in DynamoDB or in a file.
+// Prefixes of the modules that the programs and tests of this repository need. No seller needs
+// the modules in tools. A seller needs those in amazon only if its ledger is in DynamoDB, and
+// those in sqlite only if its ledger is in a file.
 var (
-	tools = []string{ // for deployments, web pages and checks of this repository
+	tools = []string{ // modules for deployments, web pages and checks of this repository
 		"github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs/",
 		"github.com/uudashr/gocognit", "golang.org/x/lint", "github.com/golangci/", "honnef.co/",
 		"github.com/alecthomas/chroma", "github.com/tdewolff/", "github.com/chromedp/", "github.com/playwright-community/", "github.com/go-rod/",
@@ -26,9 +27,9 @@ var (
 
 // dependencies lists the modules that a program depends on, from three sources.
 type dependencies struct {
-	graph  []string // from go mod graph: they take part in selecting versions
-	sums   []string // go.sum has the hash of all files of these modules, not only of their go.mod, so they may be downloaded
-	binary []string // linked into the program
+	graph  []string // the modules in go mod graph, which take part in selecting versions
+	sums   []string // the modules that may be downloaded: go.sum has the hash of all their files, and not only of their go.mod
+	binary []string // the modules that are linked into the program
 }
 
 // TestDependencies checks that a seller's program depends only on the modules that it imports,
@@ -63,8 +64,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// none fails the test if the path of a module in the list begins with one of the prefixes in
-// others.
+// none fails the test if the path of a module in list begins with one of the other texts.
 func none(t *testing.T, where string, list, others []string) {
 	t.Helper()
 	for _, begin := range others {
@@ -74,7 +74,7 @@ func none(t *testing.T, where string, list, others []string) {
 	}
 }
 
-// those returns the modules that begin with a prefix.
+// those returns the modules in list whose path begins with a prefix.
 func those(list []string, begin string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(m string) bool { return !strings.HasPrefix(m, begin) })
 }

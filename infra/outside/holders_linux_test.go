@@ -11,12 +11,12 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// sectionName is the name of a section of a Markdown file.
+// sectionName matches the title of a section in a Markdown file.
 var sectionName = regexp.MustCompile(`(?m)^## (.+)$`)
 
-// heldElsewhere maps commands of README that this suite does not type to the folder and the
-// name of a test that covers them. No test runs make bench, which takes 9 minutes; a test only
-// checks that the target exists.
+// heldElsewhere returns the commands of README that this package does not type. The value of
+// each is the test that covers the command: its folder and its name. No test runs make bench,
+// which takes 9 minutes; the test only checks that the target exists.
 func heldElsewhere() map[string][2]string {
 	return map[string][2]string{
 		"make sam-build && sam deploy --no-confirm-changeset --parameter-overrides PayTo=0x… FacilitatorUrl=https://…": {"infra/samcli", "TestFirstDeployment"},
@@ -48,7 +48,7 @@ func TestEveryCommandOfReadme(t *testing.T) {
 	}
 	for _, name := range sectionName.FindAllStringSubmatch(text, -1) {
 		if slices.Contains(append(firstSections(), section, moneySection, judgeSection), name[1]) {
-			continue // this suite types its commands
+			continue // this package types the section's commands
 		}
 		for _, s := range append(steps(text, name[1]), saidCommands(text, name[1])...) {
 			if _, ok := held[s.command]; !ok {

@@ -20,8 +20,8 @@ import (
 const operate = module + "/infra/local/operate"
 
 // TestOperateWithoutAClone runs the operator's commands in an empty folder, on the ledger file
-// of a shop. They list what the shop owes. The commands that they suggest next can also be
-// typed there: none of them needs make.
+// of a shop. The commands must list what the shop owes. They must suggest only commands that
+// can be typed there as well, and therefore none that needs make.
 func TestOperateWithoutAClone(t *testing.T) {
 	loopback()
 	folder := t.TempDir()
@@ -35,7 +35,8 @@ func TestOperateWithoutAClone(t *testing.T) {
 		testbed.Check(os.MkdirAll(cmd.Dir, 0o700))
 		cmd.Env = append(goes(t, folder), "LOWEST_PRICE=10000", environment)
 		out, err := cmd.CombinedOutput()
-		// If the program fails, go run prints its exit status, and itself always exits with 1.
+		// If the program fails, go run prints the program's exit status. go run itself always
+		// exits with 1.
 		status := fmt.Sprintf("exit status %d\n", code)
 		if (err != nil) != (code != 0) || err != nil && !strings.HasSuffix(string(out), status) {
 			t.Errorf("operate %q: %v, want exit status %d\n%s", arguments, err, code, out)

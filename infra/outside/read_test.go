@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// step is something that a reader of README does: save a program, or type a command.
+// step is something that a reader of README does: either save a program, or type a command.
 type step struct {
 	program string
 	command string
@@ -17,10 +17,10 @@ type step struct {
 // programs that README tells its readers to run.
 var typed = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ +)*(go (mod|get|run|build|install|env|doc)|git|make|sam|mkdir|cd|curl|export) `)
 
-// span matches code within a sentence.
+// span matches a piece of code within a sentence.
 var span = regexp.MustCompile("`([^`]+)`")
 
-// goesOn matches the end of a line if the command continues in the next line.
+// goesOn matches the end of a line whose command continues in the next line.
 var goesOn = regexp.MustCompile(`\s*\\\n\s*`)
 
 // steps returns the steps in the code blocks of a section of a Markdown file, in their order:
@@ -40,10 +40,10 @@ func steps(markdown, section string) []step {
 	return all
 }
 
-// head names the text before the first section that has a name.
+// head stands in place of a title for the text before the first section.
 const head = ""
 
-// textOf returns the text of a section.
+// textOf returns the text of the section with the given title.
 func textOf(markdown, section string) string {
 	if section == head {
 		text, _, _ := strings.Cut(markdown, "\n## ")
@@ -98,7 +98,7 @@ func blocks(text string) []string {
 		case indented:
 			block.WriteString(code)
 		case strings.TrimSpace(line) == "" && block.Len() > 0:
-			block.WriteString("\n") // the indented block continues, unless text follows
+			block.WriteString("\n") // an indented block continues after an empty line
 		default:
 			end()
 		}

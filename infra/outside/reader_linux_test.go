@@ -16,13 +16,14 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// The file that the tests read, and its section about selling.
+// The path of README, and the title of its section about selling.
 const (
 	readme  = "../../README.md"
 	section = "Sell your own handler"
 )
 
-// asked matches the URL to which a printed command sends a request.
+// asked matches the URL of a server on this machine to which a printed command sends a
+// request.
 var asked = regexp.MustCompile(`http://(127\.0\.0\.1:\d+|localhost:\d+)/`)
 
 // localAddr matches the address on which a command makes the service listen.
@@ -34,14 +35,14 @@ var localAddr = regexp.MustCompile(`^LOCAL_ADDR=(\S+) `)
 type reader struct {
 	home        string   // the folder in which the reader begins
 	kept        string   // a folder for the variables and the current folder of the shell
-	environment []string // in addition to the variables that the function goes returns
+	environment []string // variables in addition to those that goes returns
 	server      *programs.Process
 	at          string           // the address to which commands send requests
 	said        *programs.Output // the standard error of the last command
 }
 
-// newReader returns a reader who begins in the folder home. Its server is expected at the
-// address to which the first command with a URL sends a request.
+// newReader returns a reader who begins in the folder home. The reader expects the server at
+// the address to which the first command with a URL sends a request.
 func newReader(t *testing.T, home string, todo []step) *reader {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skipf("README's program listens at an address that may be another's here: %v", err)
@@ -55,8 +56,9 @@ func newReader(t *testing.T, home string, todo []step) *reader {
 }
 
 // TestReadme follows the section of README about selling, in an empty folder. The printed
-// program compiles and runs with the printed commands, and the printed command pays for one of
-// its answers. The commands within sentences of the section must succeed there as well.
+// program compiles and runs with the printed commands, and the printed command pays for an
+// answer of that program. The commands within sentences of the section must succeed there as
+// well.
 func TestReadme(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
 	todo := steps(text, section)
@@ -119,8 +121,8 @@ func askedAt(todo []step) string {
 	return ""
 }
 
-// state returns the path of a script that restores the variables of the reader's shell. The
-// shell's current folder is in a file beside it.
+// state returns the path of a script that restores the variables of the reader's shell. A file
+// beside it has the shell's current folder.
 func (r *reader) state() string { return filepath.Join(r.kept, "state") }
 
 // folder returns the current folder of the reader's shell.
@@ -132,7 +134,7 @@ func (r *reader) folder() string {
 	return strings.TrimSpace(string(where))
 }
 
-// types runs a command as it is printed, until the command ends or the server listens. It
+// types runs a command as it is printed, until the command ends or listens as the server. It
 // returns the command's standard output, and whether the command has ended.
 func (r *reader) types(t *testing.T, line string) (out []byte, ended bool) {
 	t.Helper()
@@ -149,7 +151,7 @@ export -p > "$2"; pwd > "$2.folder"`
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // go run, and the program that it runs
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // this kills go run, and the program that go run has started
 		<-p.Gone()
 	})
 	r.said = &p.Log

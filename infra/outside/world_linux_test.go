@@ -22,21 +22,21 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// loopback brings up the loopback interface, if the suite has its own network namespace.
+// loopback brings up the loopback interface if the tests have their own network namespace.
 var loopback = sync.OnceFunc(func() {
 	if testbed.NoNamespaces() == nil {
 		testbed.Check(testbed.IP("link set lo up"))
 	}
 })
 
-// proxy holds the folder of the module proxy, and the tree that was packed into it.
+// proxy holds the folder of the module proxy, and the tree that is packed into the proxy.
 var proxy struct {
 	sync.Once
 	folder string
 	tree   modproxy.Packed
 }
 
-// packed returns the packed tree. The first call packs the tree as it is now.
+// packed returns the packed tree. The first call packs the current files of the tree.
 func packed(t *testing.T) modproxy.Packed {
 	t.Helper()
 	proxy.Do(func() {
@@ -55,7 +55,7 @@ func forget() {
 }
 
 // goes returns the environment for a reader who has the go command and the caches of this
-// machine. It has no Go variables that were set for the suite, except GOROOT.
+// machine. Except for GOROOT, it has none of the Go variables that were set for these tests.
 func goes(t *testing.T, home string) []string {
 	t.Helper()
 	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {

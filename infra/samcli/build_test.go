@@ -15,15 +15,15 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// The largest binaries, in bytes. Functions that query registries link the RDAP library, and the
-// others do not.
+// The largest allowed sizes of binaries, in bytes: maxRegistry for functions that query
+// registries, because they link the RDAP library, and maxBinary for the others.
 const (
 	maxBinary   = 13_000_000
 	maxRegistry = 17_000_000
 )
 
 // TestBuild runs sam build with the environment of make sam-build, and checks the binaries and
-// the template that it makes. It writes nothing into the checkout.
+// the template that sam build makes. It writes nothing into the checkout.
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -62,8 +62,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestBuildShop runs the sam build that the template of the shop's function tells its reader to
-// run. It deploys nothing.
+// TestBuildShop runs sam build for the shop's function, as the template of that function tells
+// the reader. It deploys nothing.
 func TestBuildShop(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(testbed.Root(), "infra", "shop", "function")
@@ -75,7 +75,7 @@ func TestBuildShop(t *testing.T) {
 	out := t.TempDir()
 	cmd := deployed.Python(t, "-m", "samcli", "build", "--build-dir", out)
 	cmd.Dir = folder
-	// The flags of TestBuild, so that nothing is compiled twice.
+	// With the same flags as in TestBuild, packages are not compiled twice.
 	cmd.Env = append(append(cmd.Env, goEnv(t)...), buildEnv(t)...)
 	programs.Run(t, cmd)
 	binary, err := elf.Open(filepath.Join(out, "Shop", "bootstrap"))

@@ -20,10 +20,11 @@ import (
 // the build.
 var firstDeployment = regexp.MustCompile(`(?m)^    make sam-build && sam (deploy .+)$`)
 
-// TestFirstDeployment runs the first deployment as README prints it, with standard input closed,
-// against an emulator of AWS. The SAM CLI asks nothing, and executes a change set with the two
-// parameters. The emulator does not have the SAM transform, so the deployment ends there. Without
-// README's --no-confirm-changeset the CLI asks, which shows that the test would see a question.
+// TestFirstDeployment runs the first deployment as README prints it, with standard input
+// closed, against an emulator of AWS. The SAM CLI must ask nothing, and must execute a change
+// set with the two parameters. The emulator does not have the SAM transform, so the deployment
+// ends there. Without --no-confirm-changeset, which README prints, the CLI asks. This shows
+// that the test would notice a question.
 func TestFirstDeployment(t *testing.T) {
 	t.Parallel()
 	line := firstDeployment.FindSubmatch(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "README.md"))))
@@ -63,12 +64,12 @@ func TestFirstDeployment(t *testing.T) {
 	}
 }
 
-// emulateDeployments starts an emulator of AWS that has the stack with the bucket of the SAM CLI.
-// The CLI would create the stack, but the emulator would then give it no outputs.
+// emulateDeployments starts an emulator of AWS and creates the stack with the bucket of the
+// SAM CLI. If the CLI created the stack, the emulator would give the stack no outputs.
 func emulateDeployments(t *testing.T) (endpoint string) {
 	t.Helper()
 	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
-	// With this host name the emulator expects the bucket in the path.
+	// With the host name localhost, the emulator looks for the bucket in the path.
 	endpoint = strings.Replace(programs.StartPeer(t, moto, " Running on ").URL, "127.0.0.1", "localhost", 1)
 	const bucket = `{"Resources":{"Code":{"Type":"AWS::S3::Bucket","Properties":{"BucketName":"code-of-functions"}}},
 		"Outputs":{"SourceBucket":{"Value":"code-of-functions"},"Version":{"Value":"1"}}}`

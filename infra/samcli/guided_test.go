@@ -15,9 +15,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// TestGuided answers the questions of sam deploy --guided. The CLI takes no empty answer for a
-// hidden parameter, so a space must mean that it is not set. Every other parameter except the
-// payee has a default.
+// TestGuided answers the questions of sam deploy --guided. The CLI accepts no empty answer for
+// a hidden parameter, so the functions must treat a space as no value. Every other parameter
+// except the payee has a default.
 func TestGuided(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(testbed.Root(), "template.yaml")
@@ -44,7 +44,7 @@ func TestGuided(t *testing.T) {
 		}
 	}
 	values["Ledger"] = "ledger"
-	// CloudFormation takes the values, and the functions read a space as not set.
+	// CloudFormation accepts the values, and the functions treat a space as no value.
 	functions := testbed.Must(tpl.Functions(values))
 	tested := []string{"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN", "RPC_URL", "RECEIPT_KEY"}
 	blanks := 0

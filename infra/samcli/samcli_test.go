@@ -7,7 +7,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs are built from it, and the test cache only sees imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs are built from this package, and the test cache only depends on imports
 )
 
 func TestMain(m *testing.M) {
@@ -15,5 +15,5 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// slugs returns the functions of the template.
+// slugs returns the slugs of the template's functions.
 func slugs() []string { return slices.Sorted(maps.Keys(deployed.Routes())) }

@@ -9,9 +9,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// TestValidate: sam validate, with lint as samconfig.toml asks for it, accepts template.yaml.
-// sam local invoke needs Docker and is not run. make local-invoke sends the same event to the
-// same binary, and so does TestColdStartAsksNobody of infra/functions.
+// TestValidate checks that sam validate accepts template.yaml, with the linter that
+// samconfig.toml turns on. The test does not run sam local invoke, which needs Docker. make
+// local-invoke and TestColdStartAsksNobody of infra/functions send the same event to the same
+// binary.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	cmd := deployed.Python(t, "-m", "samcli", "validate", "--lint")

@@ -1,3 +1,3 @@
-// Package workflows checks .github with zizmor, which looks for holes in GitHub workflows. It has
-// only tests.
+// Package workflows checks .github with zizmor, which looks for security holes in GitHub
+// workflows. It has only tests.
 package workflows

@@ -9,10 +9,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// TestWorkflows: zizmor finds no fault in the workflows and in the settings of Dependabot. A
-// fault is, for example, a step in which a stranger could run a program, or a step with more
-// permissions than it needs. The tests of infra/house compare the contents of the workflows
-// with the repository.
+// TestWorkflows checks that zizmor finds no fault in the workflows and in the settings of
+// Dependabot. A fault is, for example, a step in which a stranger could run a program, or a
+// step with more permissions than it needs. The tests of infra/house compare the contents of
+// the workflows with the repository.
 func TestWorkflows(t *testing.T) {
 	t.Parallel()
 	python := testbed.Python(t, "requirements.txt")
