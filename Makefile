@@ -1,12 +1,12 @@
-# make help lists the commands. run, pay, test and build need only Go; make verify also
-# needs the tools that .ci/run installs. With the flag -C, also give make -s: otherwise it
+# make help lists the commands. make run, pay, test and build need only Go; make verify also
+# needs the tools that .ci/run installs. If you call make with -C, add -s: otherwise make
 # prints "Entering directory" on stdout before it reads this file.
 
 SHELL := /bin/bash
 ARCH ?= $(shell go env GOARCH)
 FUNCTIONS := $(notdir $(wildcard functions/*))
-# lambda.norpc leaves out code that only the retired Go runtime needs. Functions are built
-# without cgo, so that the binaries run on any Linux.
+# The build tag lambda.norpc leaves out code that only the retired Go runtime of Lambda needs.
+# The targets build functions without cgo, so that the binaries run on any Linux.
 BUILD_FLAGS := -trimpath -tags=lambda.norpc -ldflags="-s -w$${RELEASE:+ -buildid=$$RELEASE}"
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
@@ -15,19 +15,21 @@ GO_NEEDED := $(shell sed -n "s/^go //p" go.mod)
 GOTEST ?= go test
 export GOFLAGS ?= -buildvcs=false
 
-# The values that a person types reach the recipes through the environment, unchanged:
-# make does not expand them here, and the shell does not run a value in "$$NAME" as code.
+# TYPED lists the variables whose values a person types. Recipes get these values unchanged,
+# through the environment: make does not expand them, and the shell does not run a value in
+# "$$NAME" as code.
 TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE STACK
 TYPED += OF SELLER PRICE OTHER_PRICE PROMISES ROW FORMAT OTHER BODY TOOL_URL TOOL ARGS PYTHON
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
-# Prints what to do if Go is missing or too old for this module.
+# needs_go prints what to do if Go is missing or too old for this module.
 define needs_go
 command -v go >/dev/null || { echo "Go is not installed: this needs Go $(GO_NEEDED) or later, from https://go.dev/dl" >&2; exit 1; }; \
 	go list -m >/dev/null || { echo "This needs Go $(GO_NEEDED) or later, from https://go.dev/dl; the one here is $$(GOTOOLCHAIN=local go version)" >&2; exit 1; }
 endef
 
-# Builds commands into build and shows progress, because the first build takes a while.
+# compile builds commands into the folder build. It shows progress, because the first build
+# takes a while.
 define compile
 $(needs_go); \
 	echo "Building (about a minute the first time) ..."; \
@@ -120,12 +122,14 @@ clean: ## Remove build outputs, the local ledger and saved signatures
 
 ##@ Develop
 
-# QUICK has the packages that make test runs with -short. VERIFY has all other packages, and
-# those with tests that -short skips; the slowest come first. .ci/run fails if a test or a
-# package is in neither list. MODULES has the modules below this one. They are separate, so that
-# users of this module do not get their dependencies. make test runs the tests of infra/house,
-# and make verify those of infra/cdk, infra/deploy, infra/paymcp and infra/shop. These use
-# -count=1, because go test does not see that a file outside its module has changed.
+# QUICK has the packages that make test tests with -short. VERIFY has all other packages, and
+# those packages of QUICK with tests that -short skips; the slowest come first. .ci/run fails if
+# neither make test nor make verify runs a test or the tests of a package.
+#
+# MODULES has the modules in folders below this one. They are separate, so that users of this
+# module do not get their dependencies. make test runs the tests of infra/house, and make verify
+# those of infra/cdk, infra/deploy, infra/paymcp and infra/shop. Tests of modules run with
+# -count=1, because go test does not notice that a file outside a module has changed.
 MODULES := infra/cdk infra/deploy infra/house infra/paymcp infra/shop infra/clients/testdata/mcp/go
 QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet ./infra/testbed/npmproxy ./infra/testbed/programs
 VERIFY := ./infra/clients ./infra/samcli ./infra/functions ./infra/runbook ./infra/workflows ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
@@ -330,9 +334,9 @@ backup: ## Copy the ledger file, even while a service has it open
 ##   TO=...            file to create; nothing is overwritten (default: the ledger's name and the time)
 	@CALLED_BY=make go run ./infra/local/operate backup $${TO:+"$$TO"}
 
-# These six commands work on the ledger file of make run, even while it runs, or on the table
-# that LEDGER_TABLE names. With RPC_URL they can ask the chain. CALLED_BY=make makes their
-# messages name make targets.
+# The next six targets work on the ledger file of make run, even while make run is running, or
+# on the table that LEDGER_TABLE names. With RPC_URL they can query the chain. CALLED_BY=make
+# makes the messages of the program name make targets.
 .PHONY: reconcile
 reconcile: ## Check every payment in doubt once, and settle what can be settled
 	@CALLED_BY=make go run ./infra/local/operate reconcile

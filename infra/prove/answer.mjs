@@ -1,6 +1,7 @@
-// answer.mjs CHROMIUM URL LIGHTHOUSE: pays on a page with play money, and prints what Lighthouse
-// says as JSON: of the time from the press to the answer (blocking, shift, longest interaction),
-// and of the page that shows the answer (accessibility). A phone is simulated.
+// answer.mjs CHROMIUM URL LIGHTHOUSE pays with play money on a page, on a simulated phone. It
+// prints what Lighthouse measures as JSON. From the press of the button to the answer, this is
+// the blocking time, the layout shift and the longest interaction; for the page that shows the
+// answer, it is the accessibility.
 
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";

@@ -1,5 +1,5 @@
-// The ping as its users would build it instead: Express behind the middleware of
-// the x402 project. It keeps no ledger.
+// A seller of the ping, as a user would build it without the service: Express behind the
+// middleware of the x402 project, which keeps no ledger.
 //
 //   FACILITATOR=http://127.0.0.1:8403 node server.mjs
 import express from 'express'

@@ -1,10 +1,10 @@
-// The weather, sold as the README of @x402/express shows it.
+// This program sells the weather, in the way that the README of @x402/express shows.
 import { HTTPFacilitatorClient } from '@x402/core/server'
 import { ExactEvmScheme } from '@x402/evm/exact/server'
 import { paymentMiddleware, x402ResourceServer } from '@x402/express'
 import express from 'express'
 
-// FLOW is empty, or upfront: then the payment is settled before the handler runs.
+// FLOW is empty or "upfront". With "upfront", the payment is settled before the handler runs.
 const { FACILITATOR, UPSTREAM, PRICE, PAY_TO, PORT, FLOW } = process.env
 const network = 'eip155:8453'
 const accepts = { scheme: 'exact', price: `$${PRICE}`, network, payTo: PAY_TO, ...(FLOW && { extra: { paymentFlow: FLOW } }) }

@@ -1,4 +1,4 @@
-// The weather, sold as the README of @x402/hono shows it.
+// This program sells the weather, in the way that the README of @x402/hono shows.
 import { serve } from '@hono/node-server'
 import { HTTPFacilitatorClient } from '@x402/core/server'
 import { ExactEvmScheme } from '@x402/evm/exact/server'

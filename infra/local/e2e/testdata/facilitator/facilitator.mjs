@@ -1,9 +1,10 @@
-// A facilitator as an operator builds it from the reference packages: the
-// exact scheme on one EVM chain, one account of its own, behind plain HTTP.
+// A facilitator as an operator builds it from the reference packages. It settles payments of
+// the scheme exact on one EVM chain, pays for the transactions from one account, and speaks
+// plain HTTP.
 //
 //   RPC=http://127.0.0.1:8545 NETWORK=eip155:8453 [PORT=0] [CONFIRM_MS=30000] node facilitator.mjs
 //
-// The account is new in every process, and the test node gives it Ether.
+// Each process makes a new account, and the test node gives the account Ether.
 import http from 'node:http'
 import { x402Facilitator } from '@x402/core/facilitator'
 import { toFacilitatorEvmSigner } from '@x402/evm'
@@ -18,7 +19,7 @@ const chain = defineChain({
   nativeCurrency: { name: 'Ether', symbol: 'ETH', decimals: 18 },
   rpcUrls: { default: { http: [RPC] } },
 })
-// Settlements that overlap collide on the account's nonce without the manager.
+// Without the nonce manager, simultaneous settlements would use the same nonce of the account.
 const account = privateKeyToAccount(generatePrivateKey(), { nonceManager })
 const client = createWalletClient({ account, chain, transport: rpc(RPC), pollingInterval: 50, cacheTime: 0 }).extend(publicActions)
 await client.request({ method: 'anvil_setBalance', params: [account.address, '0x3635c9adc5dea00000'] })
