@@ -34,7 +34,7 @@ type target struct {
 	// make returns the bytes of the next request of a round. All requests of a round are made
 	// before it begins, because the round must not measure the client's work, such as signing.
 	make func() []byte
-	// A correct answer has this status, and its body contains part.
+	// A correct answer has this status, and its body contains the text in part.
 	status int
 	part   string
 }
@@ -71,8 +71,8 @@ func (t target) play(ctx context.Context, clients, n int) round {
 // maxAnswer limits how many bytes of an answer are read.
 const maxAnswer = 1 << 20
 
-// ask runs one client. The client takes requests from all until none are left, and stores in
-// took how long each one takes.
+// ask runs one client. The client takes requests from all until none are left, and records how
+// long each of them takes.
 func (t target) ask(ctx context.Context, all [][]byte, took []time.Duration, next *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.server.host())
 	if err != nil {

@@ -199,8 +199,8 @@ func dig(resolver string) look {
 	return tool(`(?s)status: NOERROR.*Query time: ([0-9]+) usec`, time.Microsecond, "dig", "-u", "+tries=1", "@"+resolver, "DOMAIN", "A")
 }
 
-// curl returns a lookup by curl, which follows redirects. of is curl's name for the time that
-// curl prints.
+// curl returns a lookup by curl, which follows redirects. The second parameter is curl's name
+// for the time to print.
 func curl(option, of string, more ...string) look {
 	command := append([]string{"curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
 		"-w", "%{http_code} %{" + of + "}", "https://DOMAIN/"}, more...)

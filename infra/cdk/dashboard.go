@@ -23,7 +23,7 @@ const (
 // dashboard creates the dashboard: a link to the runbook; a row for revenue, concurrency and
 // readiness; a row for the gateway; a row for what all operations share; a row for the
 // scheduled function; a row for the tools; and a row for each operation. The row of an
-// operation includes its calls as a tool.
+// operation includes calls of the operation as a tool.
 func (e *envelope) dashboard() {
 	text := "What each alarm means and what to do about it: [the runbook](" + catalog.Runbook + ")"
 	widgets := []any{object{
@@ -87,7 +87,8 @@ func (e *envelope) dashboard() {
 		// Dashboard names are unique in an account, so the name includes the region: another
 		// region can have a stack of the same name.
 		"DashboardName": e.settings.stack + "-" + *e.Region(),
-		// The graphs show the last six hours. Reconcile may not go without data for that long.
+		// The graphs show the last six hours. An alarm goes off long before reconcile has been
+		// silent for that long.
 		"DashboardBody": e.ToJsonString(object{"start": "-PT6H", "widgets": widgets}, nil),
 	})
 }

@@ -68,8 +68,9 @@ func (c *contextParser) listeners() listeners {
 	return l
 }
 
-// topics creates the topics of pages and of tickets and subscribes the recipients. It returns
-// the policy of the tickets' topic, which the budget notifies.
+// topics creates the topics of pages and of tickets and subscribes the recipients. It also
+// returns the policy of the topic of tickets, because without this policy the budget cannot
+// notify that topic.
 func (e *envelope) topics() (page, ticket *string, policy awscdk.CfnResource) {
 	page, _ = e.topic("Alarms", "AlarmTopic", "SNS topic of the pages, for the person on call")
 	ticket, policy = e.topic("Tickets", "TicketTopic", "SNS topic of the tickets and of the budget: for the next working day")
@@ -95,7 +96,7 @@ func (e *envelope) topics() (page, ticket *string, policy awscdk.CfnResource) {
 
 // topic creates an SNS topic with a policy that lets CloudWatch and Budgets publish to it,
 // over TLS only. The topic is not encrypted with the account's SNS key, because CloudWatch may
-// not use that key; its messages contain only names and numbers.
+// not use that key. The topic's messages contain only names and numbers.
 func (e *envelope) topic(id, output, description string) (arn *string, policy awscdk.CfnResource) {
 	arn = e.add(id, "SNS::Topic", object{"DisplayName": e.settings.stack + " " + strings.ToLower(id)}).Ref()
 	policy = e.add(id+"Policy", "SNS::TopicPolicy", object{"Topics": []any{arn}, "PolicyDocument": object{

@@ -143,10 +143,11 @@ func (j judge) back(r release, times int) float64 {
 }
 
 // TestReleaseOdds checks the odds of a rollback. On an ordinary day less than one good release
-// in a hundred is rolled back, at any rate and with any way to move requests, and no stranger
-// can cause a rollback. A release that breaks a third of the payments is rolled back within
-// its canary at 60 payments a minute. A release that breaks a tenth of them is rolled back at
-// 600 payments a minute. The runbook says what is detected at lower rates.
+// in a hundred is rolled back, whatever the rate of payments and the way in which requests
+// move to the new versions, and no stranger can cause a rollback. A release that breaks a
+// third of the payments is rolled back within its canary at 60 payments a minute. A release
+// that breaks a tenth of them is rolled back at 600 payments a minute. The runbook says what
+// is detected at lower rates.
 func TestReleaseOdds(t *testing.T) {
 	t.Parallel()
 	const times = 400
@@ -250,7 +251,8 @@ func TestGuards(t *testing.T) {
 }
 
 // TestNewest checks that the lines of the newest version of each function that sells are
-// counted in the metrics of the alarm, and that lines of other versions are not.
+// counted in the metrics of the alarm release-faults, and that lines of other versions are
+// not.
 func TestNewest(t *testing.T) {
 	t.Parallel()
 	doc := must(json.Marshal(synthesized(t)))(t)

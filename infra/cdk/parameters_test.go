@@ -28,7 +28,7 @@ func standing() map[string]string {
 	return map[string]string{"PayTo": testbed.Account(1), "FacilitatorUrl": facilitatorURL, "RpcUrl": "https://node.example"}
 }
 
-// others returns another value for each parameter.
+// others returns, for each parameter, a value that differs from the one before.
 func others() map[string]string {
 	key := strings.Repeat("a", 43)
 	return map[string]string{
@@ -191,8 +191,8 @@ func unchanged(before, after deployment) (same []string) {
 
 // TestEveryParameterTakesEffect checks that a change of any single parameter publishes every
 // function and moves the aliases to the new versions, so that nobody gets an answer with the
-// old value. A parameter that no function receives changes the resources that it is for. If
-// nothing changes, nothing is published.
+// old value. A change of a parameter that no function receives must change the resources that
+// the parameter is for. If nothing changes, nothing is published.
 func TestEveryParameterTakesEffect(t *testing.T) {
 	t.Parallel()
 	parameters := template(t).Parameters

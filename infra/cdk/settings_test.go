@@ -119,8 +119,8 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// TestSettingsFaults checks that all faults are reported at once, each with its name, and that
-// no secret is repeated.
+// TestSettingsFaults checks that all faults are reported at once, each with the name of the
+// setting, and that no error contains a secret.
 func TestSettingsFaults(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:acm:us-east-1:111122223333:certificate/c"
@@ -285,7 +285,7 @@ func TestRunbookContext(t *testing.T) {
 		"mayRead": "none", "mayRefund": "none", "mayRestore": "none", "mayDeploy": "none",
 	}
 	parameters := template(t).Parameters
-	_, _ = parseSettings("../..", func(key *string) any { // only the keys that it reads matter here
+	_, _ = parseSettings("../..", func(key *string) any { // only the keys that parseSettings reads matter here
 		if _, known := defaults[*key]; !known && parameters[*key].Type == "" {
 			t.Errorf("%s is a key of the context, and not in this list", *key)
 		}

@@ -107,8 +107,8 @@ func (e *envelope) code(slug string) {
 	function.AddDeletionOverride(jsii.String("Metadata.BuildMethod"))
 }
 
-// addDomain adds a domain name for the API. The operator creates its DNS record, an alias to
-// the values in the outputs.
+// addDomain adds a domain name for the API. The operator creates the DNS record of this name,
+// an alias to the values in the outputs.
 func (e *envelope) addDomain() {
 	name := e.add(idDomain, "ApiGatewayV2::DomainName", object{"DomainName": e.domain, "DomainNameConfigurations": []any{
 		object{
@@ -122,8 +122,8 @@ func (e *envelope) addDomain() {
 		"DomainName": name.Ref(),
 		"Stage":      "$default",
 	})
-	// SAM creates the stage, so it cannot be referred to here. Without the dependency
-	// CloudFormation may create the mapping first, and fail.
+	// SAM creates the stage, so Ref cannot refer to it. Without DependsOn, CloudFormation
+	// might create the mapping before the stage, and fail.
 	mapping.AddOverride(jsii.String("DependsOn"), []string{idStage})
 	e.output("DomainTarget", "Where the domain's alias record points to", e.ofDomain("RegionalDomainName"))
 	e.output("DomainZone", "Hosted zone of that target", e.ofDomain("RegionalHostedZoneId"))

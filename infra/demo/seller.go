@@ -254,7 +254,8 @@ func (s *seller) goesOn() {
 }
 
 // explain prints once why the seller holds a payment, if the seller has not answered after a
-// while. The caller must call over when the seller has answered, or has ended.
+// while. The caller must call the returned function when the seller has answered, or has
+// ended.
 func (s *seller) explain() (over func()) {
 	late := time.AfterFunc(silence, func() {
 		s.mu.Lock()

@@ -68,7 +68,7 @@ infra/demo. It takes about 40 seconds, and most of them are one wait.
 	p.row(cell{faint, strings.Repeat("-", column)}, cell{faint, strings.Repeat("-", column)})
 }
 
-// try begins try n. Its number is printed beside the first event.
+// try begins the nth try, whose number is printed beside its first event.
 func (p *timeline) try(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -87,7 +87,7 @@ func describe(ctx context.Context, c aws.Config, f stackfile.File, t *sam.Templa
 		return running{}, err
 	}
 	for name, p := range t.Parameters {
-		if p.NoEcho { // AWS returns only asterisks for its value
+		if p.NoEcho { // AWS returns only asterisks for the value of such a parameter
 			delete(r.parameters, name)
 		}
 	}

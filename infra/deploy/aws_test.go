@@ -260,7 +260,8 @@ func (a *account) template(form url.Values) (string, *refusal) {
 	return element("TemplateBody", s.template), nil
 }
 
-// read parses a template. The SAM CLI writes intrinsic functions in their long form.
+// read parses a template that the SAM CLI has sent. The CLI writes intrinsic functions in
+// their long form, so read converts them.
 func (a *account) read(text string) *sam.Template {
 	var root yaml.Node
 	testbed.Check(yaml.Unmarshal([]byte(text), &root))
@@ -268,7 +269,7 @@ func (a *account) read(text string) *sam.Template {
 	path := filepath.Join(a.t.TempDir(), "template.yaml")
 	testbed.Check(os.WriteFile(path, testbed.Must(yaml.Marshal(&root)), 0o600))
 	t := testbed.Must(sam.Read(path))
-	delete(t.Rules, "CheckBootstrapVersion") // a rule for a parameter that the CDK adds
+	delete(t.Rules, "CheckBootstrapVersion") // the CDK adds this rule, which concerns no parameter of template.yaml
 	return t
 }
 

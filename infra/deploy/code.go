@@ -17,12 +17,12 @@ type code struct {
 // operation is an operation of the API that has a price.
 type operation struct {
 	Slug    string `json:"slug"`
-	Tool    string `json:"tool"`    // its name as an MCP tool
+	Tool    string `json:"tool"`    // the operation's name as an MCP tool
 	Example string `json:"example"` // an example request: path and query below the origin
 	Amount  string `json:"amount"`  // in atomic units
 }
 
-// thisCode returns what the checkout sells from which this program was built.
+// thisCode returns what this program's own checkout sells.
 func thisCode() code {
 	c := code{Version: catalog.APIVersion}
 	for _, op := range catalog.All() {

@@ -35,7 +35,8 @@ func valuesIn(written, deployed []byte) (map[string]string, error) {
 // literals are values of parameters, by name.
 type literals map[string]string
 
-// find compares a node of the source template with the same node of the deployed one.
+// find compares a node of the source template with the same node of the deployed one, and
+// records the values of parameters that it finds there.
 func (l literals) find(from *yaml.Node, to any) {
 	name, intrinsic := strings.CutPrefix(from.Tag, "!")
 	intrinsic = intrinsic && !strings.HasPrefix(name, "!") // !!str, for example, is a YAML tag and no intrinsic function

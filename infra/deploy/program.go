@@ -12,7 +12,7 @@ import (
 // program is an external program that a deployment runs.
 type program struct {
 	dir       string
-	env       []string // added to this program's environment
+	env       []string // variables in addition to those of this process
 	name      string
 	arguments []string
 }

@@ -17,8 +17,8 @@ import (
 // cdkCLI is the package of the CDK's command line, at the tested version.
 const cdkCLI = "aws-cdk@2.1148.1"
 
-// record is what a deployment writes into the stack's outputs: the commit of its code, and
-// that of the code before.
+// record is what a deployment writes into the stack's outputs: the commit of its code, and the
+// commit of the code that was deployed before.
 type record struct{ commit, former string }
 
 // job is a deployment of a stack: the code to build, the stack's file, and the record.

@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// asDeploy is an environment variable. If it is set, the test binary runs as the program,
-// without any pauses.
+// asDeploy is an environment variable. If it is set, the test binary runs as the command
+// deploy, without any pauses.
 const asDeploy = "TEST_AS_DEPLOY"
 
 func TestMain(m *testing.M) {
@@ -109,7 +109,7 @@ func (o *operator) read(name string) string {
 	return string(testbed.Must(os.ReadFile(filepath.Join(o.root, name))))
 }
 
-// change replaces a text in a file of the clone.
+// change replaces texts in a file of the clone. The old and the new texts alternate in was.
 func (o *operator) change(name string, was ...string) {
 	o.t.Helper()
 	text := o.read(name)

@@ -65,7 +65,7 @@ func (r *recorder) used(slug string) []string {
 }
 
 // environment returns variables with which a function calls the recorder in place of AWS. The
-// first facilitator's secret is a JSON object, to which more adds members.
+// secret of the first facilitator is a JSON object with a token and the members in more.
 func (r *recorder) environment(t *testing.T, slug, more string) map[string]string {
 	t.Helper()
 	secrets := map[string]string{testSecret: `{"token":"` + testToken + `"` + more + `}`, fallbackSecret: `{"token":"` + fallbackToken + `"}`}

@@ -17,9 +17,9 @@ const (
 )
 
 // LeastExtra is how many data points CloudWatch fetches in addition to those that an alarm
-// evaluates. With them, it can use older points in place of missing ones. The documentation says
-// that the number depends on the period; in all of its examples the number is two. Results that
-// must not depend on the number are also tested with a larger one.
+// evaluates. With these points, CloudWatch can use older points in place of missing ones. The
+// documentation says that the number depends on the period; in all of its examples the number
+// is two. Results that must not depend on the number are also tested with a larger one.
 const LeastExtra = 2
 
 // Source returns the values of a metric in a period.
@@ -28,8 +28,8 @@ type Source interface {
 }
 
 // History returns the state of an alarm after each of the periods, which are numbered from 0.
-// The alarm begins as Insufficient. If it notifies about missing data, it is Firing once there
-// are no more data.
+// An alarm begins as Insufficient. An alarm that notifies about missing data is Firing once
+// there are no more data.
 func (a Alarm) History(src Source, periods int) []State {
 	return a.states(periods, func(now int) []float64 {
 		points := make([]float64, 0, a.Periods+a.Extra)
@@ -54,8 +54,8 @@ type Timeline struct {
 	values map[Metric]map[int][]float64
 }
 
-// Add adds a value of a metric. It was measured when the duration at had passed since the
-// beginning of the timeline.
+// Add adds a value of a metric. The time of the measurement counts from the beginning of the
+// timeline.
 func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
 	if t.values == nil {
 		t.values = map[Metric]map[int][]float64{}
@@ -67,9 +67,9 @@ func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
 	t.values[m][minute] = append(t.values[m][minute], value)
 }
 
-// between returns the values that were measured from minute from up to, but not including,
-// minute to. It leaves out values that CloudWatch does not have yet at the beginning of minute
-// now.
+// between returns the values that were measured in a range of minutes. The first minute
+// belongs to the range, and the last does not. It leaves out values that CloudWatch does not
+// have yet at the beginning of minute now.
 func (t *Timeline) between(m Metric, from, to, now int) (values []float64) {
 	for minute := from; minute < min(to, now-t.Late); minute++ {
 		values = append(values, t.values[m][minute]...)
@@ -77,10 +77,10 @@ func (t *Timeline) between(m Metric, from, to, now int) (values []float64) {
 	return values
 }
 
-// Minutes returns the state of an alarm at the end of each minute. CloudWatch evaluates an alarm
-// with a period of a minute or longer every minute, over periods that end at that time. The
-// alarm begins as Insufficient. If it notifies about missing data, it is Firing once there are no
-// more data.
+// Minutes returns the state of an alarm at the end of each minute. CloudWatch evaluates an
+// alarm with a period of a minute or longer every minute, over periods that end with that
+// minute. An alarm begins as Insufficient. An alarm that notifies about missing data is Firing
+// once there are no more data.
 func (a Alarm) Minutes(t *Timeline, minutes int) []State {
 	long := a.Period / 60
 	return a.states(minutes, func(minute int) []float64 {
@@ -94,7 +94,7 @@ func (a Alarm) Minutes(t *Timeline, minutes int) []State {
 }
 
 // states evaluates an alarm several times, and returns its state after each evaluation. The
-// callback points returns the data points of the evaluation range, newest first.
+// callback returns the data points of the evaluation range, newest first.
 func (a Alarm) states(times int, points func(now int) []float64) []State {
 	history := make([]State, times)
 	state := Insufficient

@@ -60,8 +60,8 @@ type turnstile struct {
 	leave sync.Map // the result of enter, by payer
 }
 
-// enter waits until there is room for another payment. The caller calls leave when there is an
-// answer.
+// enter waits until there is room for another payment. The caller calls the returned function
+// when there is an answer.
 func (t *turnstile) enter(payer string) (leave func()) {
 	t.room <- struct{}{}
 	leave = sync.OnceFunc(func() { <-t.room })

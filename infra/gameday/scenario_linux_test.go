@@ -21,7 +21,7 @@ type scenario struct {
 	// other, or all at once if together is set.
 	payers   int
 	together bool
-	steady   bool // as many new payers pay in each further round of the fault
+	steady   bool // in each further round of the fault, new payers pay, as many as in the first round
 	rounds   int  // how many rounds the fault lasts
 	blind    bool // reconcile fails during the fault
 
@@ -209,8 +209,8 @@ func (c scenario) run(w *world, well bool) {
 	w.Errorf("reconcile ends with %v", err)
 }
 
-// each calls do for every payer. The payers of one operation take turns, but those of
-// different operations do not wait for each other. If together is set, all payers run
+// each calls the callback for every payer. The payers of one operation take turns, but those
+// of different operations do not wait for each other. If together is set, all payers run
 // concurrently.
 func (c scenario) each(payers []*payer, do func(*payer)) {
 	by := map[string][]*payer{}
@@ -244,8 +244,8 @@ func (c scenario) first(w *world, payers []*payer) {
 }
 
 // saw returns the last answer that a payer has seen, and fails the test if this answer is not
-// the expected one. The callback of returns the expected answer for an operation. If the
-// callback is nil, the answer must be a success.
+// the expected one. The caller gives a function that returns the expected answer for an
+// operation. If this function is nil, the answer must be a success.
 func (p *payer) saw(when string, of func(op string) sight) sight {
 	got := p.last()
 	want := sight{status: http.StatusOK}

@@ -298,7 +298,7 @@ func scenarios() []scenario {
 		name: "the resolver cannot be reached", ops: lookups, payers: several, together: true, rounds: 4,
 		breakage: shut(theResolver),
 		ready:    http.StatusServiceUnavailable, sees: unresolved, fires: []string{"resolvers"},
-		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // reconcile runs once more, as it runs many times in a day
+		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // the round stands for a day as well, in which reconcile runs more than once
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},

@@ -32,7 +32,8 @@ type dated struct {
 	round int
 }
 
-// begin begins a round. It begins with a new millisecond, so no earlier line can have its time.
+// begin begins a round. The round begins with a new millisecond, so no earlier line can have a
+// timestamp in the round.
 func (s *measured) begin() {
 	now := time.Now().UnixMilli()
 	for time.Now().UnixMilli() == now {

@@ -121,7 +121,7 @@ func receiptKey(seed byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
 }
 
-// sign sets the key that functions get when they start from now on.
+// sign sets the key for receipts that functions get from now on when they start.
 func (w *world) sign(seed byte) {
 	text := receipt.FormatKey(receiptKey(seed))
 	w.receiptKey.Store(&text)

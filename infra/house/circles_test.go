@@ -62,7 +62,8 @@ func whereTheyPart(a, b string) (x, y string, ok bool) {
 	return "", "", false
 }
 
-// reach adds to the set reached all folders to which edges lead from a folder.
+// reach adds to the set reached all folders that a folder imports, directly or through other
+// folders.
 func reach(edges map[string][]string, from string, reached map[string]bool) {
 	for _, to := range edges[from] {
 		if !reached[to] {

@@ -46,7 +46,7 @@ func (f goFile) folder() string { return path.Dir(f.name) }
 
 // function is a function or method that is declared in a file.
 type function struct {
-	name       string // the folder, a point, and the name with the receiver
+	name       string // the folder, a dot, and the name with the receiver
 	complexity int    // cognitive complexity
 }
 

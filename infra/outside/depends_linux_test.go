@@ -64,7 +64,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// none fails the test if the path of a module in list begins with one of the other texts.
+// none fails the test if the path of a module in list begins with one of the given prefixes.
 func none(t *testing.T, where string, list, others []string) {
 	t.Helper()
 	for _, begin := range others {

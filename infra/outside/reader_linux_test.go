@@ -35,7 +35,7 @@ var localAddr = regexp.MustCompile(`^LOCAL_ADDR=(\S+) `)
 type reader struct {
 	home        string   // the folder in which the reader begins
 	kept        string   // a folder for the variables and the current folder of the shell
-	environment []string // variables in addition to those that goes returns
+	environment []string // further variables of the environment (see goes)
 	server      *programs.Process
 	at          string           // the address to which commands send requests
 	said        *programs.Output // the standard error of the last command

@@ -175,8 +175,8 @@ func (w *world) claimed(key string, at time.Time) *ledger.Hold {
 const aStack = `{"Resources":{"Topic":{"Type":"AWS::SNS::Topic"}}}`
 
 // TestRunbookIsPlayed runs the commands of the runbook as they are printed, against an
-// emulator of AWS that can restore a table. Other tests run the commands that are listed in
-// elsewhere. A command that is neither run here nor listed there fails the test.
+// emulator of AWS that can restore a table. It also has a list of the commands that other
+// tests run. A command that is neither run here nor in this list fails the test.
 func TestRunbookIsPlayed(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, playRunbook)
@@ -355,8 +355,8 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 	}
 }
 
-// everyCommand checks that each command of the runbook is either played here or listed in
-// elsewhere.
+// everyCommand checks that each command of the runbook is either played here or listed among
+// those that other tests run.
 func everyCommand(t testing.TB, all map[string][]string, played map[string][]step, elsewhere map[string][]string) {
 	t.Helper()
 	for title, printed := range all {

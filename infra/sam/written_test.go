@@ -44,8 +44,8 @@ func written(t *testing.T, file, want string) {
 	}
 }
 
-// part returns a copy of a text in which words replace everything between from and to. from
-// and to themselves stay.
+// part returns a copy of a text in which new words replace everything between two other texts,
+// which stay.
 func part(t *testing.T, text, from, to, words string) string {
 	t.Helper()
 	before, rest, begins := strings.Cut(text, from)

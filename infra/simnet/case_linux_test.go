@@ -24,7 +24,7 @@ import (
 
 // row is a paid request and the answer that it must get.
 type row struct {
-	name   string // empty means that the query serves as the name
+	name   string // if it is empty, the query serves as the name
 	op     string // slug of the operation
 	domain string
 	more   string // further query parameters, encoded
@@ -137,8 +137,8 @@ func (o *observed) playOnce(t testing.TB, p *testbed.Pace, s *runner, r row) {
 		t.Fatalf("there is no operation %s", r.op)
 	}
 	reply, err := s.buy(t, op.Path+r.query())
-	// On a busy machine, the request may not be written within the time that the service
-	// allows a new connection. Package net/http does not export this error.
+	// On a busy machine, the client may write the request later than the service allows for a
+	// new connection. Package net/http does not export the error that the client then gets.
 	if err != nil && strings.Contains(err.Error(), "server closed idle connection") || ranOut.Match(reply.Body) && len(r.faults(reply)) > 0 {
 		p.Took(patience)
 		<-time.After(reply.RetryAfter())

@@ -314,7 +314,7 @@ func newTap(t *testing.T) *tap {
 	return p
 }
 
-// read returns when the file is closed.
+// read records the packets that the tap sees, until the file is closed.
 func (p *tap) read(packets io.Reader) {
 	b := make([]byte, 256)
 	for {

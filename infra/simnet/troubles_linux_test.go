@@ -45,7 +45,8 @@ func moved(kind string, i int) string    { return measured(kind, i) + "moved" }
 // and so does the host that redirects to it.
 func measuredSix(i int) string { return fmt.Sprintf("2606:2800:220:2::%x", i+1) }
 
-// measuredAddrs returns the commands for the program ip that
+// measuredAddrs returns the commands for the program ip that add every address that
+// measuredSix returns.
 func measuredAddrs() string {
 	var b strings.Builder
 	for i := range 2 * hostsOfKind {
@@ -84,8 +85,8 @@ type trouble struct {
 	turns int           // how many lookups of each operation are one run (see -runs)
 }
 
-// lateBy limits how much longer dns may take if the first resolver does not reply in time than
-// on a healthy network, in milliseconds at p95 (design §9).
+// lateBy limits, in milliseconds at p95, how much longer dns may take with a first resolver
+// that does not reply in time than on a healthy network (design §9).
 const lateBy = 20
 
 func troubles() []trouble {

@@ -291,7 +291,7 @@ func webFor(wants func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...
 	}, h, edits...)
 }
 
-// webBy returns an HTTPS server whose TLS configuration is changed by a function.
+// webBy returns an HTTPS server. The callback may change the server's TLS configuration.
 func webBy(change func(*tls.Config), h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return func(t *testing.T, ca *testbed.Authority, name, at string) {
 		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}

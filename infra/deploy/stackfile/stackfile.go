@@ -64,7 +64,8 @@ type own struct {
 	Settings  map[string]any `toml:"cdk"`
 }
 
-// name matches the name of a stack file, which cannot lead outside the folder.
+// name matches a valid name of a stack file. Such a name cannot lead to a file outside the
+// folder.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,127}$`)
 
 // Path returns the path of a stack file in a checkout.

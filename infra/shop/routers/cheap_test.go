@@ -55,7 +55,8 @@ func sold(group, path string, h http.Handler) route {
 	return route{http.MethodGet, group, path, h}
 }
 
-// byHost passes requests for dear.example to dear, and all others to cheap.
+// byHost passes requests for dear.example to its expensive handler, and all others to its
+// cheap one.
 type byHost struct{ cheap, dear http.Handler }
 
 // ServeHTTP implements http.Handler.

@@ -12,7 +12,7 @@
 //   - NODE, the URL of a node of Base that replaces the public node, or "none" for no node
 //   - STATION, the URL of a service that knows the weather; without it, the weather is always
 //     fair
-//   - PRICE, the price of each in dollars, by default 0.01
+//   - PRICE, the price of each answer in dollars, by default 0.01
 package main
 
 import (

@@ -26,7 +26,7 @@ type process struct {
 	command  *exec.Cmd
 	stopped  bool
 	kills    int
-	wrong    []string // unexpected ends
+	wrong    []string // descriptions of unexpected ends
 }
 
 // startProcess starts a process, which runs at most until the end of the test.
