@@ -75,7 +75,7 @@ func (o *operator) permitted() {
 	o.account.mu.Lock()
 	defer o.account.mu.Unlock()
 	text := o.read("infra/RUNBOOK.md")
-	_, says, found := strings.Cut(text, "In addition to the toolchain's permissions it needs")
+	_, says, found := strings.Cut(text, "In addition to the toolchain's permissions the command")
 	says, _, ends := strings.Cut(says, " and, on the table,")
 	if !found || !ends {
 		o.t.Fatal("the runbook no longer says what make deploy needs where this test looks for it")
