@@ -95,13 +95,13 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:    "FACILITATOR_SECRET_ARN",
-			Meaning: "instead of a CDP key and a token: the complete ARN of a Secrets Manager secret that has one of them as JSON (`key_id` and `key_secret`, or `token`; for a facilitator without credentials only `rpc_urls` or `receipt_key`). The secret is read on the first paid call, and again, at most once a minute, when its contents fail (a 401, or no node answers)",
+			Meaning: "complete ARN of a Secrets Manager secret, to use instead of the variables for a CDP key or a token. The secret is JSON with the members `key_id` and `key_secret`, or `token`; for a facilitator without credentials, it has only `rpc_urls` or `receipt_key`. The secret is read on the first paid call, and again, at most once a minute, when its contents fail (a 401, or no node answers)",
 			Readers: readByPaid,
 			parse:   into(&v.primary.secret, parseSecretName),
 		},
 		{
 			Name:    "FACILITATOR_FALLBACK_URL",
-			Meaning: "base URL of a second facilitator, of another operator. It is asked when the first one is down, turns requests away or leaves a payment in doubt",
+			Meaning: "base URL of a second facilitator, which another operator runs. It is asked when the first one is down, turns requests away or leaves a payment in doubt",
 			Readers: readByPaid,
 			parse:   into(&v.fallback.url, parsePeer),
 		},
@@ -148,7 +148,7 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:      "RPC_URL",
 			Otherwise: "`rpc_urls` of the secret, or else the network's public node; `none` if the facilitator is on this machine",
-			Meaning:   "nodes for chain evidence over JSON-RPC (https, or http on this machine), separated by commas, at most five. Each gets a share of the time; a node that is down, behind or on another chain is skipped. `secret`: only the nodes of `rpc_urls` in the secret of `FACILITATOR_SECRET_ARN`. `none`: no node, and `/ready` says so. Without a node, a payment in doubt can stay in doubt, and a refused payer who cancels the nonce gets one free answer, because the facilitator's statement that the nonce is used counts as payment (the metric `UsedNonceCountedAsPaid`)",
+			Meaning:   "URLs of the nodes that are asked over JSON-RPC whether a payment was made (https, or http on this machine), separated by commas, at most five. Each node gets a share of the time; a node that is down, behind or on another chain is skipped. `secret`: only the nodes of `rpc_urls` in the secret of `FACILITATOR_SECRET_ARN`. `none`: no node, and `/ready` says so. Without a node, a payment in doubt can stay in doubt, and a refused payer who cancels the nonce gets one free answer, because the facilitator's statement that the nonce is used counts as payment (the metric `UsedNonceCountedAsPaid`)",
 			Secret:    true,
 			Readers:   readByPaid,
 			parse:     into(&v.nodes, parseNodes),
@@ -156,7 +156,7 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:    "DUPLICATE_WINDOW_SECONDS",
 			Default: "45",
-			Meaning: "how long after an answer over HTTP another payment of the same payer for the same request, without an `Idempotency-Key`, counts as the same purchase and is not charged. After an answer over MCP, twice as long. 0 turns the window off",
+			Meaning: "for how many seconds after an answer over HTTP another payment by the same payer for the same request, without an `Idempotency-Key`, counts as the same purchase and is not charged. After an answer over MCP, the time is twice as long. 0 turns the window off",
 			Readers: readByEverybody,
 			parse:   into(&v.windowSeconds, countTo(int(ledger.KeptFor.Seconds()))),
 		},
@@ -191,7 +191,7 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:    "DNS_RESOLVERS",
 			Default: "1.1.1.1,8.8.8.8,9.9.9.10",
-			Meaning: "recursive resolvers, as `ip[:port]`, separated by commas. Each must echo the letter case of the question (common ones do); otherwise every lookup is `dns_timeout` and `/ready` is 503. Name two or more, on different networks. If only one resolver says that a name does not exist, and has no proof, the lookup is `upstream_unavailable`; with a single resolver, so is every lookup below a top-level domain that does not exist",
+			Meaning: "recursive resolvers, as `ip[:port]`, separated by commas. Each must echo the letter case of the question (common ones do); otherwise every lookup is `dns_timeout` and `/ready` is 503. Name two or more, on different networks. If only one resolver says that a name does not exist, and gives no proof, the lookup fails with `upstream_unavailable`. With a single resolver, every lookup below a top-level domain that does not exist fails in this way",
 			Readers: readByPaid,
 			parse:   into(&v.resolvers, dns.ParseResolvers),
 		},
@@ -269,7 +269,7 @@ func otherSettings(v *values) []Setting {
 		},
 		{
 			Name:    "AWS_LAMBDA_FUNCTION_NAME",
-			Meaning: "set by Lambda; with the version it identifies the release in the log",
+			Meaning: "set by Lambda; name and version identify the release in the log",
 			Readers: readByEverybody,
 			parse:   text(&v.function),
 		},
@@ -309,7 +309,7 @@ func otherSettings(v *values) []Setting {
 		},
 		{
 			Name:    "LEDGER_ACCEPT",
-			Meaning: "for the same: accepts a `LEDGER_FILE` once although a part of it is missing. The value is the word in the message that refused the file",
+			Meaning: "for the local runner and the operator's commands: accepts, once, a `LEDGER_FILE` of which a part is missing. The value is the word in the message that refused the file",
 			Readers: ReadByLocal,
 			parse:   into(&v.ledgerAccept, parseAccept),
 		},
