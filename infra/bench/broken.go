@@ -30,8 +30,8 @@ func (s *site) broken() {
 	if err := cmd.Run(); err != nil {
 		check(fmt.Errorf("%s: %w\n%s", cmd, err, out.Bytes()))
 	}
-	s.section("Lookups on broken networks, everything a round trip of %s away, beside tools as users start them; "+
-		"p99 of fewer than 100 is the slowest; a lookup that failed took the time until it did", s.rtt).rows = readRows(file)
+	s.section("Lookups on broken networks with round trips of %s, compared with tools as users start them; "+
+		"of fewer than 100 lookups, p99 is the slowest; a failed lookup counts with the time until it failed", s.rtt).rows = readRows(file)
 }
 
 // repeatedly does a lookup many times, at a fixed interval, and prints the durations as JSON.
@@ -54,9 +54,9 @@ const connectTimeout = "8"
 // resolvers in turn, as they query those listed in /etc/resolv.conf.
 func tools(resolvers []string) map[string]peer {
 	patient := func(option, of string) look { return curl(option, of, "--connect-timeout", connectTimeout) }
-	question := peer{"what dig does (5 s, the next server, 3 tries) by miekg/dns", asDig(resolvers)}
+	question := peer{"miekg/dns with dig's retries (5 s, then the next server, 3 tries)", asDig(resolvers)}
 	if _, err := exec.LookPath("dig"); err == nil {
-		question = peer{"dig, with its start", timed(digAlone)}
+		question = peer{"dig, including its start", timed(digAlone)}
 	}
 	headed := patient("-I", "time_total")
 	const within = " --connect-timeout " + connectTimeout

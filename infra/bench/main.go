@@ -157,6 +157,6 @@ func machine() string {
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
 		busy, _, _ = strings.Cut(string(b), " ")
 	}
-	return fmt.Sprintf("%d × %s, %s/%s, %s; client, facilitator and server share them. Load when it began: %s. Medians of interleaved rounds.",
+	return fmt.Sprintf("%d × %s, %s/%s, %s; client, facilitator and server share these processors. Load at the start: %s. The numbers are medians of interleaved rounds.",
 		runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version(), busy)
 }

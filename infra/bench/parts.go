@@ -91,7 +91,7 @@ func (s *site) parts() {
 	mine := s.ours(filepath.Join(s.dir, "parts.db"))
 	defer mine.stop()
 	b := newBuyer()
-	all := s.section("Processor time of the server, %d clients, beside what a call cannot do without", targetClients)
+	all := s.section("Processor time of the server, %d clients, compared with the steps that no call can avoid", targetClients)
 	add := func(what string, whole, least time.Duration, parts string, most float64) {
 		r := all.add(what, "%s", micros(whole))
 		r.Beside, r.Ratio = fmt.Sprintf("%s: %s", parts, micros(least)), fmt.Sprintf("%.2f", whole.Seconds()/least.Seconds())
@@ -116,7 +116,7 @@ func (s *site) parts() {
 	commit := s.commit(s.sample(b)[0])
 	web := m[1].each()
 	add("paid ping", m[0].each(), web+recovery+decoding+commit,
-		fmt.Sprintf("HTTP in, and out over a new connection %s, one recovery of a signature %s, strict decoding of the payment %s, one durable commit shared by %d %s; together",
+		fmt.Sprintf("HTTP in, and out over a new connection: %s; recovery of one signature: %s; strict decoding of the payment: %s; one durable commit that %d payments share: %s; together",
 			micros(web), micros(recovery), micros(decoding), targetClients, micros(commit)), targetPaid)
 }
 

@@ -82,7 +82,7 @@ func peers(resolver, bootstrapURL string) map[string][]peer {
 		"resolve-redirect": {{"curl -IL", curl("-IL", "time_total")}, {"Go net/http HEAD", headed}},
 		"host-intel":       {{"Go miekg/dns, crypto/tls, openrdap at once", together(question, leaf, registered)}},
 		"uptime-check":     {{"Go miekg/dns, crypto/tls, net/http at once", together(question, leaf, headed)}},
-		broken:             {{"Go net/http HEAD over a racer by RFC 8305", timed(headRaced)}},
+		broken:             {{"Go net/http HEAD, racing addresses by RFC 8305", timed(headRaced)}},
 	}
 }
 

@@ -20,7 +20,7 @@ func (s *site) lookups() {
 	file := filepath.Join(s.dir, "lookups.json")
 	s.output("infra/simnet", must(filepath.Abs("build/simnet.test")),
 		"-rtt", s.rtt.String(), "-runs", strconv.Itoa(s.runs), "-peers", must(os.Executable()), "-rows", file)
-	s.section("Lookups over their round trips, and of hosts with dead addresses, from a warm process").rows = readRows(file)
+	s.section("Lookups by a warm process: their time divided by the time of their round trips, and lookups of hosts with dead addresses").rows = readRows(file)
 }
 
 // The targets for the ratios. Each ratio is a figure of the service, divided by the same
@@ -70,7 +70,7 @@ func (s *site) middleware() {
 	defer theirs.stop()
 	b := newBuyer()
 	paid := b.payments(mine)
-	web := s.section("Requests a second over HTTP: a durable ledger in a file, beside a middleware that keeps none")
+	web := s.section("Requests a second over HTTP: a durable ledger in a file, compared with a middleware without a ledger")
 	for _, c := range []struct {
 		what         string
 		ours, theirs target
@@ -97,7 +97,7 @@ func (s *site) middleware() {
 		}
 	}
 	s.shop(web, b, b.payments(theirs), paid)
-	tools := s.section("The Model Context Protocol beside HTTP, %d clients", targetClients)
+	tools := s.section("The Model Context Protocol compared with HTTP, %d clients", targetClients)
 	for _, c := range []struct{ tool, plain target }{{calls(mine), challenges(mine)}, {b.paidCalls(mine), paid}} {
 		progress("%s", c.tool.name)
 		m := s.measure(s.runs/3, targetClients, c.tool, c.plain)
@@ -108,7 +108,7 @@ func (s *site) middleware() {
 // shop measures a handler that is sold with the library. It compares paid calls of the handler
 // with those of the middleware, and with paid pings of the service.
 func (s *site) shop(web *section, b buyer, theirs, pings target) {
-	const what = "paid calls of a handler that is sold, "
+	const what = "paid calls of a handler sold with the library, "
 	progress("a shop")
 	shop := s.self("shop", filepath.Join(s.dir, "shop.db"))
 	defer shop.stop()
@@ -138,7 +138,7 @@ func (s *site) growth() {
 	}
 	m := s.measure(s.runs, targetClients, all...) // many rounds, because a disk's speed varies
 	for i, n := range sizes[1:] {
-		grown.compare(counted(n, "payment")+" in the ledger", m[i+1], fmt.Sprint(sizes[0]), m[0]).
+		grown.compare(counted(n, "payment")+" in the ledger", m[i+1], counted(sizes[0], "payment"), m[0]).
 			held(fmt.Sprintf("≥ %.2f", targetGrowth), m[i+1].perSecond >= targetGrowth*m[0].perSecond)
 	}
 }
@@ -206,7 +206,7 @@ func (s *site) handlers() {
 	const share = 512.0 / 1769 // Lambda gives a function with 1,769 MB a whole processor, and a function with 512 MB this share of one
 	paid, memory := micros("PaidDNS")/1000/share, b("Memory", "MB/1000th")
 	one.add("paid DNS lookup, ledger in memory, facilitator and resolver on loopback", "%.0f µs", micros("PaidDNS"))
-	one.add("the same with 512 MB's share of a processor", "%.1f ms", paid).held("≤ 20 ms", paid <= 20)
+	one.add("the same with the processor share of a function with 512 MB", "%.1f ms", paid).held("≤ 20 ms", paid <= 20)
 	one.add("memory of the dns function after 1,000 paid requests", "%.0f MB", memory).held("≤ 64 MB", memory <= 64)
 }
 
@@ -218,7 +218,7 @@ func (s *site) functions() {
 	for _, op := range catalog.All() {
 		slugs = append(slugs, op.Slug)
 	}
-	cold := s.section("Functions started from nothing: the built binary behind a Runtime API")
+	cold := s.section("Cold starts of functions: the built binary behind a Lambda Runtime API")
 	for _, slug := range slugs {
 		f, first := measured(2*starts, slug), 0.0 // even elements of f are microseconds, odd ones are bytes
 		for i := range starts {
@@ -257,8 +257,8 @@ func (s *site) limits() {
 	most := s.section("Paid lookups a second on a model of DynamoDB's limits: 1,000 write units a second for an item or an index partition")
 	for _, name := range []string{"10_a_second", "100_a_second", "1000_a_second", "1000_a_second_and_ping", "10000_a_second", "10000_a_second_and_ping"} {
 		f, ping := sold(7, name), strings.HasSuffix(name, "ping")
-		what := thousands(f[0]) + " a second of dns" + map[bool]string{true: " and ping, half each"}[ping]
-		r := most.add(what, "%.0f %% answered; %s write units a second; hottest slots item %.0f, refused %.0f; hottest index partition %s, refused %.0f",
+		what := thousands(f[0]) + " a second of " + map[bool]string{false: "dns", true: "dns and ping, half each"}[ping]
+		r := most.add(what, "%.0f %% answered; %s write units a second; hottest item of concurrency slots: %.0f units, %.0f refused; hottest index partition: %s units, %.0f refused",
 			f[1], thousands(f[2]), f[3], f[4], thousands(f[5]), f[6])
 		if f[0] == 1000 {
 			r.held("100 %, none refused", f[1] == 100 && f[4]+f[6] == 0)
@@ -270,11 +270,11 @@ func (s *site) limits() {
 func (s *site) cost() {
 	progress("what calls cost")
 	counted := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestReadmeCosts$")
-	prices := s.section("A million calls by AWS's list prices in us-east-1, at the memory of the template")
+	prices := s.section("A million calls at AWS's list prices in us-east-1, with the memory that the template sets")
 	for _, name := range []string{"challenge", "paid-call", "refused-payment"} {
 		f := counted(6, name)
 		prices.add(strings.ReplaceAll(name, "-", " "),
-			"$%.2f: %.4g GB-s, %.0f write and %.0f read units, %.0f bytes of logs, %.0f bytes out, each", f[5], f[0], f[1], f[2], f[3], f[4])
+			"$%.2f; each call takes %.4g GB-s, %.0f write and %.0f read units, %.0f bytes of logs, and %.0f bytes out", f[5], f[0], f[1], f[2], f[3], f[4])
 	}
 }
 
@@ -306,7 +306,7 @@ func (s *section) add(what, ours string, values ...any) *row {
 
 func (r *row) held(target string, met bool) { r.Target, r.Met = target, &met }
 
-const heading = "| What | Ours | Beside | Ratio | Target |\n|---|---|---|---|---|\n"
+const heading = "| What | Ours | Compared with | Ratio | Target |\n|---|---|---|---|---|\n"
 
 func markdown(machine string, all []*section) string {
 	var b strings.Builder

@@ -50,9 +50,9 @@ type brokenTrip struct {
 
 func brokenTrips() []brokenTrip {
 	return []brokenTrip{
-		{trip{catalog.Headers(), "dead1.example.com", 4, "two addresses, the first swallows everything"}, 1.15},
-		{trip{catalog.UptimeCheck(), "dead1.example.com", 4, "two addresses, the first swallows everything"}, 1.15},
-		{trip{catalog.Headers(), "dead8.example.com", 4, "eight addresses of IPv4 dead, one of IPv6 good"}, 1.15},
+		{trip{catalog.Headers(), "dead1.example.com", 4, "two addresses, the first of which never answers"}, 1.15},
+		{trip{catalog.UptimeCheck(), "dead1.example.com", 4, "two addresses, the first of which never answers"}, 1.15},
+		{trip{catalog.Headers(), "dead8.example.com", 4, "eight IPv4 addresses dead, one IPv6 address good"}, 1.15},
 		{trip{catalog.ResolveRedirect(), "step0.example.com", 20, "five hosts, the first address of each dead"}, 1.3},
 	}
 }

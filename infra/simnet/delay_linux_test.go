@@ -301,7 +301,7 @@ func writeTimes(t *testing.T, n *internet) {
 		testbed.Check(json.NewEncoder(file).Encode(map[string]any{
 			"what": fmt.Sprintf("%s, %d × %s (%s)", c.op.Slug, c.trips, *rtt, c.why),
 			"ours": fmt.Sprintf("%.1f ms", median(ours)), "beside": strings.Join(beside, "; "), "ratio": fmt.Sprintf("%.3f", over),
-			"target": fmt.Sprintf("≤ %.2f of the round trips", target), "met": over <= target,
+			"target": fmt.Sprintf("≤ %.2f times the round trips", target), "met": over <= target,
 		}))
 	}
 	for _, c := range brokenTrips() {

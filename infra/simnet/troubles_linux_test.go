@@ -142,7 +142,7 @@ func (s *series) add(ms float64, failure string) {
 }
 
 func (s *series) String() string {
-	text := fmt.Sprintf("%s of %d", percentiles(s.ms), len(s.ms))
+	text := fmt.Sprintf("%s in %d lookups", percentiles(s.ms), len(s.ms))
 	if len(s.failed) > 0 {
 		text += fmt.Sprintf(", %d failed", len(s.failed))
 	}
@@ -307,9 +307,9 @@ func TestSeries(t *testing.T) {
 	}
 	none.add(8000, "broken")
 	for got, want := range map[string]string{
-		ours.String():      "p50 51.0, p95 95.0, p99 99.0 ms of 100",
-		theirs.String():    "p50 102.0, p95 190.0, p99 198.0 ms of 100, 1 failed",
-		none.String():      "p50 8000.0, p95 8000.0, p99 8000.0 ms of 1, 1 failed",
+		ours.String():      "p50 51.0, p95 95.0, p99 99.0 ms in 100 lookups",
+		theirs.String():    "p50 102.0, p95 190.0, p99 198.0 ms in 100 lookups, 1 failed",
+		none.String():      "p50 8000.0, p95 8000.0, p99 8000.0 ms in 1 lookups, 1 failed",
 		ours.over(&theirs): "p50 0.50, p95 0.50, p99 0.50",
 		ours.over(&none):   "",
 	} {
@@ -338,7 +338,7 @@ func TestTroubleRow(t *testing.T) {
 	} {
 		row := c.trouble.row(comparison{c.op, "peer", &took, &took}, c.healthy)
 		if row["met"] != c.met || (row["target"] == nil) != (c.met == nil) || row["what"] != c.op+", it" ||
-			row["beside"] != "peer: p50 70.0, p95 70.0, p99 70.0 ms of 1" || row["ratio"] != "p50 1.00, p95 1.00, p99 1.00" {
+			row["beside"] != "peer: p50 70.0, p95 70.0, p99 70.0 ms in 1 lookups" || row["ratio"] != "p50 1.00, p95 1.00, p99 1.00" {
 			t.Errorf("%+v: %v", c, row)
 		}
 	}
