@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// CursorKey returns the key of the cursor of a token and a payee. All parts must be in lower
-// case.
+// CursorKey returns the key of the cursor for a token and a payee. The network, the asset and
+// the payee must be in lower case.
 func CursorKey(network, asset, payee string) string {
 	return "cursor|" + network + "|" + asset + "|" + payee
 }
 
-// Cursor reads a cursor. It returns nil if there is none.
+// Cursor returns the cursor under a key, or nil if there is none.
 func (l *Ledger) Cursor(ctx context.Context, key string) (*Cursor, error) {
 	return fetch[Cursor](ctx, l, key)
 }
@@ -23,8 +23,8 @@ func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) 
 	return &c, err
 }
 
-// Advance moves a cursor forward. ErrConflict means that somebody else has moved it and
-// continues reading from there.
+// Advance moves a cursor forward to the block next. ErrConflict means that somebody else has
+// already moved the cursor and will read on from there.
 func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, error) {
 	if next < c.Next {
 		return nil, errors.New("ledger: a cursor does not go back")
@@ -37,8 +37,9 @@ func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, e
 	return &c, err
 }
 
-// RepaymentKey returns the key of a refund transfer: the nth transfer of an amount to a payer
-// in a transaction, counted from 0. All parts must be in lower case.
+// RepaymentKey returns the key of a refund transfer. A transaction can have several transfers
+// of the same amount to the same payer; n is the number of this one, counted from 0.
+// Everything else must be in lower case.
 func RepaymentKey(network, asset, payer, transaction, amount string, n int) string {
 	return "refund|" + Key(network, asset, payer, transaction) + "|" + amount + "|" + strconv.Itoa(n)
 }

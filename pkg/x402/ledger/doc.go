@@ -1,10 +1,10 @@
 // Package ledger makes every signed authorization count once, and charges every purchase once.
-// It records what became of each payment. A repeated payment gets its answer, a debt is not
-// forgotten, and an unknown outcome is not taken for a refusal.
+// It records what became of each payment. A payment that is sent again gets the answer that
+// was paid for, a debt is not forgotten, and an unknown outcome is not taken for a refusal.
 //
-// A program that sells with package x402http needs only to open a store, from the package file
-// or dynamo below this one. Another kind of store implements Store; package ledgertest tests
-// it.
+// A program that sells with package x402http needs only to open a store, from package file or
+// package dynamo below this one. To add another kind of store, implement Store and test the
+// implementation with package ledgertest.
 //
 //	       Claim             Settled             Redeem
 //	(none) -----> settling ----------> settled ---------> redeemed
@@ -19,16 +19,17 @@
 // doubt until evidence decides. A timeout is not a refusal, and a used nonce may mean that our
 // payment went through. Refusing a payer who has paid is the worst error that this service
 // could make. Evidence does not need the lease: a holder that was frozen, lost its lease and
-// then learns of a receipt still writes settled. It does not answer the payer; the payer's
-// next retry gets the answer. The lease covers settlement and lookup, so a retry never runs at
-// the same time as the attempt before it.
+// then learns of a receipt still writes settled. That holder does not answer the payer; the
+// payer's next retry gets the answer. The lease covers settlement and lookup, so a retry never
+// runs at the same time as the attempt before it.
 //
-// The diagram shows the main events of one payment; the function edges has all. It leaves out that
-// a payment can be refunded, or superseded by another one for the same purchase. It also
-// leaves out what evidence can do: it can turn an uncertain, refused or superseded payment
-// into a settled one, and a settling payment into one that is finally refused and never
-// claimed again. A facilitator's refusal is not evidence. A payment that was in doubt before a
-// refusal, or before an attempt that did not send it, becomes uncertain and not refused.
+// The diagram shows the main events of one payment; the function edges has all of them. The
+// diagram leaves out that a payment can be refunded, or superseded by another one for the same
+// purchase. It also leaves out what evidence can do: it can turn an uncertain, refused or
+// superseded payment into a settled one, and a settling payment into one that is finally
+// refused and never claimed again. A facilitator's refusal is not evidence. A payment that was
+// in doubt before a refusal, or before an attempt that did not send it, becomes uncertain and
+// not refused.
 //
 // A payer may sign several payments for one Purchase, for example because an answer got lost.
 // The payer is charged for only one of these payments. The record of the purchase names that
@@ -36,18 +37,20 @@
 // the owner. If another payment is the owner, Ownership says how to continue. Until it is
 // certain what became of the owner, no other payment is sent. If the owner is paid, Supersede
 // ends the new payment, and Resume continues with the owner, whose answer the payer gets. If
-// the owner is dead, or its answer is no longer valid, ReplaceOwner gives the purchase to the
-// new payment. If a payment that lost its purchase moves money nevertheless, the amount is
-// refunded (DueElsewhere).
+// the owner can no longer move money, or its answer is no longer valid, ReplaceOwner gives the
+// purchase to the new payment. If a payment that lost its purchase moves money nevertheless,
+// the amount is refunded (DueElsewhere).
 //
 // The record of a payment that is in doubt, or that is paid and not answered, does not expire.
-// It ends with an answer, a refund, or proof that no money moved. Any other payment is deleted
-// 35 days after its authorization has expired and it was last written, and a purchase 70 days
-// after it was given to a payment.
+// It is kept until there is an answer, a refund, or proof that no money moved. The record of
+// any other payment is deleted once 35 days have passed since its authorization expired and
+// since it was last written. The record of a purchase is deleted 70 days after the purchase
+// was given to a payment.
 //
 // A store limits the size of a kept answer (Store.MostKept): 1 MB in a file, 32 KB by default
-// in a DynamoDB table, both compressed. A larger answer is given once, and each repeat runs
-// the lookup again, for at most MostUnkept lookups in all. Ledger.MostKept returns the limit.
+// in a DynamoDB table, both compressed. A larger answer is given once, and each repeat of the
+// request runs the lookup again, for at most MostUnkept lookups in all. Ledger.MostKept
+// returns the size limit.
 //
 // The rules are in two tables, Rules.Edges and Rules.Meanings. A Store only compares versions
 // and swaps records, so one test suite covers every store (ledgertest). The package calls no

@@ -25,7 +25,7 @@ func ExampleLedger_OpenPurchase() {
 	// charged for the second: false
 }
 
-// buyTwice claims two payments for one purchase, and prints what becomes of each.
+// buyTwice claims two payments for one purchase, and prints the outcome of each.
 func buyTwice(ctx context.Context) error {
 	book := ledger.New(new(ledgertest.Memory), time.Now, rand.Text)
 	lease := time.Now().Add(30 * time.Second)
@@ -51,7 +51,7 @@ func buyTwice(ctx context.Context) error {
 		return err
 	}
 	fmt.Println("the first may be sent:", purchase.OwnedBy(first.Hold))
-	const begins = true // the lookup begins at once
+	const begins = true // the lookup begins at once, so the lease is kept
 	receipt := ledger.Receipt{Transaction: "0xhash", Payer: "0xpayer", Network: "eip155:8453"}
 	if err := first.Hold.Settled(ctx, receipt, begins); err != nil {
 		return err
@@ -61,7 +61,7 @@ func buyTwice(ctx context.Context) error {
 		return err
 	}
 	const validFor = time.Minute
-	const unused = false // the lookup counts
+	const unused = false // the answer is for the payer, so the lookup counts
 	if err := first.Hold.Redeem(ctx, answer, validFor, unused); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func buyTwice(ctx context.Context) error {
 	if err := second.Hold.Supersede(ctx, owner.Key); err != nil {
 		return err
 	}
-	repeat, err := book.Resume(ctx, *owner, "", lease) // as if the first payment came again
+	repeat, err := book.Resume(ctx, *owner, "", lease) // as if the payer had sent the first payment again
 	if err != nil {
 		return err
 	}

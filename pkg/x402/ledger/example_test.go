@@ -11,9 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// A signed authorization is claimed, paid and answered. When it is sent again, its record has
-// the answer. Package x402http does all of this for a handler; a seller only needs to open a
-// store.
+// In this example, a signed authorization is claimed, settled and answered. When the payer
+// sends it again, the answer is in its record. Package x402http does all of this for a
+// handler; a seller only needs to open a store.
 func Example() {
 	ctx := context.Background()
 	book := ledger.New(new(ledgertest.Memory), time.Now, rand.Text) // file.Open or dynamo.Open in a shop
@@ -34,11 +34,11 @@ func Example() {
 	}
 	fmt.Println("held:", first.Result == ledger.Held)
 
-	second, err := book.Claim(ctx, payment, lease) // while the first attempt is under way
+	second, err := book.Claim(ctx, payment, lease) // while the first attempt runs
 	fmt.Println("in flight:", second.Result == ledger.InFlight, err)
 
-	// Here the facilitator settles the payment. The handler begins to look up the answer at
-	// once, so the lease is kept.
+	// This is where the facilitator settles the payment. The handler begins to look up the
+	// answer at once, so the hold keeps its lease.
 	const begins = true
 	receipt := ledger.Receipt{Transaction: "0xhash", Payer: "0xpayer", Network: "eip155:8453"}
 	if err := first.Hold.Settled(ctx, receipt, begins); err != nil {
@@ -51,13 +51,13 @@ func Example() {
 		return
 	}
 	const validFor = time.Minute
-	const unused = false // the lookup counts
+	const unused = false // the answer is for the payer, so the lookup counts
 	if err := first.Hold.Redeem(ctx, answer, validFor, unused); err != nil {
 		fmt.Println(err)
 		return
 	}
 
-	third, err := book.Claim(ctx, payment, lease) // the first answer was lost on the way
+	third, err := book.Claim(ctx, payment, lease) // the payer did not get the first answer
 	if err != nil {
 		fmt.Println(err)
 		return

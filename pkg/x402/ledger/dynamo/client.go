@@ -22,25 +22,27 @@ import (
 )
 
 const (
-	// DefaultAttemptTimeout is so short that a second attempt fits into DefaultTimeout: a
-	// connection that died silently must not use up the whole call.
+	// DefaultAttemptTimeout bounds one attempt. It is so short that a second attempt fits into
+	// DefaultTimeout: a connection that died silently must not use up the whole call.
 	DefaultAttemptTimeout = 700 * time.Millisecond
 
 	// idleTimeout is short because a connection that was idle while the process was frozen
 	// between two invocations is dead.
 	idleTimeout = 5 * time.Second
-	// maxReply is far above the size of an item of 400 KB in JSON.
+	// maxReply bounds a reply, in bytes. It is far above the JSON form of the largest possible
+	// item, which has 400 KB.
 	maxReply = 4 << 20
-	// maxIdle is so high that a burst of concurrent calls can keep its connections.
+	// maxIdle is how many idle connections are kept, enough for a burst of concurrent calls.
 	maxIdle = 64
 )
 
-// Open checks the table with a name or an ARN (see Check) and returns it. c gives the region,
-// credentials and endpoint; config.LoadDefaultConfig of the AWS SDK finds them. Open creates
-// nothing. The only option is Keep.
+// Open checks the table with the given name or ARN (see Check) and returns it. c has the
+// region, the credentials and the endpoint; config.LoadDefaultConfig of the AWS SDK finds
+// them. Open creates nothing. The only option is Keep.
 //
 // Open needs the permissions dynamodb:DescribeTable and DescribeTimeToLive; the Table needs
-// GetItem, PutItem and UpdateItem, and for the operator's lists Query of the index and Scan.
+// GetItem, PutItem and UpdateItem. The operator's lists also need Query on the index, and
+// Scan.
 func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*Table, error) {
 	if c.Region == "" {
 		return nil, errors.New("dynamo: no AWS region is configured; AWS_REGION names one")
@@ -54,7 +56,7 @@ func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*
 		return nil, fmt.Errorf("dynamo: Keep(%d) is more than a table can keep of an answer: at most %d bytes fit beside the rest of its record",
 			kept, LargestKept)
 	}
-	c.HTTPClient = nil // the client with which the credentials were found has no time-outs
+	c.HTTPClient = nil // the client that found the credentials has no time-outs
 	client := NewClient(c)
 	if err := Check(ctx, client, table); err != nil {
 		return nil, err
@@ -71,15 +73,16 @@ type settings struct {
 	keep int
 }
 
-// Keep sets the size of the largest answer that is kept, in bytes of its compressed body. The
-// default is DefaultKept. Open refuses more than LargestKept.
+// Keep sets how large an answer may be for the table to keep it, in bytes of its compressed
+// body. The default is DefaultKept. Open refuses more than LargestKept.
 func Keep(bytes int) Option {
 	return func(s *settings) { s.keep = bytes }
 }
 
 // NewClient returns a client with the time-outs that a Table needs, unless c has an HTTP
 // client already. The client uses no proxy from the environment, and sends a request at most
-// twice. If the reply to the first was lost, a Table recognizes its own write.
+// twice. If the reply to the first attempt of a write was lost, the second finds that write in
+// place, and the Table recognizes it by its id.
 func NewClient(c aws.Config) *dynamodb.Client {
 	if c.HTTPClient == nil {
 		c.HTTPClient = HTTPClient(DefaultAttemptTimeout, maxReply, idleTimeout)
@@ -108,7 +111,7 @@ func backoff(int, error) (time.Duration, error) {
 
 // Check returns an error if a table cannot be used as a Table: it does not exist, or its key,
 // its index or its TTL is missing or wrong. It does not check the TTL if the server does not
-// support that.
+// support TTL.
 func Check(ctx context.Context, client *dynamodb.Client, table string) error {
 	described, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
 	_, missing := errors.AsType[*types.ResourceNotFoundException](err)
@@ -144,7 +147,7 @@ func hasIndex(table *types.TableDescription) bool {
 	return false
 }
 
-// deletesOldItems reports whether a table's TTL is on. It is also true if the server does not
+// deletesOldItems reports whether a table's TTL is on. It reports true if the server does not
 // support TTL.
 func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string) (bool, error) {
 	ttl, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
@@ -162,9 +165,10 @@ func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string)
 	return status == types.TimeToLiveStatusEnabled || status == types.TimeToLiveStatusEnabling, nil
 }
 
-// Create creates the table with its index if there is no table of that name, turns on its TTL
-// if that is off, and returns once the table is active. Open accepts that table. In production
-// a program never creates the table: the deployment does, with its backups and its protection.
+// Create creates the table with its index unless a table of that name exists. It turns on the
+// table's TTL if that is off, and returns once the table is active. Open accepts such a table.
+// In production a program never creates the table: the deployment creates it, with its backups
+// and its protection.
 func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName:   &table,
@@ -208,7 +212,7 @@ func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	return nil
 }
 
-// isUnknown reports whether the error says that the server does not support the operation.
+// isUnknown reports whether an error says that the server does not support an operation.
 func isUnknown(err error) bool {
 	apiError, ok := errors.AsType[smithy.APIError](err)
 	return ok && apiError.ErrorCode() == "UnknownOperationException"
@@ -228,15 +232,15 @@ func keys(partition string, sort ...string) []types.KeySchemaElement {
 	return schema
 }
 
-// HTTPClient returns an HTTP client for a client of the AWS SDK. It limits the time of each
-// attempt, including the time to connect, and the size of a reply to maxReply bytes. It keeps
-// idle connections for the time idle, or none if idle is 0. That time is by the wall clock,
-// and so includes the time for which Lambda freezes the process. The client uses no proxy from
-// the environment and follows no redirect.
+// HTTPClient returns an HTTP client for a client of the AWS SDK. It limits the duration of an
+// attempt, including the time to connect, and it limits a reply to maxReply bytes. It closes a
+// connection that has been idle for the time idle; if idle is 0, it keeps no connection. It
+// measures the idle time by the wall clock, which runs on while Lambda freezes the process.
+// The client uses no proxy from the environment and follows no redirect.
 func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http.Client {
 	dialer := &net.Dialer{
 		Timeout:   attempt,
-		KeepAlive: -1, // no connection is idle long enough to need a keep-alive
+		KeepAlive: -1, // connections are not idle long enough to need keep-alives
 	}
 	transport := &http.Transport{
 		DialContext:         dialer.DialContext,
@@ -285,7 +289,7 @@ func (a attempts) RoundTrip(req *http.Request) (_ *http.Response, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = res.Body.Close() }() // the body was read or is not wanted
+	defer func() { _ = res.Body.Close() }()
 	if res.ContentLength > a.maxReply {
 		return nil, a.tooLong()
 	}

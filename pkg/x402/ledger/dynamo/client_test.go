@@ -21,21 +21,22 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// config returns a client's configuration with the production time-outs.
+// config returns the configuration of a client with the production time-outs and the given
+// endpoint.
 func config(url string) aws.Config {
 	return aws.Config{Region: "eu-north-1", BaseEndpoint: &url, Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "s", SessionToken: "tok"}, nil
 	})}
 }
 
-// dialing returns the production HTTP client, with another function to connect.
+// dialing returns the production HTTP client, which connects with the function dial.
 func dialing(dial func(context.Context, string, string) (net.Conn, error)) *http.Client {
 	c := dynamo.HTTPClient(dynamo.DefaultAttemptTimeout, 4<<20, 5*time.Second)
 	dynamo.Dial(c, dial)
 	return c
 }
 
-// ask asks for an item.
+// ask reads an item and returns the error.
 func ask(t *testing.T, c *dynamodb.Client) error {
 	t.Helper()
 	return errOf(c.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: item{"pk": str("k")}}))
@@ -49,9 +50,10 @@ func replies(status int, body string) http.HandlerFunc {
 	}
 }
 
-// TestAttempts checks each attempt of a call. Every attempt is signed for its region. A
-// failure that may be temporary is tried twice. An attempt fails if its reply is incomplete or
-// too long. No redirect is followed, and no unwanted connection is kept.
+// TestAttempts checks each attempt of a call. Every attempt is signed for the client's region.
+// After a failure that may be temporary, a second attempt follows. An attempt fails if its
+// reply is incomplete or too long. The client follows no redirect, and keeps no connection
+// whose reply it did not read.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	const maxReply = 1000
@@ -105,8 +107,8 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestRegionalEndpoint checks that without a configured endpoint the client dials the endpoint
-// of its region, and never a proxy, and that without credentials it dials nothing.
+// TestRegionalEndpoint checks which endpoint a client dials if none is configured. The client
+// dials the endpoint of its region, and never a proxy. Without credentials it dials nothing.
 func TestRegionalEndpoint(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	conf := config("")
@@ -127,10 +129,10 @@ func TestRegionalEndpoint(t *testing.T) {
 	}
 }
 
-// peer answers on every dialed connection, except on those that have died.
+// peer is a server that answers on every connection, except on those that have died.
 type peer struct {
 	dials, dead atomic.Int64
-	// together holds the first answers until this many requests have arrived.
+	// together is the number of requests that must arrive before the peer answers the first.
 	together int64
 	arrived  atomic.Int64
 	all      chan struct{}
@@ -143,7 +145,7 @@ func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 		defer func() { _ = theirs.Close() }()
 		for in := bufio.NewReader(theirs); ; {
 			req, err := http.ReadRequest(in)
-			if err != nil { // the client hangs up
+			if err != nil { // the client has hung up
 				return
 			}
 			_, _ = io.Copy(io.Discard, req.Body)
@@ -160,10 +162,10 @@ func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// TestConnections checks how connections are kept. A peer that takes the request and does not
-// answer costs the time of one attempt, and the second attempt still fits into the call. A
-// failed attempt closes the idle connections: if they were idle during a freeze, all of them
-// have died, so the second attempt dials. A connection is used again, but not after it has
+// TestConnections checks which connections are used again. If a peer takes a request and does
+// not answer, that costs the time of one attempt, and the second attempt still fits into the
+// call. A failed attempt closes the idle connections: if they were idle during a freeze, all
+// of them have died, so the second attempt must dial. A connection is used again unless it has
 // been idle for five seconds.
 func TestConnections(t *testing.T) {
 	t.Parallel()
@@ -203,8 +205,8 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// TestOpen checks that region, credentials and endpoint come from the environment, that
-// nothing is created, and that the error says what the table lacks.
+// TestOpen checks Open. The region, the credentials and the endpoint come from the
+// environment. Open creates nothing, and its error says what the table lacks.
 func TestOpen(t *testing.T) {
 	described := func(key, index string) string {
 		return `{"Table":{"TableStatus":"ACTIVE","KeySchema":[{"AttributeName":"` + key + `","KeyType":"HASH"}],"GlobalSecondaryIndexes":[{"IndexName":"open",` +
@@ -262,8 +264,8 @@ func refusesSettings(t *testing.T, config aws.Config) {
 	}
 }
 
-// describes answers as DynamoDB does with a table and its TTL. A read of an item gets a reply
-// that is too long.
+// describes is a server that describes a table and its TTL as DynamoDB does. To a read of an
+// item it sends a reply that is too long.
 func describes(t *testing.T, table, ttl string) http.Handler {
 	endless := "{" + strings.Repeat(" ", 4<<20) + "}"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,7 +8,7 @@
 // # The table
 //
 // The partition key is "pk" (S). The TTL attribute is "expires_at". The global secondary index
-// "open" projects the keys only, and has the partition key "open" (S) and the sort key
+// "open" projects only the keys; its partition key is "open" (S), and its sort key is
 // "lease_until" (N).
 //
 // # Items
@@ -34,27 +34,28 @@
 //
 // Every write of a record is a PutItem of the whole item under one of two conditions: the key
 // is absent, or the stored version is the version that was read. Every read is consistent.
-// There are no transactions, no updates and no deletes. If all replies to a write were lost,
-// the item is read once. If another writer has replaced the item meanwhile, the write is
-// reported as lost.
+// Records are written without transactions, updates and deletes. If all replies to a write
+// were lost, the item is read once. If another writer has replaced the item meanwhile, the
+// write counts as failed.
 //
 // # Answers
 //
-// A table keeps the compressed body of an answer if it has at most 32 KB, because each write
-// of its record costs a write unit for each KB. The option Keep raises that limit to at most
-// 300 KB, for which a DynamoDB item has room. A larger answer is given once, and each repeat
-// runs the handler again, five times in all.
+// A table keeps the compressed body of an answer if it has at most 32 KB, because every write
+// of the record costs one write unit for each KB. The option Keep sets another limit, of at
+// most 300 KB, for which a DynamoDB item has room. A larger answer is given once, and each
+// repeat of the request runs the handler again, five times in all.
 //
 // # The limits
 //
 // Each paid call writes a slots item twice, and DynamoDB allows 1,000 write units a second on
 // one item. A write takes one unit while up to 50 leases are held, and two units with up to
-// 100. So an operation can have 500 or 250 paid calls a second. Further calls are answered
-// ledger_unavailable.
+// 100. So an operation can have 500 paid calls a second, or 250 with more than 50 leases.
+// Further calls get the error ledger_unavailable.
 package dynamo
 
-// The names of the table's index and of the item attributes that programs outside this package
-// use. AttrState and AttrOpen are reserved words, so expressions need placeholders for them.
+// These are the names of the table's index and of the item attributes that programs outside
+// this package use. AttrState and AttrOpen are reserved words of DynamoDB, so expressions need
+// placeholders for them.
 const (
 	AttrKey       = "pk"         // the partition key (S)
 	AttrExpiresAt = "expires_at" // the TTL (N, unix seconds); absent if the item does not expire
@@ -62,8 +63,8 @@ const (
 	IndexName     = "open"       // index over AttrOpen and AttrLeaseUntil: the listed records
 	// AttrOpen is the partition key of the index (S): the name of a list and a shard, such as
 	// "open#<shard>" or "owed#<shard>". AttrLeaseUntil is its sort key (N): the time of
-	// Record.Listed in unix milliseconds, rounded up. They are absent in a record that is in
-	// no list.
+	// Record.Listed in unix milliseconds, rounded up. The item of a record that is in no list
+	// has neither.
 	AttrOpen       = "open"
 	AttrLeaseUntil = "lease_until"
 )

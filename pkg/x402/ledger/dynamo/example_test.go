@@ -14,15 +14,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// This shop is a Lambda function with a function URL. In main its ledger is a table, which
-// also counts the limits of all environments:
+// This shop is a Lambda function with a function URL. Its main function opens a table as the
+// ledger. The table also counts the limits, for all execution environments together:
 //
 //	table, err := dynamo.Open(ctx, aws, os.Getenv("LEDGER_TABLE"))
 //	config.Ledger, config.Limits = table, table
 //
-// Its last line is lambdaurl.Start(mux). Every five minutes, a schedule starts another entry
-// point of the function, which calls Seller.Reconcile. A function that is frozen between two
-// requests cannot run ReconcileEvery.
+// The last line of main is lambdaurl.Start(mux). Every five minutes, a schedule starts another
+// entry point of the function, which calls Seller.Reconcile. A function that is frozen between
+// two requests cannot run ReconcileEvery.
 func Example_lambda() {
 	config := x402http.Config{
 		PayTo:  "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",

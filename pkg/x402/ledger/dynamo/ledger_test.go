@@ -22,8 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
-// TestConformance runs the suites that every store must pass, on a server that returns no old
-// item with a failed condition.
+// TestConformance runs the suites that every store must pass. Its server does not return the
+// old item when a condition fails.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	conforms(t, cloud.StartDynamo(t), 2)
@@ -44,7 +44,7 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 		r := ledgertest.Full("large")
 		r.Terms, r.Answer.Body = json.RawMessage(`"`+strings.Repeat("terms", 4<<10)+`"`), make([]byte, dynamo.LargestKept)
 		_, _ = rand.Read(r.Answer.Body) // it never fails
-		ledgertest.MustPut(t, w, r)     // written when the table could keep a larger answer
+		ledgertest.MustPut(t, w, r)     // written when the limit for answers was higher
 		ledgertest.Holds(t, w, r)
 		next := ledgertest.Next(r)
 		ledgertest.MustPut(t, w, next)
@@ -63,8 +63,8 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 }
 
 // TestOnDynamoDBLocal runs the suites on DynamoDB Local, which shares its code with the
-// service: it returns the old item with a failed condition, limits expressions, and charges
-// for the index, all as DynamoDB does.
+// service. As the service does, it returns the old item when a condition fails, limits
+// expressions, and charges for the index.
 func TestOnDynamoDBLocal(t *testing.T) {
 	t.Parallel()
 	s := cloud.StartDynamoLocal(t)
@@ -85,8 +85,8 @@ func TestOnDynamoDBLocal(t *testing.T) {
 	}
 }
 
-// TestItems checks that the items have the designed form, and that no item of another kind is
-// read as a record.
+// TestItems checks that the items have the documented attributes, and that no item of another
+// kind is read as a record.
 func TestItems(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, cloud.StartDynamo(t))
@@ -127,11 +127,11 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// TestReadAfterWrite checks the result of Put, given the error of its write and the result of
-// the read that follows. TTL may delete the row between the two. If the condition of the write
-// and the read both fail, the stored record may be our write. If the write failed in another
-// way and is not found, it may still arrive later: Put returns its error, even if another
-// record is there.
+// TestReadAfterWrite checks what Put returns after a failed write and the read that follows
+// it. If the write fails because of its condition, and the read fails or finds nothing because
+// TTL has deleted the item meanwhile, the stored record may be our write. If the write fails
+// in another way and the read does not find it, it may still arrive later: Put returns the
+// error of the write, even if the read finds another record.
 func TestReadAfterWrite(t *testing.T) {
 	t.Parallel()
 	lost, noRoute := errors.New("no reply"), errors.New("no route")
@@ -163,10 +163,12 @@ func TestReadAfterWrite(t *testing.T) {
 
 // lostReplies loses replies after the server has processed the requests. The SDK sends a write
 // again, and the failed condition of the second attempt shows that the first succeeded. If
-// both replies are lost, a read finds the write; if the reply to the read is lost as well, the
-// caller gets an error that leaves the result open. An addition to a count is not sent twice.
-// The exception is the units of a payment: counting them twice is better than not at all,
-// which would turn a payer away because a reply was lost.
+// both replies are lost, a read finds the write. If the reply to that read is lost as well,
+// the caller gets an error, which does not say whether the write took effect.
+//
+// An addition to a count is not sent twice, except for the units of a payment: without the
+// second attempt, a lost reply would turn a payer away, and that is worse than counting the
+// units twice.
 func lostReplies(t *testing.T, s cloud.Dynamo) {
 	ctx := t.Context()
 	first, other := ledgertest.Full("k"), ledgertest.First("other")
@@ -224,9 +226,9 @@ func lostReplies(t *testing.T, s cloud.Dynamo) {
 	}
 }
 
-// TestTimeout checks that a call ends after its default time limit or the configured one. This
-// includes the read after a failed condition, and a list in which any number of partitions of
-// the index hang.
+// TestTimeout checks that a call ends after the default or the configured time limit, even if
+// the read after a failed condition hangs. A list ends in time, however many partitions of the
+// index hang.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -264,8 +266,8 @@ func TestTimeout(t *testing.T) {
 
 var errDown = errors.New("down")
 
-// TestListsFail checks that a list fails if one of its partitions or pages fails, because half
-// a list would look complete. The queries of the other partitions then end.
+// TestListsFail checks that a list fails if one of its partitions or pages fails, because an
+// incomplete list would look complete. The queries of the other partitions are then cancelled.
 func TestListsFail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -16,13 +16,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// keepCounts is how long a rate item is kept after its window began. It is longer than the
-// difference between clocks, and short because the item's key contains an address.
+// keepCounts is how long a rate item is kept after its window began. It must be longer than
+// the clocks of two machines differ, and short because the item's key contains the client's
+// address.
 const keepCounts = 10 * time.Minute
 
-// Count implements limit.Store. An unbounded addition is not sent again when its reply is
-// lost, because it could count twice. The units of a payment, which have a bound, may be sent
-// twice: it is better that a client has fewer units than that a payer is turned away.
+// Count implements limit.Store. If the reply to an unbounded addition is lost, Count does not
+// send the addition again, because it could count twice. The units of a payment are added up
+// to a bound, and that addition may be sent twice: to count too many units of a client is
+// better than to turn a payer away.
 func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
 	begun := strconv.FormatInt(window.Unix(), 10)
 	in := &dynamodb.UpdateItemInput{
@@ -88,8 +90,8 @@ func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, mo
 		return held, false, err
 	}
 	if !ok {
-		// The lease is held already only if the SDK sent the request again because a reply was
-		// lost.
+		// If the set has the lease already, this call has added it: the reply to the first
+		// attempt was lost, and the SDK sent the request again.
 		ok = slices.Contains(held, limit.Lease{ID: l.ID, Until: l.Until.UTC()})
 	}
 	return held, ok, nil
@@ -108,8 +110,8 @@ func (t *Table) Remove(ctx context.Context, operation string, leases ...limit.Le
 	return err
 }
 
-// condition returns the condition c on an attribute. absent says whether an item without that
-// attribute meets it as well.
+// condition returns the condition c on an attribute. If absent is set, an item without that
+// attribute meets the condition as well.
 func condition(c, attribute string, absent bool) *string {
 	if absent {
 		c = "attribute_not_exists(" + attribute + ") OR " + c
@@ -117,8 +119,8 @@ func condition(c, attribute string, absent bool) *string {
 	return &c
 }
 
-// setOf returns the string set of leases. Each element is the id and the end of a lease, which
-// is in base 36 because DynamoDB charges for each byte.
+// setOf returns leases as a string set. An element is the id of a lease and the time of its
+// end, in base 36 because DynamoDB charges for each byte.
 func setOf(leases ...limit.Lease) types.AttributeValue {
 	set := &types.AttributeValueMemberSS{}
 	for _, l := range leases {
@@ -129,8 +131,8 @@ func setOf(leases ...limit.Lease) types.AttributeValue {
 	return set
 }
 
-// leasesOf decodes the leases of an item. An element that is not a lease is an error: if it
-// were ignored, there could be more leases than the cap.
+// leasesOf decodes the leases of an item. An element that is not a lease is an error: if such
+// elements were ignored, there could be more leases than the limit.
 func leasesOf(it item) (leases []limit.Lease, err error) {
 	var stored struct {
 		Slots []string `dynamodbav:"slots"`
@@ -152,9 +154,9 @@ func leasesOf(it item) (leases []limit.Lease, err error) {
 	return leases, nil
 }
 
-// update sends an update, and returns the item as it is afterwards, with ok true. If the
-// condition does not hold, ok is false, and the item is as it was at that time. If the server
-// does not return the item with a failed condition, update reads it a moment later.
+// update updates an item. If the update's condition holds, update returns the new item and
+// true. Otherwise it returns the unchanged item and false; if the server does not return the
+// item when a condition fails, update reads it a moment later.
 func (t *Table) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()

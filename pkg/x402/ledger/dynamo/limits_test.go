@@ -21,7 +21,7 @@ func lease(id string) limit.Lease {
 	return limit.Lease{ID: id, Until: noon.Add(1234 * time.Second)}
 }
 
-// acquires adds a lease to a store.
+// acquires adds a lease to a table, and fails the test unless that succeeds.
 func acquires(t *testing.T, s *world, operation, id string) {
 	t.Helper()
 	if _, ok, err := s.Acquire(t.Context(), operation, lease(id), 2); !ok || err != nil {
@@ -29,8 +29,8 @@ func acquires(t *testing.T, s *world, operation, id string) {
 	}
 }
 
-// checkCosts checks that each call costs one write and no read, and that a paid request writes
-// the index twice: with its claim and with its answer.
+// checkCosts checks that each call costs one write and no read, and that a paid request
+// changes the index twice: when it is claimed and when it is answered.
 func checkCosts(t *testing.T, w *world) {
 	t.Helper()
 	ctx := t.Context()
@@ -54,7 +54,7 @@ func checkCosts(t *testing.T, w *world) {
 	for _, c := range []struct {
 		what                 string
 		do                   func() error
-		puts, updates, index int // how many writes of each kind, each of at most one unit
+		puts, updates, index int // the expected writes of each kind, each of at most one unit
 	}{
 		{what: "the first slot of all", do: func() error { return takes("a", true) }, updates: 1},
 		{what: "its release", do: func() error { return w.Remove(ctx, "dns", lease("a")) }, updates: 1},
@@ -79,7 +79,7 @@ func checkCosts(t *testing.T, w *world) {
 	}
 }
 
-// differ returns an error if two values differ.
+// differ returns an error if two values are not equal.
 func differ[T any](want, got T) error {
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("(-want +got):\n%s", diff)
@@ -87,8 +87,9 @@ func differ[T any](want, got T) error {
 	return nil
 }
 
-// TestLimitsErrors checks that every failure, and every stored value that is not a number or a
-// set of leases, gives an error with its cause, and not a decision.
+// TestLimitsErrors checks that a failed call returns an error with its cause, and no decision
+// about the limit. The same holds for a stored value that should be a number or a set of
+// leases and is not.
 func TestLimitsErrors(t *testing.T) {
 	t.Parallel()
 	reads := func(it item, err error) fake {
@@ -141,13 +142,13 @@ func TestLimitsErrors(t *testing.T) {
 	}
 }
 
-// checkSlotUnits checks that a slot update costs one write unit, even at the cap of 50 and
-// with the longest name of an operation.
+// checkSlotUnits checks that an update of a slots item costs one write unit, even with 50
+// leases and the longest name of an operation.
 func checkSlotUnits(t *testing.T, w *world) {
 	t.Helper()
 	const most, operation = 50, "resolve-redirect"
 	slots := limit.NewSlots(operation, most, w, func() time.Time { return noon })
-	until := time.Unix(1793534411, 123456789) // a time with as many digits as the end of a lease can have
+	until := time.Unix(1793534411, 123456789) // the end of a lease, with as many digits as it can have
 	for i := range most {
 		must(t, errOf(slots.Acquire(t.Context(), fmt.Sprint("client ", i), until)))
 	}

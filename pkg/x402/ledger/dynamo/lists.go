@@ -16,7 +16,7 @@ import (
 
 const (
 	// shards is the number of partitions over which a list is spread, so that the records of a
-	// busy minute do not share one.
+	// busy minute do not all share one partition.
 	shards = 16
 	// atOnce is how many partitions are queried at the same time.
 	atOnce = 8
@@ -25,7 +25,8 @@ const (
 )
 
 // List implements ledger.Index. It asks each partition of a list for as many places as limit
-// allows, because one partition may hold all the places to return. Then it merges the results.
+// allows, because the places to return may all be in one partition. Then it merges the
+// results.
 func (t *Table) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -52,10 +53,10 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// places queries one partition, page by page, for the places that follow a given place, the
-// argument after. It stops when it has as many places as limit allows, and also all others
-// with the same time as the last of these. The index does not order places that have the same
-// time.
+// places queries one partition, page by page, for the places that follow the place after. The
+// index does not order places that have the same time. So places stops only when it has as
+// many places as limit allows, together with all others that have the same time as the last of
+// these.
 func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	pageSize := min(limit, t.pageSize-1) + 1
 	in := &dynamodb.QueryInput{
@@ -92,8 +93,8 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 	}
 }
 
-// isEnough reports whether there are as many places as wanted, and all others with the same
-// time as the last one wanted.
+// isEnough reports whether there are as many places as wanted, and also all others with the
+// same time as the last of these.
 func isEnough(places []ledger.Place, wanted int) bool {
 	if len(places) <= wanted {
 		return false
@@ -113,8 +114,8 @@ func placeOf(it item) (ledger.Place, error) {
 
 // Page implements ledger.Rows. It scans the table, and stops when its context ends. DynamoDB
 // charges some 0.3 read units for a payment with an answer of 1 KB and its purchase, or twice
-// that if the read is consistent. With a million payments a month, the books of a day cost 5
-// cents. An index by day would cost 63 cents to $1.25 for a million payments.
+// that if the read is consistent. With a million payments a month, an export of one day's
+// payments costs 5 cents. An index by day would cost 63 cents to $1.25 a month.
 func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
 	if err := ctx.Err(); err != nil || limit <= 0 {
 		return p, err
@@ -122,7 +123,7 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 	in := &dynamodb.ScanInput{
 		TableName: &t.name,
 		Limit:     aws.Int32(int32(min(limit, t.pageSize))),
-		// All attributes but the answer. "state" and "record" are reserved words.
+		// Read all attributes except the answer. "state" and "record" are reserved words.
 		ProjectionExpression:     aws.String("pk, version, write_id, #state, #record"),
 		ExpressionAttributeNames: map[string]string{"#state": "state", "#record": "record"},
 	}
@@ -154,8 +155,8 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 	return p, nil
 }
 
-// isRecord reports whether an item has any attribute of a record, even if the record is
-// broken. The items of the limits and of other programs have none.
+// isRecord reports whether an item has any attribute of a record. A broken record counts; the
+// items of the limits and of other programs have no such attribute.
 func isRecord(it item) bool {
 	return it["record"] != nil || it["version"] != nil || it["write_id"] != nil
 }

@@ -34,7 +34,7 @@ func encoded(t testing.TB, r ledger.Record) item {
 	return it
 }
 
-// packed returns the stored form of a record, and its JSON form.
+// packed returns a record in its stored form and as JSON.
 func packed(t testing.TB, r ledger.Payment) (stored, doc []byte) {
 	t.Helper()
 	doc, _, err := ledger.Marshal(r)
@@ -45,8 +45,7 @@ func packed(t testing.TB, r ledger.Payment) (stored, doc []byte) {
 }
 
 // TestDecodeCorrupt checks that an item whose attributes and record disagree is corrupt for
-// every reader. An item with another key is corrupt as well, because it is not the requested
-// record.
+// every reader. So is an item under another key, because it is not the requested record.
 func TestDecodeCorrupt(t *testing.T) {
 	t.Parallel()
 	r := ledgertest.Full("k")
@@ -71,7 +70,7 @@ func TestDecodeCorrupt(t *testing.T) {
 			}
 		}
 	}
-	// The attributes of the index and the TTL are hints: the next write corrects them.
+	// Wrong attributes of the index or the TTL are no damage: the next write corrects them.
 	it := encoded(t, r)
 	it[AttrOpen], it[AttrLeaseUntil], it[AttrExpiresAt] = text("owed#77"), numeric("1.5e99"), text("x")
 	got, err := decode("k", it)
@@ -84,8 +83,8 @@ func TestDecodeCorrupt(t *testing.T) {
 	}
 }
 
-// TestPacking checks that the dictionary is unchanged: the records in a table were packed with
-// it.
+// TestPacking checks that the dictionary has not changed: without it, the records in existing
+// tables cannot be unpacked.
 func TestPacking(t *testing.T) {
 	t.Parallel()
 	if got, want := fmt.Sprintf("%x", sha256.Sum256([]byte(dictionary))), "718b8a87e0aac2015b4556f181598e80eab175745fc74c851cec5a084a596e01"; got != want {
@@ -106,12 +105,12 @@ func TestPacking(t *testing.T) {
 	}
 }
 
-// Packed returns a record's JSON form in its stored form.
+// Packed packs the JSON form of a record as a table stores it.
 func Packed(doc string) types.AttributeValue {
 	return binary(New(API{}, "t").pack([]byte(doc))...)
 }
 
-// Paged makes a table ask for smaller pages.
+// Paged makes a table request pages of at most size items.
 func Paged(t *Table, size int) { t.pageSize = size }
 
 // Dial replaces the function with which a client of HTTPClient connects.
@@ -119,11 +118,12 @@ func Dial(c *http.Client, dial func(ctx context.Context, network, address string
 	c.Transport.(attempts).next.DialContext = dial //nolint:forcetypeassert // a failed test
 }
 
-// FuzzDecode checks that decode reads what encode wrote, and calls every other item corrupt.
+// FuzzDecode checks that decode reads what encode wrote, and reports every other item as
+// corrupt.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		stored, doc := packed(f, r)
-		_, body, _ := ledger.Marshal(r) // packed has not failed
+		_, body, _ := ledger.Marshal(r) // does not fail: packed has done the same
 		f.Add("k", "1", r.WriteID, string(r.State), string(doc), body)
 		f.Add("k", "1", r.WriteID, string(r.State), string(stored), body)
 	}
@@ -159,7 +159,7 @@ func decodesAgain(t *testing.T, key string, r ledger.Record) {
 		return
 	}
 	back, err := decode(key, again)
-	// The terms are compact after decoding: equal JSON, but perhaps different bytes.
+	// Decoding compacts the terms: the JSON is equal, but its bytes may differ.
 	if diff := cmp.Diff(r, back, cmpopts.IgnoreFields(ledger.Payment{}, "Terms")); diff != "" || err != nil {
 		t.Errorf("read, written and read (-first +second):\n%s%v", diff, err)
 	}

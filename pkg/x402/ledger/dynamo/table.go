@@ -24,13 +24,13 @@ import (
 // condition.
 const DefaultTimeout = 1500 * time.Millisecond
 
-// item holds all or some of the attributes of an item.
+// item holds some or all attributes of a DynamoDB item.
 type item = map[string]types.AttributeValue
 
-// API holds the operations of a *dynamodb.Client that a Table uses (see APIOf). It is not an
-// interface, because that would make programs 1.6 MB larger. In a program that can call
-// methods by name, as every program with text/template can, the linker keeps all methods of a
-// type that is converted to an interface, and a client has fifty other operations.
+// API holds the operations of a *dynamodb.Client that a Table uses (see APIOf). If it were an
+// interface, programs would be 1.6 MB larger. The linker keeps all methods of a type that is
+// converted to an interface if the program can call methods by name, as every program with
+// text/template can, and a client has fifty other methods.
 type API struct {
 	GetItem    func(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem    func(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
@@ -53,23 +53,23 @@ type Table struct {
 	name        string
 	mostKept    int
 	pageSize    int       // bounds one reply, so that it arrives within the time of an attempt
-	compressors sync.Pool // pooled because each is large
+	compressors sync.Pool // a compressor is large, so it is used again
 }
 
-// The bounds of the largest body of an answer that a table keeps, in bytes as stored. The
+// These constants limit the body of an answer that a table keeps, in bytes as stored. The
 // limit is DefaultKept unless Keep sets another one. It is at most LargestKept, which leaves
-// room in an item for the rest of the record. Each write of the record costs a write unit for
-// each KB.
+// room in an item for the rest of the record. Each write of the record costs one write unit
+// for each KB.
 const (
 	DefaultKept = ledger.LeastKept
 	LargestKept = 300 << 10
 )
 
-// maxItem bounds the key, the record and the answer of an item, in bytes. DynamoDB allows 400
-// KB; the rest is for the attribute names and the other attributes.
+// maxItem bounds the key, the record and the answer in an item, in bytes. DynamoDB allows 400
+// KB; the difference is for the attribute names and the other attributes.
 const maxItem = 399 << 10
 
-// New returns the table with a name or an ARN, and does not check it (see Open and Check).
+// New returns the table with the given name or ARN, without checking it (see Open and Check).
 func New(api API, name string) *Table {
 	return &Table{
 		Timeout:  DefaultTimeout,
@@ -126,9 +126,10 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 	if err == nil {
 		return r, nil
 	}
-	// All replies to the write were lost. Read the item, in the rest of the call's time, so
-	// that no payer waits for a lease that nobody holds. If the write is not found, that
-	// proves nothing: it may still be on its way.
+	// All replies to the write were lost. Read the item within the rest of the call's time: if
+	// the write took effect and Put failed, a payer would wait for the end of a lease that
+	// nobody holds. If the read does not find the write, that proves nothing: the write may
+	// still be on its way.
 	held, _ := t.held(ctx, head.Key, nil)
 	if held != nil && held.Head().WriteID == head.WriteID {
 		return held, nil
@@ -136,8 +137,8 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 	return nil, fmt.Errorf("dynamo: put item: %w", err)
 }
 
-// held returns the record under a key, or nil if there is none. The argument it is the item if
-// the server has already returned it, and empty otherwise.
+// held returns the record under a key, or nil if there is none. If the server has already
+// returned the item, the caller passes it; otherwise it is empty.
 func (t *Table) held(ctx context.Context, key string, it item) (ledger.Record, error) {
 	it, err := t.item(ctx, keyed(key), it)
 	if err != nil || len(it) == 0 {
@@ -146,8 +147,8 @@ func (t *Table) held(ctx context.Context, key string, it item) (ledger.Record, e
 	return decode(key, it)
 }
 
-// item returns the argument it if that is not empty. Otherwise it reads the item with a
-// consistent read; the result is empty if there is none.
+// item returns the item that the caller passes, unless that is empty. Otherwise item makes a
+// consistent read, and its result is empty if the table has no item under the key.
 func (t *Table) item(ctx context.Context, key, it item) (item, error) {
 	if len(it) > 0 {
 		return it, nil
@@ -172,8 +173,8 @@ func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
 
-// decodeItem decodes attributes of an item into the fields of a struct. If the item lacks an
-// attribute, its field does not change. An attribute of another type is an error.
+// decodeItem decodes the attributes of an item into a struct. A field does not change if the
+// item lacks its attribute. An attribute of the wrong type is an error.
 func decodeItem(it item, into any) error {
 	if err := attributevalue.UnmarshalMap(it, into); err != nil {
 		return fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
@@ -181,12 +182,12 @@ func decodeItem(it item, into any) error {
 	return nil
 }
 
-// storedRecord holds the attributes that are read from a record's item. The attribute record
+// storedRecord has the attributes of a record's item that are read back. The attribute record
 // holds the whole record without the body of its answer. Conditions and operators use the
 // other attributes.
 type storedRecord struct {
 	Key     string `dynamodbav:"pk"`
-	Version int64  `dynamodbav:"version"` // compared by the condition of a Put
+	Version int64  `dynamodbav:"version"` // compared by the condition of PutItem
 	WriteID string `dynamodbav:"write_id"`
 	Status  string `dynamodbav:"state"`
 	Record  []byte `dynamodbav:"record"`           // the JSON form, packed
@@ -194,7 +195,7 @@ type storedRecord struct {
 }
 
 // recordItem is the whole item. Every write sets the attributes for the TTL and the index
-// again, so nobody loses an answer if they were wrong.
+// again, so a wrong value in them costs nobody an answer.
 type recordItem struct {
 	storedRecord
 	ExpiresAt  int64  `dynamodbav:"expires_at,omitempty"`
@@ -237,19 +238,19 @@ func (t *Table) encode(r ledger.Record) (item, error) {
 	return it, nil
 }
 
-// partition returns the partition key of the index for a shard of a list.
+// partition returns the index's partition key for a shard of a list.
 func partition(list string, shard int) string { return list + "#" + strconv.Itoa(shard) }
 
-// shardOf returns the shard of a key. The function must never change, because the records in
-// the table are in the shards that it gave them.
+// shardOf returns the shard of a record's key. The function must never change, because every
+// stored record is in the shard that it returned.
 func shardOf(key string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key)) // never fails
 	return int(h.Sum32() % shards)
 }
 
-// ceilMilli returns a time in unix milliseconds, rounded up, so that a lease which still runs
-// is never listed as ended.
+// ceilMilli returns a time in unix milliseconds, rounded up, so that no lease is listed as
+// ended before its end.
 func ceilMilli(t time.Time) int64 {
 	ms := t.UnixMilli()
 	if t.After(time.UnixMilli(ms)) {
@@ -258,8 +259,8 @@ func ceilMilli(t time.Time) int64 {
 	return ms
 }
 
-// decode returns the record in the item stored under key. The item's other attributes must
-// agree with the record.
+// decode returns the record in an item. It returns an error unless the item's other attributes
+// agree with the record and the record's key is key.
 func decode(key string, it item) (ledger.Record, error) {
 	var stored storedRecord
 	if err := decodeItem(it, &stored); err != nil {
@@ -280,16 +281,16 @@ func decode(key string, it item) (ledger.Record, error) {
 	return r, nil
 }
 
-// DynamoDB charges a write by whole kilobytes of the item. A record has about 1.7 KB as JSON,
-// and a third of that if it is compressed with a preset dictionary. So a claim and a
-// settlement cost one write unit each, and not two.
+// DynamoDB charges a write by the kilobyte of the item, rounded up. A record has about 1.7 KB
+// as JSON, and a third of that if it is compressed with a preset dictionary. So a claim and a
+// settlement cost one write unit each instead of two.
 
 // packing is the first byte of a packed record: DEFLATE (RFC 1951) with the
 // preset dictionary below.
 const packing = 1
 
 // dictionary has text that most records contain. It must never change, because the records in
-// the table were packed with it. Another dictionary needs another packing.
+// existing tables were packed with it. Another dictionary needs another value of packing.
 const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_at":"","disproved":true,` +
 	`"doubt":true,"sent":true,"reason":"an earlier attempt ended without a verdict","owner":"` +
 	`supersededboughtuncertainrefused"owed":["],"reason":"no evidence yet",` +
@@ -307,7 +308,7 @@ const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_
 	`","answer":{"status":200,"encoding":"gzip","stored":true},"valid_before":"2026-` +
 	`","created_at":"2026-11-22T12:00:00.123456789Z","updated_at":"2026-","settled_at":"2026-","answered_at":"2026-","expires_at":"2026-"}`
 
-// pack returns the packed form of the JSON form of a record.
+// pack packs the JSON form of a record.
 func (t *Table) pack(doc []byte) []byte {
 	w := t.compressors.Get().(*flate.Writer) //nolint:forcetypeassert // the pool has nothing else
 	defer t.compressors.Put(w)
@@ -321,7 +322,8 @@ func (t *Table) pack(doc []byte) []byte {
 // maxDocument bounds the JSON form of a record. It is far above the size of any record.
 const maxDocument = 400 << 10
 
-// unpack returns the JSON form of a packed record.
+// unpack returns the JSON form of a packed record. It returns an error if there is more than
+// maxDocument bytes of it.
 func unpack(packed []byte) ([]byte, error) {
 	if len(packed) == 0 || packed[0] != packing {
 		return nil, fmt.Errorf("%w: the record is not packed in a way that is known here", ledger.ErrCorrupt)

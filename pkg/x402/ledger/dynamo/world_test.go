@@ -22,7 +22,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// patience replaces the production time-out, which most of these tests do not test.
+// patience replaces the production time-out in the tests that do not test the time-out.
 const patience = time.Minute
 
 var (
@@ -44,13 +44,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// errOf and errOf3 return the error of a call.
+// errOf returns the error of a call that has one result besides the error; errOf3 does the
+// same for two results.
 func errOf[T any](_ T, err error) error { return err }
 
 func errOf3[T, U any](_ T, _ U, err error) error { return err }
 
-// world is a table on a server, with the HTTP client that it uses. The client records the
-// calls and their charges, and can lose replies.
+// world is a table on a server, with the HTTP client that the table uses. This client records
+// the calls and their charges, and can lose replies.
 type world struct {
 	*dynamo.Table
 	t      *testing.T
@@ -65,10 +66,10 @@ type world struct {
 	lost func(op string, n int) bool
 }
 
-// charges holds the number of calls of each kind, and the capacity that the server says it
-// charged: for the table, for its most expensive call, and for the index. When a record's
-// index keys change, DynamoDB charges the index for removing the old entry and for adding the
-// new one. Dynalite charges nothing.
+// charges holds the number of calls of each kind, and the capacity that the server reports as
+// charged: for the table in all, for the most expensive call on the table, and for the index.
+// When a record's index keys change, DynamoDB charges the index for removing the old entry and
+// for adding the new one. Dynalite charges nothing.
 type charges struct {
 	calls              map[string]int
 	units, most, index float64
@@ -84,7 +85,7 @@ func newWorld(t *testing.T, s cloud.Dynamo) *world {
 	return w
 }
 
-// put writes an item directly, without the stores. item reads an item directly.
+// put writes an item with the direct client.
 func (w *world) put(it item) {
 	w.t.Helper()
 	_, err := w.direct.PutItem(w.t.Context(), &dynamodb.PutItemInput{TableName: &w.name, Item: it})
@@ -108,7 +109,7 @@ func planted(key, doc string) item {
 	return item{"pk": str(key), "version": num("1"), "write_id": str("w"), "state": str("settled"), "record": dynamo.Packed(doc)}
 }
 
-// took returns the calls since the last call of took.
+// took returns the calls since took was last called.
 func (w *world) took() charges {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,14 +118,15 @@ func (w *world) took() charges {
 	return seen
 }
 
-// loses sets which replies are lost from now on: those for which the function which returns
-// true. The number n of a call is counted from now on. If which is nil, no reply is lost.
+// loses sets which replies are lost from now on: those for which the function returns true. It
+// gets the operation of a call and the number of the call among those of that operation,
+// counted from now on. If the function is nil, no reply is lost.
 func (w *world) loses(which func(op string, n int) bool) {
 	w.took()
 	w.lost = which
 }
 
-// nth selects the nth call of a kind.
+// nth returns a function for loses that selects the nth call of one operation.
 func nth(kind string, nth int) func(op string, n int) bool {
 	return func(op string, n int) bool { return op == kind && n == nth }
 }
@@ -173,8 +175,8 @@ func (w *world) charge(op string, reply []byte) (lost bool) {
 	return w.lost != nil && w.lost(op, w.seen.calls[op])
 }
 
-// fake is an API whose calls return the results of a function. Updates return their items as
-// well.
+// fake is an API whose calls return the item and the error of a function. PutItem returns only
+// the error.
 type fake func(ctx context.Context, op string) (item, error)
 
 func (f fake) table() *dynamo.Table {
