@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// TestVerdicts checks each event that the holder of a lease can write: the resulting state,
-// both for a first attempt and for a payment in doubt, and the result of the next claim.
-// TestEveryStateAndEvent checks the other fields of each record.
+// TestVerdicts checks each event that the holder of a lease can write. It checks the state
+// after the event, both for a first attempt and for a payment in doubt, and the result of the
+// next claim. TestEveryStateAndEvent checks the other fields of the record.
 func TestVerdicts(t *testing.T) {
 	const owner = "eip155:8453|0xa|0xb|0xd"
 	ctx := t.Context()
@@ -24,8 +24,8 @@ func TestVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		write   func(h *ledger.Hold) error
 		state   ledger.State
-		doubted ledger.State       // the resulting state of a payment that was in doubt
-		claim   ledger.ClaimResult // the result of a claim a moment later
+		doubted ledger.State       // the state afterwards of a payment that was in doubt
+		claim   ledger.ClaimResult // the result of a claim soon afterwards
 	}{
 		"superseded":  {func(h *ledger.Hold) error { return h.Supersede(ctx, owner) }, ledger.Superseded, doubt, ledger.Replaced},
 		"turned away": {func(h *ledger.Hold) error { return h.End(ctx, ledger.EventTurnedAway, "quota", "") }, refused, doubt, ledger.Held},
@@ -59,8 +59,8 @@ func TestVerdicts(t *testing.T) {
 }
 
 // TestKept checks that a decided record is kept for 35 days after its authorization ends or
-// after its last write, and a payment in doubt until it is decided. A record that a store
-// deletes late counts as absent.
+// after its last write, whichever is later. A payment in doubt is kept until it is decided. An
+// expired record counts as absent, even if the store has not yet deleted it.
 func TestKept(t *testing.T) {
 	d := newTestLedger(t)
 	must(t, d.settled(t).Release(t.Context(), timedOut()))
@@ -87,10 +87,10 @@ func TestKept(t *testing.T) {
 }
 
 // TestEvidenceBeatsTheLease checks that a receipt which arrives after the end of the lease is
-// still recorded, in whatever state the next attempt has left the payment. The next attempt
-// continues as long as its lease is valid: the lookup that it began counts, and no other
-// lookup runs at the same time. Once its lease has ended, no attempt continues from another
-// attempt's evidence, because the next claim may have begun.
+// still recorded, whatever the next attempt has written. The next attempt continues as long as
+// its lease is valid: its lookup counts, and no other lookup runs at the same time. Once the
+// lease of an attempt has ended, the attempt does not continue from another attempt's
+// evidence, because the next claim may have begun.
 func TestEvidenceBeatsTheLease(t *testing.T) {
 	ctx := t.Context()
 	type does = func(*ledger.Hold) error
@@ -106,9 +106,9 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 		fails   int  // how many writes of the next attempt fail
 		late    time.Duration
 		then    does
-		want    error              // the error that the function then returns
+		want    error              // the error of the function then
 		claim   ledger.ClaimResult // the result of the claim of a third attempt
-		answers bool               // the next attempt continues
+		answers bool               // the next attempt continues to the answer
 	}{
 		"settling":               {before: nothing, then: ends(ledger.EventRefused), want: ledger.ErrLost, claim: ledger.InFlight},
 		"uncertain":              {before: ends(ledger.EventUncertain), then: nothing, claim: ledger.Held},
@@ -144,7 +144,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 			}
 		})
 	}
-	// The same holds if the first write of the receipt failed, and the holder tries again
+	// The receipt is recorded even if the first write of it failed, and the holder tries again
 	// after it has lost its lease.
 	d := newTestLedger(t)
 	old := d.hold(t)
@@ -156,14 +156,14 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	if s := d.state(t); s.State != ledger.Settled || s.Receipt == nil {
 		t.Errorf("the receipt is not on record: %+v", s)
 	}
-	// An attempt does not continue from evidence from which a third attempt has already
-	// continued.
+	// An attempt does not continue from evidence if a third attempt has already continued from
+	// it.
 	d = newTestLedger(t)
 	first, second := d.overtaken(t)
 	wants(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
 	d.pass(lease)
 	third := d.hold(t)
-	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // its lookup would run at the same time as the third's
+	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // the lookups of both attempts would run at the same time
 	must(t, third.Redeem(t.Context(), answer(t, "x"), 0, false))
 	// A receipt that arrives after the answer changes nothing.
 	before, late := d.state(t), receipt()
@@ -174,12 +174,12 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	}
 }
 
-// TestLookups checks the results of the claims of a paid payment, and how many lookups it has
-// had after each claim. Lookups are spaced, and repeat until one gives an answer. A lookup
-// that never began is not counted and does not change the spacing; a lookup that ended with
-// its process is counted. An answer that is too large to keep is looked up again, five times
-// in all. A bundle with owed parts is looked up again for a day, and its stored answer is
-// replayed meanwhile; an attempt that found nothing better does not change that answer.
+// TestLookups checks the result of each claim of a paid payment, and how many lookups are then
+// counted. Lookups are repeated, with pauses, until one gives an answer. A lookup that never
+// began is not counted and does not change the pauses; a lookup whose process ended is
+// counted. An answer that is too large to keep is looked up again, five times in all. A bundle
+// with owed parts is looked up again for a day. During a pause its stored answer is replayed,
+// and a lookup that finds nothing better does not change that answer.
 func TestLookups(t *testing.T) {
 	const held, waiting, answered, inFlight = ledger.Held, ledger.Waiting, ledger.Answered, ledger.InFlight
 	type does = func(*ledger.Hold) error
@@ -257,15 +257,16 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// lookUpStep is the next event for a paid payment.
+// lookUpStep is the next step of TestLookups with a paid payment.
 type lookUpStep struct {
 	after   time.Duration
-	claim   ledger.ClaimResult // the wanted result; 0 if there is no claim
+	claim   ledger.ClaimResult // the expected result; 0 if the step makes no claim
 	lookups int
 	then    func(*ledger.Hold) error // called with the hold of the last attempt that held the lease
 }
 
-// lookUpStep takes a step, and returns the hold of the last attempt that held the lease.
+// lookUpStep takes a step. h is the hold of the last attempt that held the lease; the result
+// is that hold after the step.
 func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledger.Hold) *ledger.Hold {
 	t.Helper()
 	d.pass(s.after)

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// Backup writes a copy of the ledger at one moment to a file, and returns the number of its
-// records. The ledger can be in use meanwhile, by this process and by others. The copy is a
-// single file, readable by this user only, which Open accepts without Accept. If the file
-// already exists, the error is fs.ErrExist.
+// Backup copies the ledger, as it is at one moment, to a new file, and returns the number of
+// its records. Meanwhile this process and others can use the ledger. The copy is a single
+// file, readable by this user only, which Open accepts without Accept. If a file already
+// exists under the name to, the error is fs.ErrExist.
 func (s *Store) Backup(ctx context.Context, to string) (records int, err error) {
 	to, err = filepath.Abs(to)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Store) Backup(ctx context.Context, to string) (records int, err error) 
 		records, err = s.copyTo(ctx, location{part.Name()})
 	}
 	if err == nil {
-		err = os.Link(part.Name(), to) // fails if a file of that name exists by now
+		err = os.Link(part.Name(), to) // fails if a file of that name has been created meanwhile
 	}
 	if err == nil {
 		err = syncFolder(filepath.Dir(to))
@@ -38,7 +38,7 @@ func (s *Store) Backup(ctx context.Context, to string) (records int, err error) 
 	return records, wrap("backup", err)
 }
 
-// copyTo copies the ledger into an empty file, and marks the copy as whole at the end.
+// copyTo copies the ledger into an empty file. At the end it marks the copy as whole.
 func (s *Store) copyTo(ctx context.Context, to location) (records int, err error) {
 	if _, err := s.db.ExecContext(ctx, "VACUUM INTO ?", to.path); err != nil {
 		return 0, err
@@ -54,7 +54,7 @@ func (s *Store) copyTo(ctx context.Context, to location) (records int, err error
 	return records, errors.Join(err, db.Close())
 }
 
-// syncFolder writes the names in a folder to disk.
+// syncFolder writes the file names in a folder to disk.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// TestBackup checks that a backup is a complete ledger of one moment, even while others write.
-// The backup opens without an acceptance word, and overwrites no file.
+// TestBackup checks that a backup is the complete ledger at one moment, even while other
+// goroutines write to the ledger. The backup opens without an acceptance word, and Backup
+// overwrites no file.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))

@@ -15,13 +15,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// create creates an empty file unless the file exists.
+// create creates an empty file if none exists at the path.
 func create(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	// Do not open an existing file: closing it would end the locks that this process has on
-	// it.
+	// Do not open an existing file: closing it would release this process's locks on the file.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -32,18 +31,19 @@ func create(path string) error {
 	return f.Close()
 }
 
-// mostChecked is the largest number of 4 KB pages with which a whole file is checked when it
-// is opened. The check takes some 12 s for 1,000,000 records. In a larger file a damaged page
-// is noticed only when it is read, by SQLite or by the checksum of a record.
+// mostChecked is the largest file, in pages of 4 KB, that is checked as a whole when it is
+// opened. The check takes some 12 s for 1,000,000 records. In a larger file a damaged page is
+// noticed only when the page is read, by SQLite or by the checksum of a record.
 const mostChecked = 1 << 16
 
-// tables is the query for the statements of schema as SQLite has stored them.
+// tables is the query for the statements of schema in the form in which SQLite has stored
+// them.
 const tables = `SELECT coalesce(group_concat(sql, ';'), '') FROM sqlite_schema
 	WHERE tbl_name = 'records' AND (type, name) IN (VALUES ('table', 'records'), ('index', 'lists'))`
 
-// asStored returns schema in the form in which an undamaged file stores it. SQLite's integrity
-// check does not compare the schema. If the condition of the index were damaged, records would
-// be missing in a list.
+// asStored returns schema in the form in which an undamaged file stores it. The schema must be
+// compared because SQLite's integrity check does not do so. If the condition of the index were
+// damaged, a list would lack records.
 func asStored() string {
 	return strings.NewReplacer("\nCREATE", "CREATE", "IF NOT EXISTS ", "").Replace(strings.TrimSuffix(schema, ";"))
 }
@@ -83,7 +83,7 @@ func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	return nil
 }
 
-// complete creates the missing tables, and sets the mode in which the file is used with a
+// complete creates the missing tables and sets the file's journal mode, so that SQLite uses a
 // -wal. Other processes see either an empty file or a file with all tables.
 func complete(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
@@ -108,8 +108,8 @@ func complete(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, "COMMIT"); err != nil {
 		return err
 	}
-	// The mode is stored in the file. It cannot be set inside a transaction or while another
-	// process sets it. Beginning another transaction waits for that process.
+	// The journal mode is stored in the file. It cannot be set inside a transaction, or while
+	// another process sets it. Beginning another transaction waits for that process.
 	const tries = 10
 	for range tries {
 		_, err = c.ExecContext(ctx, "PRAGMA journal_mode = WAL")

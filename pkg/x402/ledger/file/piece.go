@@ -17,12 +17,12 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// ErrHalved means that a file is probably incomplete: its marker says that the -wal file
-// beside it is needed, and that file is missing. Open does not change the file.
+// ErrHalved means that a file is probably incomplete: the marker in the file says that the
+// -wal file beside it is needed, and the -wal is missing. Open does not change the file.
 var ErrHalved = errors.New("the ledger file is only a part of a ledger, because the -wal file that belongs beside it is missing")
 
-// halvedAdvice is the text that Open adds to ErrHalved. It contains the word that accepts the
-// file.
+// halvedAdvice is the text that Open adds to ErrHalved. It tells the operator which word
+// accepts the file.
 const halvedAdvice = `
 Either this is a copy of the file alone, made while a program had it open. Then the newest
 payments are not in it: use the ledger itself, or a copy that make backup or Store.Backup
@@ -31,24 +31,26 @@ release, has opened and closed the file since. Then nothing is missing. To accep
 it is, set LEDGER_ACCEPT=%[1]s, or pass file.Accept("%[1]s") to file.Open.`
 
 // ErrBeside means that a file is a whole ledger, and that the -wal file beside it belongs to
-// another ledger. Open does not change either.
+// another ledger. Open changes neither of the two.
 var ErrBeside = errors.New("the ledger file is whole, and the -wal file beside it belongs to another one: move that away, with its -shm file")
 
-// While a ledger is open it consists of two files: its newest writes are in the -wal file
-// beside it. The marker in the main file says whether that file is complete without a -wal:
+// The statement marker creates the marker of a file. While a ledger is open it consists of two
+// files: the main file, and beside it the -wal file with the newest writes. The marker in the
+// main file says whether the main file is complete without a -wal:
 //
-//	whole is 1   everything is in the file; a -wal beside it has nothing more
-//	whole is 0   the file needs the -wal beside it
+//	whole is 1   everything is in the main file; a -wal beside it has nothing more
+//	whole is 0   the main file needs the -wal beside it
 //
 // Open sets whole to 0 once the -wal exists, and waits until the 0 is in the main file before
-// anything else is written. The last Close locks the file, moves everything into it, then sets
-// whole to 1, and then removes the -wal. So a process that is killed at any moment leaves
-// either a file that is whole and marked so, or the file and its -wal. SQLite would remove the
-// -wal when the last connection ends. Each connection of this package prevents that.
+// anything else is written. The last Close locks the main file, moves everything into it, then
+// sets whole to 1, and then removes the -wal. So a process that is killed at any moment leaves
+// either a file that is whole and marked as whole, or the main file and its -wal. SQLite would
+// remove the -wal when the last connection is closed. Each connection of this package prevents
+// that.
 //
-// A file of an earlier release has no marker. It is accepted, and gets a marker. The column
-// word has the word with which Accept accepts a file that needs a -wal and has none. The
-// column swept has the last row that Sweep has looked at.
+// A file of an earlier release has no marker. Open accepts such a file and gives it a marker.
+// The column word has the word with which Accept accepts a file that needs a -wal and has
+// none. The column swept has the number of the row at which the last Sweep stopped.
 const marker = `CREATE TABLE marker (whole INTEGER NOT NULL, word TEXT NOT NULL, swept INTEGER NOT NULL); INSERT INTO marker VALUES (1, '', 0);`
 
 // marked is the query that returns 1 if a file has a marker, and 0 otherwise.
@@ -57,10 +59,10 @@ const marked = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name
 // location is the path of a ledger.
 type location struct{ path string }
 
-// dsn returns the data source name of the file, with a setting that stops SQLite from creating
-// the file.
+// dsn returns the data source name of the file. Its settings stop SQLite from creating the
+// file.
 func (l location) dsn(settings url.Values) string {
-	scheme := "file:./" // file: alone has another meaning before //a and :memory:
+	scheme := "file:./" // "file:" alone has another meaning before "//a" and ":memory:"
 	if filepath.IsAbs(l.path) {
 		scheme = "file://"
 	}
@@ -68,8 +70,8 @@ func (l location) dsn(settings url.Values) string {
 	return scheme + (&url.URL{Path: l.path}).EscapedPath() + "?" + settings.Encode()
 }
 
-// connect returns a database whose connections do not remove the -wal. They wait for another
-// process that writes, for at most the time patience.
+// connect returns a database whose connections do not remove the -wal. If another process
+// writes, they wait for it as long as patience says.
 func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	c, err := sqlite.NewConnector(l.dsn(url.Values{}))
 	if err != nil {
@@ -78,9 +80,9 @@ func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	return sql.OpenDB(keeping{c, fmt.Sprintf("PRAGMA busy_timeout = %d; PRAGMA synchronous = FULL", patience.Milliseconds())}), nil
 }
 
-// keeping makes connections that do not remove the -wal. It first tells SQLite to keep the
-// -wal, and then applies the other settings. To apply these, SQLite may have to open the -wal.
-// If that fails, SQLite must not remove the -wal.
+// keeping is a connector whose connections do not remove the -wal. It tells SQLite to keep the
+// -wal before it applies the other settings, because SQLite may have to open the -wal to apply
+// them. If that fails, SQLite must not remove the -wal.
 type keeping struct {
 	driver.Connector
 	settings string
@@ -101,7 +103,7 @@ func (k keeping) Connect(ctx context.Context) (driver.Conn, error) {
 	return c, nil
 }
 
-// keepWAL sets whether SQLite keeps the -wal when the last connection is closed.
+// keepWAL sets whether SQLite keeps the -wal after the last connection is closed.
 func keepWAL(conn any, stays bool) error {
 	control, ok := conn.(sqlite.FileControl)
 	if !ok {
@@ -119,12 +121,12 @@ func keepWAL(conn any, stays bool) error {
 type mark struct {
 	whole bool
 	word  string // accepts the file if its -wal is missing
-	wal   bool   // the file is used with a -wal
+	wal   bool   // the file's journal mode says that it is used with a -wal
 }
 
 // look reads the marker in the main file and ignores the -wal. It changes nothing, and returns
-// nil if there is no marker. It reads through SQLite, because closing the file in any other
-// way would end the locks that this process has on it.
+// nil if there is no marker. It reads through SQLite: if it opened and closed the file itself,
+// this process would lose its locks on the file.
 func (l location) look(ctx context.Context) (*mark, error) {
 	db, err := sql.Open("sqlite", l.dsn(url.Values{"immutable": {"1"}}))
 	if err != nil {
@@ -135,7 +137,7 @@ func (l location) look(ctx context.Context) (*mark, error) {
 	if err := db.QueryRowContext(ctx, marked).Scan(&count); err != nil || count == 0 {
 		return nil, err
 	}
-	const version = "SELECT hex(substr(data, 19, 1)) = '02' FROM sqlite_dbpage WHERE pgno = 1" // version of the file's format
+	const version = "SELECT hex(substr(data, 19, 1)) = '02' FROM sqlite_dbpage WHERE pgno = 1" // whether the file's format version means a -wal
 	var m mark
 	if err := db.QueryRowContext(ctx, "SELECT whole, word, ("+version+") FROM marker").Scan(&m.whole, &m.word, &m.wal); err != nil {
 		return nil, err
@@ -156,10 +158,10 @@ func (l location) hasWAL() (bool, error) {
 	return err == nil && info.Size() > 0, err
 }
 
-// check returns ErrBeside if the -wal belongs to another ledger, and ErrHalved if the -wal is
-// missing, unless accepted is the word for this file. A file changes while another process
-// opens or closes it, so check looks twice and reports only what is wrong both times. If it
-// cannot read the file, it reports nothing, and later checks do.
+// check returns ErrBeside if the -wal belongs to another ledger. If the -wal is missing, check
+// returns ErrHalved, unless accepted is the word for this file. A file changes while another
+// process opens or closes it, so check looks twice and reports only what is wrong both times.
+// If check cannot read the file, it reports nothing, because later checks will.
 func (l location) check(ctx context.Context, accepted string) error {
 	for earlier := range 2 {
 		before, err := l.hasWAL()
@@ -185,13 +187,13 @@ func (l location) check(ctx context.Context, accepted string) error {
 	return nil
 }
 
-// patienceToBegin is how long begin waits for programs that read the file.
+// patienceToBegin is how long begin waits for other programs that read the file.
 const patienceToBegin = 30 * time.Second
 
 // begin sets whole to 0 in the main file. It also sets a new word if whole was not 0 or the
-// word was used. The content of the -wal can be moved into the main file only while no program
-// reads an older state, and while no other process, such as one that opens the file at the
-// same time, is moving it. So begin tries again until the content was moved.
+// old word has just been used. The content of the -wal can be moved into the main file only
+// while no program reads an older state, and while no other process, such as one that opens
+// the file at the same time, is moving it. So begin tries until the 0 is in the main file.
 func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error {
 	ctx, cancel := context.WithTimeout(ctx, patienceToBegin)
 	defer cancel()
@@ -214,8 +216,8 @@ func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error 
 	return errors.New("another program has been reading the ledger since before it was opened: end that, and start again")
 }
 
-// patienceAtEnd is the longest time that unite waits for other processes. The time is random,
-// so that processes that end together wait for different times.
+// patienceAtEnd is the longest time that unite waits for other processes. Each unite waits for
+// a random part of it, so that processes that end together do not all give up together.
 const patienceAtEnd = 50 * time.Millisecond
 
 // unite moves the -wal into the main file and removes it, unless another process has the file
@@ -240,10 +242,10 @@ func uniteBy(ctx context.Context, db *sql.DB) error {
 	defer c.Close() //nolint:errcheck // the end of db says it
 	for _, query := range []string{
 		"SELECT whole FROM marker", // opens the -wal
-		// From the next transaction on, this connection locks all others out until it is
+		// From the next transaction on, this connection locks out all others until it is
 		// closed.
 		"PRAGMA locking_mode = EXCLUSIVE", "BEGIN IMMEDIATE", "COMMIT",
-		"PRAGMA wal_checkpoint(FULL)", // everything is in the file
+		"PRAGMA wal_checkpoint(FULL)", // moves everything into the main file
 		"UPDATE marker SET whole = 1",
 	} {
 		if _, err := c.ExecContext(ctx, query); err != nil {

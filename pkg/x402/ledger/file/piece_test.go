@@ -32,7 +32,8 @@ func beside(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// copied copies a ledger, together with the files beside it that have the given endings.
+// copied copies the main file of a ledger, and those files beside it that have the given
+// endings.
 func copied(t *testing.T, path string, endings ...string) string {
 	t.Helper()
 	to := newPath(t)
@@ -78,7 +79,8 @@ func refused(t *testing.T, path string, options ...Option) (word string) {
 	return word
 }
 
-// has checks that a ledger opens without an acceptance word, and that it has the records.
+// has checks that a ledger opens without an acceptance word, and that it contains records with
+// the given keys.
 func has(t *testing.T, path string, keys ...string) {
 	t.Helper()
 	s, err := Open(path)
@@ -127,14 +129,15 @@ func TestOnePiece(t *testing.T) {
 	has(t, path, keys...)
 }
 
-// TestHalved checks a copy that has only the main file of an open ledger. The error names both
-// possible causes and an acceptance word, which accepts this file once.
+// TestHalved checks that Open refuses a copy that has only the main file of an open ledger.
+// The error names both possible causes and an acceptance word. The word accepts this one file,
+// once.
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
-	empty := copied(t, running.at.path) // a copy from before anything was written
+	empty := copied(t, running.at.path) // a copy made before anything was written
 	word := refused(t, empty)
-	keys := put(t, running, 300) // SQLite moves some of them into the file
+	keys := put(t, running, 300) // SQLite moves some of these into the main file
 	alone := copied(t, running.at.path)
 	if other := refused(t, alone); other != word {
 		t.Errorf("the words of two copies are %q and %q", word, other)
@@ -151,8 +154,8 @@ func TestHalved(t *testing.T) {
 	has(t, copied(t, running.at.path, "-wal"), keys...) // the files that a killed process leaves
 }
 
-// TestLookedAt checks a file that another program has opened after the ledger's process was
-// killed. The file is complete, but a process cannot know that.
+// TestLookedAt checks that Open refuses a file that another program has opened and closed
+// after the ledger's process was killed. The file is complete, but Open cannot know that.
 func TestLookedAt(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
@@ -174,7 +177,7 @@ func TestBetweenTheSteps(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
 	keys := put(t, running, 30)
-	pair := func(script string) string { // runs some of the last steps of a Close
+	pair := func(script string) string { // runs some of the last statements of a Close
 		to := copied(t, running.at.path, "-wal")
 		db, err := (location{to}).connect(time.Second)
 		must(t, err)
@@ -186,16 +189,16 @@ func TestBetweenTheSteps(t *testing.T) {
 	has(t, pair("PRAGMA wal_checkpoint(FULL); UPDATE marker SET whole = 1"), keys...)
 	has(t, pair("PRAGMA wal_checkpoint(FULL); UPDATE marker SET whole = 1; PRAGMA wal_checkpoint(FULL)"), keys...)
 	unmarked := pair("UPDATE marker SET whole = 1; PRAGMA wal_checkpoint(FULL)")
-	must(t, os.Remove(unmarked+"-wal")) // the mode of the file still says that there is a -wal
+	must(t, os.Remove(unmarked+"-wal")) // the file's journal mode still says that there is a -wal
 	again, err := Open(unmarked)
 	must(t, err)
-	refused(t, copied(t, unmarked)) // a copy is refused even before anything was written
+	refused(t, copied(t, unmarked)) // without its -wal, even though nothing was written
 	must(t, again.Close())
 	has(t, unmarked, keys...)
 }
 
-// TestEarlierRelease checks that a file of an earlier release is opened as it is, and is
-// marked from then on.
+// TestEarlierRelease checks that Open accepts a file of an earlier release as it is, and gives
+// it a marker.
 func TestEarlierRelease(t *testing.T) {
 	t.Parallel()
 	s, err := Open(newPath(t))
@@ -222,7 +225,8 @@ func TestEarlierRelease(t *testing.T) {
 	}
 }
 
-// TestBesideAnother checks that a complete file beside the -wal of another ledger is refused.
+// TestBesideAnother checks that Open refuses a complete file if the -wal of another ledger is
+// beside it.
 func TestBesideAnother(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
@@ -241,8 +245,8 @@ func TestBesideAnother(t *testing.T) {
 	has(t, old.at.path, keys...)
 }
 
-// TestOldFile checks that an old file of an open ledger, beside a newer -wal of the same
-// ledger, is refused.
+// TestOldFile checks that Open refuses an old main file if a newer -wal of the same ledger is
+// beside it.
 func TestOldFile(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
@@ -262,9 +266,8 @@ func TestOldFile(t *testing.T) {
 	}
 }
 
-// TestKilled checks two processes that are killed at any moment, while they open, write or
-// close a ledger. They lose no acknowledged record, and leave a ledger that opens without an
-// acceptance word.
+// TestKilled kills two processes at random moments, while they open, write or close a ledger.
+// No acknowledged record may be lost, and the ledger must open without an acceptance word.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -287,7 +290,8 @@ func TestKilled(t *testing.T) {
 	has(t, path, keys...)
 }
 
-// killed runs a process until it kills itself, and returns the keys that it has written.
+// killed runs a process until it kills itself, and returns the keys of the records that the
+// process has written.
 func killed(t *testing.T, path, name string) (keys []string) {
 	var said bytes.Buffer
 	writer := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program
@@ -312,15 +316,15 @@ func killed(t *testing.T, path, name string) (keys []string) {
 	return keys
 }
 
-// TestMain runs the tests or, for TestKilled, a process that opens, writes and closes a ledger
-// until it kills itself.
+// TestMain runs the tests. As a process that TestKilled has started, it instead opens, writes
+// and closes a ledger until it kills itself.
 func TestMain(m *testing.M) {
 	path := os.Getenv("LEDGER_WRITER")
 	if path == "" {
 		os.Exit(m.Run())
 	}
 	name := os.Getenv("LEDGER_NAME")
-	writesFirst := strings.HasSuffix(name, "process 1") // so that it writes even on a busy machine
+	writesFirst := strings.HasSuffix(name, "process 1") // so that this process writes even on a busy machine
 	if !writesFirst {
 		killSoon()
 	}
@@ -335,7 +339,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// killSoon kills this process within 60 milliseconds.
+// killSoon kills this process after a random time of at most 60 milliseconds.
 func killSoon() {
 	time.AfterFunc(rand.N(60*time.Millisecond), func() {
 		self, err := os.FindProcess(os.Getpid())
@@ -345,7 +349,8 @@ func killSoon() {
 	})
 }
 
-// writeOnce opens a ledger, writes three records, prints that it has and closes the ledger.
+// writeOnce opens a ledger, writes three records, prints that they are written, and closes the
+// ledger.
 func writeOnce(path, name string) error {
 	s, err := Open(path)
 	if err != nil {

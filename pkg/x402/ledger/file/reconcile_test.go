@@ -41,7 +41,7 @@ func TestReconcileSweeps(t *testing.T) {
 			AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: price, ValidBefore: now.Add(time.Minute),
 		}
 		c, err := l.Claim(t.Context(), p, now.Add(time.Minute))
-		if err == nil && n%2 == 0 { // the other records are in doubt
+		if err == nil && n%2 == 0 { // the other half of the records stays in doubt
 			err = c.Hold.End(t.Context(), ledger.EventRefused, "insufficient_funds", "")
 		}
 		if err != nil {

@@ -33,7 +33,7 @@ func (s *Store) List(ctx context.Context, list string, before time.Time, after l
 	return places, err
 }
 
-// Page implements ledger.Rows, in the order of the keys.
+// Page implements ledger.Rows. Its records are in the order of their keys.
 func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
 	const end = "\xff" // sorts after every byte of UTF-8
 	last := ""
@@ -57,7 +57,7 @@ func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p le
 	return p, err
 }
 
-// each calls f with every row of a query, until f fails.
+// each calls f with every row of a query, in order, until f returns an error.
 func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := s.db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -70,10 +70,10 @@ func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string,
 	return wrap("list", errors.Join(err, rows.Err()))
 }
 
-// MostKept implements ledger.Store: an answer of up to 1 MB, compressed, is kept.
+// MostKept implements ledger.Store. A file keeps an answer of up to 1 MB, compressed.
 func (s *Store) MostKept() int { return ledger.LargestKept }
 
-// encode returns the values of a record's row. The key comes last.
+// encode returns the values of a record's row, in the order in which Store.insert takes them.
 func encode(r ledger.Record) ([]any, error) {
 	doc, body, err := ledger.Marshal(r)
 	if err != nil {
@@ -88,7 +88,7 @@ func encode(r ledger.Record) ([]any, error) {
 	return []any{head.Version, head.WriteID, lists(list), since.UnixNano(), expires, string(doc), body, sum(doc, body), head.Key}, nil
 }
 
-// lists returns the number under which a file stores a list of ledger.Index; 0 means no list.
+// lists returns the number that stands for a list in a file; 0 means no list.
 func lists(name string) int {
 	switch name {
 	case ledger.ListOpen:
@@ -101,7 +101,7 @@ func lists(name string) int {
 	return 0
 }
 
-// sum returns the CRC-32C of a document and a body.
+// sum returns the CRC-32C of a record's JSON form and the body of its answer.
 func sum(doc, body []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	return crc32.Update(crc32.Checksum(doc, table), table, body)
@@ -112,11 +112,11 @@ const (
 	fetch   = "SELECT " + columns + " FROM records WHERE key = ?"
 )
 
-// scan decodes a row of columns. It fails with ledger.ErrCorrupt if the row is not a valid
-// record.
+// scan decodes a row that has the columns of the constant columns. It fails with
+// ledger.ErrCorrupt if the row is not a valid record.
 func scan(row interface{ Scan(dest ...any) error }) (key string, r ledger.Record, err error) {
 	var doc, body []byte
-	var want any // any type: a damaged value must be a mismatch and not a scan error
+	var want any // of any type: a damaged value must fail the comparison and not the scan
 	if err := row.Scan(&key, &doc, &body, &want); err != nil {
 		return "", nil, err
 	}

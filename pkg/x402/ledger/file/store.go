@@ -5,8 +5,8 @@
 //
 // # Answers
 //
-// A file keeps the body of an answer up to 1 MB, compressed. A larger one is given once, and
-// each repeat runs the handler again, five times in all.
+// A file keeps the body of an answer of up to 1 MB, compressed. A larger answer is given once,
+// and each repeat of the request runs the handler again, five times in all.
 //
 // # The file and the -wal beside it
 //
@@ -19,8 +19,8 @@
 // Expired records stay in a file until Sweep deletes them. Package reconcile calls Sweep, and
 // each call looks at some of the records.
 //
-// The engine is modernc.org/sqlite, which is maintained, and is SQLite itself translated to
-// Go, so it needs no cgo.
+// The engine is modernc.org/sqlite: SQLite itself, translated to Go, so it needs no cgo. It is
+// maintained.
 package file
 
 import (
@@ -49,16 +49,16 @@ payments: their signatures are refused and never charged again, but stored answe
 repeated, and answers that are owed are forgotten. Keep the damaged file, and refund its
 payers by the list of transfers to PAY_TO.`
 
-// Marks that a file of this package carries: application is "x402" in ASCII, and version is
-// the version of the table's form.
+// These values in the header of a file show that the file belongs to this package. application
+// is "x402" in ASCII, and version is the version of the table's form.
 const (
 	application = 0x78343032
 	version     = 1
 )
 
-// schema creates the table. The columns list and since hold the place of a record in
-// ledger.Index. The column sum holds a checksum of doc and body, because SQLite has no
-// checksum of the data that it stores.
+// schema creates the table. The columns list and since are the record's list and its place
+// there, for ledger.Index. The column sum has a checksum of doc and body, because SQLite
+// stores no checksum of its data.
 const schema = `
 CREATE TABLE IF NOT EXISTS records (
 	key TEXT PRIMARY KEY, version INTEGER NOT NULL, write_id TEXT NOT NULL,
@@ -74,10 +74,10 @@ type Store struct {
 	db      *sql.DB
 	fetches *sql.Stmt
 
-	writer                     *sql.Conn     // the one connection that writes
+	writer                     *sql.Conn     // the only connection that writes
 	begin, insert, update, end *sql.Stmt     // prepared on writer
-	turn                       chan struct{} // full while a goroutine has the turn to write
-	waiting                    chan *change  // only the goroutine that has the turn receives
+	turn                       chan struct{} // full while a goroutine has the turn, that is, may write
+	waiting                    chan *change  // only the goroutine that has the turn receives from it
 }
 
 // Option is a setting of Open.
@@ -85,15 +85,15 @@ type Option func(*settings)
 
 type settings struct{ accepted string }
 
-// Accept makes Open accept a file that it has refused with ErrHalved; word is the word that
-// the error has named. The word is valid only for that file in its present state: every other
-// refused file has another word.
+// Accept makes Open accept a file that it has refused with ErrHalved. The error has named the
+// word. The word is valid only for that file in its present state: every other refused file
+// has another word.
 func Accept(word string) Option { return func(s *settings) { s.accepted = word } }
 
 // Open opens the ledger at path. If there is no file at path, Open creates the file and its
-// folder, readable by this user only. ErrUnreadable means that the file is something else, or
-// that its pages are damaged. ErrHalved means that its -wal file is missing. ErrBeside means
-// that the -wal file beside it belongs to another ledger.
+// folder, readable by this user only. ErrUnreadable means that the file is not a ledger that
+// this version can read, or that its pages are damaged. ErrHalved means that its -wal file is
+// missing. ErrBeside means that the -wal file beside it belongs to another ledger.
 func Open(path string, options ...Option) (*Store, error) {
 	var set settings
 	for _, option := range options {
@@ -128,14 +128,14 @@ func Open(path string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// patience is how long a connection waits for another process that writes.
+// patience is how long a connection waits while another process writes.
 const patience = 5 * time.Second
 
-// maxOpen is the number of connections: one that writes, and the others for reading. They are
-// kept open because each caches its statements and its pages.
+// maxOpen is the number of connections. One of them writes, and the others read. They are kept
+// open because each caches its statements and its pages.
 const maxOpen = 5
 
-// open checks the file and prepares the connection and the statements for writing.
+// open checks the file, and prepares the writing connection and the statements.
 func (s *Store) open(ctx context.Context, accepted string) (err error) {
 	if err = prepare(ctx, s.db, mostChecked); err != nil {
 		return err
@@ -165,9 +165,9 @@ func (s *Store) open(ctx context.Context, accepted string) (err error) {
 	return err
 }
 
-// Close waits for the transaction under way and closes the file. The last process that closes
-// it leaves a single file without a -wal. Calls after Close fail. Close must be called only
-// once.
+// Close waits for the current transaction and closes the file. The last process that closes
+// the file leaves it as a single file without a -wal. Calls after Close fail. Close must be
+// called only once.
 func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
@@ -176,7 +176,7 @@ func (s *Store) Close() error {
 }
 
 // maxCommit is how many writes can share one transaction. It bounds the memory of a
-// transaction, which is up to 1.4 MB for each write.
+// transaction, because a write takes up to 1.4 MB.
 const maxCommit = 64
 
 // change is one write that waits for a transaction.
@@ -212,9 +212,9 @@ func (s *Store) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 	}
 }
 
-// lead commits all waiting changes. The caller has taken the turn, and lead gives it back. It
-// lets other goroutines run first, because each may add a change, and a commit costs as much
-// as several requests.
+// lead commits all waiting changes. The caller has taken the turn, and lead gives it back.
+// Before it commits it lets other goroutines run: each may add a change, and a commit takes as
+// long as several requests.
 func (s *Store) lead() {
 	defer func() { <-s.turn }()
 	var changes []*change
@@ -231,11 +231,11 @@ func (s *Store) lead() {
 	}
 }
 
-// commit makes changes in one transaction, in their order. If it fails, all of them fail. That
-// includes changes that wrote nothing, because the record that they found may never have been
-// stored.
+// commit makes changes in one transaction, in their order. If the transaction fails, all
+// changes fail. Even a change that wrote nothing fails, because the record that it found may
+// have been written by the same transaction.
 func (s *Store) commit(changes []*change) {
-	ctx := context.Background() // SQLite needs no deadline: it waits only for locks, for 5 s
+	ctx := context.Background() // no deadline: SQLite waits only for locks, for 5 s
 	results := make([]result, len(changes))
 	err := errors.New("the transaction was not finished")
 	defer func() { // even after a panic, so that no writer waits for ever

@@ -51,8 +51,8 @@ func TestConformance(t *testing.T) {
 	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return planter{open(t, newPath(t))} })
 }
 
-// TestOpen checks that the file and the folders above it are created, for this user only, and
-// that a second process reads and writes the same records.
+// TestOpen checks that Open creates the file and the folders above it, for this user only. A
+// second process can read and write the same records.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	path := "/" + filepath.Join(t.TempDir(), "a", "b c?%", "ledger.db")
@@ -92,7 +92,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenTogether checks that processes which start at once on a new file share one ledger.
+// TestOpenTogether checks that processes which open the same new file at once share one
+// ledger.
 func TestOpenTogether(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -114,7 +115,7 @@ func TestOpenTogether(t *testing.T) {
 	}
 }
 
-// TestSweep checks that Sweep deletes expired records, but none that is in doubt or owed.
+// TestSweep checks that Sweep deletes expired records, but no record that is in doubt or owed.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	s, now := open(t, newPath(t)), time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -131,9 +132,9 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepInParts checks that one Sweep does a limited amount of work, and that the next one
-// continues, even in another process, until every expired record is gone. After that, Sweep
-// begins again with the first row.
+// TestSweepInParts checks that one Sweep does a limited amount of work. The next Sweep
+// continues where the last one stopped, even in another process, until every expired record is
+// deleted. After that, Sweep begins again with the first row.
 func TestSweepInParts(t *testing.T) {
 	t.Parallel()
 	path, now := newPath(t), time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -154,10 +155,10 @@ func TestSweepInParts(t *testing.T) {
 	}
 }
 
-// TestOpenOther checks that a file which is not a sound ledger of this version is refused with
-// advice, and is not changed. Some damaged pages are not noticed at opening, because SQLite
-// does not notice all of them and a large file is not checked as a whole. Even so, no record
-// is read wrongly.
+// TestOpenOther checks that Open refuses a file which is not a sound ledger of this version.
+// The error has advice, and the file is not changed. Open does not notice every damaged page,
+// because SQLite does not and because a large file is not checked as a whole. Even then no
+// record is read wrongly.
 func TestOpenOther(t *testing.T) {
 	t.Parallel()
 	records, sound := soundLedger(t)
@@ -191,7 +192,7 @@ func TestOpenOther(t *testing.T) {
 // page is the size of a page of the file.
 const page = 4096
 
-// soundLedger returns the records and the contents of a good ledger.
+// soundLedger returns the records and the bytes of an undamaged ledger.
 func soundLedger(t *testing.T) (records map[string]ledger.Payment, contents []byte) {
 	t.Helper()
 	path := newPath(t)
@@ -209,7 +210,7 @@ func soundLedger(t *testing.T) (records map[string]ledger.Payment, contents []by
 	return records, contents
 }
 
-// otherFiles returns files that are not a ledger of this version, by name.
+// otherFiles returns files, by name, that are not a ledger of this version.
 func otherFiles(t *testing.T, sound []byte) map[string][]byte {
 	t.Helper()
 	return map[string][]byte{
@@ -219,8 +220,8 @@ func otherFiles(t *testing.T, sound []byte) map[string][]byte {
 		"another":  another(t, "CREATE TABLE t (a); PRAGMA user_version = 1"),
 		"later":    another(t, schema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", application, version+1)),
 		"no pages": bytes.Repeat([]byte{0}, page),
-		// SQLite's own check passes these.
-		"format":    append(append(bytes.Clone(sound[:47]), 0xff), sound[48:]...), // the format of the schema, in the file's header
+		// SQLite's integrity check does not notice these three.
+		"format":    append(append(bytes.Clone(sound[:47]), 0xff), sound[48:]...), // the schema format in the file's header
 		"column":    bytes.Replace(sound, []byte("version INTEGER"), []byte("versioo INTEGER"), 1),
 		"condition": bytes.Replace(sound, []byte("list > 0"), []byte("list > 1"), 1),
 	}
@@ -237,7 +238,7 @@ func damagedFiles(sound []byte) map[string][]byte {
 			files[fmt.Sprintf("%s %d", name, at/page)] = b
 		}
 		b := bytes.Clone(sound)
-		b[at+page-1-random.IntN(page/2)] ^= 1 // within the contents of a full page
+		b[at+page-1-random.IntN(page/2)] ^= 1 // in the second half of the page, which has data if the page is full
 		files[fmt.Sprintf("bit %d", at/page)] = b
 	}
 	return files
@@ -249,7 +250,8 @@ func merged(files, more map[string][]byte) map[string][]byte {
 	return all
 }
 
-// readsNothingWrong reads all records, and checks that each is either right or corrupt.
+// readsNothingWrong reads all records, and checks that each is either read correctly or
+// reported as corrupt.
 func readsNothingWrong(t *testing.T, name string, s *Store, records map[string]ledger.Payment) {
 	t.Helper()
 	for key, r := range records {
@@ -261,7 +263,7 @@ func readsNothingWrong(t *testing.T, name string, s *Store, records map[string]l
 	}
 }
 
-// checkRefused checks the error, and that the file is unchanged.
+// checkRefused checks the error of a refused Open, and that the file is unchanged.
 func checkRefused(t *testing.T, name, path string, contents []byte, err error) {
 	t.Helper()
 	for _, text := range []string{path, "LEDGER_FILE", "owed", "another version"} {
@@ -274,8 +276,8 @@ func checkRefused(t *testing.T, name, path string, contents []byte, err error) {
 	}
 }
 
-// readsUnchecked opens a file without checking it as a whole, as a large file is opened, and
-// reads its records. It returns false if the file is refused nevertheless.
+// readsUnchecked opens a file as a large file is opened, without checking it as a whole, and
+// reads its records. It returns false if the file is refused even so.
 func readsUnchecked(t *testing.T, name, path string, records map[string]ledger.Payment) bool {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -290,7 +292,7 @@ func readsUnchecked(t *testing.T, name, path string, records map[string]ledger.P
 	return true
 }
 
-// another returns a database that another program created.
+// another returns a database that a script created, as another program would.
 func another(t *testing.T, script string) []byte {
 	t.Helper()
 	path := newPath(t)
@@ -303,9 +305,9 @@ func another(t *testing.T, script string) []byte {
 	return b
 }
 
-// TestSharedCommit checks that writes which wait for the same transaction share the next one,
-// in their order. If the transaction fails, all of them fail, including one that had nothing
-// to write.
+// TestSharedCommit checks that the writes which wait while a transaction runs share the next
+// one, in their order. If that transaction fails, all of them fail, including a write that
+// changed nothing.
 func TestSharedCommit(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t))
@@ -338,7 +340,8 @@ func TestSharedCommit(t *testing.T) {
 	ledgertest.MustPut(t, s, ledgertest.First("after it"))
 }
 
-// FuzzDecode checks that decode reads what encode wrote, and calls every other row corrupt.
+// FuzzDecode checks that decode reads what encode wrote, and reports every other row as
+// corrupt.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		doc, body, err := ledger.Marshal(r)

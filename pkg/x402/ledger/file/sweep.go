@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// mostSwept is how many rows one Sweep looks at. sweptTogether is how many of these rows it
-// looks at in one transaction. No payment has to wait long for such a transaction.
+// mostSwept is how many rows one Sweep looks at, and sweptTogether is how many of them it
+// looks at in one transaction. Such a transaction is so short that no payment waits for it
+// long.
 const (
 	mostSwept     = 20_000
 	sweptTogether = 500
 )
 
 // Sweep implements ledger.Sweeper. It looks at some of the rows, in the order in which they
-// were created. The next call, by any process, continues there.
+// were created. The next call, by any process, continues with the rows that follow.
 func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err error) {
 	var after int64
 	if err := s.db.QueryRowContext(ctx, "SELECT swept FROM marker").Scan(&after); err != nil {
@@ -34,9 +35,9 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err erro
 	return deleted, wrap("sweep", err)
 }
 
-// sweepBatch looks at some of the rows whose ids are above the id after, and deletes the
-// expired ones. last is the id of the last row that it looked at, or 0 if that row was the
-// last of the table.
+// sweepBatch looks at the next rows, those whose ids are above after, and deletes the expired
+// ones. last is the id of the last row that it looked at, or 0 if that was the last row of the
+// table.
 func (s *Store) sweepBatch(ctx context.Context, after, now int64) (deleted int, last int64, err error) {
 	const look = `SELECT coalesce(max(id), 0), count(*), coalesce(sum(expires > 0 AND expires < ?), 0)
 		FROM (SELECT rowid AS id, expires FROM records WHERE rowid > ? ORDER BY rowid LIMIT ?)`
@@ -44,7 +45,7 @@ func (s *Store) sweepBatch(ctx context.Context, after, now int64) (deleted int, 
 	if err := s.db.QueryRowContext(ctx, look, now, after, sweptTogether).Scan(&last, &looked, &expired); err != nil {
 		return 0, after, err
 	}
-	if expired > 0 { // do not begin a write for nothing
+	if expired > 0 { // otherwise there is no need to begin a write
 		done, err := s.db.ExecContext(ctx, "DELETE FROM records WHERE rowid > ? AND rowid <= ? AND expires > 0 AND expires < ?", after, last, now)
 		if err != nil {
 			return 0, after, err
