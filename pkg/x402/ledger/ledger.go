@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Ledger applies the rules to the records of a store. It is safe for concurrent use, even by
-// many processes over one store.
+// Ledger applies the rules to the records of a store. It is safe for concurrent use. Any
+// number of processes may have a Ledger over the same store.
 type Ledger struct {
 	store Store
 	now   func() time.Time
@@ -26,10 +26,10 @@ func New(store Store, now func() time.Time, newID func() string) *Ledger {
 // Rules holds the two tables that a Ledger follows.
 type Rules struct {
 	Edges    []Edge    // what may happen to a payment
-	Meanings []Meaning // what a payment's situation means to each party; indexed by Standing
+	Meanings []Meaning // what the situation of a payment means to each party; indexed by Standing
 }
 
-// NewRules returns the rules that every Ledger uses. Tests change single rows to check that
+// NewRules returns the rules that every Ledger uses. Tests change single rows to show that
 // each row matters.
 func NewRules() Rules {
 	r := Rules{Edges: edges(), Meanings: make([]Meaning, standings)}
@@ -39,67 +39,67 @@ func NewRules() Rules {
 	return r
 }
 
-// Under returns a Ledger that uses the same store and the rules r.
+// Under returns a Ledger over the same store that follows the rules r.
 func (l *Ledger) Under(r Rules) *Ledger {
 	other := *l
 	other.rules = r
 	return &other
 }
 
-// Submission is a signed authorization that was found to be valid, and the
-// request that it came with.
+// Submission is a valid signed authorization together with the request that brought it.
 type Submission struct {
-	// The first claim copies these fields into the Payment that it creates; Payment describes
-	// them.
+	// The first claim copies these fields into the Payment that it creates; see Payment for
+	// their meaning.
 	Key, AuthDigest, SigDigest, Request, Endpoint, Purchase, Token string
 
 	Terms, Payload json.RawMessage
 	ValidBefore    time.Time
-	// Asks is the name of the facilitator that the attempt asks first. It is empty if there is
-	// only one facilitator.
+	// Asks is the name of the facilitator to which the attempt sends the payment first. It is
+	// empty if only one facilitator is configured.
 	Asks string
-	// MostLookups is how many lookups the seller allows for the payment; 0 means no limit.
+	// MostLookups is how many lookups the seller runs at most for the payment; 0 means no
+	// limit.
 	MostLookups int
-	// NoNode reports that no node is configured that could confirm a facilitator's reply.
+	// NoNode reports that the seller has no node with which to confirm a facilitator's reply.
 	NoNode bool
 	// Recovered reports that the signature was made with the payer's key. That alone does not
 	// prove who sent the payment: a settlement publishes the signature.
 	Recovered bool
 }
 
-// Key returns the key of a payment. The nonce alone is not unique, and neither is the
-// signature: a contract wallet can make many signatures for one authorization. All parts must
-// be in lower case.
+// Key returns the key of a payment. The nonce alone is not unique, because payers choose it. A
+// signature would not do either: a contract wallet can make many signatures for one
+// authorization. All four parts must be in lower case.
 func Key(network, asset, payer, nonce string) string {
 	return network + "|" + asset + "|" + payer + "|" + nonce
 }
 
-// PayerPrefix returns the prefix of the keys of a payer's payments. All parts must
-// be in lower case.
+// PayerPrefix returns the prefix that the keys of all payments of a payer share. All three
+// parts must be in lower case.
 func PayerPrefix(network, asset, payer string) string { return Key(network, asset, payer, "") }
 
-// Proof says how well a submission proves that it comes from the payer of the recorded
+// Proof says how well a Submission proves that it comes from the payer of the recorded
 // authorization.
 type Proof int
 
 const (
 	// Copied: anybody could have read the submission from the chain.
 	Copied Proof = iota
-	// SettlesOnly: the submission has the payer's signature, which a settlement publishes. It
-	// may be sent again to settle the doubt about the record, but it gives no access to the
-	// answer.
+	// SettlesOnly: the submission has the payer's signature, which a settlement publishes. The
+	// payment may be sent again to find out whether money moved, but this sender does not get
+	// the answer.
 	SettlesOnly
 	// FromPayer: only the payer can have sent the submission.
 	FromPayer
 )
 
-// Proof returns how well a submission of the same authorization proves that it comes from the
-// payer. The payer repeats the retry token of the first claim, which no settlement publishes.
-// If the first claim had no token, anybody with the payer's key or the same signature can
-// repeat the payment. Such a repeat is FromPayer until the payment may have been sent, and
-// SettlesOnly or Copied from then on. If the payment names no purchase, the payer cannot
-// replace it with another signature, so the repeat is FromPayer until the payment is known to
-// have moved money.
+// Proof returns how well p, another submission of the same authorization, proves that it comes
+// from the payer. A payer proves this with the retry token of the first claim, which no
+// settlement publishes. If the first claim had no token, anybody who has the payer's key or
+// the same signature can repeat the payment. Proof returns FromPayer for such a repeat as long
+// as the payment has certainly not been sent, and SettlesOnly or Copied from then on. If the
+// payment names no purchase, the payer cannot replace it with another signature, so Proof
+// returns FromPayer for the repeat until the payment is known to have moved money.
 func (r Payment) Proof(p Submission) Proof {
 	signed := p.Recovered || r.SigDigest == p.SigDigest
 	switch {
@@ -113,11 +113,12 @@ func (r Payment) Proof(p Submission) Proof {
 	return SettlesOnly
 }
 
-// public reports whether the signature may be on the chain, or known to somebody who watches
-// the chain.
+// public reports whether the signature may be on the chain, or may be known to somebody who
+// watches for transactions.
 func (r Payment) public() bool { return r.Sent || r.Doubt || r.State == Settling }
 
-// ClaimResult is the result of a claim.
+// ClaimResult is the result of a claim: Held if the caller may continue, and otherwise the
+// reason why not.
 type ClaimResult int
 
 const (
@@ -127,17 +128,18 @@ const (
 	InFlight              // another attempt holds the lease
 	Answered              // the answer is stored; replay it
 	Waiting               // the answer is owed, and it is too early for the next lookup
-	Exhausted             // the seller allows no more lookups; the result of the last one is final
-	// SilenceAnswers: the answer is that the target was silent; the caller must store it.
+	Exhausted             // the seller runs no more lookups; the result of the last one is final
+	// SilenceAnswers: the lookups found the target silent, and that is now the answer. The
+	// caller must store it.
 	SilenceAnswers
-	GoesBack // the amount must be refunded, or a refund was begun; nothing is looked up
+	GoesBack // the amount must be refunded, or a refund has begun; no lookup is run
 
 	OtherRequest       // the authorization was claimed for another request or endpoint
 	OtherPurchase      // the first claim had another purchase key, or none
-	OtherAuthorization // the payer signed something else with this nonce, or paid without a request
-	// Over: nothing more is tried, and the request is answered from the record. For example,
-	// evidence proved that the authorization moves no money for this record, the facilitator
-	// has just refused it, or the amount was sent back.
+	OtherAuthorization // the payer signed another authorization with this nonce, or paid without a request
+	// Over: there is nothing left to try, and the request is answered from the record. For
+	// example, evidence proved that the authorization moves no money for this record, the
+	// facilitator has just refused it, or the amount was sent back.
 	Over
 	Replaced // another payment was used for the purchase
 	// UnknownSender: nothing proves that the sender of the repeated authorization is its payer.
@@ -152,12 +154,11 @@ type Claim struct {
 	// attempt took the lease, Result is InFlight and Record is what this claim tried to write.
 	Record Payment
 	Hold   *Hold // set if Result is Held
-	// SettlesOnly reports that the payment may be sent to settle a doubt, but that its answer
-	// must not be given to this sender: see Proof.
+	// SettlesOnly reports that the payment may be sent to find out whether money moved, but
+	// that this sender must not get the answer: see Proof.
 	SettlesOnly bool
 	// Wait is how long the client should wait before it repeats the request. It is set with
-	// InFlight and Waiting, and with Over if a facilitator has refused the payment a moment
-	// ago.
+	// InFlight and Waiting, and with Over if a facilitator has just refused the payment.
 	Wait time.Duration
 }
 
@@ -185,22 +186,23 @@ func of[T Record](r Record) (*T, error) {
 	return &t, nil
 }
 
-// expired reports whether a record has expired. It is needed because stores delete expired
-// records late.
+// expired reports whether a record has expired. The ledger checks this because stores delete
+// expired records late.
 func (l *Ledger) expired(r Row) bool {
 	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
 }
 
-// Sleeping reports whether a payment is uncertain or abandoned. Its outcome is then unknown,
-// and no attempt holds its lease.
+// Sleeping reports whether a payment is uncertain or abandoned: its outcome is unknown, and no
+// attempt holds its lease.
 func (l *Ledger) Sleeping(r Payment) bool { return r.InDoubt() && leasePast(r, l.now()) }
 
-// Unclaimed reports whether a record is paid and not answered and no attempt is looking up its
-// answer.
+// Unclaimed reports whether a payment is paid but not answered, and no attempt is looking up
+// its answer.
 func (l *Ledger) Unclaimed(r Payment) bool { return r.Owed() && leasePast(r, l.now()) }
 
-// Claim takes the lease of a payment until the time lease. If it does not, the result says
-// why. An error means that the store failed, and nothing may be sent then.
+// Claim takes the lease of a payment, which then ends at the time lease. If it does not take
+// the lease, the result says why. An error means that the store failed; the caller must then
+// not send the payment.
 func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Claim, error) {
 	first := Payment{
 		Row:         Row{Key: p.Key},
@@ -222,7 +224,7 @@ func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Clai
 	ask(&first, Change{asks: p.Asks})
 	first, old, err := create(ctx, l, first)
 	switch {
-	case old == nil: // no record was in the way; err is nil if first was written
+	case old == nil: // there was no earlier record; err is nil if first was written
 		return l.claimed(first, err, time.Time{})
 	case old.AuthDigest != p.AuthDigest:
 		return Claim{Result: OtherAuthorization, Record: *old}, nil
@@ -249,8 +251,9 @@ type writable[T any] interface {
 	withRow(r Row) T
 }
 
-// create writes a new record under its key, and replaces an expired one. It returns the record
-// as it was written. With ErrConflict it also returns the record that is stored under the key.
+// create writes a new record under its key. It replaces an expired record, if there is one. It
+// returns the record as it was written and, with ErrConflict, the record that is stored under
+// the key.
 func create[T writable[T]](ctx context.Context, l *Ledger, r T) (made T, other *T, err error) {
 	row := l.newRow(r.Head().Key)
 	row.ExpiresAt = expiry(r, row.UpdatedAt)
@@ -266,7 +269,7 @@ func create[T writable[T]](ctx context.Context, l *Ledger, r T) (made T, other *
 	return made, other, err
 }
 
-// newRow returns the row of a new record under a key.
+// newRow returns the row of a new record with the given key.
 func (l *Ledger) newRow(key string) Row {
 	now := l.now()
 	return Row{
@@ -278,10 +281,11 @@ func (l *Ledger) newRow(key string) Row {
 	}
 }
 
-// Apply applies an event to a record, writes the result over the version r that was read, and
-// returns it. After an error of the store it returns the result as well, because that may have
-// been written. ErrConflict means that somebody else has written the record since r was read,
-// and ErrIllegal that the event cannot happen in this state.
+// Apply applies an event to the record r, writes the result in place of the version that was
+// read, and returns the result. If the store fails, Apply returns the result as well as the
+// error, because the result may have been written. ErrConflict means that somebody else has
+// written the record since it was read. ErrIllegal means that the event cannot happen in this
+// state.
 func (l *Ledger) Apply(ctx context.Context, r Payment, event Event, c Change) (Payment, error) {
 	c.now = l.now()
 	next, err := l.rules.step(r, event, c)
@@ -295,8 +299,8 @@ func (l *Ledger) Apply(ctx context.Context, r Payment, event Event, c Change) (P
 	return next, err
 }
 
-// put writes a record. ErrConflict means that it was not written because another version is
-// stored. put then returns that version, or nil if it is gone.
+// put writes a record. ErrConflict means that another version is stored, so the record was not
+// written. put then returns that other version, or nil if it has been deleted.
 func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 	current, err := l.store.Put(ctx, r)
 	switch {
@@ -313,10 +317,10 @@ func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 	return other, ErrConflict
 }
 
-// claimed returns the outcome of a claim that tried to write next and got the error err.
-// lookupAt is the time of the lookup before this claim. After ErrConflict it does not read the
-// record that the faster attempt wrote: that record is about the same payment as next, and its
-// lease ends at about the same time.
+// claimed returns the outcome of a claim that tried to write the record next and got the error
+// err. lookupAt is the time of the lookup before this claim. If err is ErrConflict, another
+// attempt was faster. claimed does not read the record of that attempt, because its lease ends
+// at about the same time as that of next.
 func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, error) {
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -331,10 +335,10 @@ func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, er
 	}, nil
 }
 
-// Resume takes the lease of a payment that is on record, or says why it does not, as Claim
-// does. It does not check who sends the request; its caller must. If a request brings a new
-// payment for a purchase that has an owner, the caller resumes the owner. asks is as in
-// Submission.
+// Resume takes the lease of a recorded payment or, like Claim, says why it does not. It does
+// not check who sent the request; its caller must do so. If a request brings a new payment for
+// a purchase that has an owner, the caller resumes the owner. asks is the same as
+// Submission.Asks.
 func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
 	c := Claim{Record: old, Result: l.rules.Meanings[Stand(&old, View{Now: now})].Claim}
@@ -348,14 +352,13 @@ func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease tim
 		c.Wait = tooSoon(old, now)
 	case Waiting:
 		c.Wait = lookupIn(old, now)
-	default: // the client has nothing to wait for
+	default: // a later repeat would change nothing, so there is no Wait
 	}
 	return c, nil
 }
 
 // inFlight returns a Claim that tells the client to come back when the lease of the other
-// attempt ends, but after 5 s at the latest, because most attempts end long before their
-// lease.
+// attempt ends. The wait is at most 5 s, because most attempts end long before their lease.
 func (l *Ledger) inFlight(r Payment) Claim {
 	const most = 5 * time.Second
 	return Claim{

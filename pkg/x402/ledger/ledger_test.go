@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// testLedger is a ledger with a clock that the test moves, and a store that fails when the
-// test says so.
+// testLedger is a ledger whose clock the test moves, and whose store fails when the test
+// demands it.
 type testLedger struct {
 	*ledger.Ledger
 	memory *ledgertest.Memory
@@ -71,7 +71,7 @@ func (d *testLedger) claim(t *testing.T, want ledger.ClaimResult) ledger.Claim {
 	return d.claims(t, d.payment(), want)
 }
 
-// hold claims a payment, and returns the hold.
+// hold makes a claim that must succeed, and returns the hold.
 func (d *testLedger) hold(t *testing.T) *ledger.Hold {
 	t.Helper()
 	return d.claim(t, ledger.Held).Hold
@@ -85,7 +85,7 @@ func (d *testLedger) settled(t *testing.T) *ledger.Hold {
 	return h
 }
 
-// overtaken returns a hold whose lease ran out, and the hold of the next claim.
+// overtaken returns a hold whose lease has ended, and the hold of the next claim.
 func (d *testLedger) overtaken(t *testing.T) (old, taken *ledger.Hold) {
 	t.Helper()
 	old = d.hold(t)
@@ -93,7 +93,7 @@ func (d *testLedger) overtaken(t *testing.T) (old, taken *ledger.Hold) {
 	return old, d.hold(t)
 }
 
-// wants checks an error; nil means none.
+// wants fails the test unless err is the wanted error. If want is nil, there must be no error.
 func wants(t *testing.T, want, err error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -139,18 +139,18 @@ func answer(t *testing.T, body string) ledger.Answer {
 }
 
 // TestWritesThatFail checks writes that fail without effect, and writes that take effect but
-// report a failure. The next write of the hold finds out which it was. A claim whose write
-// failed sends nothing. If that write took effect, the claim after the end of the lease finds
-// the payment in doubt, because it cannot know that nothing was sent. The reconciler's lease
-// follows the same rules as any other write.
+// report a failure. The next write of the hold finds out whether the failed one took effect.
+// After a claim whose write failed, nothing is sent. If that write took effect, the claim
+// after the end of the lease finds the payment in doubt, because it cannot know that nothing
+// was sent. The same rules hold for the reconciler's claim.
 func TestWritesThatFail(t *testing.T) {
 	for _, fault := range faults {
 		d := newTestLedger(t)
 		h := d.hold(t)
 		d.fails(ledgertest.Replace, fault, 2)
 		wants(t, ledgertest.ErrInjected, h.Settled(t.Context(), receipt(), true))
-		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // it fails, but not with ErrLost
-		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // it has sent the first write again
+		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // the second fault; the error is not ErrLost
+		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // first repeats the write of Settled
 		d.claim(t, ledger.Answered)
 
 		d = newTestLedger(t)
@@ -173,7 +173,7 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("%v, %v", h, err)
 		}
 	}
-	// A write that takes place after the lease was lost is not sent again.
+	// A failed write is not repeated successfully once the lease is lost.
 	d := newTestLedger(t)
 	old := d.hold(t)
 	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
@@ -181,7 +181,8 @@ func TestWritesThatFail(t *testing.T) {
 	d.pass(lease)
 	d.hold(t)
 	wants(t, ledger.ErrLost, old.End(t.Context(), ledger.EventUncertain, "?", ""))
-	// An event that cannot happen is not written, and therefore no read follows.
+	// An event that cannot happen is not sent to the store, so the next write does not have to
+	// find out whether it took effect.
 	d = newTestLedger(t)
 	h := d.hold(t)
 	d.pass(lease)
@@ -189,8 +190,8 @@ func TestWritesThatFail(t *testing.T) {
 	must(t, h.End(t.Context(), ledger.EventUncertain, "?", ""))
 }
 
-// TestReclaim checks that the reconciler takes the lease of a payment that nobody holds and
-// that is not decided.
+// TestReclaim checks that Reclaim takes the lease of a payment that is not decided and whose
+// lease nobody holds, and of no other payment.
 func TestReclaim(t *testing.T) {
 	d := newTestLedger(t)
 	d.hold(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// runsInADay returns the times at which the lookups for an owed answer begin if none of them
-// succeeds and the client asks every ten seconds for a day. A lookup takes no time.
+// runsInADay returns when the lookups for an owed answer begin if the client asks every ten
+// seconds for a day, every lookup fails, and a lookup takes no time.
 func runsInADay() []time.Duration {
 	const every = 10 * time.Second
 	runs := []time.Duration{0}
@@ -22,9 +22,9 @@ func runsInADay() []time.Duration {
 	}
 }
 
-// TestPausesAfterAnOutage checks that a client which keeps asking gets its answer soon after
-// an outage of some minutes. An outage of a day costs one lookup an hour, plus a few at the
-// beginning.
+// TestPausesAfterAnOutage checks the pauses between lookups. After an outage of some minutes,
+// a client that keeps asking gets its answer soon. An outage of a day costs one lookup an
+// hour, plus a few at the beginning.
 func TestPausesAfterAnOutage(t *testing.T) {
 	runs := runsInADay()
 	if len(runs) < 25 || len(runs) > 30 {

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// Sold lists the accounts that buyers pay, or have paid, in one token. It covers all sellers
-// that use this ledger. An account stays in the list as long as transfers to that account have
-// to be checked. So a seller can change the payee without any other setting: transfers to the
-// previous payee are still found.
+// Sold lists the accounts to which buyers pay, or have paid, in one token. It covers all
+// sellers that use this ledger. An account stays in the list as long as transfers to it have
+// to be checked, so transfers to a former payee are still found. A seller who changes the
+// payee has to set nothing else.
 type Sold struct {
 	Row
 
 	Payees []Payee `json:"payees"`
 }
 
-// Payee is an account that receives payments, or did.
+// Payee is an account that receives payments or has received some.
 type Payee struct {
 	Address string `json:"address"` // in lower case
-	// Until is the time of the last payment to this account, plus at most NotedFor.
+	// Until is at or after the time of the last payment to this account, by at most NotedFor.
 	Until time.Time `json:"until"`
 	// Cheapest is the lowest amount of a payment to this account, in atomic units.
 	Cheapest string `json:"cheapest"`
@@ -40,14 +40,15 @@ func (s Sold) withRow(row Row) Sold {
 	return s
 }
 
-// maxPayees is how many payees a record can have. Another one replaces the payee whose last
-// payment is the oldest.
+// maxPayees is how many payees a record can have. When there are more, the payee who was paid
+// longest ago is dropped.
 const maxPayees = 1000
 
-// SoldKey returns the key of the record of a token's payees. All parts must be in lower case.
+// SoldKey returns the key of the record that lists a token's payees. The network and the asset
+// must be in lower case.
 func SoldKey(network, asset string) string { return "payees|" + network + "|" + asset }
 
-// Sold reads the payees of a token. The payee whose last payment is the oldest comes first.
+// Sold returns the payees of a token. The payee who was paid longest ago comes first.
 func (l *Ledger) Sold(ctx context.Context, key string) ([]Payee, error) {
 	r, err := fetch[Sold](ctx, l, key)
 	if err != nil || r == nil {
@@ -57,8 +58,8 @@ func (l *Ledger) Sold(ctx context.Context, key string) ([]Payee, error) {
 	return r.Payees, nil
 }
 
-// Forget removes a payee from the record, unless the payee has changed since it was read.
-// ErrConflict means that another writer came first.
+// Forget removes a payee from the record, unless the payee's entry has changed since p was
+// read. ErrConflict means that somebody else has written the record.
 func (l *Ledger) Forget(ctx context.Context, key string, p Payee) error {
 	_, err := l.changeSold(ctx, key, func(all []Payee) []Payee {
 		return slices.DeleteFunc(all, func(q Payee) bool { return q == p })
@@ -66,7 +67,8 @@ func (l *Ledger) Forget(ctx context.Context, key string, p Payee) error {
 	return err
 }
 
-// changeSold applies change to the recorded payees, writes the result and returns it.
+// changeSold applies the function change to the recorded payees, writes the result and returns
+// it.
 func (l *Ledger) changeSold(ctx context.Context, key string, change func([]Payee) []Payee) ([]Payee, error) {
 	old, err := fetch[Sold](ctx, l, key)
 	if err != nil {
@@ -89,8 +91,8 @@ func (l *Ledger) changeSold(ctx context.Context, key string, change func([]Payee
 	return next.Payees, err
 }
 
-// NotedFor is how far ahead a payee is recorded as paid. The payments within that time cost no
-// write.
+// NotedFor is how far ahead an entry covers a payee's payments. The payments within that time
+// need no write.
 const NotedFor = time.Hour
 
 // Payees records to whom payments are made. It is safe for concurrent use.
@@ -98,14 +100,14 @@ type Payees struct {
 	ledger *Ledger
 
 	mu    sync.Mutex
-	noted map[string]Payee // payees on record, by the key of the record and the address
+	noted map[string]Payee // payees known to be on record, by record key and address
 }
 
 // NewPayees returns a Payees that has not recorded any payee yet.
 func NewPayees(l *Ledger) *Payees { return &Payees{ledger: l, noted: map[string]Payee{}} }
 
-// Note makes sure that the record covers a payment to a payee that is made now. The amount is
-// in atomic units. All parts must be in lower case.
+// Note makes sure that the record of payees covers a payment that is made now. The amount is
+// in atomic units. The network, the asset and the payee must be in lower case.
 func (p *Payees) Note(ctx context.Context, network, asset, payee, amount string) error {
 	key := SoldKey(network, asset)
 	now := p.ledger.now()
@@ -117,7 +119,7 @@ func (p *Payees) Note(ctx context.Context, network, asset, payee, amount string)
 	}
 	var all []Payee
 	var err error
-	const tries = 3 // each conflict is another writer with another payee or price
+	const tries = 3 // a conflict means that somebody else has recorded a payee or a price
 	for range tries {
 		all, err = p.ledger.changeSold(ctx, key, func(all []Payee) []Payee { return noted(all, payee, amount, now) })
 		if !errors.Is(err, ErrConflict) {
@@ -135,12 +137,13 @@ func (p *Payees) Note(ctx context.Context, network, asset, payee, amount string)
 	return nil
 }
 
-// covers reports whether the entry p already covers a payment of an amount now.
+// covers reports whether the entry p already covers a payment of an amount that is made now.
 func (p Payee) covers(amount string, now time.Time) bool {
 	return p.Until.After(now) && lower(p.Cheapest, amount) == p.Cheapest
 }
 
-// noted returns the payees after a payment of an amount to an address at the time now.
+// noted returns the payees all, changed so that they cover a payment of an amount to an
+// address at the time now.
 func noted(all []Payee, address, amount string, now time.Time) []Payee {
 	at := slices.IndexFunc(all, func(p Payee) bool { return p.Address == address })
 	if at >= 0 && all[at].covers(amount, now) {
@@ -158,8 +161,7 @@ func noted(all []Payee, address, amount string, now time.Time) []Payee {
 	return append(all, p)
 }
 
-// lower returns the lower of two amounts. Text that is not a number counts as higher than any
-// number.
+// lower returns the lower of two amounts. Text that is not a number is higher than any number.
 func lower(a, b string) string {
 	x, okA := new(big.Int).SetString(a, 10)
 	y, okB := new(big.Int).SetString(b, 10)

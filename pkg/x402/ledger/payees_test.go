@@ -19,7 +19,7 @@ func notes(t *testing.T, p *ledger.Payees, payee, amount string) {
 	must(t, p.Note(t.Context(), "eip155:8453", "0xa", payee, amount))
 }
 
-// on returns the recorded payees, without the times.
+// on returns the address and the lowest amount of each recorded payee.
 func (d *testLedger) on(t *testing.T) (all []string) {
 	t.Helper()
 	payees, err := d.Sold(t.Context(), soldKey)
@@ -30,8 +30,8 @@ func (d *testLedger) on(t *testing.T) (all []string) {
 	return all
 }
 
-// TestPayees checks that each process records a payee once an hour, and again if the price is
-// lower. The payees that were paid longest ago come first.
+// TestPayees checks that a process records a payee once an hour, and again when the price is
+// lower. The payees who were paid longest ago come first.
 func TestPayees(t *testing.T) {
 	d := newTestLedger(t)
 	one, other := ledger.NewPayees(d.Ledger), ledger.NewPayees(d.Ledger)
@@ -64,8 +64,8 @@ func TestPayees(t *testing.T) {
 	}
 }
 
-// TestForget checks that a payee is deleted only if its entry has not changed since the payee
-// was read. A payee that was paid since then stays.
+// TestForget checks that Forget deletes a payee only if the payee's entry has not changed
+// since it was read. A payee who was paid since then stays.
 func TestForget(t *testing.T) {
 	d := newTestLedger(t)
 	p := ledger.NewPayees(d.Ledger)
@@ -83,7 +83,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestManyPayees checks that, if there are too many payees, those that were paid longest ago
+// TestManyPayees checks that, if there are too many payees, those who were paid longest ago
 // are dropped.
 func TestManyPayees(t *testing.T) {
 	d := newTestLedger(t)
@@ -101,9 +101,9 @@ func TestManyPayees(t *testing.T) {
 	}
 }
 
-// TestPayeesAtOnce checks that processes that record payees at the same time record all of
-// them. If the store fails, Note returns an error, and the next payment records the missing
-// payee.
+// TestPayeesAtOnce checks that no payee is lost when several processes record payees at the
+// same time. If the store fails, Note returns an error, and the next payment records the
+// missing payee.
 func TestPayeesAtOnce(t *testing.T) {
 	d := newTestLedger(t)
 	meets := true

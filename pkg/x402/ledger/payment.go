@@ -16,21 +16,21 @@ type State string
 
 // The stored states. The diagram in the package comment shows the main events that end each
 // state; the function edges has all events. Two more states are computed and never stored:
-// abandoned (settling with its lease past) and expired (past ExpiresAt).
+// abandoned (settling, and the lease has ended) and expired (ExpiresAt has passed).
 const (
-	Settling  State = "settling"  // an attempt holds the lease and may be talking to the facilitator
+	Settling  State = "settling"  // an attempt holds the lease and may have sent the payment to the facilitator
 	Uncertain State = "uncertain" // an attempt ended and does not know whether money moved
 	// Settled: proof of payment is stored, money has moved, and the answer is still owed.
-	// While the lease is live, its holder runs the lookup.
+	// Whoever holds a valid lease is running the lookup.
 	Settled State = "settled"
 	// Refused: no money moved. A facilitator said so, or evidence proved it (then Disproved is
-	// set). Without proof the signature can still be paid until it expires, for example after
-	// the payer has added to a low balance.
+	// set). Without proof, the authorization can still move money until it expires, for
+	// example once the payer's balance is high enough.
 	Refused  State = "refused"
 	Redeemed State = "redeemed" // the answer is stored, or an operator says that it was given (EventAttest)
 	Refunded State = "refunded" // money moved, no answer was given, and the operator has sent it back
-	// Superseded: another payment, named by Owner, is used for the purchase that this payment
-	// was made for. This payment is not sent, or not sent again.
+	// Superseded: another payment, named by Owner, is used for the same purchase. This payment
+	// is not sent, or not sent again.
 	Superseded State = "superseded"
 )
 
@@ -49,51 +49,53 @@ type Payment struct {
 	// SigDigest is the digest of the signature bytes of the first claim.
 	SigDigest string          `json:"sig_digest"`
 	Request   string          `json:"request"` // fingerprint of the request that was paid for
-	Terms     json.RawMessage `json:"terms"`   // the payment requirements that it was checked against
+	Terms     json.RawMessage `json:"terms"`   // the payment requirements against which the payment was checked
 	// Payload is the authorization with its signature, as it is sent to a facilitator. It is
 	// stored so that every attempt sends the same bytes, until it is known whether money
 	// moved.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Endpoint is the endpoint at which the payment was claimed. Other endpoints do not answer
-	// it. The field is empty in records of earlier releases, which any endpoint answers.
+	// the payment. Records of earlier releases have no endpoint, and any endpoint answers
+	// them.
 	Endpoint string `json:"endpoint,omitempty"`
-	// Token is the hex SHA-256 of the retry token of the first claim. A repeat must bring that
-	// token to prove that it comes from the payer. The field is empty if the first claim had
-	// no token.
+	// Token is the hex SHA-256 of the retry token of the first claim. A repeat of the payment
+	// must bring that token to prove that it comes from the payer. Token is empty if the first
+	// claim had none.
 	Token string `json:"token,omitempty"`
-	// Purchase is the key of the Purchase that the payment is for. It is empty if each payment
-	// is a separate purchase.
+	// Purchase is the key of the Purchase that the payment is for. It is empty if the payer
+	// named no purchase, so that each payment is a separate one.
 	Purchase string `json:"purchase,omitempty"`
 	// Owner is the key of the payment that is used for the purchase instead of this one.
 	Owner string `json:"owner,omitempty"`
 
 	Attempt    int       `json:"attempt"` // number of claims so far; 1 after the first
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
-	// Sent says that an attempt that has ended may have reached the facilitator. It is never
-	// cleared. It says nothing about the attempt that holds the lease.
+	// Sent says that the facilitator may have received the payment in an attempt that has
+	// ended. Sent is never cleared. It says nothing about the attempt that holds the lease
+	// now.
 	Sent bool `json:"sent,omitempty"`
-	// Asked lists the facilitators that may have received the payment, in the order in which
-	// they were asked. Each name is written before the facilitator is asked. If two
-	// facilitators are configured, a claim adds the first one even if that one is then
-	// skipped. If only one is configured, the list is empty.
+	// Asked lists the facilitators that may have received the payment, in that order. Each
+	// name is written before the payment is sent. If two facilitators are configured, a claim
+	// adds the name of the first even if that facilitator is then skipped. If only one is
+	// configured, the list is empty.
 	Asked []string `json:"asked,omitempty"`
 	// RefusedBy is the first facilitator that refused the payment for a reason about the
-	// payer. From then on only that facilitator is asked.
+	// payer. From then on the payment is sent to no other facilitator.
 	RefusedBy   string   `json:"refused_by,omitempty"`
-	Doubt       bool     `json:"doubt,omitempty"` // a facilitator may have received it, and the outcome is unknown
+	Doubt       bool     `json:"doubt,omitempty"` // a facilitator may have received the payment, and the outcome is unknown
 	Transaction string   `json:"transaction,omitempty"`
 	Receipt     *Receipt `json:"receipt,omitempty"` // proof of payment, once settled
-	Reason      string   `json:"reason,omitempty"`  // why it was refused, is in doubt or was closed as answered
-	// Disproved says that evidence, and not only a facilitator, shows that the authorization
-	// has moved no money for this record and never will.
+	Reason      string   `json:"reason,omitempty"`  // why the payment was refused, is in doubt or was closed as answered
+	// Disproved says that the authorization has moved no money for this record and never will.
+	// Evidence shows it, and not only a facilitator's reply.
 	Disproved bool `json:"disproved,omitempty"`
-	// NoNode says that there was no node when the payment was first claimed, so a refusal
+	// NoNode says that the seller had no node when the payment was first claimed, so a refusal
 	// could not be confirmed on the chain.
 	NoNode bool `json:"no_node,omitempty"`
-	// BadSignature says that the reason of the last refusal was the payment's signature.
+	// BadSignature says that the payment was last refused because of its signature.
 	BadSignature bool `json:"bad_signature,omitempty"`
 	// Refusals is how often a facilitator refused the payment for a reason about the payer.
-	// RefusedAt is the time of the last refusal, and zero once another attempt has begun.
+	// RefusedAt is the time of the last refusal; it is zero once another attempt has begun.
 	Refusals  int       `json:"refusals,omitempty"`
 	RefusedAt time.Time `json:"refused_at,omitzero"`
 	Refund    string    `json:"refund,omitempty"` // transaction that sent the amount back
@@ -108,23 +110,23 @@ type Payment struct {
 	DueBack DueBack `json:"due_back,omitempty"`
 
 	Lookups   int       `json:"lookups,omitempty"`    // number of lookups begun since settlement
-	Silent    int       `json:"silent,omitempty"`     // lookups that ended because the target was silent
-	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last lookup ended or, if it has not, began
+	Silent    int       `json:"silent,omitempty"`     // number of lookups that ended because the target was silent
+	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last lookup ended or, if it has not ended, began
 	LastFault *Failure  `json:"last_fault,omitempty"` // how the last lookup failed
-	// MostLookups is how many lookups the seller allows for a payment; 0 means no limit.
+	// MostLookups is how many lookups the seller runs at most for the payment; 0 means no
+	// limit.
 	MostLookups int     `json:"most_lookups,omitempty"`
 	Answer      *Answer `json:"answer,omitempty"` // set once redeemed
 
-	ValidBefore time.Time `json:"valid_before"` // when the authorization expires on chain
+	ValidBefore time.Time `json:"valid_before"` // when the authorization expires on the chain
 	SettledAt   time.Time `json:"settled_at,omitzero"`
 	AnsweredAt  time.Time `json:"answered_at,omitzero"` // when the answer was stored
-	// AnswerValidUntil is the end of the time in which the answer is valid for a purchase
-	// without a key. Another payment of the payer for that purchase gets the same answer if it
-	// arrives before then.
+	// AnswerValidUntil is set for a purchase without a key. Another payment of the same payer
+	// for that purchase gets the same answer if it arrives before this time.
 	AnswerValidUntil time.Time `json:"stands_until,omitzero"`
 }
 
-// SoldAt reports whether a payment is answered at an endpoint.
+// SoldAt reports whether an endpoint may answer a payment.
 func (r Payment) SoldAt(endpoint string) bool { return r.Endpoint == endpoint || r.Endpoint == "" }
 
 // Kind implements Record.
@@ -141,7 +143,7 @@ func (r Payment) withRow(row Row) Payment {
 // InDoubt reports whether the outcome of a payment is unknown.
 func (r Payment) InDoubt() bool { return r.State == Settling || r.State == Uncertain }
 
-// Owed reports whether a payment is paid and not answered.
+// Owed reports whether a payment is paid but not answered.
 func (r Payment) Owed() bool { return r.State == Settled }
 
 // Paid reports whether money is known to have moved for a payment.
@@ -150,7 +152,7 @@ func (r Payment) Paid() bool { return r.State == Settled || r.State == Redeemed 
 // Unasked reports whether the record is about money that came without a request.
 func (r Payment) Unasked() bool { return r.Owed() && r.DueBack == DueUnasked }
 
-// Attested reports whether a record was closed by EventAttest.
+// Attested reports whether EventAttest closed the record.
 func (r Payment) Attested() bool { return r.State == Redeemed && r.AnsweredAt.IsZero() }
 
 // RefusalUnproven reports whether a payment was sent and then refused, and no node could
@@ -160,8 +162,8 @@ func (r Payment) RefusalUnproven() bool {
 }
 
 // Listed implements Record. A payment that is known to be paid is in ListOpen if a lookup was
-// under way at the last write, even if that lookup has died since. The time is the end of the
-// lease or the time of the last write, whichever is later.
+// running at the last write, even if its process has ended since. The time at is the end of
+// the lease or the time of the last write, whichever is later.
 func (r Payment) Listed() (list string, at time.Time) {
 	at = later(r.LeaseUntil, r.UpdatedAt)
 	switch {
@@ -189,29 +191,29 @@ type Failure struct {
 	Code    string `json:"code"`
 	Status  int    `json:"status,omitempty"` // HTTP status; 0 in records of early releases
 	Message string `json:"message"`
-	// Silence says that the target was silent. After several such lookups, the silence is the
-	// final answer (see StandingSilent).
+	// Silence says that the lookup ended because the target was silent. After several such
+	// lookups, the silence is the final answer (see StandingSilent).
 	Silence bool `json:"silence,omitempty"`
-	// Pause is how long the next lookup has to wait, if the failed lookup has said so. If it
-	// is 0, the pause depends on the number of lookups.
+	// Pause is how long the next lookup has to wait. If it is 0, the failed lookup set no
+	// pause, and the pause depends on the number of lookups.
 	Pause time.Duration `json:"pause,omitempty"`
 }
 
 // DueBack is the reason why the amount of a payment must be refunded.
 type DueBack string
 
-// The reasons why an amount must be refunded.
+// A payment whose amount must be refunded has one of these reasons.
 const (
 	DueUnasked DueBack = "unasked" // the money came without a request
-	// DueElsewhere: another payment was charged for its purchase. A debt of an early release
-	// may also have this reason, because that release stored none (see upgrade).
+	// DueElsewhere: another payment was charged for the same purchase. Early releases stored
+	// no reason, and a debt of theirs may get this one (see upgrade).
 	DueElsewhere DueBack = "answered_otherwise"
-	// DueLate: the transfer was found after its payer had been told that the payment was
+	// DueLate: the transfer was found after the payer had been told that the payment was
 	// finally refused, or the transfer is too old to be meant for the request.
 	DueLate DueBack = "late"
 )
 
-// SendingBack is a refund that somebody has begun.
+// SendingBack records that an operator has begun a refund: when, and who.
 type SendingBack struct {
 	At time.Time `json:"at"`
 	By string    `json:"by"`
@@ -220,20 +222,20 @@ type SendingBack struct {
 // Answer is the stored answer to a paid request.
 type Answer struct {
 	Status int `json:"status"` // HTTP status
-	// Header holds the headers that belong to the body; nil if the body is JSON of this
-	// service.
+	// Header holds the headers that belong to the body. It is nil if this service made the
+	// body, which is then JSON.
 	Header map[string][]string `json:"header,omitempty"`
 	// Encoding is the encoding of Body: "gzip", or empty if it is not compressed.
 	Encoding string `json:"encoding,omitempty"`
-	// Stored is false when the body was larger than Ledger.MostKept; a repeat then runs the
-	// lookup again.
+	// Stored is false if the body was larger than Ledger.MostKept. A repeat of the request
+	// then runs the lookup again.
 	Stored bool `json:"stored"`
 	// Owed names the parts of a bundle's answer that failed for a reason on the seller's side.
-	// As long as there are any, a repeat runs the lookup again.
+	// As long as there are such parts, a repeat of the request runs the lookup again.
 	Owed []string `json:"owed,omitempty"`
 	// Receipt is the signed receipt that was sent with the answer, if any.
 	Receipt string `json:"receipt,omitempty"`
-	// Body is stored beside the JSON form of the record.
+	// Body is stored separately from the JSON form of the record.
 	Body []byte `json:"-"`
 }
 
@@ -245,20 +247,21 @@ const (
 	LeastKept   = 32 << 10
 )
 
-// maxAnswer is the longest answer that is read from the ledger, in bytes before compression.
+// maxAnswer bounds the body of an answer that is read from the ledger, in bytes before
+// compression.
 const maxAnswer = 8 << 20
 
-// compressors is a pool because a compressor takes 800 KB, which would be most of the memory
-// that a paid request allocates.
+// compressors is a pool because a compressor takes 800 KB. A new compressor for each paid
+// request would be most of the memory that the request allocates.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// leastCompressed is the shortest body that is compressed, in bytes. For a shorter body, gzip
-// is not worth its header and its time.
+// leastCompressed is the length of the shortest body that is compressed, in bytes. In a
+// shorter body gzip saves too little for its header and its time.
 const leastCompressed = 256
 
-// MostKept returns the size of the largest answer that is kept, in bytes of its compressed
-// body. A larger answer is given once, and a repeat runs the lookup again, for at most
-// MostUnkept lookups in all.
+// MostKept returns the size of the largest answer that is kept, in bytes of the compressed
+// body. A larger answer is given once, and a repeat of the request runs the lookup again, for
+// at most MostUnkept lookups in all.
 func (l *Ledger) MostKept() int { return min(l.store.MostKept(), LargestKept) }
 
 // NewAnswer prepares an answer for storing, and compresses the body unless it is short. The

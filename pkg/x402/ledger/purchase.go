@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// byKey is the prefix of the id of a purchase that the payer has named with a key, and
-// byRequest the prefix of any other id.
+// The id of a purchase begins with byKey if the payer has named the purchase with a key, and
+// otherwise with byRequest.
 const (
 	byKey     = "key:"
 	byRequest = "request:"
 )
 
-// KeyID returns the id of a purchase that the payer has named with a key; digest is the digest
-// of that key.
+// KeyID returns the id of a purchase that the payer has named with a key, given the digest of
+// that key.
 func KeyID(digest string) string { return byKey + digest }
 
-// RequestID returns the id of a purchase that the payer has not named; digest is the digest of
-// the request.
+// RequestID returns the id of a purchase that the payer has not named, given the digest of the
+// request.
 func RequestID(digest string) string { return byRequest + digest }
 
-// Named reports whether the payer has named a purchase with a key. The first claim of a
-// payment decides which purchase it is for.
+// Named reports whether the purchase with the key purchase was named by its payer. The first
+// claim of a payment decides which purchase the payment is for.
 func Named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) }
 
-// PurchaseKey returns the key of a payer's purchase; id is a KeyID or a RequestID. All parts
-// must be in lower case.
+// PurchaseKey returns the key of a payer's purchase; id is a KeyID or a RequestID. All four
+// parts must be in lower case.
 func PurchaseKey(network, asset, payer, id string) string {
 	return "purchase|" + Key(network, asset, payer, id)
 }
@@ -37,13 +37,14 @@ func (p Purchase) OwnedBy(h *Hold) bool {
 	return p.Owner == h.record.Key && p.AuthDigest == h.record.AuthDigest
 }
 
-// Purchase reads a purchase. It returns nil if the purchase is missing or expired.
+// Purchase returns the purchase under a key. It returns nil if the purchase is missing or
+// expired.
 func (l *Ledger) Purchase(ctx context.Context, key string) (*Purchase, error) {
 	return fetch[Purchase](ctx, l, key)
 }
 
-// Owner reads the record of the payment that owns a purchase. It returns nil if that record is
-// gone.
+// Owner returns the record of the payment that owns a purchase. It returns nil if that record
+// has been deleted.
 func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Payment, error) {
 	r, err := l.Fetch(ctx, p.Owner)
 	if r == nil || r.AuthDigest != p.AuthDigest {
@@ -52,9 +53,9 @@ func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Payment, error) {
 	return r, nil
 }
 
-// OpenPurchase opens the purchase of a payment. Every attempt does so before it sends the
+// OpenPurchase opens the purchase of a payment, which every attempt does before it sends the
 // payment. It returns the stored purchase, whose owner is this payment or another one.
-// ErrConflict means that somebody else is opening it now.
+// ErrConflict means that somebody else is opening the purchase now.
 func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 	made, old, err := create(ctx, l, h.purchase())
 	switch {
@@ -69,10 +70,10 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 }
 
 // ReplaceOwner gives a purchase whose owner is OwnerDead or OwnerOver to the payment of h.
-// owner is the record of the old owner, or nil if it has none. ReplaceOwner closes that record
-// first, so that no attempt on it can begin or end any more, and then writes the purchase.
-// ErrConflict means that one of the two has changed since it was read. If the record was
-// closed, it stays closed.
+// owner is the record of the old owner, or nil if that has none. ReplaceOwner first closes the
+// record, so that no attempt on the old owner can begin or end any more, and then writes the
+// purchase. ErrConflict means that the record or the purchase has changed since it was read. A
+// closed record stays closed even if the purchase could not be written.
 func (l *Ledger) ReplaceOwner(ctx context.Context, p *Purchase, owner *Payment, h *Hold) (*Purchase, error) {
 	if owner != nil {
 		if err := l.close(ctx, *owner, h.record.Key); err != nil {
@@ -82,9 +83,10 @@ func (l *Ledger) ReplaceOwner(ctx context.Context, p *Purchase, owner *Payment, 
 	return l.swap(ctx, *p, h)
 }
 
-// close writes the record of an owner that loses its purchase to the payment key, if the owner
-// could still be sent or a lookup for it could be under way. If the owner was paid, close only
-// increases the version of its record, so that the writes of an attempt under way fail.
+// close closes the record of an owner that loses its purchase to the payment with the given
+// key. It writes the record only if the owner could still be sent or a lookup for the owner
+// could be running. If the owner was paid, close only increases the version of the record, so
+// that the writes of a running attempt fail.
 func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
 	switch {
 	case owner.State == Refused:
@@ -99,7 +101,8 @@ func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
 	return nil
 }
 
-// swap writes a purchase with the payment of h as its owner over the version that was read.
+// swap replaces the version of a purchase that was read with one whose owner is the payment of
+// h.
 func (l *Ledger) swap(ctx context.Context, old Purchase, h *Hold) (*Purchase, error) {
 	next := h.purchase()
 	next.Row = l.newRow(old.Key)
@@ -112,7 +115,8 @@ func (l *Ledger) swap(ctx context.Context, old Purchase, h *Hold) (*Purchase, er
 	return &next, nil
 }
 
-// purchase returns the purchase of the hold's payment, without writing it.
+// purchase returns the purchase that the hold's payment is for, with that payment as the
+// owner. It writes nothing.
 func (h *Hold) purchase() Purchase {
 	return Purchase{
 		Row:        Row{Key: h.record.Purchase},
@@ -121,8 +125,8 @@ func (h *Hold) purchase() Purchase {
 	}
 }
 
-// answered reports whether the purchase of a superseded payment was paid for with another
-// payment. If so, money that the superseded payment moved must be refunded.
+// answered reports whether another payment has paid for the purchase of a superseded payment.
+// If so, money that the superseded payment moved must be refunded.
 func (l *Ledger) answered(ctx context.Context, r Payment) (bool, error) {
 	p, err := l.Purchase(ctx, r.Purchase)
 	if p == nil {

@@ -12,20 +12,20 @@ import (
 
 const bought = "purchase|eip155:8453|0xa|0xb|request:1"
 
-// offer returns a payment for the purchase.
+// offer returns a payment with the given name for the purchase bought.
 func (d *testLedger) offer(name string) ledger.Submission {
 	p := d.payment()
 	p.Key, p.AuthDigest, p.Purchase, p.Payload = "eip155:8453|0xa|0xb|"+name, "auth "+name, bought, json.RawMessage(`{}`)
 	return p
 }
 
-// pay claims a payment for the purchase.
+// pay claims the payment that offer returns.
 func (d *testLedger) pay(t *testing.T, name string) *ledger.Hold {
 	t.Helper()
 	return d.claims(t, d.offer(name), ledger.Held).Hold
 }
 
-// opens opens the purchase, and checks who owns it.
+// opens opens the purchase for a payment, and checks that the owner is the expected one.
 func (d *testLedger) opens(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase {
 	t.Helper()
 	p, err := d.OpenPurchase(t.Context(), h)
@@ -42,7 +42,8 @@ func (d *testLedger) owner(t *testing.T, p *ledger.Purchase) *ledger.Payment {
 	return r
 }
 
-// takesOver lets a payment take a purchase over, and checks the error; nil means none.
+// takesOver gives a purchase to the payment of h, and checks that the error is want. If want
+// is nil, h must then own the purchase.
 func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.Payment, h *ledger.Hold, want error) {
 	t.Helper()
 	got, err := d.ReplaceOwner(t.Context(), p, owner, h)
@@ -55,7 +56,8 @@ func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.P
 	}
 }
 
-// opened returns two payments for one purchase. The first has opened it.
+// opened returns the holds of two payments for one purchase. The first payment has opened the
+// purchase.
 func (d *testLedger) opened(t *testing.T) (first, second *ledger.Hold) {
 	t.Helper()
 	first, second = d.pay(t, "first"), d.pay(t, "second")
@@ -63,17 +65,17 @@ func (d *testLedger) opened(t *testing.T) (first, second *ledger.Hold) {
 	return first, second
 }
 
-// TestTakeOver checks that the owner is closed before the purchase gets another owner, and
-// only if the owner's record has not changed since it was read. If a process ends between the
-// two writes, the next process takes the purchase over. The same holds if the owner has no
-// record any more.
+// TestTakeOver checks how a purchase gets another owner. The old owner's record is closed
+// first, and only if it has not changed since it was read. If a process ends between closing
+// the record and writing the purchase, the next process finishes the change. The purchase can
+// also change hands if the old owner has no record any more.
 func TestTakeOver(t *testing.T) {
 	d := newTestLedger(t)
 	first, second := d.opened(t)
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	p := d.opens(t, second, first)
 	dead := d.owner(t, p)
-	first = d.pay(t, "first") // another attempt in between, so the purchase is not taken over
+	first = d.pay(t, "first") // another attempt changes the owner's record, so the purchase cannot be taken over
 	d.takesOver(t, p, dead, second, ledger.ErrConflict)
 	d.opens(t, first, first)
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
@@ -98,13 +100,13 @@ func TestTakeOver(t *testing.T) {
 
 	must(t, third.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	d.pass(20 * day)
-	d.opens(t, third, third)   // the purchase is kept longer
-	d.pass(15*day + time.Hour) // the record ends before the purchase does
+	d.opens(t, third, third)   // from now on, the purchase is kept for another 70 days
+	d.pass(15*day + time.Hour) // the record expires before the purchase does
 	p = d.opens(t, second, third)
 	if r := d.owner(t, p); r != nil {
 		t.Fatalf("the owner has a record: %+v", r)
 	}
-	// The same nonce in another authorization is a different payment.
+	// Another authorization with the same nonce is a different payment.
 	another := d.offer("third")
 	another.AuthDigest = "another"
 	h := d.claims(t, another, ledger.Held).Hold
@@ -114,12 +116,13 @@ func TestTakeOver(t *testing.T) {
 	d.takesOver(t, p, nil, second, nil)
 }
 
-// TestTakeOverOfPaid checks that an attempt which still works on a paid owner loses its lease,
-// even if it retries a write that failed. A complete answer does not change.
+// TestTakeOverOfPaid checks that a running attempt on a paid owner loses its lease when the
+// owner loses the purchase, even if the attempt repeats a failed write. A complete answer does
+// not change.
 func TestTakeOverOfPaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer *ledger.Answer
-		then   error // the error that the attempt gets afterwards
+		then   error // the error of the attempt's next write
 	}{
 		"looks up": {nil, ledger.ErrLost}, "too large to keep": {&ledger.Answer{Status: 200}, ledger.ErrLost},
 		"answered": {&ledger.Answer{Status: 200, Stored: true}, ledger.ErrIllegal},
@@ -148,8 +151,8 @@ func TestTakeOverOfPaid(t *testing.T) {
 }
 
 // TestSending checks what Sending says about an undecided payment. The payment's record
-// decides first, then the clock, and then its purchase, which is read only when the payment's
-// window has been over for a long time.
+// decides first, and the clock decides next. The purchase is read only when the payment's
+// window has been over for a while, and decides the rest.
 func TestSending(t *testing.T) {
 	const window = 5*time.Minute + ledger.ClockSlack
 	waits := func(d *testLedger) *ledger.Hold {
@@ -200,8 +203,9 @@ func TestSending(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v with %d reads", name, got, err, c.want, c.reads)
 		}
 	}
-	// An attempt that was frozen opens the purchase at the moment at which the clock is read.
-	// An earlier read of the purchase would not show it.
+	// The clock must be read before the purchase. Here a frozen attempt opens the purchase at
+	// the moment at which the clock is read, and a read before that would not find the
+	// purchase.
 	d := newTestLedger(t)
 	first := d.pay(t, "first")
 	l := ledger.New(d.store, func() time.Time {
@@ -216,11 +220,11 @@ func TestSending(t *testing.T) {
 	wants(t, ledgertest.ErrInjected, errOf(d.Sending(t.Context(), first.Record())))
 }
 
-// TestProof checks which sender counts as the payer of a record: the sender with the token of
-// the first claim. If the first claim had no token, anybody who has the key or the same
-// signature may repeat the payment until money has moved. The repeat gives access to the
-// answer until the payment may have been sent. For a payment without a purchase, it gives
-// access until money has moved.
+// TestProof checks which senders count as the payer of a record. A sender with the retry token
+// of the first claim does. If the first claim had no token, anybody who has the payer's key or
+// the same signature may repeat the payment until it has moved money. Such a sender gets the
+// answer only as long as the payment has certainly not been sent or, for a payment without a
+// purchase, has not moved money.
 func TestProof(t *testing.T) {
 	for _, state := range ledger.States() {
 		for _, sent := range []bool{false, true} {
@@ -263,14 +267,14 @@ func proves(t *testing.T, r ledger.Payment, p ledger.Submission, want ledger.Pro
 	}
 }
 
-// TestOpenPurchase checks that the payment which opens a purchase first owns it, and opens it
-// again before every attempt. Other payments learn who the owner is.
+// TestOpenPurchase checks that the payment which opens a purchase first owns it, and can open
+// it again before every later attempt. Other payments learn who the owner is.
 func TestOpenPurchase(t *testing.T) {
 	d := newTestLedger(t)
 	first, second := d.opened(t)
 	p := d.opens(t, second, first)
 	d.opens(t, first, first)
-	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened it since
+	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened the purchase since p was read
 	d.opens(t, second, first)
 	// A purchase that was not opened again before it expired counts as absent.
 	d.pass(70*day + time.Minute)

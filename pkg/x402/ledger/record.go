@@ -24,26 +24,26 @@ const (
 // Record is what a store keeps under a key: a Payment, a Purchase, a Cursor, a Repayment or a
 // Sold.
 type Record interface {
-	// Head returns the fields that every record has.
+	// Head returns the record's Row: the fields that every record has.
 	Head() Row
 	Kind() Kind
-	// Status returns the state of a payment, and for every other kind a fixed name. A store
-	// shows it to operators.
+	// Status returns the state of a payment, and a fixed name for every other kind of record.
+	// A store shows it to operators.
 	Status() string
-	// Listed returns the name of the Index list that the record belongs in, or an empty string
-	// if there is none, and the time by which the list is sorted.
+	// Listed returns the Index list that has the record, and the time at which the record
+	// stands in that list. The list is empty if no list has the record.
 	Listed() (list string, at time.Time)
 }
 
 // Row holds the fields that every record has.
 type Row struct {
 	Key       string    `json:"key"`
-	Version   int64     `json:"version"`  // +1 on every write; the fencing token
+	Version   int64     `json:"version"`  // increases by 1 with every write; a write names the version that it replaces
 	WriteID   string    `json:"write_id"` // random, different on every write
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-	// ExpiresAt is when a store may delete the record; zero means never. A payment that is
-	// undecided, or whose answer is owed, has no such time.
+	// ExpiresAt is when a store may delete the record; zero means never. The record of a
+	// payment that is undecided, or whose answer is owed, never expires.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
@@ -53,16 +53,16 @@ func (r Row) Head() Row { return r }
 // Listed implements Record. Only payments are in a list, and Payment has its own Listed.
 func (r Row) Listed() (list string, at time.Time) { return "", r.UpdatedAt }
 
-// Purchase is something that a payer wants to buy once. It names its owner, the payment that
-// is used for this purchase. An attempt sends a payment only after it has opened the purchase
-// and found that its payment is the owner. So a payer may sign several payments for one
-// purchase, but only one of these can be sent until that payment is known to be dead. The
-// owner's record says whether it is decided.
+// Purchase is something that a payer wants to buy once. Its record names the owner, which is
+// the payment that is used for this purchase. An attempt sends a payment only after it has
+// opened the purchase and found that its payment is the owner. So a payer may sign several
+// payments for one purchase, but only the owner can be sent, until the owner is known to be
+// dead. Whether the owner is decided is in the owner's own record.
 type Purchase struct {
 	Row
 
-	Owner      string `json:"owner"`       // key of the payment
-	AuthDigest string `json:"auth_digest"` // digest of its authorization
+	Owner      string `json:"owner"`       // key of the owner's record
+	AuthDigest string `json:"auth_digest"` // digest of the owner's authorization
 }
 
 // Kind implements Record.
@@ -76,9 +76,9 @@ func (p Purchase) withRow(row Row) Purchase {
 	return p
 }
 
-// Cursor says how far the chain was read for transfers of one token to one payee. A transfer
-// without a record is a debt if it is in block DebtsFrom or a later one. An older transfer may
-// have been answered before the cursor was made.
+// Cursor says how far the chain has been read for transfers of one token to one payee. A
+// transfer in block DebtsFrom or a later block is a debt if it has no record. An older
+// transfer may have been answered before the cursor was created.
 type Cursor struct {
 	Row
 
@@ -97,11 +97,11 @@ func (c Cursor) withRow(row Row) Cursor {
 	return c
 }
 
-// Repayment records which debt a refund transfer has paid.
+// Repayment assigns a refund transfer to the debt that it pays.
 type Repayment struct {
 	Row
 
-	Debt string `json:"owner"` // key of the payment
+	Debt string `json:"owner"` // key of the payment that is owed
 }
 
 // Kind implements Record.
@@ -115,8 +115,8 @@ func (r Repayment) withRow(row Row) Repayment {
 	return r
 }
 
-// The values of Status for records that are not payments. Releases without Kind tell the kinds
-// apart by these values, so they are stored in addition to Kind.
+// These are the values of Status for records that are not payments. Releases without Kind know
+// the kind of a record only by its status, so the status is stored in addition to Kind.
 const (
 	statusPurchase  = "bought"
 	statusCursor    = "scanned"
@@ -124,8 +124,8 @@ const (
 	statusSold      = "sold"
 )
 
-// The largest sizes that a store accepts, in bytes: of a key, of a record without the body of
-// its answer, and of that body.
+// These are the largest sizes, in bytes, that a store accepts: of a key, of a record without
+// the body of its answer, and of that body.
 const (
 	maxKey      = 2048
 	maxDocument = 399<<10 - maxKey
@@ -133,8 +133,8 @@ const (
 )
 
 // Marshal returns the stored form: the record as JSON, and the body of its answer separately.
-// It fails for a record that is too large for a store or that Unmarshal would not read. Once
-// stored, such a record would be lost, and with it the evidence of somebody's payment.
+// It fails for a record that is too large for a store or that Unmarshal would refuse. If such
+// a record were stored, it would be lost, and with it the evidence of somebody's payment.
 func Marshal(r Record) (doc, body []byte, err error) {
 	if doc, body, err = marshal(r); err != nil {
 		return nil, nil, fmt.Errorf("marshal ledger record: %w", err)
@@ -185,7 +185,7 @@ func WithoutBody(r Record) Record {
 	return p
 }
 
-// stored holds the members of the stored form that are not fields of a record.
+// stored holds the members of the JSON form that are not fields of the record.
 type stored struct {
 	Kind   Kind   `json:"kind"`
 	Status string `json:"state"`
@@ -195,16 +195,16 @@ type storedPayment struct {
 	Payment
 
 	Kind Kind `json:"kind"`
-	// CutOff was written by earlier releases: the number of lookups that ended with their
-	// process. When both CutOff and Lookups had reached their limits, the amount had to be
+	// CutOff is the number of lookups that ended with their process. Only earlier releases
+	// wrote it. When CutOff and Lookups had both reached their limits, the amount had to be
 	// refunded.
 	CutOff int `json:"cut_off,omitempty"`
 }
 
 // upgrade sets DueBack in a payment that was written by a release without Kind. Such a release
-// stored no reason for a refund: it set Lookups and CutOff to their limits, mostly because
-// another payment had been charged for the purchase. So a payment with both counts at their
-// limits gets DueElsewhere, even if the reason was another one.
+// stored no reason for a refund: it set Lookups and CutOff to their limits. It did so mostly
+// because another payment had been charged for the purchase, so a payment with both counts at
+// their limits gets DueElsewhere, even if there was another reason.
 func (p *storedPayment) upgrade() {
 	const mostLookups, mostCutOff = 5, 3
 	switch {
@@ -257,7 +257,7 @@ func (r Payment) checkState() error {
 }
 
 // Unmarshal decodes the record that is stored under a key. It fails with ErrCorrupt unless
-// this code could have written that record there.
+// Marshal could have written that record for that key.
 func Unmarshal(key string, doc, body []byte) (Record, error) {
 	r, err := unmarshal(doc, body)
 	if err == nil {
@@ -303,8 +303,8 @@ func unmarshal(doc, body []byte) (Record, error) {
 	return nil, fmt.Errorf("unknown kind %q", p.Kind)
 }
 
-// kind returns the kind of a stored record. Earlier releases stored no kind, and told the
-// kinds apart by the state alone.
+// kind returns the kind of a stored record. Records of earlier releases have no kind; the
+// state shows it.
 func (p storedPayment) kind() Kind {
 	if p.Kind != "" {
 		return p.Kind

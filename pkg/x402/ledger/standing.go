@@ -2,59 +2,59 @@ package ledger
 
 import "time"
 
-// Standing is the situation of a payment at one moment. All code that classifies a record
-// calls Stand, and then looks the standing up in the table Meaning. This holds for a repeated
-// payment, for another payment for the same purchase, for the operator's lists, and for the
-// documents.
+// Standing is the situation of a payment at one moment. Code that classifies a record always
+// calls Stand, and then looks up the standing in the table Meaning. So the same rules decide
+// what becomes of a repeated payment or of another payment for the same purchase, what the
+// operator's lists say, and what the documents say.
 type Standing int
 
 // The standings of a payment.
 const (
-	StandingMissing Standing = iota // there is no record, or it is gone
+	StandingMissing Standing = iota // there is no record, or it has expired
 
 	// It is not known whether money has moved.
 
 	StandingInFlight      // an attempt holds the lease
-	StandingPerhapsUnsent // its attempt died, perhaps before it sent the payment
-	StandingInDoubt       // it may have been sent, and no attempt holds it
+	StandingPerhapsUnsent // an attempt died, perhaps before it sent the payment
+	StandingInDoubt       // the payment may have been sent, and no attempt holds the lease
 
 	// No money has moved, as far as is known.
 
-	StandingUnsent // it was never sent
-	// StandingJustRefused: a facilitator refused it a moment ago, and is not asked again yet,
-	// because asking costs the seller something and the sender nothing.
+	StandingUnsent // the payment was never sent
+	// StandingJustRefused: a facilitator has just refused the payment. It is not sent there
+	// again yet, because a call costs the seller something and the sender nothing.
 	StandingJustRefused
-	StandingRefused // a facilitator or its operator refused it; it can still be paid
-	// StandingRefusalOver: a facilitator refused it, its window has been over for a while, and
-	// there is no node that could show whether money has moved nevertheless.
+	StandingRefused // a facilitator, or its operator, refused the payment, which can still move money
+	// StandingRefusalOver: a facilitator refused the payment, and its window has been over for
+	// a while. There is no node that could show whether it has moved money nevertheless.
 	StandingRefusalOver
-	StandingDisproved  // evidence shows that it moves no money
-	StandingSuperseded // another payment is used for its purchase; this one was never sent
-	// StandingSupersededSent: another payment is used for its purchase. A facilitator refused
-	// this one before, but there is no proof that it moved no money.
+	StandingDisproved  // evidence shows that the payment moves no money
+	StandingSuperseded // another payment is used for the purchase; this one was never sent
+	// StandingSupersededSent: another payment is used for the purchase. A facilitator had
+	// refused this one, but there is no proof that it moved no money.
 	StandingSupersededSent
 
 	// Money has moved, and the answer is owed.
 
-	StandingRunning      // a lookup is under way
+	StandingRunning      // a lookup is running
 	StandingOwed         // the next lookup may begin
 	StandingOwedLater    // it is too early for the next lookup
 	StandingOverdue      // the next lookup may begin, and the answer has been owed for a day
 	StandingOverdueLater // it is too early for the next lookup, and the answer has been owed for a day
-	StandingSilent       // the answer is that the target was silent; it is not stored yet
-	StandingExhausted    // the seller allows no more lookups
-	StandingDueBack      // its amount must be refunded: see DueBack
-	StandingSendingBack  // a refund was begun
+	StandingSilent       // the target was silent; that is the answer, but it is not stored yet
+	StandingExhausted    // the seller runs no more lookups
+	StandingDueBack      // the amount must be refunded: see DueBack
+	StandingSendingBack  // an operator has begun a refund
 
 	// Money has moved, and the answer was given.
 
 	StandingAnswered    // the whole answer is stored
 	StandingPartOwed    // a part of the answer is owed, and the next lookup may begin
-	StandingPartLater   // a part is owed, and it is too early for the next lookup, or one is under way
+	StandingPartLater   // a part is owed, and it is too early for the next lookup, or a lookup is running
 	StandingUnkept      // the answer was too large to be stored; the next lookup may begin
-	StandingUnkeptLater // the answer was too large, and it is too early for the next lookup
-	StandingUnkeptRuns  // the answer was too large, and a lookup is under way
-	StandingAnswerGone  // the answer is no longer kept, or never was, and no more lookups are allowed
+	StandingUnkeptLater // the answer was too large to be stored, and it is too early for the next lookup
+	StandingUnkeptRuns  // the answer was too large to be stored, and a lookup is running
+	StandingAnswerGone  // the answer was deleted or never kept, and no more lookups are allowed
 	StandingAttested    // an operator has shown that the payer got the answer
 
 	StandingRefunded // the operator has sent the amount back
@@ -71,18 +71,21 @@ func Standings(yield func(Standing) bool) {
 	}
 }
 
-// View holds the circumstances in which a record is classified.
+// View holds the circumstances in which a record is classified: when, where and for which
+// request.
 type View struct {
 	Now time.Time
-	// Arrived is when the request arrived that the record is classified for; zero means Now.
+	// Arrived is the arrival time of the request for which the record is classified; zero
+	// means Now.
 	Arrived time.Time
-	// Node reports whether there is a node that can be asked about the chain.
+	// Node reports whether the seller has a node that can be asked about the chain.
 	Node bool
 	// Endpoint is the endpoint that received the request.
 	Endpoint string
 }
 
-// Stand returns the standing of a payment; nil means that it has no record. It does no I/O.
+// Stand returns the standing of a payment, given its record, or nil if it has none. It does no
+// I/O.
 func Stand(r *Payment, v View) Standing {
 	if r == nil {
 		return StandingMissing
@@ -131,21 +134,21 @@ func standRefused(r Payment, v View) Standing {
 }
 
 // deadAfter is how long the window of a refused payment must be over before the payment counts
-// as dead. It applies only if the chain cannot be asked.
+// as dead, if the chain cannot be asked.
 const deadAfter = 10 * time.Minute
 
 func standOwed(r Payment, now time.Time, live bool) Standing {
 	wait := lookupIn(r, now)
 	overdue := now.Sub(r.SettledAt) > OwedFor
 	switch {
-	case r.SendingBack != nil: // by whatever clock
+	case r.SendingBack != nil: // whatever the time is
 		return StandingSendingBack
 	case r.DueBack != "":
 		return StandingDueBack
 	case live:
 		return StandingRunning
 	case r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && silentEnough(r, now):
-		return StandingSilent // a zero LeaseUntil shows that the last lookup was not cut off
+		return StandingSilent // LeaseUntil is zero, so the last lookup ended by itself and not with its process
 	case r.MostLookups > 0 && r.Lookups >= r.MostLookups:
 		return StandingExhausted
 	case overdue && wait > 0:
@@ -168,7 +171,7 @@ func standAnswered(r Payment, now time.Time, live bool) Standing {
 		return standUnkept(r, now, live)
 	case !incomplete(r, now) || !now.Before(r.AnswerValidUntil):
 		return StandingAnswered
-	case live || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // even after the first lookup, the pause is as long as after the second
+	case live || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // the pause after the first lookup is as long as the one after the second
 		return StandingPartLater
 	}
 	return StandingPartOwed
@@ -186,7 +189,8 @@ func standUnkept(r Payment, now time.Time, live bool) Standing {
 	return StandingUnkept
 }
 
-// PartsOwed returns the parts of an answer that the same payment can still get.
+// PartsOwed returns the names of the parts of an answer that a repeat of the payment can still
+// get.
 func PartsOwed(r Payment, now time.Time) []string {
 	switch Stand(&r, View{Now: now}) {
 	case StandingPartOwed, StandingPartLater:
@@ -196,24 +200,23 @@ func PartsOwed(r Payment, now time.Time) []string {
 	}
 }
 
-// Ownership says whether another payment can be used for a purchase that already has an owner.
+// Ownership says whether another payment can take over a purchase that already has an owner.
 type Ownership int
 
-// The kinds of owners.
 const (
-	OwnerBusy  Ownership = iota + 1 // an attempt to settle or answer it is under way
-	OwnerDoubt                      // it may have been sent, and is not known to be paid or dead
-	// OwnerDead: it never moved money and never will, it was never sent, or its amount is
-	// refunded. The purchase can be made with another payment.
+	OwnerBusy  Ownership = iota + 1 // an attempt to settle or answer the owner is running
+	OwnerDoubt                      // the owner may have been sent, and is not known to be paid or dead
+	// OwnerDead: the owner was never sent, its amount is refunded, or it never moved money and
+	// never will. Another payment can be used for the purchase.
 	OwnerDead
-	OwnerAnswers // it is paid, and its answer is stored or owed
-	// OwnerOver: it is paid, and its answer is no longer valid for the purchase, or is given
-	// only at another endpoint.
+	OwnerAnswers // the owner is paid, and its answer is stored or owed
+	// OwnerOver: the owner is paid, but its answer is no longer valid for the purchase, or is
+	// given only at another endpoint.
 	OwnerOver
 )
 
-// Ownership returns what r, the owner of a purchase, means for another payment for that
-// purchase; nil means that the owner has no record. It does no I/O.
+// Ownership returns what the owner of a purchase means for another payment for that purchase.
+// r is the owner's record, or nil if it has none. Ownership does no I/O.
 func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 	o := l.rules.Meanings[Stand(r, v)].Owner
 	if o == OwnerWhileValid {
@@ -228,8 +231,9 @@ func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 	return o
 }
 
-// OwnerWhileValid means OwnerAnswers while the answer is valid for the purchase, and
-// OwnerOver after that. Ledger.Ownership never returns it.
+// OwnerWhileValid stands for two values in the table Meaning: OwnerAnswers while the answer is
+// valid for the purchase, and OwnerOver after that. Ledger.Ownership never returns
+// OwnerWhileValid itself.
 const OwnerWhileValid Ownership = -1
 
 func (v View) arrived() time.Time {
@@ -239,7 +243,8 @@ func (v View) arrived() time.Time {
 	return v.Arrived
 }
 
-// answerValidAt reports whether the answer of a payment is valid for its purchase at a time.
+// answerValidAt reports whether the answer of a payment is valid for its purchase at the time
+// at.
 func (r Payment) answerValidAt(at time.Time) bool {
 	if Named(r.Purchase) {
 		return at.Before(r.AnsweredAt.Add(KeptFor))
@@ -247,18 +252,17 @@ func (r Payment) answerValidAt(at time.Time) bool {
 	return at.Before(r.AnswerValidUntil)
 }
 
-// Case is the name for the situation of a payment in an operator's lists.
+// Case is the name that an operator's list gives to the situation of a payment.
 type Case string
 
-// The cases of an operator's lists.
 const (
-	CaseUnderWay   Case = "under_way" // an attempt holds it, or has died too recently to tell more
-	CaseInDoubt    Case = "in_doubt"  // it is not known whether it was paid
+	CaseUnderWay   Case = "under_way" // an attempt holds the payment, or died so recently that nothing more is known
+	CaseInDoubt    Case = "in_doubt"  // it is not known whether the payment moved money
 	CaseNotCharged Case = "not_charged"
 	CaseRefused    Case = "refused"     // a facilitator says so, without proof
-	CaseSuperseded Case = "superseded"  // nothing was paid: another payment is used for its purchase
+	CaseSuperseded Case = "superseded"  // not paid: another payment is used for the purchase
 	CaseAnswerOwed Case = "answer_owed" // paid; the same signature gets the answer
-	CaseRefundDue  Case = "refund_due"  // paid, and the amount is to be sent back
+	CaseRefundDue  Case = "refund_due"  // paid, and the amount must be refunded
 	CaseAnswered   Case = "answered"
 	CaseRefunded   Case = "refunded"
 	CaseUnknown    Case = "unknown"
@@ -267,7 +271,6 @@ const (
 // Moved says whether a payment has moved money.
 type Moved int
 
-// The values of Moved.
 const (
 	MovedUnknown Moved = iota
 	MovedNo            // no, as far as is known
@@ -277,13 +280,14 @@ const (
 // Meaning says what a standing means to each party.
 type Meaning struct {
 	Claim ClaimResult // what a payer who repeats the payment gets: the result of the claim
-	Owner Ownership   // what it means for another payment for the same purchase
-	Case  Case        // what the operator sees
-	Moved Moved       // what every answer tells the payer: its member charged
+	Owner Ownership   // what the owner of a purchase, in this standing, means for another payment for the purchase
+	Case  Case        // what the operator's lists say
+	Moved Moved       // what the member charged in an answer tells the payer
 }
 
-// Meaning returns the row of the table for a standing. If the claim is Held, the attempt sends
-// a payment that is not known to be paid, and runs the lookup for one that is paid.
+// Meaning returns the row of the table for a standing. If its Claim is Held, the attempt
+// continues: it sends the payment unless that is known to be paid, and otherwise runs the
+// lookup.
 func (s Standing) Meaning() Meaning {
 	switch s { // each row has Claim, Owner, Case and Moved, in this order
 	case StandingMissing:

@@ -11,29 +11,30 @@ import (
 // Event is something that happens to a record.
 type Event string
 
-// The events. The diagram in the package comment shows the main ones as its edges.
+// The edges of the diagram in the package comment show the main events.
 const (
 	EventClaim      Event = "claim"       // an attempt takes the lease
-	EventSettled    Event = "settled"     // proof of payment, from any source
+	EventSettled    Event = "settled"     // there is proof of payment, from any source
 	EventRefused    Event = "refused"     // the facilitator refused the payment
 	EventTurnedAway Event = "turned_away" // the facilitator did not process the payment, and the operator must act
-	EventDisproved  Event = "disproved"   // proof that the authorization never moved money and never will
-	EventNotSent    Event = "not_sent"    // it is proved that the request was never sent
+	EventDisproved  Event = "disproved"   // there is proof that the authorization never moved money and never will
+	EventNotSent    Event = "not_sent"    // there is proof that the payment was never sent to the facilitator
 	EventUncertain  Event = "uncertain"   // the attempt ended and does not know whether money moved
-	// EventBadSignature is an EventRefused whose reason is the payment's signature.
+	// EventBadSignature is like EventRefused; the reason for the refusal is the payment's
+	// signature.
 	EventBadSignature Event = "bad_signature"
 	EventRedeem       Event = "redeem"    // the answer is stored
 	EventRelease      Event = "release"   // the lookup failed on the seller's side; the answer stays owed
 	EventRefund       Event = "refund"    // the operator has sent the amount back
-	EventSupersede    Event = "supersede" // another payment is used for its purchase
-	EventAsk          Event = "ask"       // one more facilitator is about to be asked
+	EventSupersede    Event = "supersede" // another payment is used for the purchase
+	EventAsk          Event = "ask"       // an attempt is about to send the payment to one more facilitator
 	EventSendBack     Event = "send_back" // an operator is about to send the amount back
-	EventWithdraw     Event = "withdraw"  // a refund that was begun is cancelled
+	EventWithdraw     Event = "withdraw"  // an operator cancels a refund that was begun
 	EventAttest       Event = "attest"    // an operator has shown that the payer got the answer
 )
 
-// ErrIllegal says that an event cannot happen in the record's state. It means that there is a
-// bug; nothing is written.
+// ErrIllegal says that an event cannot happen in the record's state. It shows a bug, and
+// nothing is written.
 var ErrIllegal = errors.New("ledger: illegal transition")
 
 // Edge is one row of the transition table: an event that may happen in a state, and the
@@ -50,15 +51,15 @@ type Edge struct {
 // Change holds the details of an event.
 type Change struct {
 	Reason      string
-	Transaction string // Uncertain: hash of the payment; Refund: hash of the transfer back
-	Operator    string // SendBack, Refund, Attest: who acts
+	Transaction string // Uncertain: hash of the payment's transaction; Refund: hash of the refund's
+	Operator    string // SendBack, Refund, Attest: the name of the operator
 
 	event     Event
 	now       time.Time
 	lease     time.Time
 	receipt   *Receipt
 	owner     string
-	asks      string  // Claim, Ask: the facilitator to ask next
+	asks      string  // Claim, Ask: the facilitator that the attempt asks next
 	refusedBy string  // end of an attempt: the facilitator that refused for a reason about the payer
 	begins    bool    // Settled: the lookup begins at once
 	dueBack   DueBack // Settled: why the amount must be refunded
@@ -69,8 +70,9 @@ type Change struct {
 	lookupAt  time.Time // Release with unused: the time from which the next pause is counted
 }
 
-// edges returns the state machine. The first row that matches the state and the event applies;
-// if none matches, the event is illegal. The claim that creates a record has no row.
+// edges returns the rows of the state machine. The first row that matches the state, the event
+// and the condition applies. If none matches, the event is illegal. No row stands for the
+// claim that creates a record.
 func edges() []Edge {
 	endedWithoutProof := []Event{EventRefused, EventBadSignature, EventTurnedAway, EventNotSent}
 	return []Edge{
@@ -92,8 +94,8 @@ func edges() []Edge {
 
 		{Superseded, []Event{EventSettled}, nil, Settled, keepReceipt},
 
-		// Once a refund was begun, the payment is not answered. A refund can begin whenever no
-		// lookup is under way.
+		// A refund can begin whenever no lookup is running. From then on, the payment is not
+		// answered.
 		{Settled, []Event{EventClaim}, mayLookUp, Settled, beginLookup},
 		{Settled, []Event{EventRedeem}, mayBeAnswered, Redeemed, keepAnswer},
 		{Settled, []Event{EventRelease}, nil, Settled, release},
@@ -108,7 +110,7 @@ func edges() []Edge {
 	}
 }
 
-// step applies an event to a copy of r. It does no I/O.
+// step returns a copy of r to which an event has been applied. It does no I/O.
 func (t Rules) step(r Payment, event Event, c Change) (Payment, error) {
 	for _, e := range t.Edges {
 		if e.From != r.State || !slices.Contains(e.Events, event) || (e.When != nil && !e.When(r, c.now)) {
@@ -125,19 +127,19 @@ func (t Rules) step(r Payment, event Event, c Change) (Payment, error) {
 	return r, fmt.Errorf("%w: %s in state %s", ErrIllegal, event, r.State)
 }
 
-// keep is how long a decided payment is kept after its authorization has expired and it was
-// last written. It covers a month's bookkeeping.
+// keep is how long a decided payment is kept after its authorization has expired or after it
+// was last written, whichever is later. It covers a month's bookkeeping.
 const keep = 35 * 24 * time.Hour
 
 // purchaseKept is how long a purchase is kept after it was given to a payment. A purchase must
-// not expire before its owner is decided, even if the chain cannot be asked for weeks. Because
-// a purchase is kept twice as long as a decided payment, a missing purchase is evidence about
-// every payment of the last 35 days (see Sending).
+// not expire before its owner is decided, even if the chain cannot be read for weeks. A
+// purchase is kept twice as long as a decided payment. So if a payment of the last 35 days has
+// no purchase, that is evidence about the payment (see Sending).
 const purchaseKept = 2 * keep
 
-// expiry returns when a record that was just written may be deleted. It is zero, which means
-// never, for a payment that is in doubt or whose answer is owed, and for cursors, repayments
-// and payees.
+// expiry returns when a record that was just written may be deleted. The zero time means
+// never: it is returned for a payment that is in doubt or whose answer is owed, and for
+// cursors, repayments and payees.
 func expiry(r Record, now time.Time) time.Time {
 	switch r := r.(type) {
 	case Payment:
@@ -167,14 +169,14 @@ func mayStillMove(r Payment, _ time.Time) bool { return !r.Disproved }
 
 func refundBegun(r Payment, _ time.Time) bool { return r.SendingBack != nil }
 
-// mayBeAnswered reports whether a paid record may be answered: its amount does not have to be
-// refunded.
+// mayBeAnswered reports whether a paid payment may be answered, because its amount does not
+// have to be refunded.
 func mayBeAnswered(r Payment, _ time.Time) bool { return r.SendingBack == nil && r.DueBack == "" }
 
 func mayLookUp(r Payment, now time.Time) bool { return leasePast(r, now) && mayBeAnswered(r, now) }
 
 // incomplete reports whether the answer of a redeemed record was too large to keep or has owed
-// parts. A repeat then runs the lookup again, under a lease.
+// parts. A repeat of the request then runs the lookup again, under a lease.
 func incomplete(r Payment, _ time.Time) bool {
 	return r.Answer != nil && (!r.Answer.Stored || len(r.Answer.Owed) > 0)
 }
@@ -188,7 +190,8 @@ func takeLease(r *Payment, c Change) {
 	}
 }
 
-// ask adds a facilitator to the record before it is asked.
+// ask adds a facilitator to the list of those that may have received the payment, before the
+// payment is sent there.
 func ask(r *Payment, c Change) {
 	if c.asks != "" && !slices.Contains(r.Asked, c.asks) {
 		r.Asked = append(slices.Clip(r.Asked), c.asks)
@@ -220,8 +223,8 @@ func keepReceipt(r *Payment, c Change) {
 	}
 }
 
-// end records an attempt to settle that brought no proof of payment. The fields that it does
-// not change are still correct.
+// end records that an attempt to settle ended without proof of payment. The fields that it
+// does not change are still correct.
 func end(r *Payment, c Change) {
 	r.Reason = c.Reason
 	r.LeaseUntil = time.Time{}
@@ -241,7 +244,7 @@ func end(r *Payment, c Change) {
 		r.Sent = true
 	case c.event == EventRefused, signature:
 		r.Sent = true
-		if r.State == Refused { // r.State is the new state already
+		if r.State == Refused { // step has already set the new state
 			r.Refusals++
 			r.RefusedAt = c.now
 			r.BadSignature = signature
@@ -260,7 +263,8 @@ func refund(r *Payment, c Change) {
 	r.ClosedBy = c.Operator
 }
 
-// attest leaves AnsweredAt zero, because no answer is stored that could be replayed.
+// attest records that the payer has got an answer. It leaves AnsweredAt zero, because there is
+// no stored answer that could be replayed.
 func attest(r *Payment, c Change) {
 	r.Answer = &Answer{Stored: true}
 	r.Reason = c.Reason
@@ -268,8 +272,8 @@ func attest(r *Payment, c Change) {
 	r.ClosedBy = c.Operator
 }
 
-// sendBack records who began the refund. If it was begun before, the first operator stays on
-// record.
+// sendBack records who began the refund and when. If the refund was begun before, the first
+// operator stays on record.
 func sendBack(r *Payment, c Change) {
 	if r.SendingBack == nil {
 		r.SendingBack = &SendingBack{At: c.now, By: c.Operator}
@@ -296,10 +300,11 @@ func keepAnswer(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
 }
 
-// setValidity sets when the answer was given and how long it is valid. If parts of the answer
-// are owed, it is valid for its purchase for a day from the first answer, so the payer can get
-// those parts without another charge. An answer that is not stored can be looked up again for
-// a day from the first time that it was given, and its lookups are counted from then on.
+// setValidity records when the answer was given, and how long it is valid. If parts of the
+// answer are owed, it is valid for its purchase for a day from the first answer, so that the
+// payer can get those parts without another charge. If the answer is not stored, it can be
+// looked up again for a day from the first time that it was given. Those lookups are counted
+// from 1.
 func setValidity(r *Payment, c Change) {
 	first := r.AnsweredAt.IsZero()
 	r.AnsweredAt = c.now
@@ -314,8 +319,8 @@ func setValidity(r *Payment, c Change) {
 	}
 }
 
-// release gives the lease back after a lookup that gave no answer. An unused lookup does not
-// count.
+// release gives the lease back after a lookup that gave no answer. If c.unused is set, the
+// lookup does not count.
 func release(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
 	if c.unused {

@@ -9,7 +9,7 @@ import (
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// moves maps each event that may happen to the state that it leads to.
+// moves maps each event that may happen in a situation to the next state.
 type moves = map[Event]State
 
 func and(m moves, event Event, to State) moves {
@@ -18,7 +18,7 @@ func and(m moves, event Event, to State) moves {
 	return m
 }
 
-// situation is a state with everything on which an edge can depend, and the events that may
+// situation is a state, everything else on which an edge can depend, and the events that may
 // happen. All other events are illegal.
 type situation struct {
 	name string
@@ -120,7 +120,7 @@ func checkRecord(t *testing.T, r situation) {
 	}
 }
 
-// checkStep checks what must hold for every transition.
+// checkStep checks the rules that hold for every transition.
 func checkStep(t *testing.T, key string, old, next Payment, ev Event) {
 	t.Helper()
 	told := ev == EventRefused || ev == EventBadSignature || ev == EventTurnedAway || ev == EventUncertain

@@ -17,10 +17,10 @@ func witness(key string) ledger.Witness {
 	}
 }
 
-// The results of a witness.
+// These are the results that testify returns.
 const known, found, refundDue, failed = "known", "found", "a refund is due", "failed"
 
-// testify calls Testify with a witness, and returns the result.
+// testify calls Testify, and returns the result as text.
 func (d *testLedger) testify(t *testing.T, w ledger.Witness) (string, error) {
 	r, written, err := d.Testify(t.Context(), w)
 	switch {
@@ -41,9 +41,9 @@ func (d *testLedger) testifies(t *testing.T, w ledger.Witness, want string) {
 	}
 }
 
-// TestTestify checks that money which is seen on the chain ends as a debt or a refund,
-// regardless of what its payment's record said before. If the store fails at any call, nothing
-// is lost: the next attempt records the money.
+// TestTestify checks that money which is seen on the chain becomes an owed answer or a refund,
+// whatever the payment's record said before. If the store fails at any call, nothing is lost:
+// the next Testify records the money.
 func TestTestify(t *testing.T) {
 	refused := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", "")) }
 	for name, c := range map[string]struct {
@@ -65,7 +65,7 @@ func TestTestify(t *testing.T) {
 		"redeemed":  {func(d *testLedger) { must(t, d.settled(t).Redeem(t.Context(), answer(t, "x"), 0, false)) }, known, ledger.Redeemed, 1},
 	} {
 		for _, fault := range faults {
-			for at := range 4 { // at is the call that fails; 0 means none
+			for at := range 4 { // the number of the call that fails; 0 means none
 				d := newTestLedger(t)
 				c.before(d)
 				n := 0
@@ -85,7 +85,7 @@ func TestTestify(t *testing.T) {
 			}
 		}
 	}
-	// A transfer that is older than the claim is due for a refund.
+	// The amount of a transfer that is older than the claim must be refunded.
 	d := newTestLedger(t)
 	d.hold(t)
 	w := witness(d.payment().Key)
@@ -93,8 +93,8 @@ func TestTestify(t *testing.T) {
 	d.testifies(t, w, refundDue)
 	d.pass(2 * lease)
 	d.claim(t, ledger.GoesBack)
-	// A transfer that has the nonce of a record, but does not belong to that record, gets a
-	// separate one.
+	// If a transfer has the nonce of a record but does not belong to that record, it gets a
+	// separate record.
 	d = newTestLedger(t)
 	d.hold(t)
 	w = witness(d.payment().Key)
@@ -107,12 +107,12 @@ func TestTestify(t *testing.T) {
 	}
 }
 
-// TestTestifyReplaced checks money for a payment that has lost its purchase to another
-// payment. The money is due for a refund if the other payment is known to be paid. Otherwise
-// an answer is owed, unless the payer was definitely told that no money moves.
+// TestTestifyReplaced checks money from a payment that has lost its purchase to another
+// payment. If the other payment is known to be paid, the money must be refunded. Otherwise an
+// answer is owed, unless the payer had been told for certain that no money moves.
 func TestTestifyReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  ledger.Event // how the attempt to settle the payment ends
+		end  ledger.Event // the event with which the attempt to settle ends
 		then func(d *testLedger, owner *ledger.Hold)
 		want string
 	}{
@@ -144,8 +144,8 @@ func TestTestifyReplaced(t *testing.T) {
 	}
 }
 
-// TestTestifyMeetsOthers checks that Testify reads a record again if others write it between
-// the read and the write of Testify, but not for ever.
+// TestTestifyMeetsOthers checks what happens if others write the record between the read and
+// the write of Testify. Testify then reads the record again, but not for ever.
 func TestTestifyMeetsOthers(t *testing.T) {
 	uncertain := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }
 	expired := func(d *testLedger) {
@@ -154,7 +154,7 @@ func TestTestifyMeetsOthers(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before func(d *testLedger)
-		op     ledgertest.Op // the call of Testify before which somebody else writes
+		op     ledgertest.Op // the call of Testify just before which somebody else writes
 		times  int
 		want   string
 	}{
@@ -187,8 +187,8 @@ func TestTestifyMeetsOthers(t *testing.T) {
 }
 
 // TestRefund checks that a refund closes a debt, and only once. A refund is possible whenever
-// no lookup runs, and closes nothing else. An operator's statement that the debt was answered
-// does the same, and then no refund is possible.
+// no lookup runs, and only for a debt. An operator's statement that the payer got the answer
+// closes a debt in the same way, and a refund is then impossible.
 func TestRefund(t *testing.T) {
 	for event, want := range map[ledger.Event]ledger.State{
 		ledger.EventRefund: ledger.Refunded, ledger.EventAttest: ledger.Redeemed, ledger.EventSendBack: ledger.Settled,

@@ -18,20 +18,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Planter is a store with its index and its rows, into which a test can put data that the
-// store would never write.
+// Planter is a store with its index and its rows. In addition, a test can plant data in it
+// that the store itself would never write.
 type Planter interface {
 	ledger.Store
 	ledger.Index
 	ledger.Rows
-	// Plant stores doc as the JSON form of the record under key, with version 1, even if doc
-	// is not valid.
+	// Plant stores doc, even if it is not valid, as the JSON form of the record under key,
+	// with version 1.
 	Plant(ctx context.Context, key string, doc []byte) error
 }
 
 // Exercise tests that a store keeps the contracts of ledger.Store, ledger.Index and
-// ledger.Rows. open is called once for every case, and must return an empty store whose index
-// is up to date when a write returns. The cases run in parallel.
+// ledger.Rows. open is called once for every case, and must return an empty store. The index
+// of that store must be up to date when a write returns. The cases run in parallel.
 func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 	for name, run := range map[string]func(*testing.T, Planter){
 		"any calls, first": walk(1), "any calls, second": walk(2),
@@ -63,7 +63,7 @@ func roundTrip(t *testing.T, s Planter) {
 			r.Answer.Stored = false
 		},
 		"zone": func(r *ledger.Payment) { r.ExpiresAt = r.ExpiresAt.In(time.FixedZone("", 5*3600+1800)) },
-		"bare": func(r *ledger.Payment) { // with Terms, because absent terms would come back as null
+		"bare": func(r *ledger.Payment) { // it keeps its Terms, because absent terms would come back as null
 			*r = ledger.Payment{
 				Row:   ledger.Row{Key: r.Key, Version: 1, WriteID: "w"},
 				State: ledger.Settling,
@@ -78,8 +78,8 @@ func roundTrip(t *testing.T, s Planter) {
 	}
 }
 
-// atTheBound checks that the largest answer that the store keeps comes back. If the compressed
-// body is a byte larger, the record comes back without it.
+// atTheBound checks that the store returns an answer whose compressed body is as large as
+// MostKept. If the body is a byte larger, the store returns the record without it.
 func atTheBound(t *testing.T, s Planter) {
 	l := ledger.New(s, time.Now, rand.Text)
 	if n := l.MostKept(); n < ledger.LeastKept || n > ledger.LargestKept || n != s.MostKept() {
@@ -104,7 +104,7 @@ func atTheBound(t *testing.T, s Planter) {
 	}
 }
 
-// compressesTo returns a body whose compressed form has size bytes.
+// compressesTo returns a body that has size bytes when it is compressed.
 func compressesTo(t *testing.T, size int) []byte {
 	t.Helper()
 	body := make([]byte, size)
@@ -124,9 +124,9 @@ func compressesTo(t *testing.T, size int) []byte {
 	return nil
 }
 
-// everyKind checks that a record of each kind comes back as it was written, from Fetch and
-// from the Put of another record under the same key. It also checks that only payments are
-// listed.
+// everyKind checks that a record of each kind comes back as it was written. Fetch returns it,
+// and so does a Put that finds it in place of another record. everyKind also checks that only
+// payments are listed.
 func everyKind(t *testing.T, s Planter) {
 	for _, r := range Others("exercise|kind|") {
 		MustPut(t, s, r)
@@ -163,8 +163,8 @@ func noAliasing(t *testing.T, s Planter) {
 	}
 }
 
-// refused checks that a record which cannot be stored or read back is not written, and that
-// Put does not call it corrupt.
+// refused checks that the store does not write a record which it could not store or read back.
+// The error of Put must not be ErrCorrupt.
 func refused(t *testing.T, s Planter) {
 	for name, spoil := range map[string]func(*ledger.Payment){
 		"no key":          func(r *ledger.Payment) { r.Key = "" },
@@ -213,8 +213,8 @@ func endedContext(t *testing.T, s Planter) {
 	Holds(t, s, r)
 }
 
-// corrupt checks that a record which cannot be read is an error each time, is in no list, is
-// named in its page, and does not hide other records.
+// corrupt checks a record that cannot be read. Every read of it is an error, it is in no list,
+// its page names it, and it does not hide other records.
 func corrupt(t *testing.T, s Planter) {
 	sound := First("exercise|corrupt")
 	other := First("exercise|another key")
@@ -256,8 +256,8 @@ func corrupt(t *testing.T, s Planter) {
 	}
 }
 
-// indexBefore checks that a lease which still runs is not listed as ended, even if less than a
-// millisecond of it is left.
+// indexBefore checks that a lease is not listed as ended before its end, even if less than a
+// millisecond is left.
 func indexBefore(t *testing.T, s Planter) {
 	at := noon()
 	for key, c := range map[string]struct{ lease, updated time.Time }{
@@ -283,11 +283,11 @@ func indexBefore(t *testing.T, s Planter) {
 	}
 }
 
-// indexTies checks that records with the same time are in the order of their keys, for any
+// indexTies checks that a list orders records that have the same time by their keys, for any
 // page size.
 func indexTies(t *testing.T, s Planter) {
 	model := &Memory{}
-	for i := range 90 { // enough for a few records in each partition of a store
+	for i := range 90 { // enough for several records in each partition of a store
 		r := First(fmt.Sprintf("exercise|%d", i))
 		r.State = []ledger.State{ledger.Settling, ledger.Settled}[i%2]
 		r.LeaseUntil = time.Time{}
@@ -300,9 +300,9 @@ func indexTies(t *testing.T, s Planter) {
 	}
 }
 
-// race checks that if several writers create a record at once, one wins, and the others get
-// the winner's record. It then checks that no increment is lost if each writer reads a count,
-// adds one, and tries again on a conflict.
+// race checks concurrent writers. If several create a record at once, one of them succeeds,
+// and the others get that record. If each of them reads a count, adds one, and tries again
+// after a conflict, no addition is lost.
 func race(t *testing.T, s Planter) {
 	const n, each = 50, 2
 	var sent [n]ledger.Payment

@@ -20,10 +20,11 @@ const (
 	Fetch   Op = "fetch"
 )
 
-// Fault says how one call fails, if it does.
+// Fault says whether and how one call fails.
 type Fault int
 
-// The faults. The caller cannot tell FailBefore from FailAfter, as with any error of a store.
+// A caller cannot tell FailBefore from FailAfter: no error of a store says whether the call
+// took effect.
 const (
 	None       Fault = iota
 	FailBefore       // the call fails and has no effect
@@ -33,13 +34,13 @@ const (
 // ErrInjected is the error of a call with the fault FailBefore or FailAfter.
 var ErrInjected = errors.New("ledgertest: injected fault")
 
-// Decide returns the fault of the nth call of a kind, counted from 1. For Fetch the record
-// holds only the key. Decide runs on the goroutine of the call, so it must be safe for
-// concurrent use if the test makes concurrent calls.
+// Decide returns the fault of the nth call of a kind, counted from 1. For a Fetch, r has only
+// the key. Decide runs on the goroutine of the call. If the test makes concurrent calls,
+// Decide must be safe for concurrent use.
 type Decide func(op Op, n int, r ledger.Record) Fault
 
-// Failing returns a Decide that makes the given calls of one kind fail. Calls are counted from
-// 1.
+// Failing returns a Decide that makes some calls of one kind fail. calls are their numbers,
+// counted from 1.
 func Failing(op Op, how Fault, calls ...int) Decide {
 	return func(o Op, n int, _ ledger.Record) Fault {
 		if o == op && slices.Contains(calls, n) {
@@ -50,10 +51,10 @@ func Failing(op Op, how Fault, calls ...int) Decide {
 }
 
 // Faulty is a ledger.Store that fails on demand and counts its calls. It fails the test if a
-// caller writes over a version that nobody has read or written, or uses one write id for two
+// caller replaces a version that nobody has read or written, or uses one write id for two
 // different writes.
 type Faulty struct {
-	// Decide may be changed between two calls. If it is nil, no call fails.
+	// Decide may be changed between two calls. If Decide is nil, no call fails.
 	Decide Decide
 
 	t     testing.TB
@@ -70,7 +71,7 @@ type slot struct {
 	version int64
 }
 
-// NewFaulty returns a Faulty over a store.
+// NewFaulty returns a Faulty over another store.
 func NewFaulty(t testing.TB, store ledger.Store, decide Decide) *Faulty {
 	return &Faulty{
 		Decide: decide,
@@ -100,8 +101,8 @@ func (f *Faulty) Put(ctx context.Context, r ledger.Record) (ledger.Record, error
 	return f.call(op, r, func() (ledger.Record, error) { return f.store.Put(ctx, r) })
 }
 
-// check fails the test if a write breaks the rules. The same write may be sent again, but its
-// id must not be used for another write.
+// check fails the test if a write breaks the rules. The same write may be sent again, but no
+// other write may use its id.
 func (f *Faulty) check(r ledger.Record) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -112,7 +113,7 @@ func (f *Faulty) check(r ledger.Record) {
 	}
 	doc, body, err := ledger.Marshal(r)
 	if err != nil {
-		return // the store will return the error
+		return // the store returns the error
 	}
 	write := string(doc) + "\n" + string(body)
 	if first, used := f.writes[head.WriteID]; used && first != write {

@@ -13,13 +13,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// agree compares every list and the pages of a store with the lists and pages of the model, a
-// Memory with the same records. The other stores share no code with Memory.
+// agree compares every list and all pages of a store with those of the model. The model is a
+// Memory with the same records. The stores share no code with Memory.
 func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	t.Helper()
 	for _, list := range ledger.Lists() {
 		var mine, theirs ledger.Place
-		for more := true; more; { // page by page to the end
+		for more := true; more; { // page by page, to the last page
 			want, failed := model.List(t.Context(), list, before, mine, limit)
 			got, err := s.List(t.Context(), list, before, theirs, limit)
 			if !slices.Equal(keysOf(want), keysOf(got)) || err != nil || failed != nil {
@@ -34,7 +34,8 @@ func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	agreeOf(t, model, s, "", limit)
 }
 
-// agreeOf compares the records in the pages of a prefix with the records in the model's pages.
+// agreeOf compares the records whose keys have a prefix, read page by page, with those of the
+// model.
 func agreeOf(t *testing.T, model, s Planter, prefix string, limit int) {
 	t.Helper()
 	want, _ := rows(t, model, prefix, limit)
@@ -44,7 +45,7 @@ func agreeOf(t *testing.T, model, s Planter, prefix string, limit int) {
 	}
 }
 
-// keysOf returns the keys of places.
+// keysOf returns the keys of the records at some places.
 func keysOf(places []ledger.Place) (keys []string) {
 	for _, p := range places {
 		keys = append(keys, p.Key)
@@ -53,7 +54,7 @@ func keysOf(places []ledger.Place) (keys []string) {
 }
 
 // rows returns the records of all pages, and the keys of the records that cannot be read. It
-// fails the test if a record is in two pages or has the body of its answer.
+// fails the test if a record is in two pages, or comes with the body of its answer.
 func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string]ledger.Record, corrupt []string) {
 	t.Helper()
 	all = map[string]ledger.Record{}
@@ -80,8 +81,9 @@ func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string
 	return nil, nil
 }
 
-// oddKeys returns keys that a store must treat as plain bytes, like their prefixes. All keys
-// are different, although other programs would treat some of them as equal or as patterns.
+// oddKeys returns keys that a store must treat as plain bytes, as it must treat their
+// prefixes. No two keys are equal, although other programs would treat some of them as equal,
+// or as patterns.
 func oddKeys() []string {
 	return []string{
 		"exercise|", "exercise| ", "exercise|\x00", "exercise|\x00\x00", "exercise|\n", `exercise|"`, `exercise|\`, "exercise|%00", "exercise|é",
@@ -92,9 +94,9 @@ func oddKeys() []string {
 	}
 }
 
-// walk makes random calls to a store, including writes that are repeated much later, and
-// compares its replies, records and lists with the replies, records and lists of the model. No
-// two records have the same time.
+// walk makes random calls to a store and to the model, and compares the replies, the records
+// and the lists of the two. Some calls repeat a much older write. No two records have the same
+// time.
 func walk(seed uint64) func(*testing.T, Planter) {
 	return func(t *testing.T, s Planter) {
 		w := &walker{
@@ -116,7 +118,7 @@ func walk(seed uint64) func(*testing.T, Planter) {
 // walkSteps is the number of writes of a walk.
 const walkSteps = 200
 
-// walkPrefixes returns the prefixes whose pages a walk compares.
+// walkPrefixes returns the key prefixes whose pages a walk compares.
 func walkPrefixes() []string {
 	return []string{"exercise|a|", "exercise|%|", "exercise|_|", "exercise|*|", "exercise|c|"}
 }
@@ -128,7 +130,7 @@ type walker struct {
 	model  *Memory
 	random *rand.Rand
 	keys   []string
-	times  []int // the time of each step, in seconds
+	times  []int // for each step, the time of its record, in seconds
 	sent   []ledger.Payment
 }
 
@@ -140,8 +142,8 @@ func (w *walker) compareLists(n, limit int) {
 	agreeOf(w.T, w.model, w.store, prefixes[n%len(prefixes)], limit)
 }
 
-// next returns the record to write in a step: a new one of any version, or one that was
-// written before.
+// next returns the record to write in a step: a new record, of any version, or one that the
+// walk has already sent.
 func (w *walker) next(step int) ledger.Payment {
 	r := anyRecord(w.random, w.keys[step%len(w.keys)], noon().Add(time.Duration(w.times[step])*time.Second))
 	held, _ := w.model.Fetch(w.Context(), r.Key)
@@ -158,7 +160,7 @@ func (w *walker) next(step int) ledger.Payment {
 	return r
 }
 
-// step writes a record to the store and the model, and compares the replies and the stored
+// step sends one write to the store and to the model, and compares the replies and the stored
 // records.
 func (w *walker) step(step int) {
 	w.Helper()
@@ -182,7 +184,7 @@ func (w *walker) step(step int) {
 	}
 }
 
-// compareAll compares all lists, pages and records.
+// compareAll compares all lists, pages and records of the store and the model.
 func (w *walker) compareAll() {
 	w.Helper()
 	agree(w.T, w.model, w.store, time.Time{}, 1000)
@@ -195,15 +197,15 @@ func (w *walker) compareAll() {
 	}
 }
 
-// anyRecord returns a record of version 1 in a random state. Its lease was given back, had
-// ended before the last write, or ends after it.
+// anyRecord returns a record of version 1 in a random state. It has no lease, a lease that
+// ended before the last write, or a lease that ends after the last write.
 func anyRecord(random *rand.Rand, key string, updated time.Time) ledger.Payment {
 	r := First(key)
 	if random.IntN(2) == 0 {
 		r = Full(key)
 	}
 	r.State = ledger.States()[random.IntN(len(ledger.States()))]
-	if random.IntN(2) == 0 { // half the time a state that can be listed
+	if random.IntN(2) == 0 { // in half of the cases, a state that can be listed
 		r.State = []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled, ledger.Refused, ledger.Superseded}[random.IntN(5)]
 		r.NoNode = true
 		r.Sent = true

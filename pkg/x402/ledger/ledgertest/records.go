@@ -17,8 +17,8 @@ import (
 
 func noon() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }
 
-// First returns a record as the first claim writes it, with version 1, a new write id, and few
-// other fields.
+// First returns a record as the first claim of a payment writes it: version 1, a new write id,
+// and few other fields.
 func First(key string) ledger.Payment {
 	at := noon()
 	return ledger.Payment{
@@ -112,7 +112,8 @@ func Full(key string) ledger.Payment {
 	return r
 }
 
-// Others returns a record of version 1 of each kind but payments, with a value in every field.
+// Others returns a record of version 1 of each kind except payments, with a value in every
+// field.
 func Others(key string) []ledger.Record {
 	at := noon().Add(123456789)
 	row := func(kind string) ledger.Row {
@@ -133,7 +134,7 @@ func Others(key string) []ledger.Record {
 	}
 }
 
-// WithRow returns r with its row replaced.
+// WithRow returns r with another row.
 func WithRow(r ledger.Record, row ledger.Row) ledger.Record {
 	switch r := r.(type) {
 	case ledger.Payment:
@@ -155,7 +156,7 @@ func WithRow(r ledger.Record, row ledger.Row) ledger.Record {
 	panic("ledgertest: an unknown kind of record")
 }
 
-// MustPut writes a record over the version before it, and fails the test if it cannot.
+// MustPut writes a record in place of the version before it, and fails the test if it cannot.
 func MustPut(t testing.TB, s ledger.Store, r ledger.Record) {
 	t.Helper()
 	head := r.Head()
@@ -164,7 +165,7 @@ func MustPut(t testing.TB, s ledger.Store, r ledger.Record) {
 	}
 }
 
-// Holds fails the test unless a store returns a record as it was written.
+// Holds fails the test unless a store holds the record want, exactly as it was written.
 func Holds(t testing.TB, s ledger.Store, want ledger.Record) {
 	t.Helper()
 	key := want.Head().Key
@@ -197,8 +198,8 @@ func holdsNothing(t *testing.T, s ledger.Store, key string) {
 	}
 }
 
-// same fails the test if two records differ. A nil body and an empty body of the answer are
-// equal.
+// same fails the test if two records differ. An answer with a nil body equals one with an
+// empty body.
 func same(t testing.TB, want, got ledger.Record) {
 	t.Helper()
 	key := want.Head().Key
